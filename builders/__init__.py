@@ -1,0 +1,1 @@
+"""Rebuilds published unknown-detection benchmarks from a person's own copies of the source datasets."""
