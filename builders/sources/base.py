@@ -1,0 +1,172 @@
+"""What an upstream dataset is to a builder: an index of ids, classes and places to read, and no pixels.
+
+A source module declares one `Source` value. Its `scan` function looks at what lies in a folder, recognises the layout of
+each partition that is asked for, and returns one `Piece` for each of them. The same image has the same `source_id` in every
+layout, so a plan does not depend on the shape of a person's copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.errors import BuildError
+
+How = Literal["file", "span", "parquet"]
+"""How the bytes of one image are reached.
+
+`file`: `file` is an image file. `span`: `size` bytes at `offset` of `file` (an image inside an uncompressed tar).
+`parquet`: row number `offset` of the Parquet file `file`, column `image.bytes`.
+"""
+
+PIECE_SCHEMA = pa.schema(
+    [
+        ("class_id", pa.dictionary(pa.int32(), pa.string())),
+        ("source_id", pa.string()),
+        ("file", pa.string()),
+        ("offset", pa.int64()),
+        ("size", pa.int64()),
+    ]
+)
+"""Columns of one piece: `file` is relative to the source's root, with forward slashes; `size` is -1 where not known."""
+
+
+@dataclass(frozen=True)
+class Licence:
+    """A source's licence as its owner states it, and what that lets us publish.
+
+    `publish` is `open` (pixels may be published), `gated` (private or gated repositories only) or `ids-only`. An owner who
+    states nothing has not said "open".
+    """
+
+    name: str
+    url: str
+    statement: str
+    publish: Literal["open", "gated", "ids-only"]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """How many images the owner's complete partition has, in all and, where a listing exists, for each class."""
+
+    total: int
+    per_class: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A file or folder that stands among the images and is not one; `reason` says how it was told."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One partition of a source as found on disk: the layout's name, the way to its bytes, and one row an image."""
+
+    partition: str
+    layout: str
+    how: How
+    table: pa.Table
+    strays: tuple[Stray, ...] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """One upstream dataset.
+
+    `key` names it in plans, flags (`--<key> DIR`) and declarations. `layouts` has one line for each accepted layout and is
+    printed where the source is missing. `classes` maps every class id to its name, in the owner's order. `expected` maps each
+    partition to its complete size. `scan(root, partitions)` returns one piece for each partition asked for, or raises
+    `BuildError`. `edition` names the edition that the counts are of.
+    """
+
+    key: str
+    title: str
+    edition: str
+    licence: Licence
+    citation: str
+    layouts: tuple[str, ...]
+    classes: Callable[[], Mapping[str, str]]
+    expected: Callable[[], Mapping[str, Expected]]
+    scan: Callable[[Path, Sequence[str]], list[Piece]]
+
+
+@dataclass(frozen=True)
+class SourceIndex:
+    """A source as found in `root`: all its pieces as one table with `partition` and `how` beside the piece's columns."""
+
+    source: Source
+    root: Path
+    pieces: tuple[Piece, ...]
+    table: pa.Table = field(repr=False)
+
+    @property
+    def layouts(self) -> dict[str, str]:
+        """The layout that was recognised, by partition."""
+        return {piece.partition: piece.layout for piece in self.pieces}
+
+
+def open_source(source: Source, root: Path, partitions: Sequence[str]) -> SourceIndex:
+    """Index the given partitions of a source.
+
+    Args:
+        source: the declaration.
+        root: the folder that the user gave.
+        partitions: names that `source.expected()` has, for instance `("train", "val")`.
+
+    Raises:
+        BuildError: `root` is no folder, holds no known layout of a partition, or names one image twice.
+    """
+    if not root.is_dir():
+        raise BuildError(
+            f"{source.title}: expected a folder, found none at {root}; give the right one with --{source.key}."
+        )
+    pieces = tuple(source.scan(root, partitions))
+    tables = [
+        piece.table.append_column("partition", _constant(piece.partition, piece.table.num_rows)).append_column(
+            "how", _constant(piece.how, piece.table.num_rows)
+        )
+        for piece in pieces
+    ]
+    table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    _refuse_duplicates(source, root, table)
+    return SourceIndex(source, root, pieces, table)
+
+
+def piece_table(
+    class_ids: pa.DictionaryArray,
+    source_ids: pa.Array,
+    files: pa.Array,
+    offsets: pa.Array | None = None,
+    sizes: pa.Array | None = None,
+) -> pa.Table:
+    """Put a piece's columns together; without offsets and sizes every row is a whole file."""
+    rows = len(source_ids)
+    zeros = pa.repeat(pa.scalar(0, pa.int64()), rows) if offsets is None else offsets
+    unknown = pa.repeat(pa.scalar(-1, pa.int64()), rows) if sizes is None else sizes
+    return pa.Table.from_arrays([class_ids, source_ids, files, zeros, unknown], schema=PIECE_SCHEMA)
+
+
+def _constant(value: str, rows: int) -> pa.DictionaryArray:
+    codes = pa.repeat(pa.scalar(0, pa.int32()), rows)
+    return pa.DictionaryArray.from_arrays(codes, pa.array([value]))
+
+
+def _refuse_duplicates(source: Source, root: Path, table: pa.Table) -> None:
+    ids = table["source_id"]
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return
+    counts = pc.value_counts(ids)
+    repeated = pc.min(counts.field("values").filter(pc.greater(counts.field("counts"), 1))).as_py()
+    places = table.filter(pc.equal(ids, repeated))["file"].to_pylist()[:2]
+    raise BuildError(
+        f"{source.title}: expected each image once, found {repeated} twice in {root} ({' and '.join(places)}); "
+        "remove one of the two."
+    )
