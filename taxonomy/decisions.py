@@ -1,0 +1,83 @@
+"""Which classes are in and which are out, and why: the frozen outcome of the rules, one row per class.
+
+Loading reads one small CSV file and no WordNet. `python -m taxonomy freeze` writes the files from `taxonomy.rules`, and
+a test recomputes them.
+"""
+
+import functools
+from dataclasses import dataclass
+
+from taxonomy.errors import TaxonomyError, suggestion
+from taxonomy.tables import read_rows
+
+TABLES = ("imagenet", "tiny158", "food101", "caltech256", "places365")
+
+# The rules are those of Kim, Koo & Hwang (2023), sections 3.1 and 3.2, but for the three marked "ours".
+RULES = {
+    "tiny_imagenet": "one of Tiny ImageNet's 200 classes, which are the in-distribution classes",
+    "below_parent": "descends from a direct hypernym of an in-distribution class",
+    "below_no_parent": "descends from no direct hypernym of an in-distribution class",
+    "same_label": "shares its label text (all lemmas) with another ImageNet class, so that the two fall together (ours)",
+    "same_synset": "is the synset of a CIFAR-100 class",
+    "descendant": "descends from the synset of a CIFAR-100 class",
+    "no_overlap": "neither is nor descends from the synset of a CIFAR-100 class",
+    "i": "a keyword matches a node that is an ImageNet class",
+    "ii": "a keyword matches a node with a sibling that is an ImageNet class",
+    "iii": "a keyword matches a node with an ancestor or descendant that is an ImageNet class",
+    "unrelated": "keywords match nodes of the ImageNet tree, none of which meets rule i, ii or iii",
+    "no_match": "no keyword matches a node of the ImageNet tree",
+    "override": "the rule's outcome is set aside by hand (ours)",
+    "no_object": "the class holds no kind of object (ours)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a rule decides about one class of a source.
+
+    Attributes:
+        class_id: The source's own class: a wnid for "imagenet" and "tiny158", a name for "food101" ("apple_pie"), a
+            folder for "caltech256" ("133.lightning"), a category for "places365" ("/a/airfield").
+        class_name: Its readable name, which in "imagenet" may occur twice.
+        decision: "in_distribution", "near_candidate", "external" or "excluded" for "imagenet", "keep" or "remove" for
+            the others.
+        rule: A key of `RULES`.
+        evidence: One sentence on what the rule found.
+        keyword: What matched: the keyword of the far-OoD rules, the CIFAR-100 class of "tiny158"; or "".
+        matched: wnid of the synset that decided; or "". For "below_parent" it is the hypernym, for "same_label" the
+            other class with the label.
+        witness: wnid of the ImageNet class that `matched` is related to; or "". For "below_parent" it is the
+            in-distribution class.
+    """
+
+    class_id: str
+    class_name: str
+    decision: str
+    rule: str
+    evidence: str
+    keyword: str = ""
+    matched: str = ""
+    witness: str = ""
+
+
+def file_name(table: str) -> str:
+    """Return the file in `taxonomy/data` that holds a decision table."""
+    return f"decisions_{table}.csv"
+
+
+@functools.cache
+def load(table: str) -> tuple[Decision, ...]:
+    """Return the frozen decisions of one table, one per class of the source, sorted by `class_id`.
+
+    Args:
+        table: One of `TABLES`: "imagenet" (1,000 rows), "tiny158" (200), "food101" (101), "caltech256" (257) or
+            "places365" (365).
+
+    Raises:
+        TaxonomyError: There is no such table.
+    """
+    if table not in TABLES:
+        raise TaxonomyError(
+            f"There is no decision table '{table}'{suggestion(table, TABLES)}; the tables are {', '.join(TABLES)}."
+        )
+    return tuple(Decision(**row) for row in read_rows(file_name(table)))

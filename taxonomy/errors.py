@@ -1,0 +1,14 @@
+"""The one error a user of `taxonomy` can cause."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class TaxonomyError(ValueError):
+    """A request that cannot be met; the message is one sentence that says what to do next."""
+
+
+def suggestion(wrong: str, known: Iterable[str]) -> str:
+    """Return " Did you mean 'x'?" for the known name closest to `wrong`, or "" when none is close."""
+    close = difflib.get_close_matches(wrong, list(known), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""

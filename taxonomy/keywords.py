@@ -1,0 +1,48 @@
+"""Keywords of a class name: the words and phrases that the far-OoD examination looks up in WordNet.
+
+Kim, Koo & Hwang, "A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks" (Expert Systems
+with Applications 229, 2023; arXiv:2112.00337), section 3.2, examine the words of a class name in grammatical variations
+and give examples (table 4), not an algorithm. This is the algorithm chosen here: every run of consecutive words, with
+and without plural endings, as separate words and as one word.
+"""
+
+import itertools
+import re
+
+# Words that say nothing about what is shown: function words, and the marks that Caltech-256 puts on the classes it
+# shares with Caltech-101 ("101") and on its easy faces ("easy").
+IGNORED = frozenset({"and", "of", "the", "with", "101", "easy"})
+
+# Table 4 of the paper lists these Places365 names as examples of words written together; no rule could split them.
+SPLIT_NAMES = {"barndoor": "barn door", "fishpond": "fish pond", "shopfront": "shop front"}
+
+
+def singulars(word: str) -> tuple[str, ...]:
+    """Return the word, and the word without each plural ending it may have.
+
+    A wrong singular ("iris" to "iri") costs nothing, as it matches no lemma.
+    """
+    found = [word]
+    if word.endswith("ies"):
+        found.append(word[:-3] + "y")
+    if word.endswith("es"):
+        found.append(word[:-2])
+    if word.endswith("s") and not word.endswith("ss"):
+        found.append(word[:-1])
+    return tuple(found)
+
+
+def keywords(name: str) -> tuple[str, ...]:
+    """Return the keywords of a class name, sorted; words are lower-case and separated by one space.
+
+    Args:
+        name: The name in the source's spelling, words separated by "_", "-", "/" or spaces: "cup_cakes",
+            "head-phones", "apartment_building/outdoor".
+    """
+    words = [word for word in re.split(r"[_\-/ ]+", name.lower()) if word and word not in IGNORED]
+    found = set()
+    for spelled in (words, " ".join(SPLIT_NAMES.get(word, word) for word in words).split()):
+        for first, last in itertools.combinations(range(len(spelled) + 1), 2):
+            for variant in itertools.product(*(singulars(word) for word in spelled[first:last])):
+                found |= {" ".join(variant), "".join(variant)}
+    return tuple(sorted(found))

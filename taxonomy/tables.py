@@ -1,0 +1,196 @@
+"""The class tables: small sorted CSV files, read as frozen values in the order that defines the class indices.
+
+Every function reads its file once and returns a tuple. A class's index, where the source has one, is its place in the
+table, which the files need therefore not repeat.
+"""
+
+import csv
+import functools
+from dataclasses import dataclass
+from importlib import resources
+
+
+@dataclass(frozen=True, slots=True)
+class ImageNetClass:
+    """One of the 1,000 classes of ILSVRC 2012.
+
+    Attributes:
+        index: Label, 0 to 999: the place of the wnid among the sorted wnids.
+        wnid: WordNet 3.0 id; also the name of the class's folder.
+        name: The synset's first lemma. Two names occur twice (crane, maillot), so it identifies no class.
+        train_images: Images in the training set, 732 to 1300.
+    """
+
+    index: int
+    wnid: str
+    name: str
+    train_images: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cifar100Class:
+    """One of CIFAR-100's 100 fine classes and its superclass (20 of 5 classes each)."""
+
+    index: int
+    fine: str
+    coarse: str
+
+
+@dataclass(frozen=True, slots=True)
+class Caltech256Class:
+    """One of Caltech-256's 256 object classes, or its 257th folder, clutter.
+
+    Attributes:
+        number: 1 to 257.
+        name: Name as in the archive, such as "swiss-army-knife" or "brain-101" (a class shared with Caltech-101).
+    """
+
+    number: int
+    name: str
+
+    @property
+    def folder(self) -> str:
+        """The archive's folder name, such as "133.lightning"."""
+        return f"{self.number:03d}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Places365Class:
+    """One of Places365's 365 categories.
+
+    Attributes:
+        index: Label, 0 to 364.
+        category: Path in the dataset's own category list, such as "/a/apartment_building/outdoor".
+    """
+
+    index: int
+    category: str
+
+    @property
+    def name(self) -> str:
+        """The category without its letter, such as "apartment_building/outdoor"."""
+        return self.category[3:]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSynset:
+    """A synset chosen for a class of a dataset that has none of its own.
+
+    Attributes:
+        name: The class: CIFAR-100's fine name or Places365's category.
+        wnid: WordNet 3.0 id. A CIFAR-100 class may have more than one row.
+        basis: How it was chosen. "only_sense" and "first_sense" of the name can be checked against WordNet;
+            "head_word" is a sense of the name's last word, "other_spelling" of the name as WordNet writes it,
+            "nearest" stands in for a missing synset, "sense" is the sense that shows the class.
+        note: What decided, in a few words; "" where the basis says it all.
+    """
+
+    name: str
+    wnid: str
+    basis: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A decision set by hand against the rule, with the reason.
+
+    Attributes:
+        table: Decision table, such as "caltech256".
+        class_id: The class as in that table.
+        decision: What holds instead of the rule's outcome.
+        reason: Why.
+    """
+
+    table: str
+    class_id: str
+    decision: str
+    reason: str
+
+
+def read_rows(name: str) -> list[dict[str, str]]:
+    """Read a CSV file of `taxonomy/data` as one dictionary per row.
+
+    Raises:
+        FileNotFoundError: The package has no such file.
+    """
+    text = (resources.files("taxonomy") / "data" / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+@functools.cache
+def imagenet1k() -> tuple[ImageNetClass, ...]:
+    """Return ILSVRC 2012's 1,000 classes by index.
+
+    The image counts come from a public listing by label number, taken to be the place in wnid order: plausible (the
+    smallest classes are rare dog breeds), but the listing does not say so.
+    """
+    return tuple(
+        ImageNetClass(index, row["wnid"], row["name"], int(row["train_images"]))
+        for index, row in enumerate(read_rows("imagenet1k.csv"))
+    )
+
+
+@functools.cache
+def tiny_imagenet200() -> tuple[str, ...]:
+    """Return the wnids of Tiny ImageNet's 200 classes, sorted; all are ILSVRC 2012 classes."""
+    return tuple(row["wnid"] for row in read_rows("tiny_imagenet200.csv"))
+
+
+@functools.cache
+def imagenet_tree() -> tuple[str, ...]:
+    """Return the 21,841 wnids of the full ImageNet release, sorted.
+
+    They hold all ILSVRC 2012 classes but n04399382, the teddy bear.
+    """
+    return tuple(row["wnid"] for row in read_rows("imagenet_tree.csv"))
+
+
+@functools.cache
+def cifar100() -> tuple[Cifar100Class, ...]:
+    """Return CIFAR-100's 100 classes by index, which is alphabetical."""
+    return tuple(
+        Cifar100Class(index, row["fine"], row["coarse"]) for index, row in enumerate(read_rows("cifar100.csv"))
+    )
+
+
+@functools.cache
+def cifar100_wnids() -> tuple[ClassSynset, ...]:
+    """Return the synsets of the CIFAR-100 classes, 103 rows: table, plate and possum have two each."""
+    return tuple(
+        ClassSynset(row["fine"], row["wnid"], "sense", row["note"]) for row in read_rows("cifar100_wnids.csv")
+    )
+
+
+@functools.cache
+def food101() -> tuple[str, ...]:
+    """Return Food-101's 101 class names in byte order, so that cheese_plate comes before cheesecake."""
+    return tuple(row["name"] for row in read_rows("food101.csv"))
+
+
+@functools.cache
+def caltech256() -> tuple[Caltech256Class, ...]:
+    """Return Caltech-256's 257 folders by number; the last is clutter, which is no object class."""
+    folders = (row["folder"].split(".", 1) for row in read_rows("caltech256.csv"))
+    return tuple(Caltech256Class(int(number), name) for number, name in folders)
+
+
+@functools.cache
+def places365() -> tuple[Places365Class, ...]:
+    """Return Places365's 365 categories by index."""
+    return tuple(Places365Class(index, row["category"]) for index, row in enumerate(read_rows("places365.csv")))
+
+
+@functools.cache
+def places365_wnids() -> tuple[ClassSynset, ...]:
+    """Return the synset of each Places365 category, 365 rows in the order of the categories."""
+    return tuple(
+        ClassSynset(row["category"], row["wnid"], row["basis"], row["note"])
+        for row in read_rows("places365_wnids.csv")
+    )
+
+
+@functools.cache
+def overrides() -> tuple[Override, ...]:
+    """Return the decisions that are set by hand."""
+    return tuple(Override(**row) for row in read_rows("overrides.csv"))
