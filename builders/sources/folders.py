@@ -1,0 +1,132 @@
+"""Index image files in folders: one listing a folder, no look at the single file.
+
+A complete ImageNet has 1.3 million files. Names go to Arrow one class at a time, so that Python never holds them all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.sources.base import Stray, piece_table
+
+Explain = Callable[["ClassFolder", str], str]
+"""Says why a name in a class folder is not an image of that class, or raises `BuildError` if that breaks the copy."""
+
+
+@dataclass(frozen=True)
+class ClassFolder:
+    """A folder with the images of one class.
+
+    `prefix` stands before the file name in the source id. `pattern` is the regular expression (ASCII) that a name
+    of an image of this class matches.
+    """
+
+    class_id: str
+    path: Path
+    prefix: str
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names in a folder, sorted: those that match as an Arrow array, the others as a list."""
+
+    images: pa.Array
+    others: list[str]
+
+
+def child_names(folder: Path) -> list[str]:
+    """Return the names in a folder, sorted: the order of a listing depends on the file system."""
+    return sorted(os.listdir(folder))  # noqa: PTH208  a third of the time of iterdir, over 1.3 million names
+
+
+def match_names(names: Sequence[str], pattern: str) -> Names:
+    """Split sorted names into those that match a pattern of ASCII characters and the others."""
+    # Only ASCII goes to Arrow: a name that is no valid UTF-8 could not, and no pattern asks for anything else.
+    plain = names if "".join(names).isascii() else [name for name in names if name.isascii()]
+    candidates = pa.array(plain, pa.string())
+    matches = pc.match_substring_regex(candidates, pattern)
+    if len(plain) == len(names) and pc.all(matches).as_py():
+        return Names(candidates, [])
+    images = candidates.filter(matches)
+    return Names(images, sorted(set(names).difference(images.to_pylist())))
+
+
+def shown(name: str) -> str:
+    """Return a file name as valid text, whatever bytes it has on disk."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def relative(path: Path, root: Path) -> str:
+    """Return a path below the root with forward slashes; `.` for the root itself."""
+    return path.relative_to(root).as_posix()
+
+
+def joined(prefix: str, names: pa.Array) -> pa.Array:
+    """Put one prefix before every name."""
+    return pc.binary_join_element_wise(pa.scalar(prefix), names, pa.scalar(""))
+
+
+def class_column(class_ids: Sequence[str], codes: np.ndarray) -> pa.DictionaryArray:
+    """Make the `class_id` column from positions in a list of class ids."""
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(class_ids, pa.string()))
+
+
+def class_codes(class_ids: Sequence[str]) -> Mapping[str, int]:
+    """Return the position of each class id."""
+    return {class_id: code for code, class_id in enumerate(class_ids)}
+
+
+def plain_reason(folder: Path, name: str, wanted: str) -> str:
+    """Say why a name is no image where that is all there is to say; looks at the file itself, so only for strays."""
+    return "a folder" if (folder / name).is_dir() else f"not named {wanted}"
+
+
+def stray_children(folder: Path, root: Path, known: Sequence[str], wanted: str) -> list[Stray]:
+    """Return what stands in a folder beside the known names."""
+    expected = set(known)
+    return [
+        Stray(relative(folder / shown(name), root), f"not {wanted}")
+        for name in child_names(folder)
+        if name not in expected
+    ]
+
+
+def scan_class_folders(
+    root: Path, folders: Sequence[ClassFolder], class_ids: Sequence[str], explain: Explain
+) -> tuple[pa.Table, list[Stray]]:
+    """Index folders of one class each.
+
+    Args:
+        root: what `file` is relative to.
+        folders: existing folders, in the order that the rows shall have.
+        class_ids: all class ids of the source, in the owner's order.
+        explain: called for each name that does not match its folder's pattern.
+    """
+    code_of = class_codes(class_ids)
+    ids, files, codes, counts = [], [], [], []
+    strays: list[Stray] = []
+    for folder in folders:
+        names = match_names(child_names(folder.path), folder.pattern)
+        place = "" if folder.path == root else relative(folder.path, root) + "/"
+        strays += [Stray(place + shown(name), explain(folder, name)) for name in names.others]
+        ids.append(joined(folder.prefix, names.images))
+        # The usual layouts spell the id as the path; then both columns share one array.
+        files.append(ids[-1] if place == folder.prefix else joined(place, names.images))
+        codes.append(code_of[folder.class_id])
+        counts.append(len(names.images))
+    same = all(one is other for one, other in zip(ids, files, strict=True))
+    source_ids = pa.chunked_array(ids, pa.string())
+    table = piece_table(
+        class_column(class_ids, np.repeat(np.array(codes, np.int32), counts)),
+        source_ids,
+        source_ids if same else pa.chunked_array(files, pa.string()),
+    )
+    return table, strays

@@ -1,0 +1,121 @@
+"""The classes of ILSVRC2012's flat validation images: the development kit's ground truth, or Kaggle's table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import scipy.io
+
+from builders.errors import BuildError
+
+_KIT = "ILSVRC2012_devkit_t12"
+_LABELS = "data/ILSVRC2012_validation_ground_truth.txt"
+_SYNSETS = "data/meta.mat"
+_KAGGLE = "LOC_val_solution.csv"
+
+ACCEPTED = (f"{_KIT}/", f"{_KIT}.tar.gz", _KAGGLE)
+"""What `ground_truth` looks for, in this order."""
+
+# Kaggle's table lies three folders above its `ILSVRC/Data/CLS-LOC`.
+_LEVELS_UP = 3
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """The wnid of each validation image by its number, where that was read, and how to name it."""
+
+    numbers: pa.Array
+    wnids: pa.Array
+    place: Path
+    kind: str
+
+
+def ground_truth(home: Path) -> GroundTruth | None:
+    """Look for the classes of the validation images in a folder and the three above it; None where there are none.
+
+    Raises:
+        BuildError: a file is there and cannot be understood.
+    """
+    absolute = home.absolute()
+    for folder in (absolute, *absolute.parents[:_LEVELS_UP]):
+        for read in (_from_kit, _from_kit_archive, _from_kaggle):
+            truth = read(folder)
+            if truth is not None:
+                return truth
+    return None
+
+
+def _from_kit(folder: Path) -> GroundTruth | None:
+    kit = folder / _KIT
+    if not (kit / _LABELS).is_file():
+        return None
+    if not (kit / _SYNSETS).is_file():
+        raise BuildError(f"Expected {_SYNSETS} in {kit}, found only the labels; unpack {_KIT}.tar.gz again.")
+    return _from_texts((kit / _LABELS).read_bytes(), (kit / _SYNSETS).read_bytes(), kit / _LABELS)
+
+
+def _from_kit_archive(folder: Path) -> GroundTruth | None:
+    path = folder / f"{_KIT}.tar.gz"
+    if not path.is_file():
+        return None
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            labels, synsets = (archive.extractfile(f"{_KIT}/{name}") for name in (_LABELS, _SYNSETS))
+            if labels is None or synsets is None:
+                raise BuildError(
+                    f"Expected {_LABELS} and {_SYNSETS} as files in {path}, found others; download it again."
+                )
+            with labels, synsets:
+                return _from_texts(labels.read(), synsets.read(), path)
+    except (tarfile.TarError, KeyError, OSError, EOFError) as error:
+        raise BuildError(
+            f"Expected {_LABELS} and {_SYNSETS} in {path}, found an archive that does not yield them ({error}); "
+            "download it again."
+        ) from error
+
+
+def _from_texts(labels: bytes, synsets: bytes, place: Path) -> GroundTruth:
+    wnid_of = _wnids_by_id(synsets, place)
+    lines = labels.decode("ascii", "replace").split()
+    wrong = [line for line in lines if line not in wnid_of]
+    if wrong:
+        raise BuildError(
+            f"Expected class numbers of ILSVRC2012 in {place}, found {wrong[0]!r}; "
+            "take the ground truth of the 2012 edition."
+        )
+    numbers = pa.array(range(1, len(lines) + 1), pa.int64())
+    return GroundTruth(numbers, pa.array([wnid_of[line] for line in lines], pa.string()), place, "the development kit")
+
+
+def _wnids_by_id(synsets: bytes, place: Path) -> dict[str, str]:
+    """Read the kit's own class numbers (1 to 1000), which are not the places of the wnids in sorted order."""
+    try:
+        rows = scipy.io.loadmat(io.BytesIO(synsets), squeeze_me=True)["synsets"]
+        return {str(int(row["ILSVRC2012_ID"])): str(row["WNID"]) for row in rows if int(row["num_children"]) == 0}
+    except (ValueError, KeyError, TypeError) as error:
+        raise BuildError(
+            f"Expected the synsets of ILSVRC2012 in meta.mat beside {place}, found another content ({error}); "
+            "take the development kit of the 2012 edition."
+        ) from error
+
+
+def _from_kaggle(folder: Path) -> GroundTruth | None:
+    path = folder / _KAGGLE
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    try:
+        numbers = [int(row["ImageId"].removeprefix("ILSVRC2012_val_")) for row in rows]
+        wnids = [row["PredictionString"].split(maxsplit=1)[0] for row in rows]
+    except (KeyError, ValueError, IndexError) as error:
+        raise BuildError(
+            f"Expected the columns ImageId and PredictionString in {path}, found a row without them ({error}); "
+            "take the table that Kaggle serves with the competition."
+        ) from error
+    return GroundTruth(pa.array(numbers, pa.int64()), pa.array(wnids, pa.string()), path, _KAGGLE)
