@@ -12,11 +12,12 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from taxonomy.cli import CONTEXT_SETTINGS, refusing
 from taxonomy.errors import TaxonomyError
 from taxonomy.wordnet import DATA_FILE
 
-# SHA-256 of the two noun files of WordNet 3.0, as `sha256sum` prints it for Debian's package wordnet-base 1:3.0-37. That
-# they are version 3.0 shows in the offsets: they are the numbers in ImageNet's wnids, of which all resolve (tested).
+# SHA-256 of the two noun files of WordNet 3.0, as `sha256sum` prints it for Debian's wordnet-base 1:3.0-37. That they
+# are version 3.0 shows in the offsets: they are the numbers in ImageNet's wnids, of which all resolve (tested).
 SHA256 = {
     "data.noun": "fea17d2f9656611334eac790e5d69e47645fa180c4aa481fb4cd9b3520754ca2",
     "index.noun": "a490d99d93d017bf4822fe2f0ffa51fd73911ce271dc7535fade21f8814b5a04",
@@ -26,7 +27,7 @@ _HYPERNYM = {"@", "@i"}  # wninput(5WN): hypernym and instance hypernym
 
 @dataclass
 class _Nouns:
-    """What is read from data.noun, one entry per synset and, for `lemmas` and `lemma_synset`, one per synset lemma."""
+    """What is read from data.noun, one entry per synset."""
 
     offsets: list[int] = field(default_factory=list)
     parents: list[list[int]] = field(default_factory=list)
@@ -118,7 +119,7 @@ def compile_nouns(folder: Path) -> dict[str, NDArray[np.generic]]:
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT_SETTINGS,
     epilog="Example: python -m taxonomy.compile_wordnet --wordnet /usr/share/wordnet",
 )
 @click.option(
@@ -138,11 +139,8 @@ def compile_nouns(folder: Path) -> dict[str, NDArray[np.generic]]:
 )
 def main(wordnet: Path, out: Path) -> None:
     """Write WordNet 3.0's nouns as one array file."""
-    try:
+    with refusing():
         arrays = compile_nouns(wordnet)
-    except TaxonomyError as error:
-        click.echo(f"Error: {error}", err=True)
-        raise SystemExit(2) from None
     temporary = out.with_name(out.name + ".tmp")
     with temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
@@ -151,4 +149,4 @@ def main(wordnet: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="python -m taxonomy.compile_wordnet")

@@ -1,7 +1,7 @@
 """Which classes are in and which are out, and why: the frozen outcome of the rules, one row per class.
 
-Loading reads one small CSV file and no WordNet. `python -m taxonomy freeze` writes the files from `taxonomy.rules`, and
-a test recomputes them.
+Loading reads one small CSV file and no WordNet. `python -m taxonomy freeze` writes the files from `taxonomy.rules`,
+and a test recomputes them.
 """
 
 import functools
@@ -17,7 +17,7 @@ RULES = {
     "tiny_imagenet": "one of Tiny ImageNet's 200 classes, which are the in-distribution classes",
     "below_parent": "descends from a direct hypernym of an in-distribution class",
     "below_no_parent": "descends from no direct hypernym of an in-distribution class",
-    "same_label": "shares its label text (all lemmas) with another ImageNet class, so that the two fall together (ours)",
+    "same_label": "shares its label text (all lemmas) with another ImageNet class, so the two fall together (ours)",
     "same_synset": "is the synset of a CIFAR-100 class",
     "descendant": "descends from the synset of a CIFAR-100 class",
     "no_overlap": "neither is nor descends from the synset of a CIFAR-100 class",

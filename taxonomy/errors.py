@@ -9,6 +9,6 @@ class TaxonomyError(ValueError):
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """Return " Did you mean 'x'?" for the known name closest to `wrong`, or "" when none is close."""
+    """Return " (did you mean 'x'?)" for the known name closest to `wrong`, or "" when none is close."""
     close = difflib.get_close_matches(wrong, list(known), n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    return f" (did you mean '{close[0]}'?)" if close else ""

@@ -4,8 +4,8 @@ Source: Kim, Koo & Hwang (2023), section 3.2, "Far-OoD dataset". A class goes if
 (i) an ImageNet class, (ii) has a sibling that is one, or (iii) has an ancestor or a descendant that is one.
 
 The paper searches the subtree that it uses for ImageNet; which nodes that is, it does not say. Here it is the tree of
-the full ImageNet release: its 21,841 synsets, the 1,000 classes and all their ancestors. That is the reading that gives
-the paper's counts for Food-101 (32) and Places365 (82) without exception; searching all nouns gives 32 and 74.
+the full ImageNet release: its 21,841 synsets, the 1,000 classes and all their ancestors. That reading gives the
+paper's counts for Food-101 (32) and Places365 (82) without exception; searching all nouns gives 32 and 74.
 """
 
 import functools
@@ -18,8 +18,8 @@ from taxonomy.decisions import Decision
 from taxonomy.keywords import keywords
 from taxonomy.wordnet import Mask, Rows, WordNet, load
 
-# Of all matches that remove a class the clearest is the evidence: to be an ImageNet class says more than to be above or
-# below one, and that more than to have the same hypernym. The decision does not depend on this order.
+# Of all matches that remove a class the clearest is the evidence: to be an ImageNet class says more than to be above
+# or below one, and that more than to have the same hypernym. The decision does not depend on this order.
 _RULE_ORDER = ("i", "iii", "ii")
 
 # Caltech-256's last folder holds images of everything else.

@@ -1,8 +1,8 @@
 """Keywords of a class name: the words and phrases that the far-OoD examination looks up in WordNet.
 
 Kim, Koo & Hwang, "A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks" (Expert Systems
-with Applications 229, 2023; arXiv:2112.00337), section 3.2, examine the words of a class name in grammatical variations
-and give examples (table 4), not an algorithm. This is the algorithm chosen here: every run of consecutive words, with
+with Applications 229, 2023; arXiv:2112.00337), section 3.2, examine the words of a class name in their variations and
+give examples (table 4), not an algorithm. This is the algorithm chosen here: every run of consecutive words, with
 and without plural endings, as separate words and as one word.
 """
 

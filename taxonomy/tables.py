@@ -81,7 +81,8 @@ class ClassSynset:
         wnid: WordNet 3.0 id. A CIFAR-100 class may have more than one row.
         basis: How it was chosen. "only_sense" and "first_sense" of the name can be checked against WordNet;
             "head_word" is a sense of the name's last word, "other_spelling" of the name as WordNet writes it,
-            "nearest" stands in for a missing synset, "sense" is the sense that shows the class.
+            "nearest" is another synset that fits better than any of the name's, "sense" one of the name's senses
+            (of its first part, where "/" divides it) picked by hand.
         note: What decided, in a few words; "" where the basis says it all.
     """
 
@@ -157,9 +158,7 @@ def cifar100() -> tuple[Cifar100Class, ...]:
 @functools.cache
 def cifar100_wnids() -> tuple[ClassSynset, ...]:
     """Return the synsets of the CIFAR-100 classes, 103 rows: table, plate and possum have two each."""
-    return tuple(
-        ClassSynset(row["fine"], row["wnid"], "sense", row["note"]) for row in read_rows("cifar100_wnids.csv")
-    )
+    return tuple(ClassSynset(**row) for row in read_rows("cifar100_wnids.csv"))
 
 
 @functools.cache
@@ -184,10 +183,7 @@ def places365() -> tuple[Places365Class, ...]:
 @functools.cache
 def places365_wnids() -> tuple[ClassSynset, ...]:
     """Return the synset of each Places365 category, 365 rows in the order of the categories."""
-    return tuple(
-        ClassSynset(row["category"], row["wnid"], row["basis"], row["note"])
-        for row in read_rows("places365_wnids.csv")
-    )
+    return tuple(ClassSynset(**row) for row in read_rows("places365_wnids.csv"))
 
 
 @functools.cache

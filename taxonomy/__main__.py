@@ -1,0 +1,48 @@
+"""`python -m taxonomy`: say why a class is in or out, and freeze what the rules decide."""
+
+from pathlib import Path
+
+import click
+
+from taxonomy import freeze as frozen
+from taxonomy.cli import CONTEXT_SETTINGS, refusing
+from taxonomy.decisions import TABLES
+from taxonomy.explain import explain as explanation
+
+
+@click.group(context_settings=CONTEXT_SETTINGS, epilog="Example: python -m taxonomy explain caltech256 lightning")
+def main() -> None:
+    """What the classes are and which of them the benchmarks use."""
+
+
+@main.command(epilog="Example: python -m taxonomy explain places365 museum/outdoor")
+@click.argument("source")
+@click.argument("class_", metavar="CLASS")
+def explain(source: str, class_: str) -> None:
+    """Say why CLASS of SOURCE is in or out.
+
+    SOURCE is imagenet, tiny158, food101, caltech256 or places365; CLASS is a class's id or name.
+    """
+    with refusing():
+        click.echo(explanation(source, class_))
+
+
+@main.command(epilog="Example: python -m taxonomy freeze --check")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file differs from what the rules give.")
+def freeze(check: bool) -> None:
+    """Write the decision tables that the rules give into the package."""
+    if not check:
+        for path in frozen.write(Path(__file__).parent / "data"):
+            click.echo(path)
+        return
+    stale = frozen.stale()
+    if stale:
+        raise click.ClickException(
+            f"The frozen decisions of {', '.join(stale)} differ from what the rules give; "
+            "run `python -m taxonomy freeze` and look at the difference."
+        )
+    click.echo(f"All {len(TABLES)} decision tables are what the rules give.")
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m taxonomy")

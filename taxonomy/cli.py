@@ -1,0 +1,25 @@
+"""What the command lines of this package share."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from taxonomy.errors import TaxonomyError
+
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+class Refusal(click.ClickException):
+    """A user's error: its sentence goes to stderr and the exit code is 2."""
+
+    exit_code = 2
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turn a TaxonomyError into a sentence for the user instead of a traceback."""
+    try:
+        yield
+    except TaxonomyError as error:
+        raise Refusal(str(error)) from error

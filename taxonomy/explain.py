@@ -1,0 +1,161 @@
+"""Say why a class is in or out, with its place in WordNet's tree drawn."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from taxonomy.decisions import RULES, Decision, load
+from taxonomy.errors import TaxonomyError, suggestion
+from taxonomy.wordnet import WordNet
+from taxonomy.wordnet import load as load_wordnet
+
+_OF_WNIDS = ("imagenet", "tiny158")  # tables whose classes are synsets themselves
+
+
+def find(table: str, wanted: str) -> Decision:
+    """Return the decision about one class.
+
+    Args:
+        table: One of `decisions.TABLES`.
+        wanted: The class id or the class name; case does not matter, and spaces count as underscores.
+
+    Raises:
+        TaxonomyError: No such table or class, or several classes of that name.
+    """
+    decisions = load(table)
+    key = _key(wanted)
+    found = [decision for decision in decisions if _key(decision.class_id) == key]
+    found = found or [decision for decision in decisions if _key(decision.class_name) == key]
+    if not found:
+        names = [_key(name) for item in decisions for name in (item.class_id, item.class_name)]
+        raise TaxonomyError(
+            f"{table} has no class '{wanted}'{suggestion(key, names)}; give the source's own id or name of a class."
+        )
+    if len(found) > 1:
+        ids = " and ".join(decision.class_id for decision in found)
+        raise TaxonomyError(f"{table} has {len(found)} classes '{wanted}'; give the id of the one you mean: {ids}.")
+    return found[0]
+
+
+def _key(name: str) -> str:
+    return name.lower().replace(" ", "_")
+
+
+def explain(table: str, wanted: str) -> str:
+    """Return why a class is in or out, as text of several lines: decision, rule, evidence, synsets and their place.
+
+    Args:
+        table: One of `decisions.TABLES`.
+        wanted: See `find`.
+
+    Raises:
+        TaxonomyError: See `find`.
+    """
+    decision = find(table, wanted)
+    wordnet = load_wordnet()
+    name = f" ({decision.class_name})" if decision.class_name not in decision.class_id else ""
+    facts = {
+        "rule": f"{decision.rule}: {RULES[decision.rule]}",
+        "evidence": decision.evidence,
+        "keyword": decision.keyword,
+        "synset": _describe(wordnet, decision.matched),
+        "ImageNet": _describe(wordnet, decision.witness) if decision.witness != decision.matched else "",
+    }
+    lines = [f"{table} {decision.class_id}{name}: {decision.decision}"]
+    lines += [f"  {label:<9} {fact}" for label, fact in facts.items() if fact]
+    tree = draw(wordnet, _paths(wordnet, table, decision), _marks(wordnet, table, decision))
+    return "\n".join([*lines, *([""] if tree else []), *(f"  {line}" for line in tree)])
+
+
+def _describe(wordnet: WordNet, wnid: str) -> str:
+    return f"{', '.join(wordnet.lemmas(wordnet.row(wnid)))} ({wnid})" if wnid else ""
+
+
+def _marks(wordnet: WordNet, table: str, decision: Decision) -> dict[int, str]:
+    """Return what to write beside which synset."""
+    marks: dict[int, list[str]] = {}
+    if table in _OF_WNIDS:
+        marks.setdefault(wordnet.row(decision.class_id), []).append("this class")
+    if decision.matched:
+        roles = {
+            "below_parent": "hypernym of an in-distribution class",
+            "same_label": "the class of the same label",
+            "same_synset": f"CIFAR-100 class '{decision.keyword}'",
+            "descendant": f"CIFAR-100 class '{decision.keyword}'",
+        }
+        role = roles.get(decision.rule, f"matches '{decision.keyword}'")
+        marks.setdefault(wordnet.row(decision.matched), []).append(role)
+    if decision.witness and decision.rule != "same_label":
+        role = "in-distribution class" if decision.rule == "below_parent" else "ImageNet class"
+        marks.setdefault(wordnet.row(decision.witness), []).append(role)
+    return {row: "; ".join(roles) for row, roles in marks.items()}
+
+
+def _paths(wordnet: WordNet, table: str, decision: Decision) -> Iterator[list[int]]:
+    """Yield the paths to draw, each from a synset up to a synset of an earlier path, the first up to the root."""
+    rows = [wordnet.row(wnid) for wnid in (decision.matched, decision.witness) if wnid]
+    if table in _OF_WNIDS:
+        rows.append(wordnet.row(decision.class_id))
+    if not rows:
+        return
+    first = rows[0]
+    below = [row for row in rows[1:] if row == first or first in wordnet.ancestors(row)]
+    above = [row for row in rows[1:] if row in wordnet.ancestors(first)]
+    if above:
+        yield wordnet.path_up(above[0])
+        yield wordnet.path_up(first, above[0])
+    else:
+        shared = [p for p in wordnet.hypernyms(first).tolist() if any(p in wordnet.hypernyms(row) for row in rows[1:])]
+        yield wordnet.path_up(shared[0] if shared else first)
+        if shared:
+            yield [first, shared[0]]
+    for row in rows[1:]:
+        if row in below:
+            yield wordnet.path_up(row, first)
+        elif row not in above:
+            siblings = [p for p in wordnet.hypernyms(first).tolist() if p in wordnet.hypernyms(row)]
+            yield [row, siblings[0]] if siblings else wordnet.path_up(row)
+
+
+def draw(wordnet: WordNet, paths: Iterable[list[int]], marks: dict[int, str]) -> list[str]:
+    """Draw paths of WordNet as one tree, the root on top.
+
+    Args:
+        wordnet: WordNet's nouns.
+        paths: Paths upwards, lowest synset first. The first ends at the root; where a later one meets the tree drawn
+            so far, it joins it.
+        marks: Row to remark. Marked synsets are written with all lemmas and the remark; runs of others on one line.
+
+    Returns:
+        Lines of text; [] without paths.
+    """
+    children: dict[int, list[int]] = {}
+    root = -1
+    for path in paths:
+        root = path[-1] if root < 0 else root
+        for child, parent in itertools.pairwise(path):
+            known = parent in children
+            if child not in children.setdefault(parent, []):
+                children[parent].append(child)
+            children.setdefault(child, [])
+            if known:
+                break
+        else:
+            children.setdefault(path[-1], [])
+    return _draw_node(wordnet, children, marks, root) if children else []
+
+
+def _draw_node(wordnet: WordNet, children: dict[int, list[int]], marks: dict[int, str], row: int) -> list[str]:
+    run = [row]
+    while len(children[run[-1]]) == 1 and run[-1] not in marks and children[run[-1]][0] not in marks:
+        run.append(children[run[-1]][0])
+    if row in marks:
+        lines = [f"{_describe(wordnet, wordnet.wnid(row))}  <- {marks[row]}"]
+    else:
+        lines = [" > ".join(wordnet.lemmas(node)[0] for node in run)]
+    below = children[run[-1]]
+    for child in below:
+        last = child == below[-1]
+        head, tail = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        drawn = _draw_node(wordnet, children, marks, child)
+        lines += [head + drawn[0], *(tail + line for line in drawn[1:])]
+    return lines
