@@ -152,11 +152,11 @@ def _ranked(items: Sequence[str], tag: str) -> list[str]:
 
 def _numbers(class_id: str, count: int, limit: int, given: Sequence[int] = ()) -> list[int]:
     """Return distinct numbers below a limit for a class's file names, as irregular as real ones; `given` go first."""
-    numbers = list(given)
-    for turn in range(100 * count):
-        number = int.from_bytes(_digest("number", class_id, turn)[:4], "big") % limit
-        if number not in numbers and len(numbers) < count:
-            numbers.append(number)
+    numbers = dict.fromkeys(given)
+    turn = 0
+    while len(numbers) < count:
+        numbers[int.from_bytes(_digest("number", class_id, turn)[:4], "big") % limit] = None
+        turn += 1
     return sorted(numbers)
 
 
@@ -309,6 +309,10 @@ _ENCODERS: Mapping[str, Callable[[Image.Image], bytes]] = {
 }
 
 
+class _RefusedError(click.ClickException):
+    exit_code = 2
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--seed", default=0, show_default=True, help="What the pixels depend on beside the file names.")
@@ -320,9 +324,7 @@ def main(folder: Path, seed: int) -> None:
     try:
         written = write_demo(folder, seed=seed, progress=True)
     except BuildError as error:
-        complaint = click.ClickException(str(error))
-        complaint.exit_code = 2
-        raise complaint from error
+        raise _RefusedError(str(error)) from error
     for key, place in written.items():
         click.echo(f"{key}: {place}")
     flags = " ".join(f"--{key} {place}" for key, place in written.items())

@@ -271,8 +271,8 @@ IMAGENET = Source(
         name="ImageNet terms of access",
         url="https://www.image-net.org/download.php",
         statement=(
-            "Use only for non-commercial research and educational purposes, after agreeing to the terms; colleagues may "
-            "be given access if they agree first. ImageNet does not own the copyright of the images."
+            "Use only for non-commercial research and educational purposes, after agreeing to the terms; colleagues "
+            "may be given access if they agree first. ImageNet does not own the copyright of the images."
         ),
         publish="ids-only",
     ),

@@ -1,7 +1,7 @@
 """Where the files lie inside an uncompressed tar, so that they can be read in place.
 
-`tarfile` takes about a minute for the 1.28 million members of ImageNet's training archive. Their headers are all of the
-plain kind, so they are walked here directly; an archive with anything else in it goes to `tarfile` as a whole.
+`tarfile` takes about a minute for the 1.28 million members of ImageNet's training archive. Their headers are all of
+the plain kind, so they are walked here directly; an archive with anything else in it goes to `tarfile` as a whole.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _list(file: IO[bytes], path: Path, start: int, end: int) -> list[Member]:
 
 def _plain_members(file: IO[bytes], start: int, end: int) -> list[Member] | None:
     """Walk the headers from `start`; None as soon as one is not a plain file's or folder's (POSIX ustar, GNU)."""
-    found = []
+    found: list[Member] = []
     position = start
     while position < end:
         file.seek(position)
@@ -127,7 +127,7 @@ def _plain_members(file: IO[bytes], start: int, end: int) -> list[Member] | None
 
 
 def _any_members(file: IO[bytes], path: Path, start: int, end: int) -> list[Member]:
-    found = []
+    found: list[Member] = []
     file.seek(start)
     try:
         with tarfile.open(fileobj=file, mode="r:") as archive:

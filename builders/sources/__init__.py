@@ -1,0 +1,10 @@
+"""The upstream datasets: one module each, and the registry of all."""
+
+from builders.sources.base import Source
+from builders.sources.caltech256 import CALTECH256
+from builders.sources.food101 import FOOD101
+from builders.sources.imagenet import IMAGENET
+from builders.sources.places365 import PLACES365
+
+SOURCES: dict[str, Source] = {source.key: source for source in (IMAGENET, FOOD101, CALTECH256, PLACES365)}
+"""Every source by its key, which is also its flag on the command line."""

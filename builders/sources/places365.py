@@ -1,0 +1,297 @@
+"""Places365-Standard: training and validation images of 365 scene categories."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from builders.errors import BuildError
+from builders.sources.base import Expected, Licence, Piece, Source, Stray, piece_table
+from builders.sources.folders import (
+    ClassFolder,
+    child_names,
+    class_column,
+    joined,
+    match_names,
+    plain_reason,
+    relative,
+    scan_class_folders,
+    shown,
+    stray_children,
+)
+from builders.sources.search import Layout, Search
+from taxonomy import tables
+
+_TITLE = "Places365-Standard"
+_TRAIN_NAME = r"^[0-9]{8}\.jpg$"
+_VAL_NAME = r"^Places365_val_[0-9]{8}\.jpg$"
+_WANTED = {"train": "<8 digits>.jpg", "val": "Places365_val_<8 digits>.jpg"}
+_CATEGORIES = "categories_places365.txt"
+_TRAIN_LIST = "places365_train_standard.txt"
+_VAL_LIST = "places365_val.txt"
+_LIST_FOLDER = "filelist_places365-standard"
+
+
+@dataclass(frozen=True)
+class _Edition:
+    """The images resized to 256 x 256, or those with the short side above 512: the same ids, other pixels."""
+
+    name: str
+    train: tuple[str, ...]
+    val: str
+
+
+# The names that the archives unpack to, and those that torchvision renames them to (`data_..._standard`).
+_SMALL = _Edition("256 px", ("data_256", "data_256_standard"), "val_256")
+_LARGE = _Edition("large", ("data_large", "data_large_standard"), "val_large")
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the name of each category, in label order."""
+    return {row.category: row.name for row in tables.places365()}
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the sizes of the complete partitions.
+
+    The training total is of places365_train_standard.txt, as tensorflow/datasets and torchvision state it too. The
+    development kit's text says 50 validation images a category, its list has 100.
+    """
+    return {
+        "train": Expected(1_803_460),
+        "val": Expected(100 * len(classes()), dict.fromkeys(classes(), 100)),
+    }
+
+
+def flattened(category: str) -> str:
+    """Return how a category's name compares with the folder names of the easy format, which has no inner folders."""
+    return category.replace("/", "-").replace("_", "-")
+
+
+@functools.cache
+def _easy_names() -> Mapping[str, str]:
+    return {flattened(name): category for category, name in classes().items()}
+
+
+def _train_tree(edition: _Edition, root: Path, home: Path) -> Piece | None:
+    for name in edition.train:
+        folder = home / name
+        found = [category for category in classes() if (folder / category[1:]).is_dir()]
+        if found:
+            folders = [ClassFolder(c, folder / c[1:], f"train{c}/", _TRAIN_NAME) for c in found]
+            strays = _strays_on_the_way(root, folder, found)
+            return _scanned("train", root, home, folders, strays, _layout(edition, relative(folder, root), home))
+    return None
+
+
+def _strays_on_the_way(root: Path, folder: Path, found: Sequence[str]) -> list[Stray]:
+    """Return what stands beside the category folders, which lie two or three levels deep."""
+    children: dict[str, list[str]] = {}
+    for category in found:
+        parts = category.split("/")[1:]
+        for depth, name in enumerate(parts):
+            children.setdefault("/".join(parts[:depth]), []).append(name)
+    return list(
+        itertools.chain.from_iterable(
+            stray_children(folder / inner, root, names, "a category folder")
+            for inner, names in sorted(children.items())
+        )
+    )
+
+
+def _easy(partition: str, root: Path, home: Path) -> Piece | None:
+    folder = home / partition
+    if not folder.is_dir():
+        return None
+    names = [name for name in child_names(folder) if flattened(name) in _easy_names()]
+    if not names:
+        return None
+    prefix: Callable[[str], str] = {"train": "train{}/".format, "val": lambda _: "val/"}[partition]
+    pattern = {"train": _TRAIN_NAME, "val": _VAL_NAME}[partition]
+    categories = [_easy_names()[flattened(name)] for name in names]
+    folders = [
+        ClassFolder(category, folder / name, prefix(category), pattern)
+        for name, category in zip(names, categories, strict=True)
+    ]
+    strays = stray_children(folder, root, names, "a category folder")
+    return _scanned(partition, root, home, folders, strays, f"easy format, {relative(folder, root)}")
+
+
+def _scanned(
+    partition: str, root: Path, home: Path, folders: Sequence[ClassFolder], strays: list[Stray], layout: str
+) -> Piece:
+    table, inner = scan_class_folders(
+        root, folders, tuple(classes()), lambda place, name: plain_reason(place.path, name, _WANTED[partition])
+    )
+    missing = None
+    listing = _find_list(home, {"train": _TRAIN_LIST, "val": _VAL_LIST}[partition])
+    if listing is not None:
+        table, unlisted, missing = _compared(table, _listed(listing, partition)[0])
+        strays = strays + [Stray(name, f"not in {listing.name}") for name in unlisted]
+    missing = pa.array([], pa.string()) if missing is None else missing
+    return Piece(partition, layout, "file", table, tuple(strays + inner), missing)
+
+
+def _compared(table: pa.Table, listed: pa.Array) -> tuple[pa.Table, list[str], pa.Array]:
+    """Keep the listed images: Places365-Challenge has the same folders with four times the images."""
+    ids = table["source_id"].combine_chunks()
+    missing = listed.filter(pc.invert(pc.is_in(listed, ids)))
+    if len(listed) - len(missing) == len(ids):
+        return table, [], missing
+    wanted = pc.is_in(ids, listed)
+    unlisted = table.filter(pc.invert(wanted))["file"].to_pylist()
+    return table.filter(wanted), unlisted, missing
+
+
+def _val_flat(edition: _Edition, root: Path, home: Path) -> Piece | None:
+    folder = home / edition.val
+    if not folder.is_dir():
+        return None
+    names = match_names(child_names(folder), _VAL_NAME)
+    if not len(names.images):
+        return None
+    listing = _find_list(home, _VAL_LIST)
+    if listing is None:
+        raise BuildError(
+            f"{_TITLE}: expected {_VAL_LIST} with the categories of the flat validation images in {folder}, found it "
+            f"neither in {home} nor in {home / _LIST_FOLDER}; unpack {_LIST_FOLDER}.tar there."
+        )
+    _check_categories(home)
+    listed, labels = _listed(listing, "val")
+    ids = joined("val/", names.images)
+    rows = pc.index_in(ids, listed)
+    if rows.null_count:
+        raise BuildError(
+            f"{_TITLE}: expected a line in {listing} for each validation image, found none for "
+            f"{names.images.filter(pc.is_null(rows))[0]} in {folder}; take the list of Places365-Standard."
+        )
+    place = relative(folder, root) + "/"
+    table = piece_table(class_column(tuple(classes()), labels.take(rows).to_numpy()), ids, joined(place, names.images))
+    strays = tuple(Stray(place + shown(name), plain_reason(folder, name, _WANTED["val"])) for name in names.others)
+    missing = listed.filter(pc.invert(pc.is_in(listed, ids)))
+    return Piece("val", _layout(edition, relative(folder, root), home), "file", table, strays, missing)
+
+
+def _layout(edition: _Edition, place: str, home: Path) -> str:
+    others = [name for name in (*_LARGE.train, _LARGE.val) if (home / name).is_dir()] if edition is _SMALL else []
+    unused = f"; {' and '.join(others)} not used" if others else ""
+    return f"{edition.name} edition, {place}{unused}"
+
+
+def _find_list(home: Path, name: str) -> Path | None:
+    places = (home / name, home / _LIST_FOLDER / name, home.parent / _LIST_FOLDER / name)
+    return next((path for path in places if path.is_file()), None)
+
+
+def _read_list(path: Path) -> pa.Table:
+    options = pacsv.ParseOptions(delimiter=" ", quote_char=False)
+    columns = pacsv.ReadOptions(column_names=["name", "label"])
+    types = pacsv.ConvertOptions(column_types={"name": pa.string(), "label": pa.int32()})
+    try:
+        return pacsv.read_csv(path, columns, options, types).combine_chunks()
+    except pa.ArrowInvalid as error:
+        raise BuildError(
+            f"{_TITLE}: expected a name and a number in each line of {path}, found another text ({error}); "
+            f"unpack {_LIST_FOLDER}.tar again."
+        ) from error
+
+
+def _listed(path: Path, partition: str) -> tuple[pa.Array, pa.Array]:
+    """Return the ids and labels that a list of the development kit has."""
+    table = _read_list(path)
+    names, labels = table["name"].combine_chunks(), table["label"].combine_chunks()
+    inside = pc.and_(pc.greater_equal(labels, 0), pc.less(labels, len(classes())))
+    if not pc.all(inside).as_py():
+        raise BuildError(
+            f"{_TITLE}: expected labels from 0 to {len(classes()) - 1} in {path}, found {pc.max(labels)}; "
+            "take the list of Places365-Standard."
+        )
+    return joined({"train": "train", "val": "val/"}[partition], names), labels
+
+
+def _check_categories(home: Path) -> None:
+    path = _find_list(home, _CATEGORIES)
+    if path is None:
+        return
+    found = dict(zip(*(column.to_pylist() for column in _read_list(path).columns), strict=True))
+    ours = {category: number for number, category in enumerate(classes())}
+    if found != ours:
+        wrong = next(iter(sorted(set(found.items()) ^ set(ours.items()))))
+        raise BuildError(
+            f"{_TITLE}: expected its 365 categories in {path}, found {len(found)}, other at {wrong[0]} {wrong[1]}; "
+            "take the list of Places365-Standard."
+        )
+
+
+_SEARCH = Search(
+    key="places365",
+    title=_TITLE,
+    homes=(".", "places365_standard", "places365standard_easyformat/places365_standard", "places365"),
+    layouts=(
+        Layout(
+            "train",
+            "data_256/a/airfield/<8 digits>.jpg (or data_256_standard/)",
+            functools.partial(_train_tree, _SMALL),
+        ),
+        Layout("train", "the easy format train/<category>/<8 digits>.jpg", functools.partial(_easy, "train")),
+        Layout(
+            "train",
+            "data_large/a/airfield/<8 digits>.jpg (or data_large_standard/)",
+            functools.partial(_train_tree, _LARGE),
+        ),
+        Layout("val", f"val_256/ with {_VAL_LIST}", functools.partial(_val_flat, _SMALL)),
+        Layout("val", "the easy format val/<category>/Places365_val_<8 digits>.jpg", functools.partial(_easy, "val")),
+        Layout("val", f"val_large/ with {_VAL_LIST}", functools.partial(_val_flat, _LARGE)),
+    ),
+    expected=expected,
+)
+
+
+def _scan(root: Path, partitions: Sequence[str]) -> list[Piece]:
+    """Find the partitions, and refuse to put the pixels of both editions into one benchmark."""
+    pieces = _SEARCH.scan(root, partitions)
+    large = [piece for piece in pieces if piece.layout.startswith(_LARGE.name)]
+    if large and len(large) < len(pieces):
+        layouts = " and ".join(f"{piece.partition} as {piece.layout}" for piece in pieces)
+        raise BuildError(
+            f"{_TITLE}: expected all partitions in one edition, found {layouts} in {root}; "
+            "add the missing part of one of the two editions."
+        )
+    return pieces
+
+
+PLACES365 = Source(
+    key=_SEARCH.key,
+    title=_TITLE,
+    edition="Places365-Standard (2016)",
+    licence=Licence(
+        name="none; copyright of the image owners",
+        url="http://places2.csail.mit.edu/download.html",
+        statement=(
+            "The copyright of all the images belongs to the image owners (README of the authors' repository "
+            "CSAILVision/places365; its CC BY is for the models). The download page hands the data out for research, "
+            "on request."
+        ),
+        publish="ids-only",
+    ),
+    citation="""@article{zhou2017places,
+  title = {Places: A 10 million Image Database for Scene Recognition},
+  author = {Zhou, Bolei and Lapedriza, Agata and Khosla, Aditya and Oliva, Aude and Torralba, Antonio},
+  journal = {IEEE Transactions on Pattern Analysis and Machine Intelligence},
+  year = {2017},
+  publisher = {IEEE}
+}""",
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=_scan,
+)
