@@ -249,24 +249,24 @@ _LISTS: Mapping[str, Callable[[Sequence[_Drawing]], dict[str, str]]] = {
 }
 
 
+_COUNT = np.arange(64, dtype=np.float32)
+
+
 def _draw(of_class: bytes, of_image: bytes) -> Image.Image:
     """Draw a gradient between the class's colours, the class's shape at the image's place and the image's bars."""
     width, height = 40 + of_image[0] % 24, 32 + of_image[1] % 24
     start, stop = (np.frombuffer(of_class[at : at + 3], np.uint8).astype(np.float32) for at in (0, 3))
-    slope = np.float32(of_class[6] / 255)
-    ramp = (
-        slope * np.linspace(0, 1, width, dtype=np.float32)
-        + (1 - slope) * np.linspace(0, 1, height, dtype=np.float32)[:, None]
-    )
-    image = Image.fromarray((start + ramp[..., None] * (stop - start)).astype(np.uint8))
-    pen = ImageDraw.Draw(image)
+    across, down = of_class[6] / 255, 1 - of_class[6] / 255
+    ramp = np.float32(across / width) * _COUNT[:width] + np.float32(down / height) * _COUNT[:height, None]
+    pixels = (start + ramp[..., None] * (stop - start)).astype(np.uint8)
+    # Sixteen black or white bars: no two images look the same, even after a lossy encoder.
+    bits = np.unpackbits(np.frombuffer(of_image[6:8], np.uint8))
+    pixels[-4:] = 255 * bits[np.arange(width) * 16 // width][:, None]
+    image = Image.fromarray(pixels)
     radius = 6 + of_image[2] % 6
     x, y = radius + of_image[3] % (width - 2 * radius), radius + of_image[4] % (height - 2 * radius - 4)
-    colour = tuple(255 - value for value in of_class[7:10])
-    pen.regular_polygon((x, y, radius), 3 + of_class[10] % 6, rotation=of_image[5], fill=colour)
-    # Sixteen black or white bars: no two images look the same, even after a lossy encoder.
-    for bar, bit in enumerate(np.unpackbits(np.frombuffer(of_image[6:8], np.uint8))):
-        pen.rectangle((bar * width // 16, height - 4, (bar + 1) * width // 16 - 1, height), fill=(int(bit) * 255,) * 3)
+    colour = (255 - of_class[7], 255 - of_class[8], 255 - of_class[9])
+    ImageDraw.Draw(image).regular_polygon((x, y, radius), 3 + of_class[10] % 6, rotation=of_image[5], fill=colour)
     return image
 
 

@@ -73,8 +73,8 @@ CALTECH256 = Source(
     key=_SEARCH.key,
     title=_TITLE,
     edition="CaltechDATA version 1.0 (2022; collected 2007)",
-    # The rights field was not seen itself: two independent inventories of datasets quote it as CC BY 4.0, and no stored
-    # copy of the record's page shows it. The description of how the images were collected is the record's own.
+    # The rights field was not seen itself: two independent inventories of datasets quote it as CC BY 4.0, and no
+    # stored copy of the record's page shows it. How the images were collected is in the record's own description.
     licence=Licence(
         name="CC BY 4.0",
         url="https://data.caltech.edu/records/nyy15-4j048",

@@ -92,8 +92,8 @@ def _parquet_shard(root: Path, path: Path) -> pa.Table:
     shard = parquet.read_shard(_TITLE, path)
     if shard.label_names is None:
         raise BuildError(
-            f"{_TITLE}: expected the label names in the schema, found label numbers alone in {path}, and mirrors number "
-            "the classes differently; take Parquet files with ClassLabel names or the images in folders."
+            f"{_TITLE}: expected the label names in the schema, found label numbers alone in {path}, and mirrors "
+            "number the classes differently; take Parquet files with ClassLabel names or the images in folders."
         )
     unknown = sorted(set(shard.label_names).difference(classes()))
     if unknown:

@@ -1,0 +1,69 @@
+"""Runs a candidate and its rivals in turn and compares their medians."""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Timed:
+    """Seconds of each run, and the largest resident set seen in any, in MB (0 where not measured)."""
+
+    seconds: list[float] = field(default_factory=list)
+    peak_mb: float = 0.0
+
+    @property
+    def median(self) -> float:
+        """Median seconds."""
+        return statistics.median(self.seconds)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One competitor: `clean` removes what the last round left, untimed; `work` returns its peak in MB, or 0."""
+
+    clean: Callable[[], None]
+    work: Callable[[], float]
+
+
+def interleave(runs: Mapping[str, Run], repeats: int) -> dict[str, Timed]:
+    """Run every competitor in turn, `repeats` times, with a `sync` before each.
+
+    Args:
+        runs: by name, what to run.
+        repeats: rounds.
+    """
+    results = {name: Timed() for name in runs}
+    for _ in range(repeats):
+        for name, run in runs.items():
+            run.clean()
+            os.sync()
+            started = time.perf_counter()
+            peak = run.work()
+            results[name].seconds.append(time.perf_counter() - started)
+            results[name].peak_mb = max(results[name].peak_mb, peak)
+    return results
+
+
+def run_process(command: Sequence[str]) -> float:
+    """Run a command to its end and return the largest resident set of it or one of its children, in MB.
+
+    The kernel keeps one high-water mark for all children so far, so the figure never falls between calls.
+    """
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+
+
+def report(results: Mapping[str, Timed], baseline: str) -> None:
+    """Print medians and their ratio to the baseline's."""
+    base = results[baseline].median
+    for name, timed in results.items():
+        runs = " ".join(f"{s:.2f}" for s in timed.seconds)
+        peak = f"  peak {timed.peak_mb:,.0f} MB" if timed.peak_mb else ""
+        print(f"{name:28} median {timed.median:8.2f} s  ratio {timed.median / base:6.2f}{peak}  ({runs})")

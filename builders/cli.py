@@ -1,0 +1,267 @@
+"""The command line that every builder has: `python -m builders.<benchmark>`."""
+
+from __future__ import annotations
+
+import os
+import time
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from builders.benchmark import Benchmark
+from builders.build import Choices, build, prepare
+from builders.errors import BuildError
+from builders.progress import TerminalMeter
+from builders.report import counts_table, how_to_load, plan_summary
+from builders.sources.base import Source
+
+_SOURCES_FILE = Path("sources.toml")
+
+
+def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
+    """Parse and run one builder's command line.
+
+    Args:
+        benchmark: the declaration.
+        argv: arguments; None takes the process's.
+
+    Returns:
+        The exit code: 0 when all is built, 2 for anything the user can mend, 130 after Ctrl-C.
+    """
+    command = make_command(benchmark)
+    try:
+        command.main(args=argv, standalone_mode=False)
+    except BuildError as error:
+        click.echo(f"error: {error}", err=True)
+        return 2
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped; run the same command again and it goes on where this run stopped.", err=True)
+        return 130
+    return 0
+
+
+def make_command(benchmark: Benchmark) -> click.Command:
+    """The click command of one builder: shared flags, and one flag for each of its sources."""
+    module = f"python -m builders.{benchmark.name}_benchmark"
+
+    @click.command(
+        name=module,
+        help=f"Build the {benchmark.title} from your own copies of its source datasets.",
+        epilog=f"Example: {module} --demo --out build/unknown-detection",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    def command(**flags: Any) -> None:
+        _main(benchmark, module, flags)
+
+    for option in reversed([*_shared_options(benchmark), *_source_options(benchmark)]):
+        command = option(command)
+    return command
+
+
+def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
+    return [
+        click.option(
+            "--out",
+            type=click.Path(path_type=Path),
+            default=Path("build/unknown-detection"),
+            show_default=True,
+            help="Release folder. Several benchmarks and later runs may share one.",
+        ),
+        click.option(
+            "--splits",
+            multiple=True,
+            metavar="CONFIG[/SPLIT],...",
+            help="Build only these; a config alone means all its splits. Only their sources are needed.",
+        ),
+        click.option("--dry-run", is_flag=True, help="Plan and print counts; write nothing."),
+        click.option("--index-only", is_flag=True, help="Write the rows and their digests without pixels."),
+        click.option(
+            "--limit-per-class",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Keep at most N images a class, for a quick look.",
+        ),
+        click.option(
+            "--allow-partial",
+            is_flag=True,
+            help="Build from short sources and leave unreadable images out; the manifest will say so.",
+        ),
+        click.option(
+            "--check",
+            type=click.Choice(["fast", "decode"]),
+            default="fast",
+            show_default=True,
+            help="fast: look at every image's signature and end, decode those that look cut. decode: decode all.",
+        ),
+        click.option(
+            "--adopt",
+            type=click.Path(path_type=Path, exists=True),
+            metavar="PATH",
+            help="A copy of the published benchmark (folder), or a CSV of split,class: use its classes and images.",
+        ),
+        click.option(
+            "--workers",
+            type=click.IntRange(min=1),
+            default=os.cpu_count() or 1,
+            show_default="all cores",
+            help="Processes that write shards. The result does not depend on it.",
+        ),
+        click.option(
+            "--seed",
+            type=int,
+            default=benchmark.seed,
+            show_default=True,
+            help="Keys every draw. Another seed is another benchmark.",
+        ),
+        click.option("--demo", is_flag=True, help="Use small synthetic sources made on the spot, to try the tools."),
+        click.option(
+            "--sources",
+            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            metavar="FILE",
+            help=f'TOML file with a line `source = "DIR"` for each source.  [default: {_SOURCES_FILE} if there]',
+        ),
+        click.option("--quiet", is_flag=True, help="No progress on stderr."),
+    ]
+
+
+def _source_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
+    return [
+        click.option(
+            f"--{source.key}",
+            source.key,
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help=f"{source.title}: {'; or '.join(source.layouts)}.",
+        )
+        for source in benchmark.sources()
+    ]
+
+
+def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
+    splits = _chosen_splits(benchmark, flags["splits"])
+    out: Path = flags["out"]
+    with TerminalMeter(quiet=flags["quiet"]) as meter:
+        roots = _demo_roots(out, meter) if flags["demo"] else _roots(benchmark, module, splits, flags)
+        choices = Choices(
+            out=out,
+            splits=splits,
+            roots=roots,
+            seed=flags["seed"],
+            workers=flags["workers"],
+            limit_per_class=flags["limit_per_class"],
+            index_only=flags["index_only"],
+            allow_partial=flags["allow_partial"] or flags["demo"],
+            decode=flags["check"] == "decode",
+            adopt=flags["adopt"],
+            demo=flags["demo"],
+        )
+        started = time.monotonic()
+        prepared = prepare(benchmark, choices, meter)
+        planned = {split.key: len(split.rows) for split in prepared.planned}
+        meter.note(f"planned {sum(planned.values()):,} images in {time.monotonic() - started:.1f} s")
+        if flags["dry_run"]:
+            _echo(
+                counts_table(benchmark, planned),
+                "",
+                plan_summary(prepared.planned),
+                "",
+                "dry run: nothing was written",
+            )
+            return
+        manifest = build(benchmark, choices, prepared, meter)
+    entries = {key: _entry(manifest, key) for key in splits}
+    table = counts_table(
+        benchmark,
+        {key: entry["rows"] for key, entry in entries.items()},
+        {key: entry["digest"] for key, entry in entries.items()},
+    )
+    _echo(table, "", f"{out}: built", how_to_load(manifest, out, splits))
+
+
+def _echo(*lines: str) -> None:
+    for line in lines:
+        click.echo(line)
+
+
+def _entry(manifest: Mapping[str, Any], key: str) -> dict[str, Any]:
+    config, split = key.split("/")
+    entry: dict[str, Any] = manifest["configs"][config]["splits"][split]
+    return entry
+
+
+def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Names as `config/split`, in declared order; all of them where none is named."""
+    declared = list(benchmark.by_key())
+    names = [name for group in wanted for name in group.split(",") if name]
+    if not names:
+        return tuple(declared)
+    configs = {config.name for config in benchmark.configs}
+    for name in names:
+        if name not in declared and name not in configs:
+            raise BuildError(
+                f"expected --splits to name configs ({', '.join(sorted(configs))}) or splits such as {declared[0]}, "
+                f"found {name}{_suggestion(name, [*configs, *declared])}."
+            )
+    return tuple(key for key in declared if key in names or key.split("/")[0] in names)
+
+
+def _suggestion(name: str, known: Sequence[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _demo_roots(out: Path, meter: TerminalMeter) -> dict[str, Path]:
+    from builders.demo import write_demo
+
+    # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
+    return write_demo(out / ".state" / "demo")
+
+
+def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapping[str, Any]) -> dict[str, Path]:
+    """Folders of the sources that the splits need, from flags or the sources file."""
+    listed = _sources_file(flags["sources"])
+    declared = benchmark.by_key()
+    roots: dict[str, Path] = {}
+    missing: dict[Source, list[str]] = {}
+    for key in splits:
+        source = declared[key][1].source
+        root = flags[source.key] or listed.get(source.key)
+        if root is None:
+            missing.setdefault(source, []).append(key)
+        else:
+            roots[source.key] = root
+    if missing:
+        lines = [
+            f"expected a folder for {len(missing)} source{'s' if len(missing) > 1 else ''}, found no flag for it:"
+        ]
+        for source, needing in missing.items():
+            lines.append(f"  --{source.key} DIR  {source.title}, for {', '.join(needing)}")
+            lines += [f"      {layout}" for layout in source.layouts]
+        lines.append(
+            f"Name folders once for all in {_SOURCES_FILE} (see README), choose --splits, or try the demo sources:"
+        )
+        lines.append(f"  {module} --demo --out build/unknown-detection")
+        raise BuildError("\n".join(lines))
+    return roots
+
+
+def _sources_file(given: Path | None) -> dict[str, Path]:
+    path = given or (_SOURCES_FILE if _SOURCES_FILE.is_file() else None)
+    if path is None:
+        return {}
+    try:
+        listed = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise BuildError(f'expected lines such as imagenet = "DIR", found {error} in {path}; correct it.') from error
+    for key, value in listed.items():
+        if not isinstance(value, str):
+            raise BuildError(f'expected a folder in quotes for {key}, found {value!r} in {path}; write {key} = "DIR".')
+    return {key: path.parent / Path(value).expanduser() for key, value in listed.items()}

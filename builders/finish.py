@@ -1,0 +1,186 @@
+"""Turns finished shards into a release: index, exclusions, manifest and card."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders import card
+from builders.benchmark import Benchmark
+from builders.locate import Located
+from builders.plan import Exclusion, label_names
+from builders.release import (
+    FORMAT,
+    Layout,
+    file_sha256,
+    read_manifest,
+    rows_digest,
+    write_excluded,
+    write_index,
+    write_manifest,
+)
+from builders.shards import read_record
+
+
+@dataclass(frozen=True)
+class Finished:
+    """One split of the release: its entry in the manifest, and what it leaves out."""
+
+    config: str
+    name: str
+    entry: dict[str, Any]
+    exclusions: tuple[Exclusion, ...]
+
+    @property
+    def key(self) -> str:
+        """`config/split`."""
+        return f"{self.config}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a reader must know about how a release came about."""
+
+    seed: int
+    limit_per_class: int | None
+    adopted: bool
+    demo: bool
+    shortfalls: tuple[str, ...]
+
+
+def finish_split(layout: Layout, located: Located, *, index_only: bool) -> Finished:
+    """Write the index of a split whose shards are done and describe it."""
+    planned = located.planned
+    config, split = planned.config, planned.split
+    parts = [layout.part(config.name, split.name, i, located.shards) for i in range(located.shards)]
+    records = [read_record(part) for part in parts]
+    rows = pa.concat_tables([pq.read_table(part) for part in parts]).replace_schema_metadata(None)
+    exclusions = (*planned.excluded, *_unreadable(located, [d for record in records for d in record.dropped]))
+    excluded = sum(exclusion.images for exclusion in exclusions)
+    if rows.num_rows + excluded != planned.available:
+        raise AssertionError(f"{planned.key}: {rows.num_rows} kept and {excluded} excluded of {planned.available}")
+    index = layout.index(config.name, split.name)
+    write_index(index, rows, label_names(config.labels))
+    shards = () if index_only else range(located.shards)
+    data = [layout.data(config.name, split.name, i, located.shards) for i in shards]
+    entry = {
+        "role": split.role,
+        "source": split.source.key,
+        "partitions": list(split.partitions),
+        "rows": rows.num_rows,
+        "expected": split.count.rows,
+        "paper": split.count.paper,
+        "why": split.count.why,
+        "available": planned.available,
+        "excluded": excluded,
+        "digest": rows_digest(rows),
+        "data": [
+            {"path": layout.relative(path), "bytes": record.bytes, "sha256": record.sha256}
+            for path, record in zip(data, records, strict=False)
+        ],
+        "index": file_entry(layout, index),
+    }
+    return Finished(config.name, split.name, entry, exclusions)
+
+
+def finish_release(
+    layout: Layout, benchmark: Benchmark, finished: Sequence[Finished], how: Circumstances
+) -> dict[str, Any]:
+    """Write exclusions, manifest and card; what other runs put into the folder stays. Returns the manifest."""
+    manifest: dict[str, Any] = read_manifest(layout.root) if layout.manifest.exists() else {"format": FORMAT}
+    benchmarks, configs = manifest.setdefault("benchmarks", {}), manifest.setdefault("configs", {})
+    sources = manifest.setdefault("sources", {})
+    benchmarks[benchmark.name] = {
+        "title": benchmark.title,
+        "version": benchmark.version,
+        "paper": benchmark.paper,
+        "citation": benchmark.citation,
+        "seed": how.seed,
+        "limit_per_class": how.limit_per_class,
+        "adopted": how.adopted,
+        "demo": how.demo,
+        "shortfalls": sorted({*benchmarks.get(benchmark.name, {}).get("shortfalls", ()), *how.shortfalls}),
+    }
+    for config in benchmark.configs:
+        mine = [split for split in finished if split.config == config.name]
+        if not mine:
+            continue
+        entry = configs.setdefault(config.name, {"splits": {}})
+        entry |= {
+            "benchmark": benchmark.name,
+            "description": config.description,
+            "label_names": label_names(config.labels),
+        }
+        entry["splits"] |= {split.name: split.entry for split in mine}
+        path = layout.excluded(config.name)
+        write_excluded(path, [e for split in mine for e in split.exclusions], [split.key for split in mine])
+        entry["excluded"] = file_entry(layout, path)
+    for source in benchmark.sources():
+        if any(split.entry["source"] == source.key for split in finished):
+            sources[source.key] = {
+                "title": source.title,
+                "edition": source.edition,
+                "licence": dataclasses.asdict(source.licence),
+                "citation": source.citation,
+            }
+    card.write(layout, manifest)
+    write_manifest(layout.root, manifest)
+    return manifest
+
+
+def known_train_overlaps(layout: Layout, manifest: dict[str, Any]) -> dict[str, list[str]]:
+    """Find images of an in-distribution `train` split that stand in another split too, by content digest.
+
+    Returns:
+        For every split that repeats training images (by `config/split`), the ids there, sorted. Splits are compared
+        with the training splits of their own benchmark.
+    """
+    found: dict[str, list[str]] = {}
+    splits = [
+        (config["benchmark"], f"{config_name}/{name}", split, layout.root / split["index"]["path"])
+        for config_name, config in sorted(manifest["configs"].items())
+        for name, split in sorted(config["splits"].items())
+    ]
+    for benchmark in sorted(manifest["benchmarks"]):
+        mine = [split for split in splits if split[0] == benchmark]
+        is_train = {key: s["role"] == "in_distribution" and key.endswith("/train") for _, key, s, _ in mine}
+        digests = _digests(path for _, key, _, path in mine if is_train[key])
+        for _, key, _, path in mine:
+            if not is_train[key]:
+                rows = pq.read_table(path, columns=["id", "content_sha256"])
+                repeated = rows.filter(pc.is_in(rows["content_sha256"], value_set=digests))["id"].to_pylist()
+                if repeated:
+                    found[key] = sorted(repeated)
+    return found
+
+
+def file_entry(layout: Layout, path: Path) -> dict[str, Any]:
+    """A file as the manifest lists it."""
+    return {"path": layout.relative(path), "bytes": path.stat().st_size, "sha256": file_sha256(path)}
+
+
+def _digests(paths: Iterable[Path]) -> pa.Array:
+    columns = [pq.read_table(path, columns=["content_sha256"])["content_sha256"] for path in paths]
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    return pa.concat_arrays(chunks) if chunks else pa.array([], pa.string())
+
+
+def _unreadable(located: Located, dropped: Sequence[tuple[str, str]]) -> list[Exclusion]:
+    if not dropped:
+        return []
+    planned = located.planned
+    source = planned.split.source
+    names = pa.array([image for image, _ in dropped])
+    rows = planned.table.filter(pc.is_in(planned.table["source_id"], value_set=names))
+    classes = {row["source_id"]: (row["class_id"], row["class_name"]) for row in rows.to_pylist()}
+    return [
+        Exclusion(planned.key, source.key, "", *classes[image], image, 1, "unreadable", reason)
+        for image, reason in dropped
+    ]

@@ -1,0 +1,233 @@
+"""From a planned split to shard tasks: where each image's bytes are, how many there are, and where shards begin.
+
+Shards are cut by real bytes, so sizes are looked up for the rows of the plan alone, never for a whole source. Images
+that lie in Parquet mirrors are first unpacked into pack files, because a mirror's rows come in another order than the
+release's and its row groups are only read whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders.errors import BuildError
+from builders.plan import PlannedSplit
+from builders.shards import SHARD_BYTES, replacing
+from builders.sources.base import SourceIndex
+
+STAGING = "staging"
+"""Root key of pack files, beside the source keys."""
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Located:
+    """A planned split with its places: `table` has the plan's columns and `root`, `file`, `offset`, `size`.
+
+    Shard i is the rows `starts[i]:starts[i + 1]`. `digest` changes with any row, its order, or a shard's start.
+    """
+
+    planned: PlannedSplit
+    table: pa.Table
+    starts: tuple[int, ...]
+    digest: str
+
+    @property
+    def shards(self) -> int:
+        """Number of shards."""
+        return len(self.starts) - 1
+
+    def bytes_of(self, shard: int) -> int:
+        """Image bytes of one shard."""
+        part = self.table["size"].slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
+        return int(pc.sum(part).as_py() or 0)
+
+
+def locate(
+    planned: PlannedSplit,
+    index: SourceIndex,
+    staging: Path,
+    *,
+    advance: Callable[[int], None],
+    shard_bytes: int = SHARD_BYTES,
+) -> Located:
+    """Find the bytes of a planned split and cut it into shards.
+
+    Args:
+        planned: what to find.
+        index: the source it was planned from.
+        staging: folder for pack files of images that lie in Parquet.
+        advance: called with the number of images found since the last call.
+        shard_bytes: image bytes in one shard; only the last image of a shard may go beyond.
+
+    Raises:
+        BuildError: a file of the index is no longer there or cannot be looked at.
+    """
+    rows = pa.array(planned.rows)
+    places = index.table.select(["how", "file", "offset", "size"]).take(rows)
+    files = places["file"].combine_chunks()
+    roots = pa.array([index.source.key] * len(rows), pa.string())
+    offsets = places["offset"].to_numpy().copy()
+    sizes = places["size"].to_numpy().copy()
+    how = places["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
+    if np.any(how == "parquet"):
+        packed = np.flatnonzero(how == "parquet")
+        files, roots = _pack(index, staging, packed, files, roots, offsets, sizes, advance)
+    _stat(index, files, np.flatnonzero((how == "file") & (sizes < 0)), sizes, advance)
+    table = planned.table
+    for name, column in (("root", roots), ("file", files), ("offset", pa.array(offsets)), ("size", pa.array(sizes))):
+        table = table.append_column(name, column)
+    starts = shard_starts(sizes, shard_bytes)
+    return Located(planned, table, starts, _digest(planned.table, starts))
+
+
+def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
+    """Cut n images into shards of equal bytes.
+
+    Args:
+        sizes: bytes of each image.
+        shard_bytes: what a shard holds at most, give or take one image.
+
+    Returns:
+        First row of each shard, and n at the end. At least one shard, also of nothing.
+    """
+    total = int(sizes.sum())
+    shards = max(1, -(-total // shard_bytes))
+    ends = np.cumsum(sizes)
+    # Integer arithmetic: shard i starts after the first row at which i/shards of all bytes are reached.
+    inner = [int(np.searchsorted(ends, total * i // shards, side="left")) + 1 for i in range(1, shards)]
+    starts = sorted({0, *(start for start in inner if start < len(sizes))})
+    return (*starts, len(sizes))
+
+
+def image_sizes(index: SourceIndex, rows: Int64) -> tuple[Int64, Callable[[int], bytes]]:
+    """Sizes of some images of a source in bytes, and a function that reads the i-th of them.
+
+    Raises:
+        BuildError: the images lie in Parquet, where looking at one means reading a hundred.
+    """
+    places = index.table.select(["how", "file", "offset", "size"]).take(pa.array(rows))
+    how = places["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
+    if np.any(how == "parquet"):
+        raise BuildError(
+            f"{index.source.title}: expected files or tar archives to match images by content, found Parquet at "
+            f"{index.root}; "
+            f"give another layout of the source with --{index.source.key}."
+        )
+    files = places["file"].combine_chunks()
+    offsets = places["offset"].to_numpy()
+    sizes = places["size"].to_numpy().copy()
+    _stat(index, files, np.flatnonzero(sizes < 0), sizes, lambda _: None)
+
+    def read(i: int) -> bytes:
+        with (index.root / files[i].as_py()).open("rb") as opened:
+            opened.seek(int(offsets[i]))
+            data: bytes = opened.read(int(sizes[i]))
+            return data
+
+    return sizes, read
+
+
+def write_plan(located: Located, path: Path) -> None:
+    """Write a plan with its places where workers can map it."""
+    with replacing(path) as temporary, pa.ipc.new_file(str(temporary), located.table.schema) as writer:
+        writer.write_table(located.table)
+
+
+def _digest(plan: pa.Table, starts: tuple[int, ...]) -> str:
+    digest = hashlib.sha256(",".join(map(str, starts)).encode())
+    columns = [plan["id"], plan["label"].cast(pa.string()), plan["role"].cast(pa.string()), plan["class_id"]]
+    lines = pc.binary_join_element_wise(*columns, "\t").combine_chunks()
+    for chunk in [lines] if isinstance(lines, pa.Array) else lines.chunks:
+        if len(chunk):
+            digest.update(chunk.buffers()[2])
+    return digest.hexdigest()
+
+
+def _stat(index: SourceIndex, files: pa.Array, wanted: Int64, sizes: Int64, advance: Callable[[int], None]) -> None:
+    root = f"{index.root}{os.sep}"
+    for done, row in enumerate(wanted.tolist(), start=1):
+        path = root + files[row].as_py()
+        try:
+            sizes[row] = os.stat(path).st_size  # noqa: PTH116 - a Path costs more than the call
+        except OSError as error:
+            raise BuildError(
+                f"{index.source.title}: expected an image, found {error.strerror} at {path}; "
+                "mend the folder and run again."
+            ) from error
+        if done % 4096 == 0 or done == len(wanted):
+            advance((done - 1) % 4096 + 1)
+
+
+def _pack(
+    index: SourceIndex,
+    staging: Path,
+    wanted: Int64,
+    files: pa.Array,
+    roots: pa.Array,
+    offsets: Int64,
+    sizes: Int64,
+    advance: Callable[[int], None],
+) -> tuple[pa.Array, pa.Array]:
+    """Unpack the wanted rows and point their places at the packs."""
+    names = np.array(files.to_pylist(), dtype=object)
+    owners = np.array(roots.to_pylist(), dtype=object)
+    for name in sorted(set(names[wanted])):
+        here = wanted[names[wanted] == name]
+        here = here[np.argsort(offsets[here], kind="stable")]
+        rows = offsets[here].copy()
+        key = hashlib.sha256(name.encode() + rows.tobytes()).hexdigest()[:16]
+        pack = staging / f"{index.source.key}-{key}.pack"
+        lengths = _lengths(pack) if _lengths_path(pack).exists() else _write_pack(index.root / name, rows, pack)
+        sizes[here] = lengths
+        offsets[here] = np.cumsum(lengths) - lengths
+        names[here] = pack.name
+        owners[here] = STAGING
+        advance(len(here))
+    return pa.array(names.tolist(), pa.string()), pa.array(owners.tolist(), pa.string())
+
+
+def _write_pack(source: Path, rows: Int64, pack: Path) -> Int64:
+    """Copy the images in the given rows of a Parquet file end to end; return their lengths."""
+    lengths = []
+    try:
+        with pq.ParquetFile(source) as parquet, replacing(pack) as temporary, temporary.open("wb") as sink:
+            first = 0
+            for group in range(parquet.num_row_groups):
+                count = parquet.metadata.row_group(group).num_rows
+                inside = rows[(rows >= first) & (rows < first + count)] - first
+                if len(inside):
+                    images = parquet.read_row_group(group, columns=["image.bytes"])["image"].combine_chunks()
+                    for value in pc.struct_field(images, "bytes").take(pa.array(inside)):
+                        buffer = value.as_buffer()
+                        if buffer is None:
+                            raise BuildError(
+                                f"expected image bytes in every row, found a row without any in {source}; "
+                                "fetch that file of the mirror again."
+                            )
+                        lengths.append(sink.write(buffer))
+                first += count
+    except (OSError, pa.ArrowException) as error:
+        raise BuildError(f"expected a readable Parquet file, found {error} at {source}; fetch it again.") from error
+    array = np.array(lengths, dtype=np.int64)
+    with replacing(_lengths_path(pack)) as temporary, temporary.open("wb") as sink:
+        np.save(sink, array)
+    return array
+
+
+def _lengths(pack: Path) -> Int64:
+    return np.load(_lengths_path(pack))  # type: ignore[no-any-return]
+
+
+def _lengths_path(pack: Path) -> Path:
+    return pack.with_suffix(".lengths.npy")

@@ -1,0 +1,183 @@
+"""What a release folder is: where things lie, which columns the rows have, and what identifies them.
+
+This is the part of `builders` that publishing and verifying share with building.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders.benchmark import ROLES
+from builders.errors import BuildError
+from builders.plan import Exclusion
+from builders.shards import replacing
+
+FORMAT = 1
+"""Version of the folder's shape and of the manifest's; a reader refuses one that it does not know."""
+
+INDEX_SUFFIX = "-index"
+"""A config's rows without pixels are the config of the same name with this suffix."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Places in a release folder."""
+
+    root: Path
+
+    @property
+    def manifest(self) -> Path:
+        """The record of what the release is."""
+        return self.root / "manifest.json"
+
+    @property
+    def card(self) -> Path:
+        """The dataset card, whose YAML `load_dataset` reads."""
+        return self.root / "README.md"
+
+    @property
+    def state(self) -> Path:
+        """What a resumed build needs; never pushed."""
+        return self.root / ".state"
+
+    def data(self, config: str, split: str, shard: int, of: int) -> Path:
+        """One shard with pixels."""
+        return self.root / "data" / config / shard_name(split, shard, of)
+
+    def index(self, config: str, split: str) -> Path:
+        """One split without pixels."""
+        return self.root / "index" / config / f"{split}.parquet"
+
+    def excluded(self, config: str) -> Path:
+        """What a config's splits leave out, with the rule and the evidence."""
+        return self.root / "excluded" / f"{config}.csv"
+
+    def part(self, config: str, split: str, shard: int, of: int) -> Path:
+        """The record that a shard is finished."""
+        return self.state / "parts" / config / shard_name(split, shard, of)
+
+    def plan(self, config: str, split: str) -> Path:
+        """The plan of one split with the places to read from."""
+        return self.state / "plan" / config / f"{split}.arrow"
+
+    def relative(self, path: Path) -> str:
+        """A path as the manifest and the card write it."""
+        return path.relative_to(self.root).as_posix()
+
+
+def shard_name(split: str, shard: int, of: int) -> str:
+    """File name of a shard, in the Hub's custom."""
+    return f"{split}-{shard:05d}-of-{of:05d}.parquet"
+
+
+def arrow_schema(label_names: Sequence[str], *, image: bool = True) -> pa.Schema:
+    """The columns of a config with the features that `datasets` reads from the schema's metadata.
+
+    Written out here because importing `datasets` takes longer than building a small release; a test compares it with
+    the schema of the real `datasets.Features`.
+
+    Args:
+        label_names: names of `label`, the same in every split of a config.
+        image: with the pixels, as in `data/`; without, as in `index/`.
+    """
+    encoded = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    kinds: dict[str, tuple[pa.DataType, dict[str, Any]]] = {"image": (encoded, {"_type": "Image"})} if image else {}
+    kinds["label"] = (pa.int64(), {"names": list(label_names), "_type": "ClassLabel"})
+    kinds["role"] = (pa.int64(), {"names": list(ROLES), "_type": "ClassLabel"})
+    for name in ("class_id", "class_name", "source", "source_id", "id", "content_sha256", "stored"):
+        kinds[name] = (pa.string(), {"dtype": "string", "_type": "Value"})
+    described = {"info": {"features": {name: feature for name, (_, feature) in kinds.items()}}}
+    schema = pa.schema([(name, kind) for name, (kind, _) in kinds.items()])
+    return schema.with_metadata({"huggingface": json.dumps(described)})
+
+
+def rows_digest(rows: pa.Table) -> str:
+    """The digest that identifies a split: SHA-256 over (id, label, role, content digest) of every row, in order.
+
+    Args:
+        rows: a table with the columns `id`, `label` and `role` (integers) and `content_sha256`.
+
+    Returns:
+        Lower-case hex. Fields are joined by tabs and rows ended by newlines, in UTF-8; ids hold neither.
+    """
+    digest = hashlib.sha256()
+    for batch in rows.select(["id", "label", "role", "content_sha256"]).to_batches(max_chunksize=65536):
+        numbers = [batch[name].cast(pa.string()) for name in ("label", "role")]
+        lines = pc.binary_join_element_wise(batch["id"], *numbers, batch["content_sha256"], "\t")
+        for line in lines.to_pylist():
+            digest.update(line.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, as lower-case hex."""
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def write_index(path: Path, rows: pa.Table, label_names: Sequence[str]) -> None:
+    """Write a split's rows without pixels."""
+    schema = arrow_schema(label_names, image=False)
+    table = pa.Table.from_arrays([rows[name].combine_chunks() for name in schema.names], schema=schema)
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd", write_page_index=True)
+
+
+def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequence[str]) -> None:
+    """Write a config's exclusions; lines of splits that are not in `replaced` stay."""
+    kept = [line for line in read_excluded(path) if line.split not in replaced] if path.exists() else []
+    lines = sorted([*kept, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([field.name for field in fields(Exclusion)])
+    writer.writerows(list(asdict(line).values()) for line in lines)
+    write_text(path, text.getvalue())
+
+
+def read_excluded(path: Path) -> list[Exclusion]:
+    """Read back what `write_excluded` wrote."""
+    with path.open(encoding="utf-8", newline="") as opened:
+        return [Exclusion(**{**row, "images": int(row["images"])}) for row in csv.DictReader(opened)]  # type: ignore[arg-type]
+
+
+def read_manifest(root: Path) -> dict[str, Any]:
+    """Read a release's manifest.
+
+    Raises:
+        BuildError: there is none, or it is of a format this version does not know.
+    """
+    path = Layout(root).manifest
+    if not path.is_file():
+        raise BuildError(
+            f"expected a release folder with a manifest.json, found none at {root}; build one there first."
+        )
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BuildError(f"expected JSON in {path}, found other text ({error}); build the release anew.") from error
+    if manifest.get("format") != FORMAT:
+        found = manifest.get("format")
+        raise BuildError(f"expected manifest format {FORMAT}, found {found} in {path}; use the version that wrote it.")
+    return manifest
+
+
+def write_manifest(root: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest: sorted keys and no times, so that equal releases have equal manifests."""
+    write_text(Layout(root).manifest, json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole text file or nothing, with Unix newlines."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")

@@ -1,0 +1,97 @@
+"""Keyed selection: what is drawn depends on a seed and on names, never on a generator's state or an order on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+def keyed_order(ids: pa.Array, *, seed: int, config: str, split: str) -> npt.NDArray[np.int64]:
+    """Order ids by the SHA-256 of (seed, config, split, id).
+
+    Args:
+        ids: n strings, `pa.string()`.
+        seed: the benchmark's seed.
+        config: name of the config that draws.
+        split: name of the split that draws.
+
+    Returns:
+        n positions into `ids`, lowest digest first.
+    """
+    prefix = "\0".join((str(seed), config, split, "")).encode()
+    sha256 = hashlib.sha256
+    digests = b"".join([sha256(prefix + value).digest() for value in _utf8_values(ids)])
+    words = np.frombuffer(digests, dtype=">u8").reshape(-1, 4).astype(np.uint64)
+    order = np.argsort(words[:, 0], kind="stable")
+    leading = words[order, 0]
+    if np.any(leading[1:] == leading[:-1]):
+        order = np.lexsort(words.T[::-1])
+    return order.astype(np.int64, copy=False)
+
+
+def largest_remainders(total: int, sizes: Sequence[int]) -> list[int]:
+    """Share `total` among classes in proportion to their sizes, exactly.
+
+    Whole parts first, then one more for the largest remainders (Hamilton's method); equal remainders go to the
+    earlier class. Integers throughout, so that no rounding can differ between machines.
+
+    Args:
+        total: what is shared, at most `sum(sizes)`.
+        sizes: how many each class has.
+
+    Returns:
+        One quota a class, none above its size, `total` in all.
+
+    Raises:
+        ValueError: `total` is negative or more than there is.
+    """
+    pool = sum(sizes)
+    if not 0 <= total <= pool:
+        raise ValueError(f"cannot share {total} among {pool}")
+    if pool == 0:
+        return [0] * len(sizes)
+    quotas = [total * size // pool for size in sizes]
+    remainders = [total * size % pool for size in sizes]
+    by_remainder = sorted(range(len(sizes)), key=lambda i: (-remainders[i], i))
+    for i in by_remainder[: total - sum(quotas)]:
+        quotas[i] += 1
+    return quotas
+
+
+def first_of_each(
+    codes: npt.NDArray[np.integer], order: npt.NDArray[np.int64], quotas: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Take from each class its first rows.
+
+    Args:
+        codes: class number of each of n rows.
+        order: the n row numbers, best first.
+        quotas: how many to take of each class, by class number.
+
+    Returns:
+        The row numbers taken, in the order given.
+    """
+    in_order = codes[order]
+    grouped = np.argsort(in_order, kind="stable")
+    starts = np.searchsorted(in_order[grouped], np.arange(len(quotas)))
+    position = np.empty(len(order), dtype=np.int64)
+    position[grouped] = np.arange(len(order)) - starts[in_order[grouped]]
+    taken: npt.NDArray[np.int64] = order[position < quotas[in_order]]
+    return taken
+
+
+def _utf8_values(ids: pa.Array) -> list[bytes]:
+    # Slicing the value buffer is several times faster than `to_pylist`, and a million ids are ranked in one plan.
+    if isinstance(ids, pa.ChunkedArray):
+        ids = ids.combine_chunks()
+    if len(ids) == 0:
+        return []
+    _, offset_buffer, value_buffer = ids.buffers()
+    offsets = np.frombuffer(offset_buffer, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1].tolist()
+    values = value_buffer.to_pybytes() if value_buffer is not None else b""
+    return [values[start:stop] for start, stop in itertools.pairwise(offsets)]

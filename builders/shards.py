@@ -1,0 +1,305 @@
+"""A shard is a pure function of its slice of the plan: any process may write it, in any order, twice.
+
+This module is what a worker process imports, so it stays light: pyarrow, Pillow and the standard library. Bytes go
+from the source file into one buffer, are hashed and checked there, and go from there into Parquet without becoming
+Python objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from builders import images
+from builders.errors import BuildError
+
+ROW_GROUP_BYTES = 32 * 1024 * 1024
+"""Image bytes in one row group. Hub practice asks for at most 100 MB; a third of it keeps a worker under 300 MB,
+because the buffer and the writer's pages both hold one group."""
+
+SHARD_BYTES = 512 * 1024 * 1024
+"""Image bytes in one shard, near the 500 MB that the Hub's viewer and streaming readers work well with."""
+
+TEMPORARY = ".tmp"
+"""End of every temporary name."""
+
+_PROGRESS_EVERY = 64
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """Everything a worker needs for one shard.
+
+    `plan` is an Arrow IPC file with the plan's columns and `root`, `file`, `offset`, `size`; the shard is its rows
+    `start:stop`. `roots` maps the names in `root` to folders. `data` is where the pixels go (None: index only),
+    `part` where the index rows and the record of the shard go. `data_name` is the shard's path inside the release.
+    """
+
+    plan: Path
+    start: int
+    stop: int
+    roots: dict[str, str]
+    data: Path | None
+    part: Path
+    schema: pa.Schema
+    decode: bool
+    drop_unreadable: bool
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """What is known of a finished shard.
+
+    `bytes` and `sha256` are of the data file (0 and empty without pixels); `decoded` says that every image was
+    decoded; `dropped` has the source id and the reason of each image left out as unreadable. It travels in the
+    metadata of the part file, whose existence marks the end.
+    """
+
+    rows: int
+    bytes: int
+    sha256: str
+    decoded: bool
+    dropped: tuple[tuple[str, str], ...]
+
+
+Progress = Callable[[int, int], None]
+"""Called with images and bytes done since the last call."""
+
+_RECORD = b"shard_record"
+_ROW_COLUMNS = ("label", "role", "class_id", "class_name", "source", "source_id", "id")
+
+
+def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
+    """Read, check, hash and write the images of one shard.
+
+    The data file and then the part file are written under temporary names and renamed, so that a part file means a
+    whole shard.
+
+    Raises:
+        BuildError: an image is missing or unreadable (unless `drop_unreadable`), or the disk refuses.
+    """
+    with pa.memory_map(str(task.plan)) as source:
+        rows = pa.ipc.open_file(source).read_all().slice(task.start, task.stop - task.start)
+        task.part.parent.mkdir(parents=True, exist_ok=True)
+        with _data_writer(task) as (sink, writer):
+            parts, dropped = _write_groups(task, rows, writer, progress)
+        size, digest = (sink.size, sink.hexdigest()) if sink is not None else (0, "")
+    record = ShardRecord(sum(part.num_rows for part in parts), size, digest, task.decode, tuple(dropped))
+    index = pa.concat_tables(parts) if parts else _index_rows(rows.slice(0, 0), [], [])
+    metadata = {_RECORD: json.dumps(asdict(record)).encode()}
+    with replacing(task.part) as temporary:
+        pq.write_table(index.replace_schema_metadata(metadata), temporary, compression="zstd")
+    return record
+
+
+def read_record(part: Path) -> ShardRecord:
+    """Read back what `write_shard` recorded."""
+    record = json.loads(pq.read_schema(part).metadata[_RECORD])
+    return ShardRecord(**{**record, "dropped": tuple((image, reason) for image, reason in record["dropped"])})
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary name beside `path`; rename it to `path` when the block ends well, else remove it."""
+    # The process id keeps two processes apart that come to write one file; what a killed one leaves is swept later.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class _HashingFile:
+    """A file that knows the SHA-256 of what was written, so that no file is read again for its digest."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._digest = hashlib.sha256()
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self._digest.update(view)
+        written = 0
+        while written < len(view):
+            written += self._raw.write(view[written:])
+        self.size += written
+        return written
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        self._raw.flush()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _data_writer(task: ShardTask) -> Iterator[tuple[_HashingFile | None, pq.ParquetWriter | None]]:
+    if task.data is None:
+        yield None, None
+        return
+    with replacing(task.data) as temporary, temporary.open("wb", buffering=0) as raw:
+        sink = _HashingFile(raw)
+        with pq.ParquetWriter(
+            pa.PythonFile(sink, mode="w"),
+            task.schema,
+            compression={"image.bytes": "none", "image.path": "zstd"} | dict.fromkeys(task.schema.names[1:], "zstd"),
+            use_dictionary=["role", "label", "class_id", "class_name", "source", "stored"],
+            write_statistics=[name for name in task.schema.names if name != "image"],
+            write_page_index=True,
+            store_schema=True,
+        ) as writer:
+            yield sink, writer
+
+
+def _write_groups(
+    task: ShardTask, rows: pa.Table, writer: pq.ParquetWriter | None, progress: Progress
+) -> tuple[list[pa.Table], list[tuple[str, str]]]:
+    buffer = _Group(ROW_GROUP_BYTES)
+    finished: list[pa.Table] = []
+    dropped: list[tuple[str, str]] = []
+    places = zip(*(rows[name].to_pylist() for name in ("root", "file", "offset", "size")), strict=True)
+    done = reported = 0
+    for number, (root, file, offset, size) in enumerate(places):
+        path = os.path.join(task.roots[root], file)  # noqa: PTH118 - a Path costs more than reading the file
+        if buffer.filled and buffer.filled + size > ROW_GROUP_BYTES:
+            finished.append(_flush(rows, buffer, writer))
+        start = buffer.filled
+        _read(buffer, path, offset, size)
+        done += size
+        try:
+            mended = images.check(buffer.view(start), decode=task.decode)
+        except images.UnreadableImageError as error:
+            if not task.drop_unreadable:
+                place = _place(rows, number, path)
+                raise BuildError(
+                    f"expected a whole image, found one that does not decode ({error}) at {place}; "
+                    "replace it with a good copy, or leave it out with --allow-partial."
+                ) from error
+            dropped.append((rows["source_id"][number].as_py(), str(error)))
+            buffer.forget(start)
+        else:
+            buffer.keep(number, start, mended)
+        if (number + 1) % _PROGRESS_EVERY == 0 or number + 1 == rows.num_rows:
+            progress((number % _PROGRESS_EVERY) + 1, done - reported)
+            reported = done
+    if buffer.numbers:
+        finished.append(_flush(rows, buffer, writer))
+    return finished, dropped
+
+
+def _place(rows: pa.Table, number: int, path: str) -> str:
+    """Where an image is, for a person: the file, and the image's own id where the file holds many."""
+    source_id = rows["source_id"][number].as_py()
+    return path if path.endswith(source_id.rpartition("/")[2]) else f"{path} ({source_id})"
+
+
+class _Group:
+    """One row group in the making: image bytes end to end, and which plan rows they belong to."""
+
+    def __init__(self, capacity: int) -> None:
+        self.data = bytearray(capacity)
+        self.clear()
+
+    def clear(self) -> None:
+        self.filled = 0
+        self.numbers: list[int] = []
+        self.offsets: list[int] = [0]
+        self.digests: list[str] = []
+        self.stored: list[str] = []
+
+    def reserve(self, size: int) -> memoryview:
+        """Room for `size` more bytes; an image larger than the whole buffer makes it grow."""
+        if self.filled + size > len(self.data):
+            grown = bytearray(self.filled + size)
+            grown[: self.filled] = self.view(0)
+            self.data = grown
+        return memoryview(self.data)[self.filled : self.filled + size]
+
+    def view(self, start: int) -> memoryview:
+        return memoryview(self.data)[start : self.filled]
+
+    def forget(self, start: int) -> None:
+        self.filled = start
+
+    def keep(self, number: int, start: int, mended: bytes | None) -> None:
+        if mended is not None:
+            self.filled = start
+            self.reserve(len(mended))[:] = mended
+            self.filled += len(mended)
+        self.numbers.append(number)
+        self.offsets.append(self.filled)
+        self.digests.append(hashlib.sha256(self.view(start)).hexdigest())
+        self.stored.append("source" if mended is None else "metadata_removed")
+
+
+def _read(buffer: _Group, path: str, offset: int, size: int) -> None:
+    """Append `size` bytes of a file to the buffer."""
+    target = buffer.reserve(size)
+    got = 0
+    try:
+        with open(path, "rb", buffering=0) as raw:  # noqa: PTH123 - see the caller
+            if offset:
+                raw.seek(offset)
+            while got < size and (more := raw.readinto(target[got:])):
+                got += more
+    except OSError as error:
+        raise BuildError(
+            f"expected a readable image, found {error.strerror} at {path}; "
+            "mend the source folder and run the same command again, which goes on where this run stopped."
+        ) from error
+    if got != size:
+        raise BuildError(
+            f"expected {size:,} bytes, found {got:,} at {path}: the file changed during the build; "
+            "run the same command again, which goes on where this run stopped."
+        )
+    buffer.filled += size
+
+
+def _flush(rows: pa.Table, buffer: _Group, writer: pq.ParquetWriter | None) -> pa.Table:
+    """Write the buffer as one row group and return its index rows."""
+    index = _index_rows(rows.take(pa.array(buffer.numbers, pa.int64())), buffer.digests, buffer.stored)
+    if writer is not None:
+        count = len(buffer.numbers)
+        data = pa.py_buffer(memoryview(buffer.data)[: buffer.filled])
+        offsets = pa.array(buffer.offsets, pa.int32()).buffers()[1]
+        encoded = pa.Array.from_buffers(pa.binary(), count, [None, offsets, data])
+        names = pa.array([name.rpartition("/")[2] for name in index["source_id"].to_pylist()], pa.string())
+        image = pa.StructArray.from_arrays([encoded, names], fields=list(writer.schema.field("image").type))
+        columns = [image, *(index[name].combine_chunks() for name in writer.schema.names[1:])]
+        writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema), row_group_size=count)
+    buffer.clear()
+    return index
+
+
+def _index_rows(rows: pa.Table, digests: list[str], stored: list[str]) -> pa.Table:
+    index = rows.select(_ROW_COLUMNS)
+    index = index.append_column("content_sha256", pa.array(digests, pa.string()))
+    return index.append_column("stored", pa.array(stored, pa.string()))

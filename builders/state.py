@@ -1,0 +1,117 @@
+"""What a build leaves beside its release so that it can go on: a lock, the choices made, the plans' digests."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from builders.errors import BuildError
+from builders.release import Layout, write_text
+from builders.shards import TEMPORARY
+
+# Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
+_RECORDED_PACKAGES = ("numpy", "pillow", "pyarrow")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The choices that change rows. A folder holds a benchmark's rows of one identity only.
+
+    `adopted` is a digest of the adopted lists, or empty.
+    """
+
+    benchmark: str
+    version: str
+    seed: int
+    limit_per_class: int | None
+    adopted: str
+
+
+@contextlib.contextmanager
+def locked(layout: Layout) -> Iterator[None]:
+    """Hold the output folder for this run, and sweep what a killed run left half-written.
+
+    Raises:
+        BuildError: another run holds it, or it cannot be written to, or it holds something that is no release.
+    """
+    _refuse_foreign(layout.root)
+    layout.state.mkdir(parents=True, exist_ok=True)
+    # The operating system drops the lock with the process, also on SIGKILL.
+    lock = FileLock(layout.state / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise BuildError(
+            f"expected to be the only run on {layout.root}, found another one at work there; wait for it or give "
+            "another --out."
+        ) from error
+    try:
+        for folder in (layout.root / "data", layout.root / "index", layout.root / "excluded", layout.state):
+            for leftover in sorted(folder.rglob(f".*{TEMPORARY}")):
+                leftover.unlink()
+        yield
+    finally:
+        lock.release()
+
+
+def check_identity(layout: Layout, identity: Identity, plans: Mapping[str, str], *, allow_partial: bool) -> None:
+    """Refuse a folder whose rows come from other choices or other sources, and record this run's.
+
+    Args:
+        layout: the output folder.
+        identity: this run's choices.
+        plans: digest of the plan of each split that this run builds.
+        allow_partial: whether this run may leave images out.
+    """
+    path = layout.state / f"{identity.benchmark}.json"
+    wanted = {name: getattr(identity, name) for name in ("version", "seed", "limit_per_class", "adopted")}
+    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for name, value in wanted.items():
+        if known and known[name] != value:
+            raise BuildError(
+                f"expected {name.replace('_', '-')} {_shown(value)}, found a release built with {_shown(known[name])} "
+                f"in {layout.root}; give another --out, or the same choices as before."
+            )
+    if known.get("allow_partial") and not allow_partial:
+        raise BuildError(
+            f"expected a release built without --allow-partial, found one built with it in {layout.root}; "
+            "give another --out, or --allow-partial again."
+        )
+    before: dict[str, str] = known.get("plans", {})
+    for split, digest in plans.items():
+        if before.get(split, digest) != digest:
+            raise BuildError(
+                f"expected the images that {split} was planned from before, found sources that changed since, "
+                f"in {layout.root}; give another --out, or the sources as they were."
+            )
+    versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
+    state = wanted | {
+        "allow_partial": allow_partial,
+        "plans": {**before, **plans},
+        "versions": versions | {"python": platform.python_version()},
+    }
+    write_text(path, json.dumps(state, indent=2, sort_keys=True) + "\n")
+
+
+def _refuse_foreign(root: Path) -> None:
+    if not root.exists():
+        return
+    if not root.is_dir():
+        raise BuildError(f"expected a folder for the release, found a file at {root}; give another --out.")
+    if any(root.iterdir()) and not (root / ".state").is_dir() and not (root / "manifest.json").is_file():
+        raise BuildError(
+            f"expected an empty folder or a release, found other files in {root}; give another --out, since a build "
+            "writes README.md, data/ and more there."
+        )
+
+
+def _shown(value: object) -> str:
+    return "none" if value in (None, "") else str(value)
