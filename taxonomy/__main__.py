@@ -32,8 +32,9 @@ def explain(source: str, class_: str) -> None:
 def freeze(check: bool) -> None:
     """Write the decision tables that the rules give into the package."""
     if not check:
-        for path in frozen.write(Path(__file__).parent / "data"):
-            click.echo(path)
+        with refusing():
+            paths = frozen.write(Path(__file__).parent / "data")
+        click.echo("\n".join(map(str, paths)))
         return
     stale = frozen.stale()
     if stale:

@@ -18,8 +18,8 @@ class Refusal(click.ClickException):
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Turn a TaxonomyError into a sentence for the user instead of a traceback."""
+    """Turn a wrong request, or a path that cannot be read or written, into a sentence instead of a traceback."""
     try:
         yield
-    except TaxonomyError as error:
+    except (TaxonomyError, OSError) as error:
         raise Refusal(str(error)) from error

@@ -141,10 +141,10 @@ def main(wordnet: Path, out: Path) -> None:
     """Write WordNet 3.0's nouns as one array file."""
     with refusing():
         arrays = compile_nouns(wordnet)
-    temporary = out.with_name(out.name + ".tmp")
-    with temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-    temporary.replace(out)
+        temporary = out.with_name(out.name + ".tmp")
+        with temporary.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        temporary.replace(out)
     click.echo(f"{out}: {len(arrays['offsets']):,} synsets, {len(arrays['senses']):,} lemmas")
 
 

@@ -1,0 +1,25 @@
+"""WordNet 3.0 as the machine may have it, and nltk over it."""
+
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+WORDNET = Path("/usr/share/wordnet")  # Debian's package wordnet-base
+
+
+@pytest.fixture(scope="session")
+def wordnet_folder() -> Path:
+    if not (WORDNET / "data.noun").is_file():
+        pytest.skip(f"no WordNet 3.0 in {WORDNET} (Debian: apt-get install wordnet-base)")
+    return WORDNET
+
+
+@pytest.fixture(scope="session")
+def nltk_wordnet(wordnet_folder: Path) -> Iterator[Any]:
+    benchmark = runpy.run_path(str(REPOSITORY / "benchmarks" / "similarity.py"))
+    with benchmark["nltk_reader"](wordnet_folder) as reader:
+        yield reader

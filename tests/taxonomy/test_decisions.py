@@ -1,0 +1,67 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from taxonomy import decisions, tables
+from taxonomy.errors import TaxonomyError
+
+
+def ids(table):
+    return [item.class_id for item in decisions.load(table)]
+
+
+def test_every_class_of_each_source_has_one_decision():
+    assert ids("imagenet") == [item.wnid for item in tables.imagenet1k()]
+    assert ids("tiny158") == list(tables.tiny_imagenet200())
+    assert ids("food101") == list(tables.food101())
+    assert ids("caltech256") == [item.folder for item in tables.caltech256()]
+    assert ids("places365") == [item.category for item in tables.places365()]
+
+
+@pytest.mark.parametrize("table", decisions.TABLES)
+def test_decisions_use_the_vocabulary_and_give_evidence(table):
+    allowed = {"keep", "remove"}
+    if table == "imagenet":
+        allowed = {"in_distribution", "near_candidate", "external", "excluded"}
+    for item in decisions.load(table):
+        assert item.decision in allowed
+        assert item.rule in decisions.RULES
+        assert item.evidence.endswith(".")
+
+
+def test_every_rule_is_used():
+    used = {item.rule for table in decisions.TABLES for item in decisions.load(table)}
+    assert used == set(decisions.RULES)
+
+
+@pytest.mark.parametrize(
+    ("table", "class_id", "class_name"),
+    [
+        ("imagenet", "n01440764", "tench"),
+        ("caltech256", "133.lightning", "lightning"),
+        ("places365", "/a/apartment_building/outdoor", "apartment_building/outdoor"),
+        ("food101", "apple_pie", "apple_pie"),
+        ("tiny158", "n01882714", "koala"),
+    ],
+)
+def test_classes_are_named_as_their_source_names_them(table, class_id, class_name):
+    assert {item.class_id: item.class_name for item in decisions.load(table)}[class_id] == class_name
+
+
+def test_clutter_is_removed_by_a_rule_of_its_own():
+    clutter = decisions.load("caltech256")[-1]
+    assert (clutter.class_id, clutter.decision, clutter.rule) == ("257.clutter", "remove", "no_object")
+
+
+def test_an_unknown_table_gets_a_suggestion():
+    with pytest.raises(TaxonomyError, match=r"no decision table 'food' \(did you mean 'food101'\?\)"):
+        decisions.load("food")
+
+
+def test_loading_decisions_loads_no_wordnet():
+    code = "import sys; from taxonomy import decisions; decisions.load('imagenet'); print('numpy' in sys.modules)"
+    repository = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,132 @@
+import re
+from collections import Counter
+from importlib import resources
+
+import pytest
+
+from taxonomy import decisions, tables, wordnet
+
+WN = wordnet.load()
+FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iterdir() if path.name.endswith(".csv"))
+
+# Rows as the sources say: ILSVRC 2012, Tiny ImageNet, the full ImageNet release, CIFAR-100, Food-101, Caltech-256 with
+# its folder of clutter, Places365.
+COUNTS = {
+    "imagenet1k.csv": 1000,
+    "tiny_imagenet200.csv": 200,
+    "imagenet_tree.csv": 21_841,
+    "cifar100.csv": 100,
+    "cifar100_wnids.csv": 103,
+    "food101.csv": 101,
+    "caltech256.csv": 257,
+    "places365.csv": 365,
+    "places365_wnids.csv": 365,
+    "overrides.csv": 2,
+    "decisions_imagenet.csv": 1000,
+    "decisions_tiny158.csv": 200,
+    "decisions_food101.csv": 101,
+    "decisions_caltech256.csv": 257,
+    "decisions_places365.csv": 365,
+}
+
+
+def test_every_table_is_listed_here():
+    assert sorted(COUNTS) == FILES
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_table_has_its_rows_sorted_unique_and_trimmed(name):
+    rows = [tuple(row.values()) for row in tables.read_rows(name)]
+    assert len(rows) == COUNTS[name]
+    # The key is the first column; in cifar100_wnids and overrides the second belongs to it.
+    width = 2 if name in {"cifar100_wnids.csv", "overrides.csv"} else 1
+    keys = [row[:width] for row in rows]
+    assert keys == sorted(set(keys))
+    assert all(cell == cell.strip() for row in rows for cell in row)
+    assert all(row[0] for row in rows)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_table_is_a_plain_text_file(name):
+    content = (resources.files("taxonomy") / "data" / name).read_bytes()
+    assert b"\r" not in content
+    assert b"\n\n" not in content
+    assert content.endswith(b"\n")
+    assert not content.startswith(b"\xef\xbb\xbf")  # no byte order mark
+    content.decode("utf-8")
+
+
+def test_imagenet_counts_are_those_of_ilsvrc_2012():
+    images = [item.train_images for item in tables.imagenet1k()]
+    assert sum(images) == 1_281_167  # ILSVRC 2012 training set
+    assert (min(images), max(images), images.count(1300)) == (732, 1300, 895)
+    assert [item.index for item in tables.imagenet1k()] == list(range(1000))
+
+
+def test_imagenet_names_are_the_first_lemmas():
+    for item in tables.imagenet1k():
+        assert item.name == WN.lemmas(WN.row(item.wnid))[0]
+    twice = {name for name, count in Counter(item.name for item in tables.imagenet1k()).items() if count > 1}
+    assert twice == {"crane", "maillot"}
+
+
+def test_the_image_sets_lie_within_each_other():
+    classes = {item.wnid for item in tables.imagenet1k()}
+    assert set(tables.tiny_imagenet200()) < classes
+    assert classes - set(tables.imagenet_tree()) == {"n04399382"}  # the teddy bear
+
+
+def test_cifar100_has_20_superclasses_of_5():
+    assert set(Counter(item.coarse for item in tables.cifar100()).values()) == {5}
+    assert len({item.coarse for item in tables.cifar100()}) == 20
+    assert [item.fine for item in tables.cifar100()] == sorted(item.fine for item in tables.cifar100())
+
+
+def test_cifar100_synsets_cover_the_classes():
+    rows = Counter(item.name for item in tables.cifar100_wnids())
+    assert set(rows) == {item.fine for item in tables.cifar100()}
+    assert {name for name, count in rows.items() if count > 1} == {"plate", "possum", "table"}
+    # The two wnids that the paper prints (section 3.1).
+    assert {("camel", "n02437136"), ("mouse", "n02330245")} <= {(i.name, i.wnid) for i in tables.cifar100_wnids()}
+
+
+def test_caltech256_folders_are_numbered():
+    assert [item.number for item in tables.caltech256()] == list(range(1, 258))
+    assert tables.caltech256()[132].folder == "133.lightning"
+    assert tables.caltech256()[256].name == "clutter"
+
+
+def test_places365_categories_have_a_letter_and_a_name():
+    assert all(re.fullmatch(r"/([a-z])/\1[a-z_]*(/[a-z_]+)?", item.category) for item in tables.places365())
+    names = {item.category: item.name for item in tables.places365()}
+    assert names["/a/apartment_building/outdoor"] == "apartment_building/outdoor"
+
+
+def test_places365_synsets_follow_the_categories():
+    assert [item.name for item in tables.places365_wnids()] == [item.category for item in tables.places365()]
+    assert len({item.wnid for item in tables.places365_wnids()}) == 315
+
+
+@pytest.mark.parametrize("rows", [tables.cifar100_wnids(), tables.places365_wnids()], ids=["cifar100", "places365"])
+def test_the_basis_of_each_synset_holds_in_wordnet(rows):
+    for item in rows:
+        name = re.sub("^/./", "", item.name).split("/")[0]
+        senses = [WN.wnid(row) for row in WN.senses(name)]
+        word = item.note.split(",")[0]  # the head word or the other spelling
+        holds = {
+            "only_sense": senses == [item.wnid],
+            "first_sense": len(senses) > 1 and senses[0] == item.wnid,
+            "sense": len(senses) > 1 and item.wnid in senses,
+            "head_word": item.wnid in [WN.wnid(row) for row in WN.senses(word)],
+            "other_spelling": item.wnid in [WN.wnid(row) for row in WN.senses(word)],
+            "nearest": item.wnid not in senses,
+        }
+        assert holds[item.basis], item
+        assert item.note or item.basis in {"only_sense", "first_sense"}, item
+
+
+def test_overrides_name_classes_and_give_a_reason():
+    for item in tables.overrides():
+        assert item.table in decisions.TABLES
+        assert item.class_id in {decision.class_id for decision in decisions.load(item.table)}
+        assert len(item.reason) > 20
