@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import tarfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import scipy.io
+from scipy.io.matlab import MatReadError
 
 from builders.errors import BuildError
 
@@ -97,7 +99,7 @@ def _wnids_by_id(synsets: bytes, place: Path) -> dict[str, str]:
     try:
         rows = scipy.io.loadmat(io.BytesIO(synsets), squeeze_me=True)["synsets"]
         return {str(int(row["ILSVRC2012_ID"])): str(row["WNID"]) for row in rows if int(row["num_children"]) == 0}
-    except (ValueError, KeyError, TypeError) as error:
+    except (MatReadError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise BuildError(
             f"Expected the synsets of ILSVRC2012 in meta.mat beside {place}, found another content ({error}); "
             "take the development kit of the 2012 edition."

@@ -1,0 +1,291 @@
+"""Turn the demo's official trees into every other accepted layout, and read images back as a build would."""
+
+import csv
+import io
+import os
+import tarfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import scipy.io
+from datasets import ClassLabel, Features, Image
+
+from taxonomy import tables
+
+KIT = "ILSVRC2012_devkit_t12"
+
+
+def contents(index):
+    """The bytes of every image by (partition, class_id, source_id), read through file, offset and size."""
+    columns = {}
+    found = {}
+    for row in index.table.to_pylist():
+        path = index.root / row["file"]
+        if row["how"] == "parquet":
+            if path not in columns:
+                with pq.ParquetFile(path) as file:
+                    columns[path] = file.read(columns=["image.bytes"])["image"].to_pylist()
+            data = columns[path][row["offset"]]["bytes"]
+        elif row["how"] == "span":
+            with path.open("rb") as file:
+                file.seek(row["offset"])
+                data = file.read(row["size"])
+        else:
+            data = path.read_bytes()
+        found[row["partition"], row["class_id"], row["source_id"]] = data
+    return found
+
+
+def tree(root, files):
+    """Write small files given as {path: bytes or text}."""
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return root
+
+
+def link(target, place):
+    """Make `place` the same folder as `target`."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(target, target_is_directory=True)
+
+
+def one_level_up(source, root):
+    """The root named one folder too high, under the name that the archive unpacks to."""
+    link(source, root / {"imagenet": "imagenet", "food101": "food-101"}.get(source.name, source.name))
+    return root
+
+
+def wnid_ids():
+    """The devkit's class numbers: 1 to 1000, in another order than the wnids."""
+    wnids = [row.wnid for row in tables.imagenet1k()]
+    return {wnid: 1 + (place * 7) % 1000 for place, wnid in enumerate(wnids)}
+
+
+def meta_mat(edition="ILSVRC2012"):
+    """The devkit's meta.mat: the 1,000 classes by their number, and a few of their ancestors above 1,000."""
+    names = (
+        f"{edition}_ID",
+        "WNID",
+        "words",
+        "gloss",
+        "num_children",
+        "children",
+        "wordnet_height",
+        "num_train_images",
+    )
+    rows = [(number, wnid, "word", "gloss", 0, 0, 0, 1300) for wnid, number in wnid_ids().items()]
+    rows = sorted(rows) + [(1001 + place, f"n0000{place:04d}", "word", "gloss", 2, [1, 2], 1, 0) for place in range(5)]
+    synsets = np.zeros((len(rows), 1), dtype=[(name, object) for name in names])
+    for place, row in enumerate(rows):
+        synsets[place, 0] = row
+    buffer = io.BytesIO()
+    scipy.io.savemat(buffer, {"synsets": synsets})
+    return buffer.getvalue()
+
+
+def val_images(imagenet):
+    """The demo's validation images: (number, wnid, path), by number."""
+    paths = (imagenet / "val").glob("*/*.JPEG")
+    return sorted((int(path.stem[-8:]), path.parent.name, path) for path in paths)
+
+
+def devkit_files(imagenet):
+    """The two files of the devkit that matter, as {path: bytes}."""
+    lines = "".join(f"{wnid_ids()[wnid]}\n" for _, wnid, _ in val_images(imagenet))
+    return {
+        f"{KIT}/data/ILSVRC2012_validation_ground_truth.txt": lines.encode(),
+        f"{KIT}/data/meta.mat": meta_mat(),
+    }
+
+
+def flat_val(imagenet, folder):
+    """The validation images in one folder."""
+    folder.mkdir(parents=True)
+    for _, _, path in val_images(imagenet):
+        os.link(path, folder / path.name)
+
+
+def imagenet_flat(imagenet, root):
+    """Flat validation images, the devkit in the root."""
+    link(imagenet / "train", root / "train")
+    flat_val(imagenet, root / "val")
+    return tree(root, devkit_files(imagenet))
+
+
+def imagenet_flat_kit_archive(imagenet, root):
+    """Flat validation images, the packed devkit beside the root."""
+    (root / "data").mkdir(parents=True)
+    link(imagenet / "train", root / "data" / "train")
+    flat_val(imagenet, root / "data" / "val")
+    with tarfile.open(root / f"{KIT}.tar.gz", "w:gz") as archive:
+        for name, content in devkit_files(imagenet).items():
+            add(archive, name, content)
+    return root / "data"
+
+
+def imagenet_kaggle(imagenet, root):
+    """The folders of the Kaggle competition."""
+    data = root / "ILSVRC" / "Data" / "CLS-LOC"
+    link(imagenet / "train", data / "train")
+    flat_val(imagenet, data / "val")
+    with (root / "LOC_val_solution.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["ImageId", "PredictionString"])
+        for _, wnid, path in reversed(val_images(imagenet)):
+            writer.writerow([path.stem, f"{wnid} 85 1 499 272 {wnid} 1 2 3 4 "])
+    return root
+
+
+def imagenet_kaggle_inside(imagenet, root):
+    """The same, with the innermost folder given."""
+    return imagenet_kaggle(imagenet, root) / "ILSVRC" / "Data" / "CLS-LOC"
+
+
+def add(archive, name, content, **fields):
+    """Add a file to an open tar."""
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    for field, value in fields.items():
+        setattr(info, field, value)
+    archive.addfile(info, io.BytesIO(content))
+
+
+def class_tar(folder, form=tarfile.GNU_FORMAT):
+    """The tar of one class folder's images."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=form) as archive:
+        for path in sorted(folder.glob("*.JPEG"), reverse=True):
+            add(archive, path.name, path.read_bytes())
+    return buffer.getvalue()
+
+
+def imagenet_archives(imagenet, root):
+    """The original archives: a tar of tars, a flat tar and the devkit."""
+    tree(root, devkit_files(imagenet))
+    with tarfile.open(root / "ILSVRC2012_img_train.tar", "w", format=tarfile.GNU_FORMAT) as archive:
+        for folder in sorted((imagenet / "train").iterdir()):
+            # A pax header in one class and a path in another: those go to tarfile.
+            form = tarfile.PAX_FORMAT if folder.name.endswith("0") else tarfile.USTAR_FORMAT
+            add(archive, f"{folder.name}.tar", class_tar(folder, form), mtime=1.5 if folder.name.endswith("4") else 1)
+    with tarfile.open(root / "ILSVRC2012_img_val.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
+        for _, _, path in val_images(imagenet):
+            add(archive, f"./{path.name}", path.read_bytes())
+    return root
+
+
+def imagenet_mixed(imagenet, root):
+    """Validation images in class folders, training images still packed."""
+    imagenet_archives(imagenet, root)
+    link(imagenet / "val", root / "val")
+    return root
+
+
+def write_parquet(path, rows, names):
+    """Write (file name, label, bytes) rows as the Hub does; without names the labels are bare numbers."""
+    features = Features({"image": Image(), "label": ClassLabel(names=list(names or ["-"]))})
+    schema = features.arrow_schema if names else features.arrow_schema.remove_metadata()
+    table = pa.table(
+        {
+            "image": [{"bytes": content, "path": name} for name, _, content in rows],
+            "label": pa.array([label for _, label, _ in rows], pa.int64()),
+        },
+        schema=schema,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, row_group_size=100)
+
+
+def write_shards(folder, split, rows, names, count=2):
+    """Write rows as several Parquet files, every second row of a class in another one."""
+    for shard in range(count):
+        write_parquet(folder / f"{split}-{shard:05d}-of-{count:05d}.parquet", rows[shard::count], names)
+
+
+def imagenet_parquet(imagenet, root):
+    """The Hub's mirror: the wnid at the end of each name, labels by wnid."""
+    wnids = [row.wnid for row in tables.imagenet1k()]
+    for split, folder in (("train", "train"), ("validation", "val")):
+        paths = sorted((imagenet / folder).glob("*/*.JPEG"))
+        rows = [(f"{p.stem}_{p.parent.name}.JPEG", wnids.index(p.parent.name), p.read_bytes()) for p in paths]
+        write_shards(root / "data", split, rows, wnids)
+    return root
+
+
+def food101_inside(food101, root):
+    """The official tree with the images' folder given."""
+    link(food101, root / "food-101")
+    return root / "food-101" / "images"
+
+
+def food101_parquet(food101, root, names=None):
+    """The Hub's mirror; `names` in the order of the label numbers."""
+    names = list(names or tables.food101())
+    for split, listing in (("train", "train.txt"), ("validation", "test.txt")):
+        ids = (food101 / "meta" / listing).read_text().split()
+        rows = [
+            (f"{i.split('/')[1]}.jpg", names.index(i.split("/")[0]), (food101 / "images" / f"{i}.jpg").read_bytes())
+            for i in ids
+        ]
+        write_shards(root / "data", split, rows, names)
+    return root
+
+
+def food101_parquet_swapped(food101, root):
+    """The mirror that numbers cheesecake before cheese_plate."""
+    names = list(tables.food101())
+    a, b = names.index("cheese_plate"), names.index("cheesecake")
+    names[a], names[b] = names[b], names[a]
+    return food101_parquet(food101, root, names)
+
+
+def caltech256_inside(caltech256, root):
+    """The official tree with the class folders' own folder given."""
+    link(caltech256, root / "caltech256")
+    return root / "caltech256" / "256_ObjectCategories"
+
+
+def places365_easy(places365, root):
+    """The easy format: one folder a class, named without inner folders."""
+    labels = dict(line.split() for line in (places365 / "places365_val.txt").read_text().splitlines())
+    for row in tables.places365():
+        name = row.name.replace("/", "-")
+        link(places365 / "data_256" / row.category[1:], root / "places365_standard" / "train" / name)
+        (root / "places365_standard" / "val" / name).mkdir(parents=True)
+    for file, label in labels.items():
+        name = tables.places365()[int(label)].name.replace("/", "-")
+        os.link(places365 / "val_256" / file, root / "places365_standard" / "val" / name / file)
+    return root
+
+
+def places365_torchvision(places365, root, size="256"):
+    """The names that torchvision gives the folders, and the lists in the folder of their archive."""
+    link(places365 / "data_256", root / f"data_{size}_standard")
+    link(places365 / "val_256", root / f"val_{size}")
+    for path in sorted(places365.glob("*places365*.txt")):
+        tree(root, {f"filelist_places365-standard/{path.name}": path.read_bytes()})
+    return root
+
+
+def places365_large(places365, root):
+    """The large edition; the demo's small images stand in for its."""
+    return places365_torchvision(places365, root, "large")
+
+
+LAYOUTS = {
+    "imagenet": (
+        one_level_up,
+        imagenet_flat,
+        imagenet_flat_kit_archive,
+        imagenet_kaggle,
+        imagenet_kaggle_inside,
+        imagenet_archives,
+        imagenet_mixed,
+        imagenet_parquet,
+    ),
+    "food101": (one_level_up, food101_inside, food101_parquet, food101_parquet_swapped),
+    "caltech256": (one_level_up, caltech256_inside),
+    "places365": (one_level_up, places365_easy, places365_torchvision, places365_large),
+}

@@ -1,0 +1,92 @@
+import os
+import random
+
+import pytest
+
+from builders.sources import SOURCES
+from builders.sources.base import open_source
+from tests.builders import layouts
+
+
+def opened(key, root):
+    return open_source(SOURCES[key], root, tuple(SOURCES[key].expected()))
+
+
+@pytest.mark.parametrize("key", SOURCES)
+def test_official_layout_has_every_class_and_image_of_the_demo(demo, key):
+    from builders.demo import HELD_OUT_PER_CLASS, TRAIN_PER_CLASS
+
+    index = opened(key, demo[key])
+    assert sorted(index.table["class_id"].unique().to_pylist()) == sorted(SOURCES[key].classes())
+    per_class = TRAIN_PER_CLASS[key] + HELD_OUT_PER_CLASS[key]
+    assert index.table.num_rows == per_class * len(SOURCES[key].classes())
+    assert index.table.schema.names[:5] == ["class_id", "source_id", "file", "offset", "size"]
+    assert not any(len(piece.missing) for piece in index.pieces)
+
+
+@pytest.mark.parametrize(
+    ("key", "convert"), [(key, convert) for key, converts in layouts.LAYOUTS.items() for convert in converts]
+)
+def test_every_layout_has_the_same_ids_classes_and_bytes(demo, tmp_path, key, convert):
+    index = opened(key, convert(demo[key], tmp_path / "copy"))
+    assert layouts.contents(index) == layouts.contents(opened(key, demo[key]))
+
+
+def test_layouts_are_named_for_the_report(demo, tmp_path):
+    index = opened("imagenet", layouts.imagenet_mixed(demo["imagenet"], tmp_path / "copy"))
+    assert index.layouts == {"train": "original archive ILSVRC2012_img_train.tar", "val": "class folders in val"}
+    index = opened("places365", layouts.places365_large(demo["places365"], tmp_path / "large"))
+    assert index.layouts == {"train": "large edition, data_large_standard", "val": "large edition, val_large"}
+
+
+def test_partitions_not_asked_for_are_not_looked_at(demo, tmp_path):
+    root = layouts.tree(tmp_path, {"train/n99999999/a.JPEG": b""})
+    layouts.link(demo["imagenet"] / "val", root / "val")
+    assert open_source(SOURCES["imagenet"], root, ("val",)).table.num_rows == 2000
+
+
+@pytest.mark.parametrize("key", SOURCES)
+def test_order_of_directory_listings_does_not_matter(demo, monkeypatch, key):
+    expected = opened(key, demo[key])
+    listing = os.listdir
+
+    def shuffled(folder):
+        return random.Random(str(folder)).sample(names := listing(folder), len(names))
+
+    monkeypatch.setattr(os, "listdir", shuffled)
+    index = opened(key, demo[key])
+    assert index.table.equals(expected.table)
+    assert index.pieces == expected.pieces
+
+
+@pytest.mark.parametrize("key", SOURCES)
+def test_declarations_are_filled(key):
+    source = SOURCES[key]
+    assert source.key == key
+    assert source.licence.url.startswith("http")
+    assert len(source.licence.statement) > 40
+    assert source.citation.startswith("@")
+    assert source.citation.count("{") == source.citation.count("}")
+    assert all(any(line.startswith(f"{partition}: ") for line in source.layouts) for partition in source.expected())
+    for expected in source.expected().values():
+        if expected.per_class is not None:
+            assert sum(expected.per_class.values()) == expected.total
+            assert list(expected.per_class) == list(source.classes())
+
+
+def test_expected_totals_are_the_owners():
+    totals = {key: {name: size.total for name, size in source.expected().items()} for key, source in SOURCES.items()}
+    assert totals == {
+        "imagenet": {"train": 1_281_167, "val": 50_000},
+        "food101": {"images": 101_000},
+        "caltech256": {"images": 30_607},
+        "places365": {"train": 1_803_460, "val": 36_500},
+    }
+
+
+def test_class_names():
+    assert SOURCES["imagenet"].classes()["n01440764"] == "tench"
+    assert SOURCES["food101"].classes()["apple_pie"] == "apple pie"
+    assert SOURCES["caltech256"].classes()["133.lightning"] == "lightning"
+    assert SOURCES["places365"].classes()["/a/airfield"] == "airfield"
+    assert SOURCES["places365"].classes()["/a/apartment_building/outdoor"] == "apartment_building/outdoor"
