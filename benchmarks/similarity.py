@@ -9,6 +9,7 @@ import shutil
 import statistics
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,10 @@ class NounReader(WordNetCorpusReader):
 @contextmanager
 def nltk_reader(folder: Path) -> Iterator[WordNetCorpusReader]:
     """Open a copy of a WordNet `dict` folder with nltk, which reads only below its data path and needs lexnames."""
-    with tempfile.TemporaryDirectory() as copy:
+    if not (folder / "data.noun").is_file():
+        raise click.UsageError(f"{folder} holds no data.noun; give WordNet 3.0's `dict` folder.")
+    with tempfile.TemporaryDirectory() as copy, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The multilingual functions")  # they are not asked for
         for pattern in NLTK_FILES:
             for file in folder.glob(pattern):
                 shutil.copy(file, copy)
@@ -86,7 +90,7 @@ def main(folder: Path, pairs: int, repeats: int) -> None:
         per_sample = statistics.median(seconds(lambda: [three(*pair) for pair in sample], repeats))
     ours_values = np.stack([measure(imagenet, places)[rows, columns] for measure in measures], axis=1)
     theirs = per_sample / pairs * total
-    print(f"nltk: {per_sample:.3f} s for {pairs:,} pairs (median of {repeats}), {theirs:.0f} s for {total:,}")
+    print(f"nltk: {per_sample:.3f} s for {pairs:,} pairs (median of {repeats}), about {theirs:.0f} s for {total:,}")
     print(f"ratio: {theirs / ours:.0f} times; greatest difference {np.abs(ours_values - theirs_values).max():.1e}")
 
 

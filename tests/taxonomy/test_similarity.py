@@ -124,7 +124,6 @@ def test_places365_against_imagenet_gives_the_known_counts():
     assert [int((oodness <= threshold).sum()) for threshold in (0.40, 0.45, 0.50)] == [60, 86, 143]
 
 
-@pytest.mark.filterwarnings("ignore:The multilingual functions")
 def test_all_measures_equal_nltk_on_2000_random_pairs(nltk_wordnet):
     random = np.random.default_rng(20)
     several = np.flatnonzero(np.diff(WN.parent_start) > 1)  # where paths and subsumers are ambiguous
@@ -141,7 +140,6 @@ def test_all_measures_equal_nltk_on_2000_random_pairs(nltk_wordnet):
                 assert [matrix[row, column] for matrix in ours] == pytest.approx(theirs, abs=1e-9, rel=0)
 
 
-@pytest.mark.filterwarnings("ignore:The multilingual functions")
 def test_names_and_senses_equal_nltk(nltk_wordnet):
     for row in np.random.default_rng(21).integers(len(WN), size=200).tolist():
         synset = nltk_wordnet.synset_from_pos_and_offset("n", int(WN.wnid(row)[1:]))
