@@ -1,0 +1,1 @@
+"""A release folder and the Hub."""

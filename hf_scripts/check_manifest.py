@@ -1,0 +1,194 @@
+"""Is the manifest one that can be worked with? Its form, the files that it lists, and files that it does not list."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from builders.benchmark import ROLES
+from builders.release import Layout, file_sha256, read_manifest
+from builders.shards import TEMPORARY
+from hf_scripts.problems import Problems
+
+_FILE = {"path": str, "bytes": int, "sha256": str}
+_BENCHMARK = {"title": str, "version": str, "paper": str, "citation": str, "demo": bool, "shortfalls": list}
+_CONFIG = {"benchmark": str, "description": str, "label_names": list, "excluded": dict, "splits": dict}
+_SOURCE = {"title": str, "edition": str, "licence": dict, "citation": str}
+_SPLIT = {
+    "role": str,
+    "source": str,
+    "rows": int,
+    "expected": int,
+    "paper": int,
+    "why": str,
+    "available": int,
+    "excluded": int,
+    "digest": str,
+    "data": list,
+    "index": dict,
+}
+_FOLDERS = ("data", "index", "excluded")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One file as the manifest lists it; `path` is relative to the release."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+def load(root: Path, problems: Problems) -> dict[str, Any] | None:
+    """Read the manifest and check its form.
+
+    Args:
+        root: the release folder.
+        problems: where to add what is wrong.
+
+    Returns:
+        The manifest, or None where nothing else can be checked with it.
+
+    Raises:
+        BuildError: there is no release, or it is of a format that this version does not know.
+    """
+    path = Layout(root).manifest
+    if path.is_file():
+        try:
+            parsed = json.loads(path.read_bytes())
+        except ValueError as error:
+            problems.add("manifest", f"manifest.json: expected JSON, found other text ({error})")
+            return None
+        if not isinstance(parsed, dict):
+            problems.add("manifest", f"manifest.json: expected an object, found {_named(type(parsed))}")
+            return None
+    manifest = read_manifest(root)
+    before = problems.total()
+    for sentence in _wrong_form(manifest):
+        problems.add("manifest", f"manifest.json: {sentence}")
+    return manifest if problems.total() == before else None
+
+
+def splits(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    """All splits, sorted: `config/split`, the config's entry and the split's entry."""
+    for config_name, config in sorted(manifest["configs"].items()):
+        for name, split in sorted(config["splits"].items()):
+            yield f"{config_name}/{name}", config, split
+
+
+def listed_files(manifest: Mapping[str, Any]) -> list[Listed]:
+    """Every file that the manifest lists, sorted; one that several configs share comes once."""
+    entries = [config["excluded"] for config in manifest["configs"].values()]
+    for _, _, split in splits(manifest):
+        entries += [split["index"], *split["data"]]
+    return sorted({Listed(e["path"], e["bytes"], e["sha256"]) for e in entries}, key=lambda f: (f.path, f.sha256))
+
+
+def check_file(root: Path, listed: Listed) -> Problems:
+    """Check that a listed file is there with the right bytes and digest."""
+    problems = Problems()
+    path = root / listed.path
+    try:
+        size = path.stat().st_size if path.is_file() else -1
+        if size < 0:
+            problems.add("file missing", f"{listed.path}: expected a file, found none")
+        elif size != listed.bytes:
+            problems.add("file size", f"{listed.path}: expected {listed.bytes:,} bytes, found {size:,}")
+        elif (digest := file_sha256(path)) != listed.sha256:
+            problems.add("file digest", f"{listed.path}: expected SHA-256 {listed.sha256}, found {digest}")
+    except OSError as error:
+        problems.add("file unreadable", f"{listed.path}: expected a readable file, found {error.strerror}")
+    return problems
+
+
+def check_strays(root: Path, files: list[Listed]) -> Problems:
+    """Check that nothing lies in the release that would be published and that the manifest does not list."""
+    problems = Problems()
+    known: set[str] = set()
+    for file in files:
+        if file.path in known:
+            problems.add(
+                "manifest", f"manifest.json: expected one size and digest of {file.path}, found two that differ"
+            )
+        known.add(file.path)
+    for path in _published(root):
+        name = path.relative_to(root).as_posix()
+        if path.name.startswith(".") and path.name.endswith(TEMPORARY):
+            problems.add("temporary file", f"{name}: expected no temporary file, found what a killed run left")
+        elif path.parent != root and name not in known:
+            problems.add("file not listed", f"{name}: expected only files that manifest.json lists, found this one")
+    return problems
+
+
+def _published(root: Path) -> Iterator[Path]:
+    yield from sorted(path for path in root.iterdir() if path.is_file())
+    for folder in _FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            if not stat.S_ISDIR(path.lstat().st_mode):
+                yield path
+
+
+def _wrong_form(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What keeps the other checks from reading the manifest."""
+    shape = list(_wrong_keys("the manifest", manifest, {"benchmarks": dict, "configs": dict, "sources": dict}))
+    if shape:
+        yield from shape
+        return
+    if not manifest["configs"]:
+        yield "expected at least one config, found none"
+    for kind, keys in (("benchmarks", _BENCHMARK), ("configs", _CONFIG), ("sources", _SOURCE)):
+        for name, entry in sorted(manifest[kind].items()):
+            shape = list(_wrong_keys(f"{kind}/{name}", entry, keys))
+            yield from shape
+            if kind == "configs" and not shape:
+                yield from _wrong_config(manifest, name, entry)
+
+
+def _wrong_config(manifest: Mapping[str, Any], name: str, config: Mapping[str, Any]) -> Iterator[str]:
+    labels = config["label_names"]
+    if not all(isinstance(label, str) for label in labels) or len(set(labels)) != len(labels) or not labels:
+        yield f"expected label_names of {name} to be different words, found others"
+    if config["benchmark"] not in manifest["benchmarks"]:
+        yield f"expected the benchmark of {name} under benchmarks, found no {config['benchmark']} there"
+    yield from _wrong_file(f"excluded of {name}", config["excluded"])
+    for split_name, split in sorted(config["splits"].items()):
+        key = f"{name}/{split_name}"
+        shape = list(_wrong_keys(key, split, _SPLIT))
+        if shape:
+            yield from shape
+            continue
+        if split["role"] not in ROLES:
+            yield f"expected role of {key} to be one of {', '.join(ROLES)}, found {split['role']}"
+        if split["source"] not in manifest["sources"]:
+            yield f"expected the source of {key} under sources, found no {split['source']} there"
+        for entry in (split["index"], *split["data"]):
+            yield from _wrong_file(f"a file of {key}", entry)
+
+
+def _wrong_file(where: str, entry: object) -> Iterator[str]:
+    shape = list(_wrong_keys(where, entry, _FILE))
+    yield from shape
+    if not shape and isinstance(entry, dict):
+        path = PurePosixPath(entry["path"])
+        if path.is_absolute() or ".." in path.parts or path.parts[:1] not in [(folder,) for folder in _FOLDERS]:
+            yield f"expected the path of {where} to lie in {', '.join(_FOLDERS)}, found {path}"
+
+
+def _wrong_keys(where: str, entry: object, keys: Mapping[str, type]) -> Iterator[str]:
+    if not isinstance(entry, dict):
+        yield f"expected an object for {where}, found {_named(type(entry))}"
+        return
+    for key, kind in keys.items():
+        if key not in entry:
+            yield f"expected {key} in {where}, found none"
+        elif type(entry[key]) is not kind:
+            yield f"expected {_named(kind)} for {key} in {where}, found {_named(type(entry[key]))}"
+
+
+def _named(kind: type) -> str:
+    names = {dict: "an object", list: "a list", str: "text", int: "a whole number", bool: "true or false"}
+    return names.get(kind, kind.__name__)

@@ -1,0 +1,217 @@
+"""Do the parts of a release fit each other? Splits with splits, exclusions with counts, the card with the manifest."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders import card
+from builders.finish import known_train_overlaps
+from builders.release import INDEX_SUFFIX, Layout, read_excluded
+from hf_scripts.check_manifest import splits
+from hf_scripts.problems import Problems
+
+
+def check_excluded(root: Path, manifest: Mapping[str, Any]) -> Problems:
+    """Check that what a split keeps and what it leaves out add up to its source."""
+    problems = Problems()
+    for name, config in sorted(manifest["configs"].items()):
+        path = config["excluded"]["path"]
+        if not (root / path).is_file():
+            continue  # said where files are checked
+        try:
+            lines = read_excluded(root / path)
+        except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+            problems.add("exclusions", f"{path}: expected a table of exclusions, found other text ({error})")
+            continue
+        images = {f"{name}/{split}": 0 for split in config["splits"]}
+        for line in lines:
+            if line.split not in images:
+                problems.add("exclusions", f"{path}: expected splits of {name}, found a line of {line.split}")
+            else:
+                images[line.split] += line.images
+        for key, left_out in images.items():
+            entry = config["splits"][key.rpartition("/")[2]]
+            if entry["rows"] + left_out != entry["available"]:
+                sum_ = f"{entry['rows']:,} + {left_out:,}"
+                expected = f"rows and excluded images to add up to the source's {entry['available']:,}"
+                problems.add("exclusions", f"{key}: expected {expected}, found {sum_} in {path}")
+            elif left_out != entry["excluded"]:
+                problems.add(
+                    "exclusions",
+                    f"{key}: expected {entry['excluded']:,} excluded images, found {left_out:,} in {path}",
+                )
+    return problems
+
+
+def check_between_splits(root: Path, manifest: dict[str, Any]) -> tuple[Problems, list[str]]:
+    """Look for images and ids that stand in splits where they must not meet. All indexes must be readable.
+
+    Returns:
+        The problems, and notes on images that stand in splits of different unknown roles: sources hold copies of their
+        own, and such a pair says nothing untrue of an image.
+    """
+    problems, notes = Problems(), []
+    for key, ids in known_train_overlaps(Layout(root), manifest).items():
+        found = f"found {len(ids):,}, for instance {ids[0]}"
+        problems.add("training image", f"{key}: expected no image of an in-distribution training split, {found}")
+    for benchmark in sorted(manifest["benchmarks"]):
+        mine = [
+            (key, split)
+            for key, config, split in splits(manifest)
+            if config["benchmark"] == benchmark and not _train(key, split)
+        ]
+        for text, known in _in_two_roles(root, mine):
+            if known:
+                problems.add("image in two roles", f"{benchmark}: expected every image in one role, {text}")
+            else:
+                notes.append(f"{benchmark}: {text}")
+    for name, config in sorted(manifest["configs"].items()):
+        mine = [(f"{name}/{split}", entry) for split, entry in sorted(config["splits"].items())]
+        _check_ids(root, mine, problems)
+    return problems, notes
+
+
+def check_card(root: Path, manifest: dict[str, Any]) -> Problems:
+    """Check that the card is the manifest's, and that its YAML leads `load_dataset` to every file."""
+    import jinja2
+
+    problems = Problems()
+    path = Layout(root).card
+    try:
+        found = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        problems.add("card", f"README.md: expected the dataset card, found {reason}")
+        return problems
+    _check_front_matter(root, manifest, found, problems)
+    try:
+        expected = card.render(manifest)
+    except (jinja2.TemplateError, KeyError, TypeError) as error:
+        problems.add("card", f"manifest.json: expected what the card shows, found something missing ({error})")
+        return problems
+    if found != expected:
+        wanted, there = expected.split("\n"), found.split("\n")
+        pairs = zip([*wanted, ""], [*there, ""], strict=False)
+        line = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(wanted), len(there)))
+        texts = [lines[line] if line < len(lines) else "the end" for lines in (wanted, there)]
+        problems.add(
+            "card", f"README.md line {line + 1}: expected {texts[0]!r} as manifest.json has it, found {texts[1]!r}"
+        )
+    return problems
+
+
+def _train(key: str, split: Mapping[str, Any]) -> bool:
+    # The same splits that `known_train_overlaps` compares with all others.
+    return split["role"] == "in_distribution" and key.endswith("/train")
+
+
+def _in_two_roles(root: Path, mine: Sequence[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, bool]]:
+    """Images in splits of different roles: a sentence for each pair of splits, and whether one of them is known."""
+    tables = []
+    for number, (_, split) in enumerate(mine):
+        digests = pq.read_table(root / split["index"]["path"], columns=["content_sha256"])["content_sha256"]
+        tables.append(pa.table({"digest": digests, "split": pa.repeat(number, len(digests))}))
+    if not tables:
+        return []
+    rows = pa.concat_tables(tables).group_by(["digest", "split"]).aggregate([])
+    counts = pc.value_counts(rows["digest"])
+    several = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    meeting: dict[str, list[int]] = {}
+    for row in rows.filter(pc.is_in(rows["digest"], value_set=several)).to_pylist():
+        meeting.setdefault(row["digest"], []).append(row["split"])
+    pairs: dict[tuple[int, int], list[str]] = {}
+    for digest, numbers in sorted(meeting.items()):
+        for place, a in enumerate(sorted(numbers)):
+            for b in sorted(numbers)[place + 1 :]:
+                if mine[a][1]["role"] != mine[b][1]["role"]:
+                    pairs.setdefault((a, b), []).append(digest)
+    return [
+        (
+            f"found {len(digests):,} in both {mine[a][0]} and {mine[b][0]}, for instance the one with content_sha256 "
+            f"{digests[0]}",
+            "in_distribution" in (mine[a][1]["role"], mine[b][1]["role"]),
+        )
+        for (a, b), digests in sorted(pairs.items())
+    ]
+
+
+def _check_ids(root: Path, mine: Sequence[tuple[str, Mapping[str, Any]]], problems: Problems) -> None:
+    seen: list[tuple[str, pa.ChunkedArray]] = []
+    for key, split in mine:
+        ids = pq.read_table(root / split["index"]["path"], columns=["id"])["id"]
+        for other, others in seen:
+            both = ids.filter(pc.is_in(ids, value_set=others))
+            if len(both):
+                found = f"found {len(both):,}, for instance {both[0]}"
+                problems.add("id in two splits", f"{key}: expected no id that is also in {other}, {found}")
+        seen.append((key, ids))
+
+
+def _check_front_matter(root: Path, manifest: Mapping[str, Any], text: str, problems: Problems) -> None:
+    import yaml
+
+    start, _, rest = text.partition("---\n")
+    front, mark, _ = rest.partition("\n---\n")
+    try:
+        parsed = yaml.safe_load(front) if mark and not start else None
+    except yaml.YAMLError as error:
+        problems.add(
+            "card", f"README.md: expected YAML between the first two ---, found text that does not parse: {error}"
+        )
+        return
+    configs = parsed.get("configs") if isinstance(parsed, dict) else None
+    if not isinstance(configs, list) or not all(isinstance(config, dict) for config in configs):
+        problems.add("card", "README.md: expected YAML with a list of configs between the first two ---, found none")
+        return
+    expected = _expected_configs(manifest)
+    names = [config.get("config_name") for config in configs]
+    if sorted(map(str, names)) != sorted(expected):
+        problems.add(
+            "card",
+            f"README.md: expected the configs {', '.join(sorted(expected))}; found {', '.join(map(str, names))}",
+        )
+    for config in configs:
+        name = str(config.get("config_name"))
+        found = {str(f.get("split")): _matched(root, name, f, problems) for f in _data_files(config)}
+        for split in sorted({*found, *expected.get(name, {})} if name in expected else ()):
+            if found.get(split) != expected[name].get(split):
+                wanted = ", ".join(expected[name].get(split, ())) or "nothing"
+                there = ", ".join(found.get(split, ())) or "nothing"
+                problems.add("card", f"README.md: expected {name}, split {split}, to name {wanted}; found {there}")
+
+
+def _expected_configs(manifest: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
+    """Files by split by config name, as the card must name them."""
+    expected: dict[str, dict[str, list[str]]] = {}
+    for key, _, split in splits(manifest):
+        config, _, name = key.partition("/")
+        if split["data"]:
+            expected.setdefault(config, {})[name] = sorted(f["path"] for f in split["data"])
+        expected.setdefault(f"{config}{INDEX_SUFFIX}", {})[name] = [split["index"]["path"]]
+    return expected
+
+
+def _data_files(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    files = config.get("data_files")
+    return [file for file in files if isinstance(file, dict)] if isinstance(files, list) else []
+
+
+def _matched(root: Path, config: str, file: Mapping[str, Any], problems: Problems) -> list[str]:
+    """Files that the patterns of one split match, as `load_dataset` would find them."""
+    patterns = file.get("path")
+    matched: set[str] = set()
+    for pattern in patterns if isinstance(patterns, list) else [patterns]:
+        here: set[str] = set()
+        if isinstance(pattern, str) and pattern and not pattern.startswith("/"):
+            here = {path.relative_to(root).as_posix() for path in root.glob(pattern)}
+        if not here:
+            problems.add("card", f"README.md: expected {pattern} of config {config} to match files, found none")
+        matched |= here
+    return sorted(matched)

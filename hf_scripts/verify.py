@@ -1,0 +1,247 @@
+"""Recompute everything that a release says of itself: `python -m hf_scripts.verify DIR`."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow.parquet as pq
+
+from builders.errors import BuildError
+from hf_scripts import check_manifest, check_release
+from hf_scripts.check_manifest import Listed
+from hf_scripts.check_rows import UNREADABLE, IndexTask, Outcome, PlainTask, ShardTask, Task
+from hf_scripts.check_values import Split
+from hf_scripts.problems import SHOWN, Problems
+
+Advance = Callable[[int], object]
+"""Called with the bytes checked since the last call."""
+
+
+def verify(
+    root: Path, manifest: dict[str, Any], *, decode: bool, workers: int, advance: Advance
+) -> tuple[Problems, list[str]]:
+    """Check a release against its manifest.
+
+    Args:
+        root: the release folder.
+        manifest: what `check_manifest.load` read.
+        decode: decode every image; without it only bytes are compared.
+        workers: processes that read files.
+        advance: progress.
+
+    Returns:
+        What is wrong, and notes on what is well but good to know.
+    """
+    files = check_manifest.listed_files(manifest)
+    problems = check_manifest.check_strays(root, files)
+    tasks = _tasks(root, manifest, files, decode=decode)
+    outcomes = _run(tasks, workers, advance)
+    for outcome in outcomes:
+        problems.merge(outcome.problems)
+    rows = {task.file.path: outcome.rows for task, outcome in zip(tasks, outcomes, strict=True)}
+    _check_counts(manifest, rows, problems)
+    problems.merge(check_release.check_excluded(root, manifest))
+    problems.merge(check_release.check_card(root, manifest))
+    notes = _notes(manifest)
+    if all(rows[split["index"]["path"]] is not None for _, _, split in check_manifest.splits(manifest)):
+        between, more = check_release.check_between_splits(root, manifest)
+        problems.merge(between)
+        notes += more
+    else:
+        notes.append("splits were not compared with each other, since an index cannot be read")
+    return problems, notes
+
+
+def _tasks(root: Path, manifest: Mapping[str, Any], files: Sequence[Listed], *, decode: bool) -> list[Task]:
+    """One task for each file; a file that two configs share is checked once."""
+    tasks: dict[str, Task] = {}
+    for key, config, entry in check_manifest.splits(manifest):
+        split = Split(key, entry["role"], entry["source"], tuple(config["label_names"]))
+        index = Listed(**entry["index"])
+        tasks.setdefault(index.path, IndexTask(root, index, split, entry["digest"], values=not entry["data"]))
+        first: int | None = 0
+        for listed in entry["data"]:
+            file = Listed(**listed)
+            compared = index.path if first is not None and (root / index.path).is_file() else None
+            tasks.setdefault(file.path, ShardTask(root, file, split, compared, first or 0, decode))
+            rows = _rows(root / file.path)
+            # Behind a shard that cannot be read nobody knows which rows of the index come next.
+            first = None if first is None or rows is None else first + rows
+    return [tasks.get(path) or PlainTask(root, file) for path, file in {file.path: file for file in files}.items()]
+
+
+def _rows(path: Path) -> int | None:
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except UNREADABLE:
+        return None
+
+
+def _check_counts(manifest: Mapping[str, Any], rows: Mapping[str, int | None], problems: Problems) -> None:
+    for key, _, split in check_manifest.splits(manifest):
+        for kind, entries in (("shards", split["data"]), ("index", [split["index"]])):
+            counts = [count for entry in entries if (count := rows[entry["path"]]) is not None]
+            # A file that could not be read has its own sentence.
+            if entries and len(counts) == len(entries) and sum(counts) != split["rows"]:
+                found = f"found {sum(counts):,} in its {kind}"
+                problems.add("row count", f"{key}: expected {split['rows']:,} rows, {found}")
+
+
+def _run(tasks: Sequence[Task], workers: int, advance: Advance) -> list[Outcome]:
+    if workers == 1:
+        return [_advanced(task.run(), task, advance) for task in tasks]
+    # Spawned, not forked: the parent has used Arrow's thread pool by now, and threads do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(
+        min(workers, len(tasks)), mp_context=context, initializer=_ignore_interrupts
+    ) as pool:
+        # The largest first, so that no worker ends up alone with a large one.
+        futures = {pool.submit(_work, task): task for task in sorted(tasks, key=lambda t: -t.file.bytes)}
+        try:
+            done = {
+                task: _advanced(future.result(), task, advance)
+                for future in concurrent.futures.as_completed(futures)
+                for task in [futures[future]]
+            }
+        except BrokenProcessPool as error:
+            raise BuildError(
+                "expected every worker to end by itself, but one was killed (memory is the usual reason); run the "
+                "same command again with fewer --workers."
+            ) from error
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return [done[task] for task in tasks]
+
+
+def _advanced(outcome: Outcome, task: Task, advance: Advance) -> Outcome:
+    advance(task.file.bytes)
+    return outcome
+
+
+def _work(task: Task) -> Outcome:
+    return task.run()
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which decides
+
+
+def _notes(manifest: Mapping[str, Any]) -> list[str]:
+    notes = []
+    for name, benchmark in sorted(manifest["benchmarks"].items()):
+        if benchmark["demo"]:
+            notes.append(f"{name} is built from demo sources, so no result can be drawn from it")
+        if benchmark.get("limit_per_class") is not None:
+            notes.append(f"{name} keeps at most {benchmark['limit_per_class']} images a class")
+        shortfalls = benchmark["shortfalls"]
+        notes += [f"{name} is not complete: {sentence}" for sentence in shortfalls[:SHOWN]]
+        if len(shortfalls) > SHOWN:
+            notes.append(f"{name} is not complete: and {len(shortfalls) - SHOWN:,} more such lines in manifest.json")
+    for key, _, split in check_manifest.splits(manifest):
+        if split["rows"] != split["expected"]:
+            notes.append(f"{key} has {split['rows']:,} of the {split['expected']:,} rows that complete sources give")
+        if not split["data"]:
+            notes.append(f"{key} has no pixels here, only its index")
+    return notes
+
+
+def _table(manifest: Mapping[str, Any]) -> list[str]:
+    lines = [["split", "rows", "digest", "files", "bytes"]]
+    for key, _, split in check_manifest.splits(manifest):
+        files = [*split["data"], split["index"]]
+        size = sum(file["bytes"] for file in files)
+        lines.append([key, f"{split['rows']:,}", split["digest"][:12], f"{len(files):,}", f"{size:,}"])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    left = (0, 2)
+    return [
+        "  ".join(
+            cell.ljust(w) if i in left else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    ]
+
+
+def _summary(root: Path, manifest: Mapping[str, Any], *, decode: bool) -> str:
+    files = check_manifest.listed_files(manifest)
+    entries = [split for _, _, split in check_manifest.splits(manifest)]
+    rows = sum(split["rows"] for split in entries)
+    size = sum(file.bytes for file in files)
+    how = "" if decode else "; no image was decoded, nor the digests of images over pixels computed (--quick)"
+    return (
+        f"{root} is whole: {len(entries):,} splits, {rows:,} rows, {len(files):,} files, {size:,} bytes are as "
+        f"manifest.json says{how}"
+    )
+
+
+@click.command(
+    name="python -m hf_scripts.verify",
+    epilog="Example: python -m hf_scripts.verify build/unknown-detection",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--quick", is_flag=True, help="Compare bytes and digests, but decode no image.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=os.cpu_count() or 1,
+    show_default="all cores",
+    help="Processes that read files.",
+)
+def command(folder: Path, quick: bool, workers: int) -> int:
+    """Check that the release in DIR is whole and that every row is what it says.
+
+    Exits with 0 when all is well, 1 when something is wrong with the release, 2 when there is none to check.
+    """
+    from tqdm import tqdm
+
+    problems = Problems()
+    notes: list[str] = []
+    manifest = check_manifest.load(folder, problems)
+    if manifest is not None:
+        size = sum(file.bytes for file in check_manifest.listed_files(manifest))
+        # disable=None hides the bar where stderr is no terminal.
+        with tqdm(total=size, desc="checking", unit="B", unit_scale=True, disable=None, file=sys.stderr) as bar:
+            found, notes = verify(folder, manifest, decode=not quick, workers=workers, advance=bar.update)
+        problems.merge(found)
+    for line in problems.lines():
+        click.echo(line)
+    whole = manifest if problems.total() == 0 else None
+    if whole is not None:
+        click.echo("\n".join([*_table(whole), ""]))
+    for note in notes:
+        click.echo(f"note: {note}")
+    if whole is None:
+        plural = "" if problems.total() == 1 else "s"
+        click.echo(f"{folder} is not whole: {problems.total():,} problem{plural}")
+        return 1
+    click.echo(_summary(folder, whole, decode=not quick))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    try:
+        return int(command.main(args=argv, standalone_mode=False) or 0)
+    except BuildError as error:
+        click.echo(f"error: {error}", err=True)
+        return 2
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped; nothing was changed.", err=True)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
