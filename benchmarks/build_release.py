@@ -1,7 +1,7 @@
 """Building a Parquet release against `cp -r` and against `load_dataset("imagefolder")`.
 
-`python -m benchmarks.build_release --scratch DIR` writes 24,000 unique JPEGs of about 85 KB into 1,000 class folders (2 GB), and
-builds all of them, digests included, with the machinery and the ImageNet source of the main job.
+`python -m benchmarks.build_release --scratch DIR` writes 24,000 unique JPEGs of about 85 KB into 1,000 class folders
+(2 GB), and builds all of them, digests included, with the machinery and the ImageNet source of the main job.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+_BLOCK = 65536
+
 
 def keyed_order(ids: pa.Array, *, seed: int, config: str, split: str) -> npt.NDArray[np.int64]:
     """Order ids by the SHA-256 of (seed, config, split, id).
@@ -25,8 +27,11 @@ def keyed_order(ids: pa.Array, *, seed: int, config: str, split: str) -> npt.NDA
     """
     prefix = "\0".join((str(seed), config, split, "")).encode()
     sha256 = hashlib.sha256
-    digests = b"".join([sha256(prefix + value).digest() for value in _utf8_values(ids)])
-    words = np.frombuffer(digests, dtype=">u8").reshape(-1, 4).astype(np.uint64)
+    words = np.empty((len(ids), 4), dtype=np.uint64)
+    # Block by block, because a million digests as Python objects would weigh more than the whole plan.
+    for start in range(0, len(ids), _BLOCK):
+        digests = b"".join([sha256(prefix + value).digest() for value in _utf8_values(ids.slice(start, _BLOCK))])
+        words[start : start + _BLOCK] = np.frombuffer(digests, dtype=">u8").reshape(-1, 4)
     order = np.argsort(words[:, 0], kind="stable")
     leading = words[order, 0]
     if np.any(leading[1:] == leading[:-1]):
@@ -87,11 +92,8 @@ def first_of_each(
 
 def _utf8_values(ids: pa.Array) -> list[bytes]:
     # Slicing the value buffer is several times faster than `to_pylist`, and a million ids are ranked in one plan.
-    if isinstance(ids, pa.ChunkedArray):
-        ids = ids.combine_chunks()
-    if len(ids) == 0:
-        return []
     _, offset_buffer, value_buffer = ids.buffers()
-    offsets = np.frombuffer(offset_buffer, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1].tolist()
-    values = value_buffer.to_pybytes() if value_buffer is not None else b""
-    return [values[start:stop] for start, stop in itertools.pairwise(offsets)]
+    offsets = np.frombuffer(offset_buffer, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]
+    first = int(offsets[0])
+    values = value_buffer[first : int(offsets[-1])].to_pybytes() if value_buffer is not None else b""
+    return [values[start:stop] for start, stop in itertools.pairwise((offsets - first).tolist())]
