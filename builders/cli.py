@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +17,9 @@ from builders.benchmark import Benchmark
 from builders.build import Choices, build, prepare
 from builders.errors import BuildError
 from builders.progress import TerminalMeter
-from builders.report import counts_table, how_to_load, plan_summary
+from builders.report import built_text, dry_run_text
 from builders.sources.base import Source
+from builders.state import refuse_foreign
 
 _SOURCES_FILE = Path("sources.toml")
 
@@ -59,7 +62,7 @@ def make_command(benchmark: Benchmark) -> click.Command:
     def command(**flags: Any) -> None:
         _main(benchmark, module, flags)
 
-    for option in reversed([*_shared_options(benchmark), *_source_options(benchmark)]):
+    for option in (*_source_options(benchmark), *_shared_options(benchmark)):
         command = option(command)
     return command
 
@@ -137,7 +140,7 @@ def _source_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
             source.key,
             type=click.Path(path_type=Path),
             metavar="DIR",
-            help=f"{source.title}: {'; or '.join(source.layouts)}.",
+            help=f"{source.title}. Run without any source to see the layouts that are accepted.",
         )
         for source in benchmark.sources()
     ]
@@ -146,8 +149,12 @@ def _source_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
 def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
     splits = _chosen_splits(benchmark, flags["splits"])
     out: Path = flags["out"]
-    with TerminalMeter(quiet=flags["quiet"]) as meter:
-        roots = _demo_roots(out, meter) if flags["demo"] else _roots(benchmark, module, splits, flags)
+    refuse_foreign(out)
+    with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
+        if flags["demo"]:
+            roots = _demo_roots(out, cleanup, dry_run=flags["dry_run"])
+        else:
+            roots = _roots(benchmark, module, splits, flags)
         choices = Choices(
             out=out,
             splits=splits,
@@ -163,36 +170,12 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
         )
         started = time.monotonic()
         prepared = prepare(benchmark, choices, meter)
-        planned = {split.key: len(split.rows) for split in prepared.planned}
-        meter.note(f"planned {sum(planned.values()):,} images in {time.monotonic() - started:.1f} s")
+        planned = sum(len(split.rows) for split in prepared.planned)
+        meter.note(f"planned {planned:,} images in {time.monotonic() - started:.1f} s")
         if flags["dry_run"]:
-            _echo(
-                counts_table(benchmark, planned),
-                "",
-                plan_summary(prepared.planned),
-                "",
-                "dry run: nothing was written",
-            )
-            return
-        manifest = build(benchmark, choices, prepared, meter)
-    entries = {key: _entry(manifest, key) for key in splits}
-    table = counts_table(
-        benchmark,
-        {key: entry["rows"] for key, entry in entries.items()},
-        {key: entry["digest"] for key, entry in entries.items()},
-    )
-    _echo(table, "", f"{out}: built", how_to_load(manifest, out, splits))
-
-
-def _echo(*lines: str) -> None:
-    for line in lines:
-        click.echo(line)
-
-
-def _entry(manifest: Mapping[str, Any], key: str) -> dict[str, Any]:
-    config, split = key.split("/")
-    entry: dict[str, Any] = manifest["configs"][config]["splits"][split]
-    return entry
+            click.echo(dry_run_text(benchmark, prepared))
+        else:
+            click.echo(built_text(benchmark, build(benchmark, choices, prepared, meter), out, splits))
 
 
 def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ...]:
@@ -218,9 +201,11 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _demo_roots(out: Path, meter: TerminalMeter) -> dict[str, Path]:
+def _demo_roots(out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool) -> dict[str, Path]:
     from builders.demo import write_demo
 
+    if dry_run:
+        return write_demo(Path(cleanup.enter_context(tempfile.TemporaryDirectory())))
     # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
     return write_demo(out / ".state" / "demo")
 

@@ -16,9 +16,9 @@ from PIL import ExifTags, Image, ImageOps
 Stored = Literal["source", "metadata_removed", "pixels"]
 """What a row's bytes are.
 
-`source`: the source file's bytes. `metadata_removed`: the same without EXIF and XMP blocks that break decoding. `pixels`: an
-image that we made, as PNG. `content_sha256` is over the stored bytes in the first two cases and over the pixels in
-the third, since PNG bytes differ between encoder versions.
+`source`: the source file's bytes. `metadata_removed`: the same without EXIF and XMP blocks that break decoding.
+`pixels`: an image that we made, as PNG. `content_sha256` is over the stored bytes in the first two cases and over the
+pixels in the third, since PNG bytes differ between encoder versions.
 """
 
 _JPEG_START = b"\xff\xd8"

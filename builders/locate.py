@@ -29,6 +29,8 @@ STAGING = "staging"
 
 Int64 = npt.NDArray[np.int64]
 
+_SAMPLE = 1000
+
 
 @dataclass(frozen=True)
 class Located:
@@ -110,6 +112,25 @@ def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
     return (*starts, len(sizes))
 
 
+def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
+    """Bytes that some images take, from a sample of them; good to a few per cent, and quick for a million."""
+    if len(rows) == 0:
+        return 0
+    sample = rows[:: -(-len(rows) // _SAMPLE)]
+    places = index.table.select(["how", "file", "size"]).take(pa.array(sample)).to_pylist()
+    averages: dict[str, float] = {}
+    total = 0.0
+    for place in places:
+        path = index.root / place["file"]
+        if place["how"] == "parquet":
+            if place["file"] not in averages:
+                averages[place["file"]] = _average_image(path)
+            total += averages[place["file"]]
+        else:
+            total += place["size"] if place["size"] >= 0 else path.stat().st_size
+    return int(total / len(sample) * len(rows))
+
+
 def image_sizes(index: SourceIndex, rows: Int64) -> tuple[Int64, Callable[[int], bytes]]:
     """Sizes of some images of a source in bytes, and a function that reads the i-th of them.
 
@@ -152,6 +173,14 @@ def _digest(plan: pa.Table, starts: tuple[int, ...]) -> str:
         if len(chunk):
             digest.update(chunk.buffers()[2])
     return digest.hexdigest()
+
+
+def _average_image(path: Path) -> float:
+    metadata = pq.read_metadata(path)
+    column = metadata.schema.to_arrow_schema().names.index("image")  # leaf 0 of the struct is `bytes`
+    sizes = [metadata.row_group(i).column(column).total_uncompressed_size for i in range(metadata.num_row_groups)]
+    average: float = sum(sizes) / max(1, metadata.num_rows)
+    return average
 
 
 def _stat(index: SourceIndex, files: pa.Array, wanted: Int64, sizes: Int64, advance: Callable[[int], None]) -> None:

@@ -7,7 +7,36 @@ from pathlib import Path
 from typing import Any
 
 from builders.benchmark import Benchmark, Split
-from builders.plan import PlannedSplit
+from builders.build import Prepared
+from builders.locate import estimated_bytes
+from builders.release import INDEX_SUFFIX
+
+
+def built_text(benchmark: Benchmark, manifest: dict[str, Any], out: Path, splits: Sequence[str]) -> str:
+    """What is printed after a build: counts, digests, and the line of Python that reads the first split."""
+    entries = {key: _entry(manifest, key) for key in splits}
+    rows = {key: entry["rows"] for key, entry in entries.items()}
+    table = counts_table(benchmark, rows, {key: entry["digest"] for key, entry in entries.items()})
+    config, split = splits[0].split("/")
+    suffix = "" if entries[splits[0]]["data"] else INDEX_SUFFIX
+    return f'{table}\n\nbuilt {out}\nload_dataset("{out}", "{config}{suffix}", split="{split}")'
+
+
+def dry_run_text(benchmark: Benchmark, prepared: Prepared) -> str:
+    """What is printed instead of a build: counts, bytes, and how much each rule leaves out."""
+    rows = {split.key: len(split.rows) for split in prepared.planned}
+    lines = [["split", "about", "images left out", "by rule"]]
+    total = 0
+    for split in prepared.planned:
+        size = estimated_bytes(prepared.indexes[split.split.source.key], split.rows)
+        total += size
+        by_rule: dict[str, int] = {}
+        for exclusion in split.excluded:
+            by_rule[exclusion.rule] = by_rule.get(exclusion.rule, 0) + exclusion.images
+        rules = ", ".join(f"{rule} {images:,}" for rule, images in sorted(by_rule.items()) if images)
+        lines.append([split.key, _size(size), f"{sum(by_rule.values()):,}", rules or "-"])
+    closing = f"dry run: nothing was written; the release would take about {_size(total)}"
+    return "\n".join([counts_table(benchmark, rows), "", *_aligned(lines), "", closing])
 
 
 def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mapping[str, str] | None = None) -> str:
@@ -33,23 +62,14 @@ def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mappin
     return "\n".join([*_aligned(lines), *_notes({key: declared[key][1] for key in built})])
 
 
-def plan_summary(planned: Sequence[PlannedSplit]) -> str:
-    """What each split would leave out, by rule; for a dry run."""
-    lines = [["split", "images left out", "by rule"]]
-    for split in planned:
-        by_rule: dict[str, int] = {}
-        for exclusion in split.excluded:
-            by_rule[exclusion.rule] = by_rule.get(exclusion.rule, 0) + exclusion.images
-        rules = ", ".join(f"{rule} {images:,}" for rule, images in sorted(by_rule.items()) if images)
-        lines.append([split.key, f"{sum(by_rule.values()):,}", rules or "-"])
-    return "\n".join(_aligned(lines))
+def _entry(manifest: Mapping[str, Any], key: str) -> dict[str, Any]:
+    config, split = key.split("/")
+    entry: dict[str, Any] = manifest["configs"][config]["splits"][split]
+    return entry
 
 
-def how_to_load(manifest: dict[str, Any], out: Path, built: Sequence[str]) -> str:
-    """The line of Python that reads a split that was just built."""
-    config, split = built[0].split("/")
-    suffix = "" if manifest["configs"][config]["splits"][split]["data"] else "-index"
-    return f'load_dataset("{out}", "{config}{suffix}", split="{split}")'
+def _size(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
 
 def _notes(splits: Mapping[str, Split]) -> list[str]:

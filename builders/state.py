@@ -42,7 +42,7 @@ def locked(layout: Layout) -> Iterator[None]:
     Raises:
         BuildError: another run holds it, or it cannot be written to, or it holds something that is no release.
     """
-    _refuse_foreign(layout.root)
+    refuse_foreign(layout.root)
     layout.state.mkdir(parents=True, exist_ok=True)
     # The operating system drops the lock with the process, also on SIGKILL.
     lock = FileLock(layout.state / "lock")
@@ -77,8 +77,8 @@ def check_identity(layout: Layout, identity: Identity, plans: Mapping[str, str],
     for name, value in wanted.items():
         if known and known[name] != value:
             raise BuildError(
-                f"expected {name.replace('_', '-')} {_shown(value)}, found a release built with {_shown(known[name])} "
-                f"in {layout.root}; give another --out, or the same choices as before."
+                f"expected a release with {name.replace('_', '-')} {_shown(value)} in {layout.root}, found one with "
+                f"{_shown(known[name])}; give another --out, or the same choices as before."
             )
     if known.get("allow_partial") and not allow_partial:
         raise BuildError(
@@ -101,7 +101,12 @@ def check_identity(layout: Layout, identity: Identity, plans: Mapping[str, str],
     write_text(path, json.dumps(state, indent=2, sort_keys=True) + "\n")
 
 
-def _refuse_foreign(root: Path) -> None:
+def refuse_foreign(root: Path) -> None:
+    """Refuse an output folder that holds something else than a release.
+
+    Raises:
+        BuildError: `root` is a file, or a folder with other files.
+    """
     if not root.exists():
         return
     if not root.is_dir():

@@ -141,7 +141,7 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
         )
         for piece in pieces
     ]
-    table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    table = pa.concat_tables(tables).unify_dictionaries()
     _refuse_duplicates(source, root, table)
     return SourceIndex(source, root, pieces, table)
 
