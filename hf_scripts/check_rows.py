@@ -244,9 +244,10 @@ def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> 
             column = metadata.column(number)
             name = column.path_in_schema
             if name == "image.bytes" and column.total_uncompressed_size > ROW_GROUP_BYTES:
-                size = f"{column.total_uncompressed_size:,} image bytes"
+                size = column.total_uncompressed_size
                 problems.add(
-                    "row group", f"{path} row group {group}: expected at most {ROW_GROUP_BYTES:,}, found {size}"
+                    "row group",
+                    f"{path} row group {group}: expected at most {ROW_GROUP_BYTES:,} image bytes, found {size:,}",
                 )
             # Images have no smallest and largest value to keep, so only where their pages lie is written.
             if not column.has_offset_index or not (column.has_column_index or name.startswith("image.")):
