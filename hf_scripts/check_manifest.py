@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from builders.benchmark import ROLES
+from builders.errors import BuildError
 from builders.release import Layout, file_sha256, read_manifest
 from builders.shards import TEMPORARY
 from hf_scripts.problems import Problems
@@ -63,6 +64,8 @@ def load(root: Path, problems: Problems) -> dict[str, Any] | None:
         except ValueError as error:
             problems.add("manifest", f"manifest.json: expected JSON, found other text ({error})")
             return None
+        except OSError as error:
+            raise BuildError(f"expected to read {path}, found {error.strerror}; mend that and run again.") from error
         if not isinstance(parsed, dict):
             problems.add("manifest", f"manifest.json: expected an object, found {_named(type(parsed))}")
             return None

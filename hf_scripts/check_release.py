@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders import card
+from builders.benchmark import ROLES
 from builders.finish import known_train_overlaps
 from builders.release import INDEX_SUFFIX, Layout, read_excluded
 from hf_scripts.check_manifest import splits
@@ -117,15 +118,16 @@ def _in_two_roles(root: Path, mine: Sequence[tuple[str, Mapping[str, Any]]]) -> 
     tables = []
     for number, (_, split) in enumerate(mine):
         digests = pq.read_table(root / split["index"]["path"], columns=["content_sha256"])["content_sha256"]
-        tables.append(pa.table({"digest": digests, "split": pa.repeat(number, len(digests))}))
+        numbers, roles = pa.repeat(number, len(digests)), pa.repeat(ROLES.index(split["role"]), len(digests))
+        tables.append(pa.table({"digest": digests, "split": numbers, "role": roles}))
     if not tables:
         return []
-    rows = pa.concat_tables(tables).group_by(["digest", "split"]).aggregate([])
-    counts = pc.value_counts(rows["digest"])
-    several = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-    meeting: dict[str, list[int]] = {}
+    rows = pa.concat_tables(tables)
+    counted = rows.group_by("digest").aggregate([("role", "count_distinct")])
+    several = counted.filter(pc.greater(counted["role_count_distinct"], 1))["digest"]
+    meeting: dict[str, set[int]] = {}
     for row in rows.filter(pc.is_in(rows["digest"], value_set=several)).to_pylist():
-        meeting.setdefault(row["digest"], []).append(row["split"])
+        meeting.setdefault(row["digest"], set()).add(row["split"])
     pairs: dict[tuple[int, int], list[str]] = {}
     for digest, numbers in sorted(meeting.items()):
         for place, a in enumerate(sorted(numbers)):

@@ -142,7 +142,7 @@ def _notes(manifest: Mapping[str, Any]) -> list[str]:
         if benchmark["demo"]:
             notes.append(f"{name} is built from demo sources, so no result can be drawn from it")
         if benchmark.get("limit_per_class") is not None:
-            notes.append(f"{name} keeps at most {benchmark['limit_per_class']} images a class")
+            notes.append(f"{name} is cut to the first {benchmark['limit_per_class']:,} of each class")
         shortfalls = benchmark["shortfalls"]
         notes += [f"{name} is not complete: {sentence}" for sentence in shortfalls[:SHOWN]]
         if len(shortfalls) > SHOWN:
