@@ -7,8 +7,10 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +104,7 @@ def _run(tasks: Sequence[Task], workers: int, advance: Advance) -> list[Outcome]
     # Spawned, not forked: the parent has used Arrow's thread pool by now, and threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(
-        min(workers, len(tasks)), mp_context=context, initializer=_ignore_interrupts
+        min(workers, len(tasks)), mp_context=context, initializer=_start_worker
     ) as pool:
         # The largest first, so that no worker ends up alone with a large one.
         futures = {pool.submit(_work, task): task for task in sorted(tasks, key=lambda t: -t.file.bytes)}
@@ -132,8 +134,17 @@ def _work(task: Task) -> Outcome:
     return task.run()
 
 
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which decides
+def _start_worker() -> None:
+    # Nothing is written here, so a worker may end at once: on Ctrl-C, which reaches it too, and with its parent.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _notes(manifest: Mapping[str, Any]) -> list[str]:
