@@ -15,7 +15,7 @@ from builders.benchmark import Benchmark, Rest
 from builders.completeness import shortfalls
 from builders.errors import BuildError
 from builders.execute import run
-from builders.finish import Circumstances, Finished, finish_release, finish_split, known_train_overlaps
+from builders.finish import Circumstances, finish_release, finish_split, known_train_overlaps
 from builders.locate import STAGING, Located, locate, write_plan
 from builders.plan import Adopted, PlannedSplit, drawn_classes, label_names, plan
 from builders.release import Layout, arrow_schema
@@ -59,7 +59,7 @@ class Prepared:
     """A planned build: what each source was found to be, what it lacks, and the plan of every chosen split."""
 
     indexes: Mapping[str, SourceIndex]
-    lacking: tuple[str, ...]
+    lacking: Mapping[str, tuple[str, ...]]
     adopted: Mapping[str, Adopted]
     planned: tuple[PlannedSplit, ...]
 
@@ -79,9 +79,11 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
     adopted = adopt(benchmark, choices.splits, choices.adopt, indexes, meter.note) if choices.adopt else {}
     lacking = _lacking(benchmark, choices, indexes, adopted)
     if lacking and not choices.allow_partial:
+        key, sentences = next(iter(lacking.items()))
+        root = indexes[benchmark.by_key()[key][1].source.key].root
         raise BuildError(
-            f"{lacking[0]}; complete that source, or build what there is with --allow-partial (the manifest will "
-            "say so)."
+            f"{sentences[0]}, in {root}; complete that source, or build what there is with --allow-partial "
+            "(the manifest will say so)."
         )
     planned = plan(
         benchmark,
@@ -121,14 +123,14 @@ def build(benchmark: Benchmark, choices: Choices, prepared: Prepared, meter: Met
         meter.step("finishing", sum(len(p.rows) for p in prepared.planned))
         finished = []
         for split in located:
-            finished.append(finish_split(layout, split, index_only=choices.index_only))
+            lacking = prepared.lacking.get(split.planned.key, ())
+            finished.append(finish_split(layout, split, lacking, index_only=choices.index_only))
             meter.advance(len(split.planned.rows))
         circumstances = Circumstances(
             seed=choices.seed,
             limit_per_class=choices.limit_per_class,
             adopted=bool(prepared.adopted),
             demo=choices.demo,
-            shortfalls=_shortfall_sentences(prepared, finished),
         )
         manifest = finish_release(layout, benchmark, finished, circumstances)
         for key, ids in known_train_overlaps(layout, manifest).items():
@@ -151,9 +153,10 @@ def _needed(benchmark: Benchmark, splits: Sequence[str]) -> dict[str, tuple[str,
 
 def _lacking(
     benchmark: Benchmark, choices: Choices, indexes: Mapping[str, SourceIndex], adopted: Mapping[str, Adopted]
-) -> tuple[str, ...]:
+) -> dict[str, tuple[str, ...]]:
+    """What the sources lack of what each chosen split draws from, in sentences by `config/split`."""
     declared = benchmark.by_key()
-    classes: dict[str, set[str]] = {}
+    lacking = {}
     for key in choices.splits:
         config, split = declared[key]
         if key not in adopted:
@@ -162,8 +165,8 @@ def _lacking(
             drawn = list(adopted[key].class_ids)
         else:
             continue  # the copy names its images, and each of them was found
-        classes.setdefault(split.source.key, set()).update(drawn)
-    return tuple(s.sentence for key in classes for s in shortfalls(indexes[key], classes[key]))
+        lacking[key] = tuple(shortfalls(indexes[split.source.key], split.partitions, drawn))
+    return {key: sentences for key, sentences in lacking.items() if sentences}
 
 
 def _unfinished(
@@ -224,16 +227,6 @@ def _refuse_full_disk(choices: Choices, located: Sequence[Located], tasks: Seque
             f"expected {needed / 1e9:,.1f} GB of free space, found {free / 1e9:,.1f} GB at {choices.out}; "
             "free some, or give another --out, and run the same command again."
         )
-
-
-def _shortfall_sentences(prepared: Prepared, finished: Sequence[Finished]) -> tuple[str, ...]:
-    unreadable = [
-        f"{split.key}: {exclusion.image} left out as unreadable ({exclusion.evidence})"
-        for split in finished
-        for exclusion in split.exclusions
-        if exclusion.rule == "unreadable"
-    ]
-    return (*prepared.lacking, *unreadable)
 
 
 _DISK_ERRORS = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,17 +11,8 @@ import pyarrow.compute as pc
 from builders.sources.base import Expected, Piece, SourceIndex
 
 
-@dataclass(frozen=True)
-class Shortfall:
-    """One partition that is not what the owner's edition has."""
-
-    source: str
-    partition: str
-    sentence: str
-
-
-def shortfalls(index: SourceIndex, needed: Collection[str]) -> list[Shortfall]:
-    """Compare every piece of an index with the owner's counts.
+def shortfalls(index: SourceIndex, partitions: Collection[str], needed: Collection[str]) -> list[str]:
+    """Compare the given partitions of an index with the owner's counts.
 
     A partition whose total is right is accepted. Otherwise the classes in `needed` decide, where a listing of counts
     by class
@@ -30,37 +20,37 @@ def shortfalls(index: SourceIndex, needed: Collection[str]) -> list[Shortfall]:
 
     Args:
         index: what was found.
-        needed: class ids that the chosen splits draw from.
+        partitions: those to compare.
+        needed: class ids that are drawn from.
 
     Returns:
-        One entry for each partition that is short or over; empty when all is well.
+        One sentence for each partition that is short or over, without its end and without a path, since releases
+        quote it; empty when all is well.
     """
     expected = index.source.expected()
-    found = [_compare(index, piece, expected[piece.partition], needed) for piece in index.pieces]
-    return [shortfall for shortfall in found if shortfall is not None]
+    pieces = [piece for piece in index.pieces if piece.partition in partitions]
+    found = [_compare(index, piece, expected[piece.partition], needed) for piece in pieces]
+    return [sentence for sentence in found if sentence is not None]
 
 
-def _compare(index: SourceIndex, piece: Piece, expected: Expected, needed: Collection[str]) -> Shortfall | None:
+def _compare(index: SourceIndex, piece: Piece, expected: Expected, needed: Collection[str]) -> str | None:
     rows = piece.table.num_rows
     if rows == expected.total:
         return None
     title = f"{index.source.title}, {piece.partition} ({piece.layout})"
+    absent = f"; the first that its list names and the copy lacks is {piece.missing[0]}" if len(piece.missing) else ""
     if expected.per_class is None:
-        sentence = f"{title}: expected {expected.total:,} images, found {rows:,}"
-        return Shortfall(index.source.key, piece.partition, sentence)
+        return f"{title}: expected {expected.total:,} images, found {rows:,}{absent}"
     counts = _by_class(piece.table)
-    wrong = sorted(c for c in needed if counts.get(c, 0) != expected.per_class[c])
+    listed = expected.per_class
+    wrong = sorted(c for c in needed if counts.get(c, 0) != listed[c])
     if not wrong:
         return None
-    listed = expected.per_class
     worst = min(wrong, key=lambda c: (counts.get(c, 0) - listed[c], c))
     name = index.source.classes()[worst]
     others = f" and {len(wrong) - 1:,} more classes differ" if len(wrong) > 1 else ""
-    sentence = (
-        f"{title}: expected {expected.per_class[worst]:,} images of {worst} ({name}), "
-        f"found {counts.get(worst, 0):,}{others}"
-    )
-    return Shortfall(index.source.key, piece.partition, sentence)
+    found = counts.get(worst, 0)
+    return f"{title}: expected {listed[worst]:,} images of {worst} ({name}), found {found:,}{others}{absent}"
 
 
 def _by_class(table: pa.Table) -> dict[str, int]:

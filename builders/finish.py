@@ -52,17 +52,17 @@ class Circumstances:
     limit_per_class: int | None
     adopted: bool
     demo: bool
-    shortfalls: tuple[str, ...]
 
 
-def finish_split(layout: Layout, located: Located, *, index_only: bool) -> Finished:
-    """Write the index of a split whose shards are done and describe it."""
+def finish_split(layout: Layout, located: Located, lacking: Sequence[str], *, index_only: bool) -> Finished:
+    """Write the index of a split whose shards are done and describe it; `lacking` says where its sources are short."""
     planned = located.planned
     config, split = planned.config, planned.split
     parts = [layout.part(config.name, split.name, i, located.shards) for i in range(located.shards)]
     records = [read_record(part) for part in parts]
     rows = pa.concat_tables([pq.read_table(part) for part in parts]).replace_schema_metadata(None)
-    exclusions = (*planned.excluded, *_unreadable(located, [d for record in records for d in record.dropped]))
+    unreadable = _unreadable(located, [d for record in records for d in record.dropped])
+    exclusions = (*planned.excluded, *unreadable)
     excluded = sum(exclusion.images for exclusion in exclusions)
     if rows.num_rows + excluded != planned.available:
         raise AssertionError(f"{planned.key}: {rows.num_rows} kept and {excluded} excluded of {planned.available}")
@@ -80,6 +80,7 @@ def finish_split(layout: Layout, located: Located, *, index_only: bool) -> Finis
         "why": split.count.why,
         "available": planned.available,
         "excluded": excluded,
+        "shortfalls": [*lacking, *(f"{e.image} left out as unreadable ({e.evidence})" for e in unreadable)],
         "digest": rows_digest(rows),
         "data": [
             {"path": layout.relative(path), "bytes": record.bytes, "sha256": record.sha256}
@@ -106,7 +107,6 @@ def finish_release(
         "limit_per_class": how.limit_per_class,
         "adopted": how.adopted,
         "demo": how.demo,
-        "shortfalls": sorted({*benchmarks.get(benchmark.name, {}).get("shortfalls", ()), *how.shortfalls}),
     }
     for config in benchmark.configs:
         mine = [split for split in finished if split.config == config.name]

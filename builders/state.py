@@ -54,9 +54,11 @@ def locked(layout: Layout) -> Iterator[None]:
             "another --out."
         ) from error
     try:
+        leftovers = [*layout.root.glob(f".*{TEMPORARY}")]
         for folder in (layout.root / "data", layout.root / "index", layout.root / "excluded", layout.state):
-            for leftover in sorted(folder.rglob(f".*{TEMPORARY}")):
-                leftover.unlink()
+            leftovers += folder.rglob(f".*{TEMPORARY}")
+        for leftover in sorted(leftovers):
+            leftover.unlink()
         yield
     finally:
         lock.release()

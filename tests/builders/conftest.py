@@ -1,0 +1,68 @@
+"""Builds of the demo sources, made once and read only."""
+
+import dataclasses
+import os
+
+import filelock
+import pytest
+
+from builders.build import Choices, build, prepare
+from builders.imagenet_benchmark import BENCHMARK
+from builders.progress import TerminalMeter
+from builders.sources.base import Expected, open_source
+
+
+def complete(benchmark, roots):
+    """The same benchmark for a world in which the owners' editions are as small as the given sources."""
+
+    def shrunk(source):
+        index = open_source(source, roots[source.key], tuple(source.expected()))
+        counts = {piece.partition: Expected(piece.table.num_rows) for piece in index.pieces}
+        return dataclasses.replace(source, expected=lambda: counts)
+
+    sources = {source.key: shrunk(source) for source in benchmark.sources()}
+    configs = tuple(
+        dataclasses.replace(
+            config,
+            splits=tuple(dataclasses.replace(split, source=sources[split.source.key]) for split in config.splits),
+        )
+        for config in benchmark.configs
+    )
+    return dataclasses.replace(benchmark, configs=configs)
+
+
+def build_demo(roots, out, *, benchmark=BENCHMARK, **changes):
+    """Build the ImageNet benchmark from the demo sources through the API; returns the manifest."""
+    values = {
+        "out": out,
+        "splits": tuple(BENCHMARK.by_key()),
+        "roots": roots,
+        "seed": 0,
+        "workers": 1,
+        "allow_partial": True,
+        "demo": True,
+    }
+    choices = Choices(**(values | changes))
+    with TerminalMeter(quiet=True) as meter:
+        return build(benchmark, choices, prepare(benchmark, choices, meter), meter)
+
+
+def files_of(root):
+    """Every file of a release outside its state, with its bytes."""
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and ".state" not in path.relative_to(root).parts
+    }
+
+
+@pytest.fixture(scope="session")
+def release(demo, tmp_path_factory):
+    """An undisturbed release of all splits, built by one worker."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    root = shared / "release"
+    with filelock.FileLock(shared / "release.lock"):
+        if not (root / "manifest.json").exists():
+            build_demo(demo, root)
+    return root
