@@ -16,7 +16,7 @@ from builders.shards import TEMPORARY
 from hf_scripts.problems import Problems
 
 _FILE = {"path": str, "bytes": int, "sha256": str}
-_BENCHMARK = {"title": str, "version": str, "paper": str, "citation": str, "demo": bool, "shortfalls": list}
+_BENCHMARK = {"title": str, "version": str, "paper": str, "citation": str, "demo": bool}
 _CONFIG = {"benchmark": str, "description": str, "label_names": list, "excluded": dict, "splits": dict}
 _SOURCE = {"title": str, "edition": str, "licence": dict, "citation": str}
 _SPLIT = {
@@ -28,6 +28,7 @@ _SPLIT = {
     "why": str,
     "available": int,
     "excluded": int,
+    "shortfalls": list,
     "digest": str,
     "data": list,
     "index": dict,

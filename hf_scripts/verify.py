@@ -154,10 +154,14 @@ def _notes(manifest: Mapping[str, Any]) -> list[str]:
             notes.append(f"{name} is built from demo sources, so no result can be drawn from it")
         if benchmark.get("limit_per_class") is not None:
             notes.append(f"{name} is cut to the first {benchmark['limit_per_class']:,} of each class")
-        shortfalls = benchmark["shortfalls"]
-        notes += [f"{name} is not complete: {sentence}" for sentence in shortfalls[:SHOWN]]
-        if len(shortfalls) > SHOWN:
-            notes.append(f"{name} is not complete: and {len(shortfalls) - SHOWN:,} more such lines in manifest.json")
+    short: dict[str, list[str]] = {}
+    for key, _, split in check_manifest.splits(manifest):
+        for sentence in split["shortfalls"]:
+            short.setdefault(sentence, []).append(key)
+    lines = [f"{', '.join(keys)} not complete: {sentence}" for sentence, keys in short.items()]
+    notes += lines[:SHOWN]
+    if len(lines) > SHOWN:
+        notes.append(f"and {len(lines) - SHOWN:,} more such shortfalls in manifest.json")
     for key, _, split in check_manifest.splits(manifest):
         if split["rows"] != split["expected"]:
             notes.append(f"{key} has {split['rows']:,} of the {split['expected']:,} rows that complete sources give")

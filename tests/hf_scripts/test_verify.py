@@ -140,7 +140,7 @@ def test_a_whole_release_passes(release, check):
             rows += entry["rows"]
     assert lines[-1].startswith(f"{release} is whole: 9 splits, {rows:,} rows, 21 files, ")
     assert "decoded" not in lines[-1]
-    assert any(line.startswith("note: imagenet is not complete: Caltech-256, images") for line in lines)
+    assert any(line.startswith("note: imagenet/far_ood_caltech45 not complete: Caltech-256, images") for line in lines)
     assert "note: imagenet is cut to the first 1 of each class" in lines
     assert any(line.startswith("note: imagenet/test has 200 of the 10,000 rows") for line in lines)
 
