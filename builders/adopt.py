@@ -1,8 +1,8 @@
 """Adopting an existing copy of a published benchmark: its folders give the classes, its files give the images.
 
 The authors drew classes and images in ways that no paper can reproduce. Somebody who has their archive can rebuild
-exactly it from the sources, and publish ids instead of pixels. Files are matched by name where a name is unique in
-the source (ILSVRC's are), by content where it is not or says nothing.
+exactly it from the sources, and publish ids instead of pixels. `builders.matching` finds the images; here stands what
+a set may be, and what follows for the splits.
 """
 
 from __future__ import annotations
@@ -12,31 +12,22 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from builders.benchmark import Benchmark, Split
+from builders.benchmark import Benchmark, Config, Rest, Split
 from builders.errors import BuildError
-from builders.locate import image_sizes
+from builders.matching import Listing, Matched, Matcher, list_images
 from builders.plan import Adopted, label_names
 from builders.sources.base import SourceIndex
+from builders.sources.folders import shown
 
-# Folder names between a set and its images in the authors' archives; they are no class names.
-_LABELLED = "labels"
-_UNLABELLED = "no-labels"
+_NAMED = 3
+_LISTED = 100
 
-_SHOWN = 5
-
-
-@dataclass(frozen=True)
-class _File:
-    """One image file of the copy; `folder` is its class folder, or empty where the copy does not tell classes."""
-
-    path: Path
-    folder: str
+_Note = Callable[[str], None]
 
 
 def adopt(
@@ -44,15 +35,17 @@ def adopt(
     splits: Sequence[str],
     copy: Path,
     indexes: Mapping[str, SourceIndex],
-    note: Callable[[str], None],
+    note: _Note,
 ) -> dict[str, Adopted]:
     """Read what a copy of the published benchmark says of the given splits.
+
+    A split that takes the rest of another one brings that one along, because what is left depends on it.
 
     Args:
         benchmark: the declaration; `Split.published` says where the copy has a split.
         splits: names as `config/split`.
         copy: the copy's folder (`imagenet-bench/` or the folder above it), or a CSV file with the columns `split` and
-            `class` that lists classes by split name or by the copy's name for the set.
+            `class`, which lists classes by split or by the copy's name for the set.
         indexes: the sources.
         note: takes a line for the user.
 
@@ -60,33 +53,24 @@ def adopt(
         By split name; splits that the copy does not have are missing and stay drawn by rule.
 
     Raises:
-        BuildError: nothing in the copy fits, a class is unknown, or a file matches no image of the source.
+        BuildError: nothing in the copy fits, a class is unknown or has no place in its split, or a file is no image
+            of the source.
     """
     declared = benchmark.by_key()
-    found: dict[str, Adopted] = {}
-    lists = _class_lists(copy, benchmark) if copy.is_file() else {}
-    root = copy if copy.is_file() else _root(copy, benchmark)
-    for key in splits:
-        config, split = declared[key]
-        index = indexes[split.source.key]
-        if key in lists:
-            found[key] = Adopted(_class_ids(index, lists[key], copy))
-        elif not copy.is_file() and (root / split.published).is_dir():
-            found[key] = _adopt_folder(root / split.published, split, index)
-        else:
-            note(f"{key}: not in the adopted copy, so it is drawn by rule")
-            continue
-        if split.role == "in_distribution":
-            strange = sorted(set(found[key].class_ids) - set(label_names(config.labels)))
-            if strange:
-                raise BuildError(
-                    f"expected in-distribution classes in {split.published}, found {strange[0]} in {copy}, which is "
-                    "none; "
-                    "check that this is a copy of this benchmark."
-                )
-        images = found[key].source_ids
-        what = f"{len(images):,} images" if images is not None else "all images by rule"
-        note(f"{key}: adopted {len(found[key].class_ids):,} classes, {what}")
+    parents = [take.of for key in splits if isinstance(take := declared[key][1].take, Rest)]
+    wanted = list(dict.fromkeys([*splits, *parents]))
+    if copy.is_file():
+        found = _from_lists(benchmark, wanted, copy, indexes)
+    else:
+        found = _from_folders(benchmark, wanted, copy, indexes, note)
+    if not found:
+        raise BuildError(
+            f"expected a set of {', '.join(wanted[:_NAMED])}{_more(wanted)}, found none of them in {copy}; "
+            "build those splits without --adopt, or give the copy that has them."
+        )
+    _follow_rests(benchmark, wanted, found)
+    for key in wanted:
+        note(_summary(key, *declared[key], found.get(key)))
     return found
 
 
@@ -94,142 +78,224 @@ def adoption_digest(adopted: Mapping[str, Adopted]) -> str:
     """A digest of everything adopted, empty where nothing is."""
     if not adopted:
         return ""
-    text = json.dumps({key: asdict(value) for key, value in sorted(adopted.items())})
-    return hashlib.sha256(text.encode()).hexdigest()
+    parts = [[key, value.class_ids, value.source_ids] for key, value in sorted(adopted.items())]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _from_lists(
+    benchmark: Benchmark, wanted: Sequence[str], path: Path, indexes: Mapping[str, SourceIndex]
+) -> dict[str, Adopted]:
+    mentioned: dict[str, dict[str, str]] = defaultdict(dict)
+    for line, keys, name in _read_lists(path, benchmark):
+        for key in keys:
+            mentioned[key].setdefault(name, f"line {line} of {path}")
+    found = {}
+    for key in wanted:
+        if key in mentioned:
+            config, split = benchmark.by_key()[key]
+            found[key] = _adopt_classes(config, split, indexes[split.source.key], mentioned[key].items())
+    return found
+
+
+def _read_lists(path: Path, benchmark: Benchmark) -> Iterator[tuple[int, list[str], str]]:
+    """Lines of a CSV: number, the splits meant, the class named.
+
+    A split is named as here (`imagenet/near_ood`), as in the copy (`test/near-imagenet200`), or by the set alone
+    (`imagenet200`), which means all splits of that set.
+    """
+    names: dict[str, list[str]] = defaultdict(list)
+    for key, (_, split) in benchmark.by_key().items():
+        for name in {key, split.published, split.published.rpartition("/")[2]} - {""}:
+            names[name].append(key)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as opened:
+            reader = csv.DictReader(opened)
+            columns = reader.fieldnames or ()
+            if not {"split", "class"} <= set(columns):
+                raise BuildError(
+                    f"expected the columns split and class, found {', '.join(columns) or 'nothing'} in line 1 of "
+                    f"{path}; give a CSV with these two, or the folder of a copy."
+                )
+            for row in reader:
+                where = f"line {reader.line_num} of {path}"
+                if row["split"] not in names:
+                    known = ", ".join(key for key, (_, split) in benchmark.by_key().items() if split.published)
+                    raise BuildError(
+                        f"expected a split ({known}) or its set in the copy, found {row['split']!r} in {where}; "
+                        "correct it."
+                    )
+                if not row["class"]:
+                    raise BuildError(f"expected a split and a class, found no class in {where}; add it.")
+                yield reader.line_num, names[row["split"]], row["class"]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BuildError(
+            f"expected a CSV in UTF-8 with the columns split and class, found another file ({error}) at {path}; "
+            "unpack an archive and give its folder."
+        ) from error
+
+
+def _from_folders(
+    benchmark: Benchmark, wanted: Sequence[str], copy: Path, indexes: Mapping[str, SourceIndex], note: _Note
+) -> dict[str, Adopted]:
+    root = _root(copy, benchmark)
+    published = {split.published for _, split in benchmark.splits() if split.published}
+    for place in sorted({root / name.rpartition("/")[0] for name in published}):
+        for name in sorted(child.name for child in place.iterdir() if child.is_dir()) if place.is_dir() else ():
+            if (place / name).relative_to(root).as_posix() not in published:
+                note(f"{place / shown(name)}: no set of this benchmark, so it is not used")
+    matchers: dict[str, Matcher] = {}
+    found = {}
+    for key in wanted:
+        config, split = benchmark.by_key()[key]
+        folder = root / split.published
+        if split.published and folder.is_dir():
+            index = indexes[split.source.key]
+            if split.source.key not in matchers:
+                matchers[split.source.key] = Matcher(index)
+            found[key] = _adopt_folder(config, split, folder, index, matchers[split.source.key], note)
+    return found
 
 
 def _root(copy: Path, benchmark: Benchmark) -> Path:
     published = [split.published for _, split in benchmark.splits() if split.published]
     candidates = [copy, *sorted(child for child in copy.iterdir() if child.is_dir())] if copy.is_dir() else []
-    for candidate in candidates:
-        if any((candidate / name).is_dir() for name in published):
-            return candidate
-    raise BuildError(
-        f"expected a copy of the published benchmark with folders such as {published[0]}, found none at {copy}; "
-        "give the folder that its archive unpacks to with --adopt."
-    )
+    roots = [place for place in candidates if any((place / name).is_dir() for name in published)]
+    if copy in roots:
+        return copy
+    if len(roots) > 1:
+        raise BuildError(
+            f"expected one copy of the published benchmark, found {' and '.join(root.name for root in roots)} in "
+            f"{copy}; give one of them with --adopt."
+        )
+    if not roots:
+        raise BuildError(
+            f"expected a copy of the published benchmark with folders such as {' or '.join(published[:_NAMED])}, "
+            f"found none in {copy}; give the folder that its archive unpacks to with --adopt."
+        )
+    return roots[0]
 
 
-def _class_lists(path: Path, benchmark: Benchmark) -> dict[str, list[str]]:
-    names = {key: key for key in benchmark.by_key()}
-    names |= {split.published: key for key, (_, split) in benchmark.by_key().items() if split.published}
-    lists: dict[str, list[str]] = defaultdict(list)
-    with path.open(encoding="utf-8", newline="") as opened:
-        reader = csv.DictReader(opened)
-        if not {"split", "class"} <= set(reader.fieldnames or ()):
+def _adopt_folder(
+    config: Config, split: Split, folder: Path, index: SourceIndex, matcher: Matcher, note: _Note
+) -> Adopted:
+    listing = list_images(folder)
+    note(f"{folder}: {len(listing):,} images in {len(listing.folders):,} folders")
+    if listing.others:
+        names = ", ".join(shown(path.name) for path in listing.others[:_NAMED])
+        note(f"{folder}: left out {len(listing.others):,} files that are no images ({names}{_more(listing.others)})")
+    if not len(listing):
+        if not listing.empty:
             raise BuildError(
-                f"expected the columns split and class, found {reader.fieldnames} in line 1 of {path}; add them."
+                f"expected images or class folders, found neither in {folder}; complete the copy, or remove that "
+                "folder so that the split is drawn by rule."
             )
-        for row in reader:
-            if row["split"] not in names:
-                raise BuildError(
-                    f"expected a split such as {next(iter(names))}, found {row['split']} in line {reader.line_num} "
-                    f"of {path}; "
-                    "correct it."
-                )
-            lists[names[row["split"]]].append(row["class"])
-    return lists
+        return _adopt_classes(config, split, index, ((name, str(place)) for name, place in listing.empty))
+    if listing.empty:
+        note(f"{folder}: {len(listing.empty):,} class folders have no images and add nothing")
+    classes = _Classes(index)
+    known = {name: class_id for name in listing.classes if (class_id := classes.of_folder(name))}
+    strange = sorted({name for name in listing.classes if name and name not in known})
+    if strange:
+        names = ", ".join(map(shown, strange[:_NAMED]))
+        note(f"{folder}: {len(strange):,} folders not named after one class ({names}{_more(strange)})")
+    matched = matcher.match(listing, known, split.partitions, note)
+    _refuse_unmatched(split, folder, index, listing, matched, note)
+    return _adopt_images(config, split, matcher, listing, matched, note)
 
 
-def _adopt_folder(folder: Path, split: Split, index: SourceIndex) -> Adopted:
-    files, folders = _files(folder)
+def _refuse_unmatched(
+    split: Split, folder: Path, index: SourceIndex, listing: Listing, matched: Matched, note: _Note
+) -> None:
+    files = np.flatnonzero(matched.rows < 0).tolist()
     if not files:
-        return Adopted(_class_ids(index, folders, folder))
-    candidates = _Candidates(index, split)
-    classes = _class_lookup(index)
-    matched = candidates.by_name(files, classes)
-    rest = [file for file in files if file.path not in matched]
-    matched |= candidates.by_content(rest)
-    unmatched = [file.path for file in files if file.path not in matched]
-    if unmatched:
-        shown = ", ".join(path.relative_to(folder).as_posix() for path in unmatched[:_SHOWN])
-        raise BuildError(
-            f"{index.source.title}: expected every image of {folder} in the source, found {len(unmatched):,} that "
-            "match neither "
-            f"by name nor by content ({shown}); check the source's edition, or remove them from the copy."
-        )
-    rows = sorted(set(matched.values()))
-    return Adopted(
-        class_ids=tuple(sorted({candidates.class_of(row) for row in rows})),
-        source_ids=tuple(candidates.ids[row] for row in rows),
+        return
+    for file in files[:_LISTED]:
+        note(f"no image of {index.source.title}: {shown(str(listing.path(file)))}")
+    names = ", ".join(shown(listing.path(file).relative_to(folder).as_posix()) for file in files[:_NAMED])
+    raise BuildError(
+        f"{index.source.title}: expected every image of {folder} in {index.root} (partition "
+        f"{' or '.join(split.partitions)}), found {len(files):,} there neither by name nor by content "
+        f"({names}{_more(files)}); complete the source, or remove these files from the copy."
     )
 
 
-def _files(folder: Path) -> tuple[list[_File], list[str]]:
-    """Image files below one set's folder, sorted, and the class folders, sorted."""
-    files, folders = [], set()
-    for path in sorted(folder.rglob("*")):
-        above = path.relative_to(folder).parts
-        labelled = above[0] != _UNLABELLED
-        inner = above[1:] if above[0] in (_LABELLED, _UNLABELLED) else above
-        if path.is_dir() and labelled and len(inner) == 1:
-            folders.add(inner[0])
-        elif path.is_file():
-            files.append(_File(path, inner[0] if labelled and len(inner) > 1 else ""))
-    return files, sorted(folders)
-
-
-class _Candidates:
-    """The images of a source that a split may hold, found by name or by content."""
-
-    def __init__(self, index: SourceIndex, split: Split) -> None:
-        self.index = index
-        partitions = index.table["partition"].to_pylist()
-        ids = index.table["source_id"].to_pylist()
-        self.rows = [row for row, partition in enumerate(partitions) if partition in split.partitions]
-        self.ids = {row: ids[row] for row in self.rows}
-        self.classes = index.table["class_id"]
-        self.named: dict[str, list[int]] = defaultdict(list)
-        for row in self.rows:
-            self.named[self.ids[row].rpartition("/")[2]].append(row)
-
-    def class_of(self, row: int) -> str:
-        return str(self.classes[row].as_py())
-
-    def by_name(self, files: Sequence[_File], classes: Mapping[str, str]) -> dict[Path, int]:
-        found = {}
-        for file in files:
-            rows = self.named.get(file.path.name, [])
-            class_id = classes.get(_plain(file.folder)) if file.folder else None
-            if class_id is not None:
-                rows = [row for row in rows if self.class_of(row) == class_id]
-            if len(rows) == 1:
-                found[file.path] = rows[0]
-        return found
-
-    def by_content(self, files: Sequence[_File]) -> dict[Path, int]:
-        """Compare SHA-256, and only of source images that have the size of some file."""
-        if not files:
-            return {}
-        sizes, read = image_sizes(self.index, np.array(self.rows, dtype=np.int64))
-        wanted = {file.path: file.path.stat().st_size for file in files}
-        possible = [i for i, size in enumerate(sizes.tolist()) if size in set(wanted.values())]
-        by_digest = {hashlib.sha256(read(i)).hexdigest(): self.rows[i] for i in possible}
-        digests = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in wanted}
-        return {path: by_digest[digest] for path, digest in digests.items() if digest in by_digest}
-
-
-def _class_lookup(index: SourceIndex) -> dict[str, str]:
-    """Class ids by every plain spelling that only one class has."""
-    spellings: dict[str, set[str]] = defaultdict(set)
-    for class_id, name in index.source.classes().items():
-        for spelling in (class_id, name):
-            spellings[_plain(spelling)].add(class_id)
-    return {spelling: next(iter(ids)) for spelling, ids in spellings.items() if len(ids) == 1}
-
-
-def _class_ids(index: SourceIndex, names: Sequence[str], where: Path) -> tuple[str, ...]:
-    lookup = _class_lookup(index)
-    unknown = [name for name in names if _plain(name) not in lookup]
-    if unknown:
-        raise BuildError(
-            f"{index.source.title}: expected names of its classes, found {unknown[0]} in {where}; "
-            "check the spelling and that the set belongs to this source."
+def _adopt_images(
+    config: Config, split: Split, matcher: Matcher, listing: Listing, matched: Matched, note: _Note
+) -> Adopted:
+    rows, first = np.unique(matched.rows, return_index=True)
+    if len(rows) < len(listing):
+        note(f"{split.published}: {len(listing) - len(rows):,} files repeat an image, which is taken once")
+    if matched.twins:
+        note(
+            f"{split.published}: {matched.twins:,} contents stand several times in the source and less often in the "
+            "copy, which does not say which it has; the first by id is taken"
         )
-    return tuple(sorted({lookup[_plain(name)] for name in names}))
+    codes, example = np.unique(matcher.class_codes[rows], return_index=True)
+    class_ids = [matcher.class_ids[code] for code in codes.tolist()]
+    for class_id, place in zip(class_ids, example.tolist(), strict=True):
+        _refuse_role(config, split, class_id, str(listing.path(int(first[place]))))
+    return Adopted(tuple(sorted(class_ids)), tuple(matcher.source_ids(rows)))
+
+
+def _adopt_classes(
+    config: Config, split: Split, index: SourceIndex, mentioned: Iterable[tuple[str, str]]
+) -> Adopted:
+    """Adopt classes alone; `mentioned` has each class name and where it stands."""
+    classes = _Classes(index)
+    ids = set()
+    for name, where in mentioned:
+        class_id = classes.of_name(name, where)
+        _refuse_role(config, split, class_id, where)
+        ids.add(class_id)
+    return Adopted(tuple(sorted(ids)))
+
+
+def _refuse_role(config: Config, split: Split, class_id: str, where: str) -> None:
+    """In-distribution classes are the config's labels, so the copy may neither add one nor call one unknown."""
+    if split.classes.table != config.labels.table:
+        return
+    known = class_id in _labels(config)
+    if known == (split.role == "in_distribution"):
+        return
+    kind = "an in-distribution" if not known else "a class that is not in-distribution"
+    raise BuildError(
+        f"expected {kind if known else kind + ' class'} for {split.published}, found {class_id}, which is "
+        f"{'one' if known else 'none'}, at {where}; check that this is a copy of this benchmark."
+    )
+
+
+class _Classes:
+    """Finds classes of a source by id, by name and by the spellings that copies use."""
+
+    def __init__(self, index: SourceIndex) -> None:
+        self.title = index.source.title
+        self.ids = index.source.classes()
+        self.spelled: dict[str, list[str]] = defaultdict(list)
+        for class_id, name in self.ids.items():
+            for spelling in {_plain(class_id), _plain(name)}:
+                self.spelled[spelling].append(class_id)
+
+    def candidates(self, name: str) -> list[str]:
+        return [name] if name in self.ids else self.spelled.get(_plain(name), [])
+
+    def of_folder(self, name: str) -> str | None:
+        """The class that a folder is named after, alone (`n01443537/images`) or with its parents (`a/airfield`)."""
+        for part in (name, name.partition("/")[0], name.rpartition("/")[2]):
+            if len(found := self.candidates(part)) == 1:
+                return found[0]
+        return None
+
+    def of_name(self, name: str, where: str) -> str:
+        found = self.candidates(name)
+        if len(found) == 1:
+            return found[0]
+        problem = f"{shown(name)!r}, which means {' and '.join(found)}," if found else f"{shown(name)!r}"
+        raise BuildError(
+            f"{self.title}: expected one of its classes, found {problem} at {where}; "
+            f"name a class as {next(iter(self.ids))}, and check that the set belongs to this source."
+        )
 
 
 def _plain(name: str) -> str:
     """A class name without what differs between copies: Caltech's number, the Places letter, case and separators."""
-    name = re.sub(r"^(\d{3}\.|/[a-z]/)", "", name)
-    return re.sub(r"[/_\s-]+", "_", name).casefold()
+    return re.sub(r"[/_\s-]+", "_", re.sub(r"^(\d{3}\.|/?[a-z]/)", "", name)).casefold()

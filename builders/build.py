@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,15 +11,16 @@ from typing import Any, Protocol
 from builders.adopt import adopt, adoption_digest
 from builders.benchmark import Benchmark, Rest
 from builders.completeness import shortfalls
-from builders.errors import BuildError
+from builders.errors import BuildError, explaining_disk
 from builders.execute import run
-from builders.finish import Circumstances, finish_release, finish_split, known_train_overlaps
-from builders.locate import STAGING, Located, locate, write_plan
+from builders.finish import finish_release, finish_split, known_train_overlaps
+from builders.locate import STAGING, Located, estimated_bytes, locate, write_plan
 from builders.plan import Adopted, PlannedSplit, drawn_classes, label_names, plan
 from builders.release import Layout, arrow_schema
 from builders.shards import ShardTask, read_record
 from builders.sources.base import SourceIndex, open_source
-from builders.state import Identity, check_identity, locked
+from builders.staging import remove_packs
+from builders.state import Identity, check_choices, locked, record_plans
 
 
 @dataclass(frozen=True)
@@ -105,38 +104,42 @@ def build(benchmark: Benchmark, choices: Choices, prepared: Prepared, meter: Met
         BuildError: the folder is in use or holds other choices, an image is unreadable, or the disk refuses.
     """
     layout = Layout(choices.out)
-    with _explaining(choices.out), locked(layout):
-        meter.step("finding", sum(len(p.rows) for p in prepared.planned))
-        located = [
-            locate(p, prepared.indexes[p.split.source.key], layout.state / STAGING, advance=meter.advance)
-            for p in prepared.planned
-        ]
-        identity = Identity(
-            benchmark.name, benchmark.version, choices.seed, choices.limit_per_class, adoption_digest(prepared.adopted)
-        )
+    identity = Identity(
+        benchmark=benchmark.name,
+        version=benchmark.version,
+        seed=choices.seed,
+        limit_per_class=choices.limit_per_class,
+        adopted=adoption_digest(prepared.adopted),
+        demo=choices.demo,
+    )
+    with explaining_disk("write the release"), locked(layout):
+        check_choices(layout, identity, allow_partial=choices.allow_partial)
+        _refuse_full_disk_for_packs(layout, prepared)
+        located = _locate(layout, prepared, meter)
         plans = {split.planned.key: split.digest for split in located}
-        check_identity(layout, identity, plans, allow_partial=choices.allow_partial)
+        record_plans(layout, identity, plans, allow_partial=choices.allow_partial)
         tasks = _unfinished(layout, located, choices, prepared.indexes)
-        _refuse_full_disk(choices, located, tasks)
+        _refuse_full_disk(layout, tasks)
         meter.step("writing", sum(task.stop - task.start for task in tasks))
         run(tasks, workers=choices.workers, progress=meter.advance)
         meter.step("finishing", sum(len(p.rows) for p in prepared.planned))
         finished = []
         for split in located:
-            lacking = prepared.lacking.get(split.planned.key, ())
-            finished.append(finish_split(layout, split, lacking, index_only=choices.index_only))
+            finished.append(finish_split(layout, split, prepared.lacking.get(split.planned.key, ())))
             meter.advance(len(split.planned.rows))
-        circumstances = Circumstances(
-            seed=choices.seed,
-            limit_per_class=choices.limit_per_class,
-            adopted=bool(prepared.adopted),
-            demo=choices.demo,
-        )
-        manifest = finish_release(layout, benchmark, finished, circumstances)
+        manifest = finish_release(layout, benchmark, finished, identity.choices())
         for key, ids in known_train_overlaps(layout, manifest).items():
             meter.note(f"warning: {len(ids):,} images of {key} are also training images, for instance {ids[0]}")
-        shutil.rmtree(layout.state / STAGING, ignore_errors=True)
+        remove_packs(layout.state / STAGING)
     return manifest
+
+
+def _locate(layout: Layout, prepared: Prepared, meter: Meter) -> list[Located]:
+    meter.step("finding", sum(len(split.rows) for split in prepared.planned))
+    return [
+        locate(split, prepared.indexes[split.split.source.key], layout.state / STAGING, advance=meter.advance)
+        for split in prepared.planned
+    ]
 
 
 def _needed(benchmark: Benchmark, splits: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -144,9 +147,10 @@ def _needed(benchmark: Benchmark, splits: Sequence[str]) -> dict[str, tuple[str,
     declared = benchmark.by_key()
     needed: dict[str, dict[str, None]] = {}
     for key in splits:
-        _, split = declared[key]
-        chain = [split, declared[split.take.of][1]] if isinstance(split.take, Rest) else [split]
-        for link in chain:
+        _, link = declared[key]
+        needed.setdefault(link.source.key, {}).update(dict.fromkeys(link.partitions))
+        while isinstance(link.take, Rest):
+            _, link = declared[link.take.of]
             needed.setdefault(link.source.key, {}).update(dict.fromkeys(link.partitions))
     return {source: tuple(partitions) for source, partitions in needed.items()}
 
@@ -177,26 +181,30 @@ def _unfinished(
     tasks = []
     for split in located:
         config, name = split.planned.config, split.planned.split.name
-        plan_path = layout.plan(config.name, name)
-        schema = arrow_schema(label_names(config.labels))
-        todo = [i for i in range(split.shards) if not _is_finished(layout, split, i, choices)]
+        todo = [shard for shard in range(split.shards) if not _is_finished(layout, split, shard, choices)]
         if todo:
-            write_plan(split, plan_path)
-        tasks += [
-            ShardTask(
-                plan=plan_path,
-                start=split.starts[i],
-                stop=split.starts[i + 1],
-                roots=roots,
-                data=None if choices.index_only else layout.data(config.name, name, i, split.shards),
-                part=layout.part(config.name, name, i, split.shards),
-                schema=schema,
-                decode=choices.decode,
-                drop_unreadable=choices.allow_partial,
+            write_plan(split, layout.plan(config.name, name))
+            for pack in split.packs:
+                if not pack.path.exists():
+                    pack.unpack()
+        for shard in todo:
+            data = layout.data(config.name, name, shard, split.shards)
+            tasks.append(
+                ShardTask(
+                    plan=layout.plan(config.name, name),
+                    start=split.starts[shard],
+                    stop=split.starts[shard + 1],
+                    size=split.bytes_of(shard),
+                    roots=roots,
+                    # Pixels that are there stay there, also when this run asks for the index alone.
+                    data=None if choices.index_only and not data.exists() else data,
+                    part=layout.part(config.name, name, shard, split.shards),
+                    schema=arrow_schema(label_names(config.labels)),
+                    decode=choices.decode,
+                    drop_unreadable=choices.allow_partial,
+                )
             )
-            for i in todo
-        ]
-    return sorted(tasks, key=lambda task: task.start - task.stop)
+    return sorted(tasks, key=lambda task: -task.size)
 
 
 def _is_finished(layout: Layout, split: Located, shard: int, choices: Choices) -> bool:
@@ -207,48 +215,30 @@ def _is_finished(layout: Layout, split: Located, shard: int, choices: Choices) -
     record = read_record(part)
     if choices.decode and not record.decoded:
         return False
-    return choices.index_only or (data.is_file() and data.stat().st_size == record.bytes)
+    # Its size tells a file that was cut; `verify` recomputes digests, which here would read the whole release again.
+    return (data.is_file() and data.stat().st_size == record.bytes) or (choices.index_only and not data.exists())
 
 
-def _refuse_full_disk(choices: Choices, located: Sequence[Located], tasks: Sequence[ShardTask]) -> None:
-    if choices.index_only:
+def _refuse_full_disk_for_packs(layout: Layout, prepared: Prepared) -> None:
+    """A mirror's images lie on the disk twice during a build; before they are unpacked their bytes are an estimate."""
+    if (layout.state / STAGING).exists():
         return
-    todo = {(task.plan, task.start) for task in tasks}
-    layout = Layout(choices.out)
-    needed = sum(
-        split.bytes_of(i)
-        for split in located
-        for i in range(split.shards)
-        if (layout.plan(split.planned.config.name, split.planned.split.name), split.starts[i]) in todo
-    )
-    free = shutil.disk_usage(choices.out).free
+    needed = 0
+    for split in prepared.planned:
+        index = prepared.indexes[split.split.source.key]
+        if any(piece.how == "parquet" for piece in index.pieces if piece.partition in split.split.partitions):
+            needed += 2 * estimated_bytes(index, split.rows)
+    _refuse_less_than(needed, layout)
+
+
+def _refuse_full_disk(layout: Layout, tasks: Sequence[ShardTask]) -> None:
+    _refuse_less_than(sum(task.size for task in tasks if task.data is not None), layout)
+
+
+def _refuse_less_than(needed: int, layout: Layout) -> None:
+    free = shutil.disk_usage(layout.root).free
     if needed > free:
         raise BuildError(
-            f"expected {needed / 1e9:,.1f} GB of free space, found {free / 1e9:,.1f} GB at {choices.out}; "
+            f"expected {needed / 1e9:,.1f} GB of free space, found {free / 1e9:,.1f} GB at {layout.root}; "
             "free some, or give another --out, and run the same command again."
         )
-
-
-_DISK_ERRORS = {
-    errno.ENOSPC: "found the disk full",
-    errno.EDQUOT: "found the quota used up",
-    errno.EFBIG: "found the file size limited",
-    errno.EACCES: "found no permission to write",
-    errno.EPERM: "found no permission to write",
-    errno.EROFS: "found a read-only disk",
-}
-
-
-@contextmanager
-def _explaining(out: Path) -> Iterator[None]:
-    """Turn what a disk refuses into one sentence; anything else is a defect and keeps its traceback."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _DISK_ERRORS:
-            raise
-        raise BuildError(
-            f"expected to write the release, {_DISK_ERRORS[error.errno]} at {error.filename or out}; mend that and "
-            "run the "
-            "same command again, which goes on where this run stopped."
-        ) from error

@@ -15,7 +15,7 @@ import click
 
 from builders.benchmark import Benchmark
 from builders.build import Choices, build, prepare
-from builders.errors import BuildError
+from builders.errors import BuildError, explaining_disk
 from builders.progress import TerminalMeter
 from builders.report import built_text, dry_run_text
 from builders.sources.base import Source
@@ -36,7 +36,8 @@ def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
     """
     command = make_command(benchmark)
     try:
-        command.main(args=argv, standalone_mode=False)
+        with explaining_disk("read the sources and write the release"):
+            command.main(args=argv, standalone_mode=False)
     except BuildError as error:
         click.echo(f"error: {error}", err=True)
         return 2

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class BuildError(Exception):
     """A problem the user can mend.
@@ -9,3 +12,20 @@ class BuildError(Exception):
     The message is one sentence that says what was expected, what was found, where, and the next step. The command line
     prints it without a traceback and exits with code 2.
     """
+
+
+@contextmanager
+def explaining_disk(doing: str) -> Iterator[None]:
+    """Turn what the operating system refuses (no space, no permission, no such folder) into one sentence.
+
+    Args:
+        doing: what was attempted, to stand after "expected to".
+    """
+    try:
+        yield
+    except OSError as error:
+        where = f" at {error.filename}" if error.filename else ""
+        raise BuildError(
+            f"expected to {doing}, found {error.strerror or error}{where}; mend that and run the same command again, "
+            "which goes on where this run stopped."
+        ) from error

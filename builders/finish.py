@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,17 +44,7 @@ class Finished:
         return f"{self.config}/{self.name}"
 
 
-@dataclass(frozen=True)
-class Circumstances:
-    """What a reader must know about how a release came about."""
-
-    seed: int
-    limit_per_class: int | None
-    adopted: bool
-    demo: bool
-
-
-def finish_split(layout: Layout, located: Located, lacking: Sequence[str], *, index_only: bool) -> Finished:
+def finish_split(layout: Layout, located: Located, lacking: Sequence[str]) -> Finished:
     """Write the index of a split whose shards are done and describe it; `lacking` says where its sources are short."""
     planned = located.planned
     config, split = planned.config, planned.split
@@ -68,8 +58,8 @@ def finish_split(layout: Layout, located: Located, lacking: Sequence[str], *, in
         raise AssertionError(f"{planned.key}: {rows.num_rows} kept and {excluded} excluded of {planned.available}")
     index = layout.index(config.name, split.name)
     write_index(index, rows, label_names(config.labels))
-    shards = () if index_only else range(located.shards)
-    data = [layout.data(config.name, split.name, i, located.shards) for i in shards]
+    shards = [layout.data(config.name, split.name, i, located.shards) for i in range(located.shards)]
+    data = [(path, record) for path, record in zip(shards, records, strict=True) if path.exists()]
     entry = {
         "role": split.role,
         "source": split.source.key,
@@ -83,8 +73,7 @@ def finish_split(layout: Layout, located: Located, lacking: Sequence[str], *, in
         "shortfalls": [*lacking, *(f"{e.image} left out as unreadable ({e.evidence})" for e in unreadable)],
         "digest": rows_digest(rows),
         "data": [
-            {"path": layout.relative(path), "bytes": record.bytes, "sha256": record.sha256}
-            for path, record in zip(data, records, strict=False)
+            {"path": layout.relative(path), "bytes": record.bytes, "sha256": record.sha256} for path, record in data
         ],
         "index": file_entry(layout, index),
     }
@@ -92,21 +81,20 @@ def finish_split(layout: Layout, located: Located, lacking: Sequence[str], *, in
 
 
 def finish_release(
-    layout: Layout, benchmark: Benchmark, finished: Sequence[Finished], how: Circumstances
+    layout: Layout, benchmark: Benchmark, finished: Sequence[Finished], choices: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write exclusions, manifest and card; what other runs put into the folder stays. Returns the manifest."""
+    """Write exclusions, manifest and card; what other runs put into the folder stays. Returns the manifest.
+
+    `choices` are those that change rows, by name.
+    """
     manifest: dict[str, Any] = read_manifest(layout.root) if layout.manifest.exists() else {"format": FORMAT}
     benchmarks, configs = manifest.setdefault("benchmarks", {}), manifest.setdefault("configs", {})
     sources = manifest.setdefault("sources", {})
     benchmarks[benchmark.name] = {
         "title": benchmark.title,
-        "version": benchmark.version,
         "paper": benchmark.paper,
         "citation": benchmark.citation,
-        "seed": how.seed,
-        "limit_per_class": how.limit_per_class,
-        "adopted": how.adopted,
-        "demo": how.demo,
+        **choices,
     }
     for config in benchmark.configs:
         mine = [split for split in finished if split.config == config.name]

@@ -38,6 +38,7 @@ _DECODE_ERRORS = (
     EOFError,
     struct.error,
     OverflowError,
+    Image.DecompressionBombError,
 )
 
 
@@ -109,9 +110,10 @@ def content_sha256(stored: Stored, data: bytes) -> str:
 
 
 def pixel_sha256(image: Image.Image) -> str:
-    """SHA-256 over mode, width, height and the raw pixels, so that equal pixels agree whatever the encoder."""
+    """SHA-256 over mode, size, palette if any, and raw pixels, so that equal pixels agree whatever the encoder."""
     header = f"{image.mode} {image.width} {image.height}\n".encode()
-    return hashlib.sha256(header + image.tobytes()).hexdigest()
+    palette = bytes(image.getpalette("RGBA") or ()) if image.mode == "P" else b""
+    return hashlib.sha256(header + palette + image.tobytes()).hexdigest()
 
 
 def _looks_whole(view: memoryview) -> bool:

@@ -1,8 +1,7 @@
 """From a planned split to shard tasks: where each image's bytes are, how many there are, and where shards begin.
 
 Shards are cut by real bytes, so sizes are looked up for the rows of the plan alone, never for a whole source. Images
-that lie in Parquet mirrors are first unpacked into pack files, because a mirror's rows come in another order than the
-release's and its row groups are only read whole.
+in Parquet mirrors are unpacked first (`builders.staging`).
 """
 
 from __future__ import annotations
@@ -21,8 +20,10 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from builders.plan import PlannedSplit
+from builders.release import lines_digest
 from builders.shards import SHARD_BYTES, replacing
 from builders.sources.base import SourceIndex
+from builders.staging import Pack
 
 STAGING = "staging"
 """Root key of pack files, beside the source keys."""
@@ -37,12 +38,14 @@ class Located:
     """A planned split with its places: `table` has the plan's columns and `root`, `file`, `offset`, `size`.
 
     Shard i is the rows `starts[i]:starts[i + 1]`. `digest` changes with any row, its order, or a shard's start.
+    `packs` are what must be unpacked before shards are written.
     """
 
     planned: PlannedSplit
     table: pa.Table
     starts: tuple[int, ...]
     digest: str
+    packs: tuple[Pack, ...] = ()
 
     @property
     def shards(self) -> int:
@@ -79,18 +82,19 @@ def locate(
     places = index.table.select(["how", "file", "offset", "size"]).take(rows)
     files = places["file"].combine_chunks()
     roots = pa.array([index.source.key] * len(rows), pa.string())
+    packs: tuple[Pack, ...] = ()
     offsets = places["offset"].to_numpy().copy()
     sizes = places["size"].to_numpy().copy()
     how = places["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
     if np.any(how == "parquet"):
         packed = np.flatnonzero(how == "parquet")
-        files, roots = _pack(index, staging, packed, files, roots, offsets, sizes, advance)
+        files, roots, packs = _unpacked(index, staging, packed, files, offsets, sizes, advance)
     _stat(index, files, np.flatnonzero((how == "file") & (sizes < 0)), sizes, advance)
     table = planned.table
     for name, column in (("root", roots), ("file", files), ("offset", pa.array(offsets)), ("size", pa.array(sizes))):
         table = table.append_column(name, column)
     starts = shard_starts(sizes, shard_bytes)
-    return Located(planned, table, starts, _digest(planned.table, starts))
+    return Located(planned, table, starts, _digest(planned.table, starts), packs)
 
 
 def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
@@ -166,13 +170,8 @@ def write_plan(located: Located, path: Path) -> None:
 
 
 def _digest(plan: pa.Table, starts: tuple[int, ...]) -> str:
-    digest = hashlib.sha256(",".join(map(str, starts)).encode())
-    columns = [plan["id"], plan["label"].cast(pa.string()), plan["role"].cast(pa.string()), plan["class_id"]]
-    lines = pc.binary_join_element_wise(*columns, "\t").combine_chunks()
-    for chunk in [lines] if isinstance(lines, pa.Array) else lines.chunks:
-        if len(chunk):
-            digest.update(chunk.buffers()[2])
-    return digest.hexdigest()
+    rows = lines_digest(plan, ("id", "label", "role", "class_id"))
+    return hashlib.sha256(f"{rows} {starts}".encode()).hexdigest()
 
 
 def _average_image(path: Path) -> float:
@@ -198,65 +197,32 @@ def _stat(index: SourceIndex, files: pa.Array, wanted: Int64, sizes: Int64, adva
             advance((done - 1) % 4096 + 1)
 
 
-def _pack(
+def _unpacked(
     index: SourceIndex,
     staging: Path,
     wanted: Int64,
     files: pa.Array,
-    roots: pa.Array,
     offsets: Int64,
     sizes: Int64,
     advance: Callable[[int], None],
-) -> tuple[pa.Array, pa.Array]:
-    """Unpack the wanted rows and point their places at the packs."""
+) -> tuple[pa.Array, pa.Array, tuple[Pack, ...]]:
+    """Point the places of the wanted rows, which lie in Parquet, at packs.
+
+    Returns:
+        The columns `file` and `root`, and the packs; `offsets` and `sizes` are changed in place.
+    """
     names = np.array(files.to_pylist(), dtype=object)
-    owners = np.array(roots.to_pylist(), dtype=object)
+    roots = np.full(len(names), index.source.key, dtype=object)
+    packs = []
     for name in sorted(set(names[wanted])):
         here = wanted[names[wanted] == name]
         here = here[np.argsort(offsets[here], kind="stable")]
-        rows = offsets[here].copy()
-        key = hashlib.sha256(name.encode() + rows.tobytes()).hexdigest()[:16]
-        pack = staging / f"{index.source.key}-{key}.pack"
-        lengths = _lengths(pack) if _lengths_path(pack).exists() else _write_pack(index.root / name, rows, pack)
+        pack = Pack.of(index.source.key, index.root, name, offsets[here].copy(), staging)
+        lengths = pack.lengths()
         sizes[here] = lengths
         offsets[here] = np.cumsum(lengths) - lengths
-        names[here] = pack.name
-        owners[here] = STAGING
+        names[here] = pack.path.name
+        roots[here] = STAGING
+        packs.append(pack)
         advance(len(here))
-    return pa.array(names.tolist(), pa.string()), pa.array(owners.tolist(), pa.string())
-
-
-def _write_pack(source: Path, rows: Int64, pack: Path) -> Int64:
-    """Copy the images in the given rows of a Parquet file end to end; return their lengths."""
-    lengths = []
-    try:
-        with pq.ParquetFile(source) as parquet, replacing(pack) as temporary, temporary.open("wb") as sink:
-            first = 0
-            for group in range(parquet.num_row_groups):
-                count = parquet.metadata.row_group(group).num_rows
-                inside = rows[(rows >= first) & (rows < first + count)] - first
-                if len(inside):
-                    images = parquet.read_row_group(group, columns=["image.bytes"])["image"].combine_chunks()
-                    for value in pc.struct_field(images, "bytes").take(pa.array(inside)):
-                        buffer = value.as_buffer()
-                        if buffer is None:
-                            raise BuildError(
-                                f"expected image bytes in every row, found a row without any in {source}; "
-                                "fetch that file of the mirror again."
-                            )
-                        lengths.append(sink.write(buffer))
-                first += count
-    except (OSError, pa.ArrowException) as error:
-        raise BuildError(f"expected a readable Parquet file, found {error} at {source}; fetch it again.") from error
-    array = np.array(lengths, dtype=np.int64)
-    with replacing(_lengths_path(pack)) as temporary, temporary.open("wb") as sink:
-        np.save(sink, array)
-    return array
-
-
-def _lengths(pack: Path) -> Int64:
-    return np.load(_lengths_path(pack))  # type: ignore[no-any-return]
-
-
-def _lengths_path(pack: Path) -> Path:
-    return pack.with_suffix(".lengths.npy")
+    return pa.array(names.tolist(), pa.string()), pa.array(roots.tolist(), pa.string()), tuple(packs)

@@ -287,9 +287,9 @@ def _take_total(take: Total, split: Split, view: _View, order: Rows) -> Rows:
 def _not_drawn(take: Take) -> tuple[str, str]:
     """Why a class that is drawn from has images that are not in the split."""
     if isinstance(take, Rest):
-        return ("in-other-split", f"in {take.of}")
+        return ("in-other-split", f"drawn for {take.of}")
     if isinstance(take, PerClass):
-        return ("image-not-drawn", f"keyed rank beyond the first {take.images} of the class")
+        return ("image-not-drawn", f"keyed rank beyond the class's {take.images} (or half of a class that is short)")
     if isinstance(take, Total):
         return ("image-not-drawn", f"keyed rank beyond the class's share of {take.images} images")
     return ("image-not-drawn", "every image of the class is taken")

@@ -111,10 +111,14 @@ def rows_digest(rows: pa.Table) -> str:
     Returns:
         Lower-case hex. Fields are joined by tabs and rows ended by newlines, in UTF-8; ids hold neither.
     """
+    return lines_digest(rows, ("id", "label", "role", "content_sha256"))
+
+
+def lines_digest(rows: pa.Table, columns: Sequence[str]) -> str:
+    """SHA-256 over some columns of every row in order: fields joined by tabs, rows ended by newlines, in UTF-8."""
     digest = hashlib.sha256()
-    for batch in rows.select(["id", "label", "role", "content_sha256"]).to_batches(max_chunksize=65536):
-        numbers = [batch[name].cast(pa.string()) for name in ("label", "role")]
-        lines = pc.binary_join_element_wise(batch["id"], *numbers, batch["content_sha256"], "\t")
+    for batch in rows.select(columns).to_batches(max_chunksize=65536):
+        lines = pc.binary_join_element_wise(*(batch[name].cast(pa.string()) for name in columns), "\t")
         for line in lines.to_pylist():
             digest.update(line.encode() + b"\n")
     return digest.hexdigest()
@@ -166,8 +170,8 @@ def read_manifest(root: Path) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise BuildError(f"expected JSON in {path}, found other text ({error}); build the release anew.") from error
-    if manifest.get("format") != FORMAT:
-        found = manifest.get("format")
+    found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
+    if found != FORMAT:
         raise BuildError(f"expected manifest format {FORMAT}, found {found} in {path}; use the version that wrote it.")
     return manifest
 

@@ -32,6 +32,10 @@ SHARD_BYTES = 512 * 1024 * 1024
 TEMPORARY = ".tmp"
 """End of every temporary name."""
 
+# The writer looks only after so many rows whether a page (1 MB) is full. With its default of 1,024 a whole row group
+# of images becomes one page, and the page index could not lead a reader to a single image.
+_ROWS_BETWEEN_PAGE_CHECKS = 8
+
 _PROGRESS_EVERY = 64
 
 
@@ -40,13 +44,15 @@ class ShardTask:
     """Everything a worker needs for one shard.
 
     `plan` is an Arrow IPC file with the plan's columns and `root`, `file`, `offset`, `size`; the shard is its rows
-    `start:stop`. `roots` maps the names in `root` to folders. `data` is where the pixels go (None: index only),
-    `part` where the index rows and the record of the shard go. `data_name` is the shard's path inside the release.
+    `start:stop`, `size` bytes of images. `roots` maps the names in `root` to folders. `data` is where the pixels go
+    (None: index only), `part` where the index rows and the record of the shard go. `data_name` is the shard's path
+    inside the release.
     """
 
     plan: Path
     start: int
     stop: int
+    size: int
     roots: dict[str, str]
     data: Path | None
     part: Path
@@ -174,7 +180,7 @@ def _data_writer(task: ShardTask) -> Iterator[tuple[_HashingFile | None, pq.Parq
             use_dictionary=["role", "label", "class_id", "class_name", "source", "stored"],
             write_statistics=[name for name in task.schema.names if name != "image"],
             write_page_index=True,
-            store_schema=True,
+            write_batch_size=_ROWS_BETWEEN_PAGE_CHECKS,
         ) as writer:
             yield sink, writer
 

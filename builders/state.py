@@ -7,14 +7,14 @@ import importlib.metadata
 import json
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
-from builders.release import Layout, write_text
+from builders.release import Layout, read_manifest, write_text
 from builders.shards import TEMPORARY
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
@@ -33,6 +33,11 @@ class Identity:
     seed: int
     limit_per_class: int | None
     adopted: str
+    demo: bool
+
+    def choices(self) -> dict[str, Any]:
+        """The choices by name, as state and manifest record them."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "benchmark"}
 
 
 @contextlib.contextmanager
@@ -64,8 +69,35 @@ def locked(layout: Layout) -> Iterator[None]:
         lock.release()
 
 
-def check_identity(layout: Layout, identity: Identity, plans: Mapping[str, str], *, allow_partial: bool) -> None:
-    """Refuse a folder whose rows come from other choices or other sources, and record this run's.
+def check_choices(layout: Layout, identity: Identity, *, allow_partial: bool) -> None:
+    """Refuse a folder whose rows come from other choices.
+
+    The run's state is asked, and the manifest too, because a release may come without its state.
+
+    Args:
+        layout: the output folder.
+        identity: this run's choices.
+        allow_partial: whether this run may leave images out.
+    """
+    state = _read_state(layout, identity)
+    manifest = read_manifest(layout.root)["benchmarks"] if layout.manifest.exists() else {}
+    for known in (state, manifest.get(identity.benchmark, {})):
+        for name, value in identity.choices().items():
+            if name in known and known[name] != value:
+                raise BuildError(
+                    f"expected a release with {name.replace('_', '-')} {_shown(value)} in {layout.root}, found one "
+                    "with "
+                    f"{_shown(known[name])}; give another --out, or the same choices as before."
+                )
+    if state.get("allow_partial") and not allow_partial:
+        raise BuildError(
+            f"expected a release built without --allow-partial, found one built with it in {layout.root}; "
+            "give another --out, or --allow-partial again."
+        )
+
+
+def record_plans(layout: Layout, identity: Identity, plans: Mapping[str, str], *, allow_partial: bool) -> None:
+    """Refuse a folder whose rows come from other sources, and record this run's choices and plans.
 
     Args:
         layout: the output folder.
@@ -73,21 +105,7 @@ def check_identity(layout: Layout, identity: Identity, plans: Mapping[str, str],
         plans: digest of the plan of each split that this run builds.
         allow_partial: whether this run may leave images out.
     """
-    path = layout.state / f"{identity.benchmark}.json"
-    wanted = {name: getattr(identity, name) for name in ("version", "seed", "limit_per_class", "adopted")}
-    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    for name, value in wanted.items():
-        if known and known[name] != value:
-            raise BuildError(
-                f"expected a release with {name.replace('_', '-')} {_shown(value)} in {layout.root}, found one with "
-                f"{_shown(known[name])}; give another --out, or the same choices as before."
-            )
-    if known.get("allow_partial") and not allow_partial:
-        raise BuildError(
-            f"expected a release built without --allow-partial, found one built with it in {layout.root}; "
-            "give another --out, or --allow-partial again."
-        )
-    before: dict[str, str] = known.get("plans", {})
+    before: dict[str, str] = _read_state(layout, identity).get("plans", {})
     for split, digest in plans.items():
         if before.get(split, digest) != digest:
             raise BuildError(
@@ -95,12 +113,22 @@ def check_identity(layout: Layout, identity: Identity, plans: Mapping[str, str],
                 f"in {layout.root}; give another --out, or the sources as they were."
             )
     versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
-    state = wanted | {
+    state = identity.choices() | {
         "allow_partial": allow_partial,
         "plans": {**before, **plans},
         "versions": versions | {"python": platform.python_version()},
     }
-    write_text(path, json.dumps(state, indent=2, sort_keys=True) + "\n")
+    write_text(_state_file(layout, identity), json.dumps(state, indent=2, sort_keys=True) + "\n")
+
+
+def _state_file(layout: Layout, identity: Identity) -> Path:
+    return layout.state / f"{identity.benchmark}.json"
+
+
+def _read_state(layout: Layout, identity: Identity) -> dict[str, Any]:
+    path = _state_file(layout, identity)
+    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return known
 
 
 def refuse_foreign(root: Path) -> None:
@@ -121,4 +149,6 @@ def refuse_foreign(root: Path) -> None:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return "none" if value in (None, "") else str(value)

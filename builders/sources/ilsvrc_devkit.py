@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import scipy.io
-from scipy.io.matlab import MatReadError
 
 from builders.errors import BuildError
 
@@ -96,6 +94,9 @@ def _from_texts(labels: bytes, synsets: bytes, place: Path) -> GroundTruth:
 
 def _wnids_by_id(synsets: bytes, place: Path) -> dict[str, str]:
     """Read the kit's own class numbers (1 to 1000), which are not the places of the wnids in sorted order."""
+    import scipy.io  # slow to import, and only this layout needs it
+    from scipy.io.matlab import MatReadError
+
     try:
         rows = scipy.io.loadmat(io.BytesIO(synsets), squeeze_me=True)["synsets"]
         return {str(int(row["ILSVRC2012_ID"])): str(row["WNID"]) for row in rows if int(row["num_children"]) == 0}

@@ -64,6 +64,7 @@ def test_exclusions_of_other_splits_stay_and_ones_own_are_replaced(tmp_path):
         (None, "expected a release folder"),
         ("{", "expected JSON"),
         ('{"format": 99}', "expected manifest format 1, found 99"),
+        ("[]", "expected manifest format 1, found list"),
     ],
 )
 def test_a_manifest_that_cannot_be_read_is_named(tmp_path, text, sentence):

@@ -47,6 +47,7 @@ def task(tmp_path, files, **changes):
         "plan": tmp_path / "plan.arrow",
         "start": 0,
         "stop": len(names),
+        "size": sum(sizes),
         "roots": {"s": str(root)},
         "data": tmp_path / "out" / "data.parquet",
         "part": tmp_path / "out" / "part.parquet",

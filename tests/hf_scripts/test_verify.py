@@ -494,13 +494,13 @@ def test_an_id_in_two_splits(release, check):
 
 
 def test_a_path_of_the_build_machine(release, check):
-    image = {"bytes": image_of(release, TEST_SHARD, 6), "path": "/home/somebody/a.JPEG"}
-    rewrite(release, "imagenet/test", lambda t: with_cells(t, 6, image=image, class_name="/home/somebody"))
+    image = {"bytes": image_of(release, TEST_SHARD, 6), "path": "/srv/somebody/a.JPEG"}
+    rewrite(release, "imagenet/test", lambda t: with_cells(t, 6, image=image, class_name="/srv/somebody"))
     code, lines = check()
     assert code == 1
     assert problems(lines) == [
-        f"{TEST_SHARD} row 6: expected no absolute path in class_name, found /home/somebody",
-        f"{TEST_SHARD} row 6: expected a file name in image.path, found /home/somebody/a.JPEG",
+        f"{TEST_SHARD} row 6: expected no absolute path in class_name, found /srv/somebody",
+        f"{TEST_SHARD} row 6: expected a file name in image.path, found /srv/somebody/a.JPEG",
     ]
 
 

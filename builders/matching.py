@@ -1,0 +1,349 @@
+"""Which images of a source the files in a folder are: by name where a name tells, by content where it does not.
+
+Names stay bytes in Arrow arrays and are compared as a whole: a copy of the training images has 750,000 of them, and a
+source 1.3 million. Only files whose names say nothing become Python objects.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.errors import BuildError
+from builders.locate import image_sizes
+from builders.sources.base import SourceIndex
+
+Int64 = npt.NDArray[np.int64]
+
+LABELLED = "labels"
+"""Folder between a set and its class folders in the authors' archives."""
+
+UNLABELLED = "no-labels"
+"""Folder between a set and folders whose names are no classes."""
+
+_SUFFIXES = (b".jpeg", b".jpg", b".png", b".bmp", b".gif", b".webp", b".tif", b".tiff")
+_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM", b"GIF8", b"RIFF", b"II*\0", b"MM\0*")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of one set, folder by folder, sorted.
+
+    File i is `names[i]` in `folders[folder_of[i]]`. `classes` has the class that each of `folders` is named after, as
+    a path, or "" in a folder without classes. `empty` are class folders without images, `others` files that are no
+    images: hidden ones, and those that have neither the extension nor the signature of an image.
+    """
+
+    folders: tuple[Path, ...]
+    classes: tuple[str, ...]
+    folder_of: Int64
+    names: pa.Array = field(repr=False)
+    empty: tuple[tuple[str, Path], ...]
+    others: tuple[Path, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def path(self, file: int) -> Path:
+        """Where a file is."""
+        return self.folders[int(self.folder_of[file])] / os.fsdecode(self.names[file].as_py())
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What files are: `rows` has a row of the index for each file, or -1; `twins` counts arbitrary choices.
+
+    A choice is arbitrary where a file has the content of several images of the source, and not all are in the set.
+    """
+
+    rows: Int64
+    twins: int
+
+
+def list_images(folder: Path) -> Listing:
+    """List the images below one set's folder, without opening any that has an image's extension.
+
+    Linked folders are followed, each folder once.
+
+    Raises:
+        BuildError: a folder cannot be read.
+    """
+    folders, classes, counts, names = [], [], [], []
+    empty: list[tuple[str, Path]] = []
+    others: list[Path] = []
+    seen = set()
+    pending = [(folder, ())]
+    while pending:
+        place, above = pending.pop()
+        with _explained(place):
+            status = place.stat()
+            inner, images, odd = _children(place)
+        if (status.st_dev, status.st_ino) in seen:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        others += [place / name for name in odd]
+        pending += [(place / name, (*above, name)) for name in reversed(inner)]
+        named_after = "" if above[:1] == (UNLABELLED,) else "/".join(above[above[:1] == (LABELLED,) :])
+        if images:
+            folders.append(place)
+            classes.append(named_after)
+            counts.append(len(images))
+            names.append(pa.array(images, pa.binary()))
+        elif named_after and not inner:
+            empty.append((named_after, place))
+    joined = pa.concat_arrays(names) if names else pa.array([], pa.binary())
+    of = np.repeat(np.arange(len(folders), dtype=np.int64), np.array(counts, dtype=np.int64))
+    return Listing(tuple(folders), tuple(classes), of, joined, tuple(empty), tuple(others))
+
+
+def _children(place: Path) -> tuple[list[str], list[bytes], list[str]]:
+    """Names of the folders, images and other files in a folder, each sorted."""
+    inner, images, odd = [], [], []
+    with os.scandir(os.fsencode(place)) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                inner.append(os.fsdecode(entry.name))
+            # Hidden files are the desktop's; `._x.JPEG` is what macOS leaves beside x.JPEG on foreign disks.
+            elif not entry.name.startswith(b".") and (entry.name.lower().endswith(_SUFFIXES) or _is_signed(entry)):
+                images.append(entry.name)
+            else:
+                odd.append(os.fsdecode(entry.name))
+    return sorted(inner), sorted(images), sorted(odd)
+
+
+def _is_signed(entry: os.DirEntry[bytes]) -> bool:
+    if not entry.is_file():
+        return False
+    with Path(os.fsdecode(entry.path)).open("rb") as opened:
+        return opened.read(12).startswith(_SIGNATURES)
+
+
+class Matcher:
+    """Finds images of one source; made once for a source, since a million names take a second to prepare."""
+
+    def __init__(self, index: SourceIndex) -> None:
+        self.index = index
+        self.ids = index.table["source_id"]
+        self.names = pc.replace_substring_regex(self.ids, pattern="^.*/", replacement="").cast(pa.binary())
+        self.class_codes, self.class_ids = _codes(index.table["class_id"])
+        self.partition_codes, self.partitions = _codes(index.table["partition"])
+
+    def match(
+        self,
+        listing: Listing,
+        folder_classes: Mapping[str, str],
+        partitions: Sequence[str],
+        note: Callable[[str], None],
+    ) -> Matched:
+        """Find the image that each file is.
+
+        A name of digits alone is a running number in many sources and in many copies, so it only says which images
+        to compare first. From Parquet, where comparing takes hours, it is trusted.
+
+        Args:
+            listing: the files.
+            folder_classes: class id by what `listing.classes` names, where known; an image is of its folder's class.
+            partitions: those that the images may come from.
+            note: takes a line for the user.
+
+        Raises:
+            BuildError: a file is of another class than its folder or of another partition, or its content would have
+                to be compared and cannot be.
+        """
+        code_of = {class_id: code for code, class_id in enumerate(self.class_ids)}
+        by_folder = [code_of.get(folder_classes.get(name, ""), -1) for name in listing.classes]
+        search = _Search(self, listing, np.array(by_folder, dtype=np.int64)[listing.folder_of], partitions)
+        search.by_name()
+        if len(search.open) and search.in_parquet:
+            raise BuildError(
+                f"{self.index.source.title}: expected names of its images, found {len(search.open):,} files such as "
+                f"{listing.path(int(search.open[0]))} that only their content can tell, and a source in Parquet at "
+                f"{self.index.root}, where that takes hours; give folders or archives with "
+                f"--{self.index.source.key}."
+            )
+        search.by_content(note)
+        return Matched(search.found, search.twins)
+
+    def in_partitions(self, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Tell for each row whether it is in one of some partitions."""
+        wanted = np.array([name in partitions for name in self.partitions], dtype=bool)
+        mask: npt.NDArray[np.bool_] = wanted[self.partition_codes]
+        return mask
+
+    def source_ids(self, rows: Int64) -> list[str]:
+        """Ids of some rows, sorted, so that they do not depend on the layout of the source."""
+        ids = self.ids.take(pa.array(rows)).combine_chunks()
+        names: list[str] = ids.take(pc.array_sort_indices(ids)).to_pylist()
+        return names
+
+    def id_of(self, row: int) -> str:
+        """Id of one row."""
+        return str(self.ids[row].as_py())
+
+
+class _Search:
+    """One set's files on their way to rows; `open` are those not found yet."""
+
+    def __init__(self, matcher: Matcher, listing: Listing, file_classes: Int64, partitions: Sequence[str]) -> None:
+        self.matcher, self.listing, self.file_classes = matcher, listing, file_classes
+        self.allowed = matcher.in_partitions(partitions)
+        self.partitions = partitions
+        pieces = [piece for piece in matcher.index.pieces if piece.partition in partitions]
+        self.in_parquet = any(piece.how == "parquet" for piece in pieces)
+        self.found = np.full(len(listing), -1, dtype=np.int64)
+        self.open = np.arange(len(listing), dtype=np.int64)
+        self.twins = 0
+        names = listing.names.dictionary_encode()
+        self.file_names = names.indices.to_numpy().astype(np.int64)
+        digits = pc.match_substring_regex(names.dictionary, r"^[0-9]+(\.[^.]*)?$").to_numpy(zero_copy_only=False)
+        self.telling = ~digits[self.file_names] | self.in_parquet
+        codes = pc.fill_null(pc.index_in(matcher.names, value_set=names.dictionary), -1).to_numpy()
+        self.same_name = np.flatnonzero(codes >= 0)
+        self.row_names = codes[self.same_name].astype(np.int64)
+
+    def by_name(self) -> None:
+        row_classes = self.matcher.class_codes[self.same_name]
+        any_class, count = _only(self.file_names, self.row_names)
+        of_class, _ = _only(self.in_class(self.file_names, self.file_classes), self.in_class(self.row_names, row_classes))
+        place = np.where(self.file_classes >= 0, of_class, any_class)
+        known = np.flatnonzero(self.telling & (place >= 0))
+        self.found[known] = self.same_name[place[known]]
+        astray = np.flatnonzero(self.telling & (place < 0) & (count == 1))
+        if len(astray):
+            self.refuse_class(int(astray[0]), int(self.same_name[any_class[astray[0]]]))
+        elsewhere = known[~self.allowed[self.found[known]]]
+        if len(elsewhere):
+            self.refuse_partition(int(elsewhere[0]), int(self.found[elsewhere[0]]), len(elsewhere))
+        self.open = np.flatnonzero(self.found < 0)
+
+    def in_class(self, names: Int64, classes: npt.NDArray[np.integer]) -> Int64:
+        """One number for name and class; a name without a class gets one that no image has."""
+        width = len(self.matcher.class_ids) + 1
+        return names * width + np.where(classes < 0, width - 1, classes)
+
+    def by_content(self, note: Callable[[str], None]) -> None:
+        """Compare with images of the same name and class first, then with all, then with those that may not be."""
+        if not len(self.open):
+            return
+        keys = self.in_class(self.file_names[self.open], self.file_classes[self.open])
+        unlabelled = self.open[self.file_classes[self.open] < 0]
+        likely = np.isin(self.in_class(self.row_names, self.matcher.class_codes[self.same_name]), keys)
+        likely |= np.isin(self.row_names, self.file_names[unlabelled])
+        likely_rows = self.same_name[likely]
+        everything = np.flatnonzero(self.allowed)
+        for rows in (likely_rows[self.allowed[likely_rows]], everything):
+            if len(rows) and len(self.open):
+                note(f"comparing {len(self.open):,} files with {len(rows):,} images by size and content")
+                self.compare(rows)
+        if len(self.open):
+            self.look_elsewhere()
+
+    def compare(self, rows: Int64) -> None:
+        """Give open files the image of the same bytes; only images and files of a size in common are read."""
+        sizes, read = image_sizes(self.matcher.index, rows)
+        files = {file: _size(self.listing.path(file)) for file in self.open.tolist()}
+        common = np.intersect1d(sizes, np.array([size for size in files.values() if size > 0], dtype=np.int64))
+        images: dict[bytes, list[int]] = defaultdict(list)
+        for place in np.flatnonzero(np.isin(sizes, common)).tolist():
+            images[hashlib.sha256(read(place)).digest()].append(int(rows[place]))
+        taken = set(self.found[self.found >= 0].tolist())
+        shared = set(common.tolist())
+        ambiguous: dict[bytes, list[int]] = {}
+        for file, size in files.items():
+            digest = _digest(self.listing.path(file)) if size in shared else b""
+            if digest in images:
+                row = self.choose(file, images[digest], taken)
+                self.found[file] = row
+                taken.add(row)
+                if len(images[digest]) > 1:
+                    ambiguous[digest] = images[digest]
+        self.twins += sum(not taken.issuperset(same) for same in ambiguous.values())
+        self.open = np.flatnonzero(self.found < 0)
+
+    def choose(self, file: int, same: Iterable[int], taken: set[int]) -> int:
+        """Of images of equal bytes the one in the file's class, not given away yet, with the least id."""
+        wanted, codes = int(self.file_classes[file]), self.matcher.class_codes
+        row = min(same, key=lambda row: (wanted not in (-1, codes[row]), row in taken, self.matcher.id_of(row)))
+        if wanted not in (-1, codes[row]):
+            self.refuse_class(file, row)
+        return row
+
+    def look_elsewhere(self) -> None:
+        """Refuse files that are images of partitions which the split does not draw from."""
+        pieces = [p for p in self.matcher.index.pieces if p.partition not in self.partitions and p.how != "parquet"]
+        rows = np.flatnonzero(self.matcher.in_partitions([piece.partition for piece in pieces]))
+        if len(rows):
+            before = self.open
+            self.compare(rows)
+            strange = before[self.found[before] >= 0]
+            if len(strange):
+                self.refuse_partition(int(strange[0]), int(self.found[strange[0]]), len(strange))
+
+    def refuse_class(self, file: int, row: int) -> None:
+        """Refuse a file in the folder of another class than the source gives its image."""
+        matcher = self.matcher
+        raise BuildError(
+            f"{matcher.index.source.title}: expected an image of class "
+            f"{matcher.class_ids[int(self.file_classes[file])]}, found {matcher.id_of(row)} of class "
+            f"{matcher.class_ids[int(matcher.class_codes[row])]} at {self.listing.path(file)}; "
+            "move it to its own class folder, or remove it from the copy."
+        )
+
+    def refuse_partition(self, file: int, row: int, files: int) -> None:
+        """Refuse files that are images of another partition."""
+        matcher = self.matcher
+        others = f" and {files - 1:,} more" if files > 1 else ""
+        raise BuildError(
+            f"{matcher.index.source.title}: expected images of the partition {' or '.join(self.partitions)}, found "
+            f"{matcher.id_of(row)} of the partition {matcher.partitions[int(matcher.partition_codes[row])]} at "
+            f"{self.listing.path(file)}{others}; remove them from this set of the copy."
+        )
+
+
+def _size(path: Path) -> int:
+    with _explained(path):
+        return path.stat().st_size
+
+
+def _digest(path: Path) -> bytes:
+    with _explained(path):
+        return hashlib.sha256(path.read_bytes()).digest()
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BuildError(
+            f"expected to read the adopted copy, found {error.strerror} at {error.filename or path}; "
+            "mend the copy and run again."
+        ) from error
+
+
+def _only(wanted: Int64, offered: Int64) -> tuple[Int64, Int64]:
+    """For each number wanted, the place of the only equal one among those offered, or -1; and how many there are."""
+    order = np.argsort(offered, kind="stable")
+    ranked = offered[order]
+    first = np.searchsorted(ranked, wanted, side="left")
+    count = np.searchsorted(ranked, wanted, side="right") - first
+    place = np.full(len(wanted), -1, dtype=np.int64)
+    place[count == 1] = order[first[count == 1]]
+    return place, count
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    """A dictionary column as numbers and the values they stand for; `open_source` gives all chunks one dictionary."""
+    chunks = column.unify_dictionaries().chunks
+    values = tuple(chunks[0].dictionary.to_pylist()) if chunks else ()
+    return np.concatenate([np.zeros(0, np.int32), *(chunk.indices.to_numpy() for chunk in chunks)]), values

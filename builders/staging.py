@@ -1,0 +1,94 @@
+"""Pack files: images from Parquet mirrors, unpacked end to end so that they can be read like files.
+
+A mirror's rows come in another order than the release's, and its row groups are only read whole; reading one image at
+a time would read a hundred for each. A pack is written in one pass over the mirror and removed when the release is
+done. The images' lengths stay, because a later run needs them to find the same shards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders.errors import BuildError
+from builders.shards import replacing
+
+_SUFFIX = ".pack"
+
+
+@dataclass(frozen=True, eq=False)
+class Pack:
+    """The images in some rows (ascending) of one Parquet file, and the file that they are unpacked to."""
+
+    parquet: Path
+    rows: npt.NDArray[np.int64]
+    path: Path
+
+    @classmethod
+    def of(cls, source: str, root: Path, file: str, rows: npt.NDArray[np.int64], staging: Path) -> Pack:
+        """Name a pack after the source, the file and the rows, so that a rerun finds it and other rows get another."""
+        key = hashlib.sha256(f"{file}\n".encode() + rows.tobytes()).hexdigest()[:16]
+        return cls(root / file, rows, staging / f"{source}-{key}{_SUFFIX}")
+
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Bytes of each image, in the order of `rows`; unpacks where that was never done."""
+        if not self._lengths_path.exists():
+            self.unpack()
+        lengths: npt.NDArray[np.int64] = np.load(self._lengths_path)
+        return lengths
+
+    def unpack(self) -> None:
+        """Write the pack and then the lengths.
+
+        Raises:
+            BuildError: the Parquet file cannot be read, or a row has no image bytes.
+        """
+        lengths: list[int] = []
+        try:
+            with (
+                pq.ParquetFile(self.parquet) as parquet,
+                replacing(self.path) as temporary,
+                temporary.open("wb") as sink,
+            ):
+                for images in self._images(parquet):
+                    lengths += [sink.write(image.as_buffer()) for image in images]
+        except (OSError, pa.ArrowException) as error:
+            raise BuildError(
+                f"expected a readable Parquet file, found {error} at {self.parquet}; fetch it again."
+            ) from error
+        with replacing(self._lengths_path) as temporary, temporary.open("wb") as sink:
+            np.save(sink, np.array(lengths, dtype=np.int64))
+
+    def _images(self, parquet: pq.ParquetFile) -> Iterator[pa.Array]:
+        first = 0
+        for group in range(parquet.num_row_groups):
+            count = parquet.metadata.row_group(group).num_rows
+            inside = self.rows[(self.rows >= first) & (self.rows < first + count)] - first
+            if len(inside):
+                column = parquet.read_row_group(group, columns=["image.bytes"])["image"].combine_chunks()
+                images = pc.struct_field(column, "bytes").take(pa.array(inside))
+                if images.null_count:
+                    raise BuildError(
+                        f"expected image bytes in every row, found a row without any in {self.parquet}; "
+                        "fetch that file of the mirror again."
+                    )
+                yield images
+            first += count
+
+    @property
+    def _lengths_path(self) -> Path:
+        return self.path.with_suffix(".lengths.npy")
+
+
+def remove_packs(staging: Path) -> None:
+    """Remove every pack of a finished build; the lengths stay."""
+    for pack in sorted(staging.glob(f"*{_SUFFIX}")):
+        pack.unlink()
