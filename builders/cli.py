@@ -153,9 +153,10 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
     refuse_foreign(out)
     with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
         if flags["demo"]:
-            roots = _demo_roots(out, cleanup, dry_run=flags["dry_run"])
+            roots = _demo_roots(out, cleanup, dry_run=flags["dry_run"], quiet=flags["quiet"])
         else:
             roots = _roots(benchmark, module, splits, flags)
+        demo = _any_demo(roots)
         choices = Choices(
             out=out,
             splits=splits,
@@ -164,10 +165,10 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             workers=flags["workers"],
             limit_per_class=flags["limit_per_class"],
             index_only=flags["index_only"],
-            allow_partial=flags["allow_partial"] or flags["demo"],
+            allow_partial=flags["allow_partial"] or demo,
             decode=flags["check"] == "decode",
             adopt=flags["adopt"],
-            demo=flags["demo"],
+            demo=demo,
         )
         started = time.monotonic()
         prepared = prepare(benchmark, choices, meter)
@@ -202,13 +203,26 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _demo_roots(out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool) -> dict[str, Path]:
+def _demo_roots(out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool, quiet: bool) -> dict[str, Path]:
     from builders.demo import write_demo
 
     if dry_run:
-        return write_demo(Path(cleanup.enter_context(tempfile.TemporaryDirectory())))
+        return write_demo(Path(cleanup.enter_context(tempfile.TemporaryDirectory())), progress=not quiet)
     # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
-    return write_demo(out / ".state" / "demo")
+    root = out / ".state" / "demo"
+    finished = root / ".finished"
+    if finished.exists():
+        return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
+    written = write_demo(root, progress=not quiet)
+    finished.touch()
+    return written
+
+
+def _any_demo(roots: Mapping[str, Path]) -> bool:
+    """Whether a source is made up, also where its folder is given by a flag."""
+    from builders.demo import is_demo
+
+    return any(is_demo(root) for root in roots.values())
 
 
 def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapping[str, Any]) -> dict[str, Path]:

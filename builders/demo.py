@@ -97,7 +97,7 @@ def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str
     Args:
         root: a new or empty folder, or a demo to be written again.
         seed: what the pixels depend on beside the file names.
-        progress: show a bar on stderr.
+        progress: show a bar on stderr, if that is a terminal.
 
     Returns:
         The folder of each source by its key.
@@ -112,7 +112,7 @@ def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str
     _write(root / MARKER, _MARKER_TEXT.encode())
     drawings = {key: list(draw()) for key, draw in _SOURCES.items()}
     kinds = {(trouble.source, trouble.path): trouble.kind for trouble in TROUBLES}
-    with tqdm(total=sum(map(len, drawings.values())), unit="image", disable=not progress) as bar:
+    with tqdm(total=sum(map(len, drawings.values())), unit="image", disable=None if progress else True) as bar:
         for key, images in drawings.items():
             _write(root / key / MARKER, _MARKER_TEXT.encode())
             for image in images:

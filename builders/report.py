@@ -19,7 +19,13 @@ def built_text(benchmark: Benchmark, manifest: dict[str, Any], out: Path, splits
     table = counts_table(benchmark, rows, {key: entry["digest"] for key, entry in entries.items()})
     config, split = splits[0].split("/")
     suffix = "" if entries[splits[0]]["data"] else INDEX_SUFFIX
-    return f'{table}\n\nbuilt {out}\nload_dataset("{out}", "{config}{suffix}", split="{split}")'
+    lacking = sorted({sentence for entry in entries.values() for sentence in entry["shortfalls"]})
+    lines = [table, ""]
+    if manifest["benchmarks"][benchmark.name]["demo"]:
+        lines += ["Built from demo sources: small on purpose, to try the tools and never for a result.", ""]
+    elif lacking:
+        lines += [f"not complete: {sentence}" for sentence in lacking] + [""]
+    return "\n".join([*lines, f"built {out}", f'load_dataset("{out}", "{config}{suffix}", split="{split}")'])
 
 
 def dry_run_text(benchmark: Benchmark, prepared: Prepared) -> str:

@@ -34,6 +34,7 @@ def test_the_main_job_on_the_demo_builds_what_the_api_builds(run, release, tmp_p
     lines = out.splitlines()
     assert lines[0].split() == ["split", "built", "expected", "difference", "paper", "digest"]
     assert lines[8].split()[:5] == ["imagenet-train/train", "400", "248,758", "-248,358", "250,000"]
+    assert "Built from demo sources" in out
     assert lines[-1] == 'load_dataset("build/unknown-detection", "imagenet", split="validation")'
     # What the paper's table counts otherwise is explained below the counts, so that nobody takes it for an error.
     assert "imagenet-train/train: the paper's table counts 1,250 images a class" in out
@@ -117,11 +118,20 @@ def test_what_the_user_can_mend_is_one_sentence_and_exit_code_2(argv, sentence, 
     assert [path.name for path in (tmp_path / "occupied").iterdir()] == ["thesis.tex"]
 
 
-def test_short_sources_are_refused_without_allow_partial(run, demo):
-    code, _, err = run("--imagenet", demo["imagenet"], "--splits", "imagenet/test", "--out", "out")
+def test_short_sources_are_refused_without_allow_partial(run, demo, tmp_path):
+    (tmp_path / "imagenet").mkdir()
+    (tmp_path / "imagenet" / "val").symlink_to(demo["imagenet"] / "val")  # without the demo's mark
+    code, _, err = run("--imagenet", "imagenet", "--splits", "imagenet/test", "--out", "out")
     assert code == 2
-    assert "expected 50 images of n01443537 (goldfish), found 2 and 199 more classes differ" in err
+    assert "expected 50 images of n01443537 (goldfish), found 2 and 199 more classes differ, in imagenet" in err
     assert not Path("out").exists()
+
+
+def test_demo_sources_given_by_their_flags_are_known_as_such(run, demo):
+    code, out, err = run("--imagenet", demo["imagenet"], "--splits", "imagenet/test", "--out", "out")
+    assert code == 0, err
+    assert "Built from demo sources" in out
+    assert json.loads(Path("out/manifest.json").read_text())["benchmarks"]["imagenet"]["demo"] is True
 
 
 def test_help_ends_with_a_command_that_runs():
