@@ -19,13 +19,15 @@ import numpy as np
 
 from builders.benchmark import Benchmark, Config, Rest, Split
 from builders.errors import BuildError
-from builders.matching import Listing, Matched, Matcher, list_images
+from builders.matching import Listing, Matched, Matcher, list_images, reading_copy
 from builders.plan import Adopted, label_names
 from builders.sources.base import SourceIndex
 from builders.sources.folders import shown
 
 _NAMED = 3
 _LISTED = 100
+
+_UNKNOWN_ROLES = ("near_ood", "far_ood", "external", "novel_class")
 
 _Note = Callable[[str], None]
 
@@ -68,9 +70,9 @@ def adopt(
             f"expected a set of {', '.join(wanted[:_NAMED])}{_more(wanted)}, found none of them in {copy}; "
             "build those splits without --adopt, or give the copy that has them."
         )
-    _follow_rests(benchmark, wanted, found)
+    _follow_rests(benchmark, wanted, splits, found)
     for key in wanted:
-        note(_summary(key, *declared[key], found.get(key)))
+        note(_summary(key, declared[key][1], found.get(key)))
     return found
 
 
@@ -138,11 +140,10 @@ def _from_folders(
     benchmark: Benchmark, wanted: Sequence[str], copy: Path, indexes: Mapping[str, SourceIndex], note: _Note
 ) -> dict[str, Adopted]:
     root = _root(copy, benchmark)
-    published = {split.published for _, split in benchmark.splits() if split.published}
-    for place in sorted({root / name.rpartition("/")[0] for name in published}):
-        for name in sorted(child.name for child in place.iterdir() if child.is_dir()) if place.is_dir() else ():
-            if (place / name).relative_to(root).as_posix() not in published:
-                note(f"{place / shown(name)}: no set of this benchmark, so it is not used")
+    published = {root / split.published for _, split in benchmark.splits() if split.published}
+    for place in sorted({path.parent for path in published}):
+        for unused in sorted(set(_folders(place)) - published):
+            note(f"{shown(str(unused))}: no set of this benchmark, so it is not used")
     matchers: dict[str, Matcher] = {}
     found = {}
     for key in wanted:
@@ -158,8 +159,7 @@ def _from_folders(
 
 def _root(copy: Path, benchmark: Benchmark) -> Path:
     published = [split.published for _, split in benchmark.splits() if split.published]
-    candidates = [copy, *sorted(child for child in copy.iterdir() if child.is_dir())] if copy.is_dir() else []
-    roots = [place for place in candidates if any((place / name).is_dir() for name in published)]
+    roots = [place for place in (copy, *_folders(copy)) if any((place / name).is_dir() for name in published)]
     if copy in roots:
         return copy
     if len(roots) > 1:
@@ -175,24 +175,30 @@ def _root(copy: Path, benchmark: Benchmark) -> Path:
     return roots[0]
 
 
+def _folders(place: Path) -> list[Path]:
+    with reading_copy(place):
+        return sorted(child for child in place.iterdir() if child.is_dir()) if place.is_dir() else []
+
+
 def _adopt_folder(
     config: Config, split: Split, folder: Path, index: SourceIndex, matcher: Matcher, note: _Note
 ) -> Adopted:
+    classes = _Classes(index)
     listing = list_images(folder)
     note(f"{folder}: {len(listing):,} images in {len(listing.folders):,} folders")
     if listing.others:
         names = ", ".join(shown(path.name) for path in listing.others[:_NAMED])
-        note(f"{folder}: left out {len(listing.others):,} files that are no images ({names}{_more(listing.others)})")
+        note(f"{folder}: left out {len(listing.others):,} entries that are no images ({names}{_more(listing.others)})")
     if not len(listing):
         if not listing.empty:
             raise BuildError(
                 f"expected images or class folders, found neither in {folder}; complete the copy, or remove that "
                 "folder so that the split is drawn by rule."
             )
-        return _adopt_classes(config, split, index, ((name, str(place)) for name, place in listing.empty))
+        named = [(classes.of_folder(name) or name, str(place)) for name, place in listing.empty]
+        return _adopt_classes(config, split, index, named)
     if listing.empty:
         note(f"{folder}: {len(listing.empty):,} class folders have no images and add nothing")
-    classes = _Classes(index)
     known = {name: class_id for name in listing.classes if (class_id := classes.of_folder(name))}
     strange = sorted({name for name in listing.classes if name and name not in known})
     if strange:
@@ -212,10 +218,11 @@ def _refuse_unmatched(
     for file in files[:_LISTED]:
         note(f"no image of {index.source.title}: {shown(str(listing.path(file)))}")
     names = ", ".join(shown(listing.path(file).relative_to(folder).as_posix()) for file in files[:_NAMED])
+    alike = f", {matched.alike:,} with a number for a name that another image there has" if matched.alike else ""
     raise BuildError(
         f"{index.source.title}: expected every image of {folder} in {index.root} (partition "
-        f"{' or '.join(split.partitions)}), found {len(files):,} there neither by name nor by content "
-        f"({names}{_more(files)}); complete the source, or remove these files from the copy."
+        f"{' or '.join(split.partitions)}), found {len(files):,} that are there neither by name nor by content "
+        f"({names}{_more(files)}){alike}; complete the source, or remove these files from the copy."
     )
 
 
@@ -231,37 +238,74 @@ def _adopt_images(
             "copy, which does not say which it has; the first by id is taken"
         )
     codes, example = np.unique(matcher.class_codes[rows], return_index=True)
-    class_ids = [matcher.class_ids[code] for code in codes.tolist()]
-    for class_id, place in zip(class_ids, example.tolist(), strict=True):
-        _refuse_role(config, split, class_id, str(listing.path(int(first[place]))))
-    return Adopted(tuple(sorted(class_ids)), tuple(matcher.source_ids(rows)))
+    places = (str(listing.path(int(first[place]))) for place in example.tolist())
+    found = dict(zip((matcher.class_ids[code] for code in codes.tolist()), places, strict=True))
+    _refuse_roles(config, split, found)
+    return Adopted(tuple(sorted(found)), tuple(matcher.source_ids(rows)))
 
 
-def _adopt_classes(
-    config: Config, split: Split, index: SourceIndex, mentioned: Iterable[tuple[str, str]]
-) -> Adopted:
+def _adopt_classes(config: Config, split: Split, index: SourceIndex, mentioned: Iterable[tuple[str, str]]) -> Adopted:
     """Adopt classes alone; `mentioned` has each class name and where it stands."""
     classes = _Classes(index)
-    ids = set()
+    found: dict[str, str] = {}
     for name, where in mentioned:
-        class_id = classes.of_name(name, where)
-        _refuse_role(config, split, class_id, where)
-        ids.add(class_id)
-    return Adopted(tuple(sorted(ids)))
+        found.setdefault(classes.of_name(name, where), where)
+    _refuse_roles(config, split, found)
+    return Adopted(tuple(sorted(found)))
 
 
-def _refuse_role(config: Config, split: Split, class_id: str, where: str) -> None:
-    """In-distribution classes are the config's labels, so the copy may neither add one nor call one unknown."""
-    if split.classes.table != config.labels.table:
+def _refuse_roles(config: Config, split: Split, found: Mapping[str, str]) -> None:
+    """Refuse a class that the role of the split rules out; `found` says where each class stands."""
+    labels = set(label_names(config.labels))
+    if split.role == "in_distribution":
+        wrong, wanted, is_what = sorted(found.keys() - labels), "only", "is none"
+    elif split.role in _UNKNOWN_ROLES and split.classes.table == config.labels.table:
+        wrong, wanted, is_what = sorted(found.keys() & labels), "no", "is one"
+    else:
         return
-    known = class_id in _labels(config)
-    if known == (split.role == "in_distribution"):
-        return
-    kind = "an in-distribution" if not known else "a class that is not in-distribution"
-    raise BuildError(
-        f"expected {kind if known else kind + ' class'} for {split.published}, found {class_id}, which is "
-        f"{'one' if known else 'none'}, at {where}; check that this is a copy of this benchmark."
-    )
+    if wrong:
+        raise BuildError(
+            f"expected {wanted} in-distribution classes in {split.published}, found {wrong[0]}{_more(wrong, 1)}, "
+            f"which {is_what}, at {found[wrong[0]]}; check that this is a copy of this benchmark."
+        )
+
+
+def _follow_rests(
+    benchmark: Benchmark, wanted: Sequence[str], splits: Sequence[str], found: dict[str, Adopted]
+) -> None:
+    """Keep a split that takes the rest of another one apart from it, whichever of the two the copy has."""
+    declared = benchmark.by_key()
+    for key in wanted:
+        _, split = declared[key]
+        if not isinstance(split.take, Rest):
+            continue
+        parent, here = found.get(split.take.of), found.get(key)
+        if parent is None and here is not None and here.source_ids is not None and split.take.of in splits:
+            published = declared[split.take.of][1].published
+            raise BuildError(
+                f"expected {published} beside {split.published} in the adopted copy, found only the latter, and "
+                f"{split.take.of} drawn by rule would share images with it; add it to the copy, or build other "
+                "splits with --splits."
+            )
+        # "The rest" is of the same classes; where the copy's are the rule's, the rule explains what is left out.
+        if parent is not None and here is None and list(parent.class_ids) != label_names(split.classes):
+            found[key] = Adopted(parent.class_ids)
+
+
+def _summary(key: str, split: Split, adopted: Adopted | None) -> str:
+    if adopted is None:
+        return f"{key}: not in the adopted copy, so it is drawn by rule"
+    text = f"{key}: adopted {len(adopted.class_ids):,} classes"
+    strange = len(set(adopted.class_ids) - set(label_names(split.classes)))
+    text += f" ({strange:,} of them not by our rule)" if strange else ""
+    if adopted.source_ids is None:
+        return f"{text}, their images drawn by rule"
+    images = len(adopted.source_ids)
+    return f"{text}, {images:,} images" + (f" (the paper: {split.count.paper:,})" * (images != split.count.paper))
+
+
+def _more(names: Sequence[object], named: int = _NAMED) -> str:
+    return f" and {len(names) - named:,} more" if len(names) > named else ""
 
 
 class _Classes:

@@ -32,7 +32,8 @@ UNLABELLED = "no-labels"
 """Folder between a set and folders whose names are no classes."""
 
 _SUFFIXES = (b".jpeg", b".jpg", b".png", b".bmp", b".gif", b".webp", b".tif", b".tiff")
-_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM", b"GIF8", b"RIFF", b"II*\0", b"MM\0*")
+_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8")
+_HIDDEN = (b".", b"__MACOSX")
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class Listing:
     """The files of one set, folder by folder, sorted.
 
     File i is `names[i]` in `folders[folder_of[i]]`. `classes` has the class that each of `folders` is named after, as
-    a path, or "" in a folder without classes. `empty` are class folders without images, `others` files that are no
-    images: hidden ones, and those that have neither the extension nor the signature of an image.
+    a path, or "" in a folder without classes. `empty` are class folders without images. `others` is what was left out:
+    what is hidden, and files that have neither the extension nor the signature of an image.
     """
 
     folders: tuple[Path, ...]
@@ -64,10 +65,12 @@ class Matched:
     """What files are: `rows` has a row of the index for each file, or -1; `twins` counts arbitrary choices.
 
     A choice is arbitrary where a file has the content of several images of the source, and not all are in the set.
+    `alike` counts files without a row whose name and class some image has, with other content.
     """
 
     rows: Int64
     twins: int
+    alike: int
 
 
 def list_images(folder: Path) -> Listing:
@@ -82,10 +85,10 @@ def list_images(folder: Path) -> Listing:
     empty: list[tuple[str, Path]] = []
     others: list[Path] = []
     seen = set()
-    pending = [(folder, ())]
+    pending: list[tuple[Path, tuple[str, ...]]] = [(folder, ())]
     while pending:
         place, above = pending.pop()
-        with _explained(place):
+        with reading_copy(place):
             status = place.stat()
             inner, images, odd = _children(place)
         if (status.st_dev, status.st_ino) in seen:
@@ -111,10 +114,12 @@ def _children(place: Path) -> tuple[list[str], list[bytes], list[str]]:
     inner, images, odd = [], [], []
     with os.scandir(os.fsencode(place)) as entries:
         for entry in entries:
-            if entry.is_dir():
+            # Hidden entries are the desktop's; `._x.JPEG` is what macOS leaves beside x.JPEG on foreign disks.
+            if entry.name.startswith(_HIDDEN):
+                odd.append(os.fsdecode(entry.name))
+            elif entry.is_dir():
                 inner.append(os.fsdecode(entry.name))
-            # Hidden files are the desktop's; `._x.JPEG` is what macOS leaves beside x.JPEG on foreign disks.
-            elif not entry.name.startswith(b".") and (entry.name.lower().endswith(_SUFFIXES) or _is_signed(entry)):
+            elif entry.name.lower().endswith(_SUFFIXES) or _is_signed(entry):
                 images.append(entry.name)
             else:
                 odd.append(os.fsdecode(entry.name))
@@ -162,7 +167,8 @@ class Matcher:
         """
         code_of = {class_id: code for code, class_id in enumerate(self.class_ids)}
         by_folder = [code_of.get(folder_classes.get(name, ""), -1) for name in listing.classes]
-        search = _Search(self, listing, np.array(by_folder, dtype=np.int64)[listing.folder_of], partitions)
+        file_classes = np.array(by_folder, dtype=np.int64)[listing.folder_of]
+        search = _Search(self, listing, file_classes, partitions, note)
         search.by_name()
         if len(search.open) and search.in_parquet:
             raise BuildError(
@@ -171,8 +177,8 @@ class Matcher:
                 f"{self.index.root}, where that takes hours; give folders or archives with "
                 f"--{self.index.source.key}."
             )
-        search.by_content(note)
-        return Matched(search.found, search.twins)
+        search.by_content()
+        return Matched(search.found, search.twins, search.alike())
 
     def in_partitions(self, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Tell for each row whether it is in one of some partitions."""
@@ -194,62 +200,74 @@ class Matcher:
 class _Search:
     """One set's files on their way to rows; `open` are those not found yet."""
 
-    def __init__(self, matcher: Matcher, listing: Listing, file_classes: Int64, partitions: Sequence[str]) -> None:
-        self.matcher, self.listing, self.file_classes = matcher, listing, file_classes
-        self.allowed = matcher.in_partitions(partitions)
+    def __init__(
+        self,
+        matcher: Matcher,
+        listing: Listing,
+        file_classes: Int64,
+        partitions: Sequence[str],
+        note: Callable[[str], None],
+    ) -> None:
+        self.matcher, self.listing, self.file_classes, self.note = matcher, listing, file_classes, note
         self.partitions = partitions
+        self.allowed = matcher.in_partitions(partitions)
         pieces = [piece for piece in matcher.index.pieces if piece.partition in partitions]
         self.in_parquet = any(piece.how == "parquet" for piece in pieces)
         self.found = np.full(len(listing), -1, dtype=np.int64)
         self.open = np.arange(len(listing), dtype=np.int64)
         self.twins = 0
         names = listing.names.dictionary_encode()
-        self.file_names = names.indices.to_numpy().astype(np.int64)
         digits = pc.match_substring_regex(names.dictionary, r"^[0-9]+(\.[^.]*)?$").to_numpy(zero_copy_only=False)
+        self.file_names = names.indices.to_numpy().astype(np.int64)
+        self.file_keys = self._in_class(self.file_names, file_classes)
         self.telling = ~digits[self.file_names] | self.in_parquet
         codes = pc.fill_null(pc.index_in(matcher.names, value_set=names.dictionary), -1).to_numpy()
         self.same_name = np.flatnonzero(codes >= 0)
         self.row_names = codes[self.same_name].astype(np.int64)
+        self.row_keys = self._in_class(self.row_names, matcher.class_codes[self.same_name])
 
-    def by_name(self) -> None:
-        row_classes = self.matcher.class_codes[self.same_name]
-        any_class, count = _only(self.file_names, self.row_names)
-        of_class, _ = _only(self.in_class(self.file_names, self.file_classes), self.in_class(self.row_names, row_classes))
-        place = np.where(self.file_classes >= 0, of_class, any_class)
-        known = np.flatnonzero(self.telling & (place >= 0))
-        self.found[known] = self.same_name[place[known]]
-        astray = np.flatnonzero(self.telling & (place < 0) & (count == 1))
-        if len(astray):
-            self.refuse_class(int(astray[0]), int(self.same_name[any_class[astray[0]]]))
-        elsewhere = known[~self.allowed[self.found[known]]]
-        if len(elsewhere):
-            self.refuse_partition(int(elsewhere[0]), int(self.found[elsewhere[0]]), len(elsewhere))
-        self.open = np.flatnonzero(self.found < 0)
-
-    def in_class(self, names: Int64, classes: npt.NDArray[np.integer]) -> Int64:
-        """One number for name and class; a name without a class gets one that no image has."""
+    def _in_class(self, names: Int64, classes: npt.NDArray[np.integer]) -> Int64:
+        """One number for a name and a class; that of a file without a class is no image's."""
         width = len(self.matcher.class_ids) + 1
         return names * width + np.where(classes < 0, width - 1, classes)
 
-    def by_content(self, note: Callable[[str], None]) -> None:
-        """Compare with images of the same name and class first, then with all, then with those that may not be."""
-        if not len(self.open):
-            return
-        keys = self.in_class(self.file_names[self.open], self.file_classes[self.open])
-        unlabelled = self.open[self.file_classes[self.open] < 0]
-        likely = np.isin(self.in_class(self.row_names, self.matcher.class_codes[self.same_name]), keys)
-        likely |= np.isin(self.row_names, self.file_names[unlabelled])
-        likely_rows = self.same_name[likely]
-        everything = np.flatnonzero(self.allowed)
-        for rows in (likely_rows[self.allowed[likely_rows]], everything):
-            if len(rows) and len(self.open):
-                note(f"comparing {len(self.open):,} files with {len(rows):,} images by size and content")
-                self.compare(rows)
+    def by_name(self) -> None:
+        """Give files whose names tell the image of that name and, where the file has a class, of that class."""
+        by_name, images = _only(self.file_names, self.row_names)
+        by_key, _ = _only(self.file_keys, self.row_keys)
+        place = np.where(self.file_classes >= 0, by_key, by_name)
+        known = np.flatnonzero(self.telling & (place >= 0))
+        self.found[known] = self.same_name[place[known]]
+        astray = np.flatnonzero(self.telling & (place < 0) & (images == 1))
+        if len(astray):
+            self.refuse_class(int(astray[0]), int(self.same_name[by_name[astray[0]]]))
+        self.refuse_partition(known[~self.allowed[self.found[known]]])
+        self.open = np.flatnonzero(self.found < 0)
+
+    def by_content(self) -> None:
+        """Compare with images of the same name first, then with all, then with those that the split may not have."""
         if len(self.open):
-            self.look_elsewhere()
+            same = np.isin(self.row_keys, self.file_keys[self.open])
+            same |= np.isin(self.row_names, self.file_names[self.open[self.file_classes[self.open] < 0]])
+            likely = self.same_name[same]
+            self.compare(likely[self.allowed[likely]])
+        self.compare(np.flatnonzero(self.allowed))
+        left = self.open
+        elsewhere = [p for p in self.matcher.index.pieces if p.partition not in self.partitions and p.how != "parquet"]
+        self.compare(np.flatnonzero(self.matcher.in_partitions([piece.partition for piece in elsewhere])))
+        self.refuse_partition(left[self.found[left] >= 0])
+
+    def alike(self) -> int:
+        """Count open files whose name and class some image has."""
+        same = np.isin(self.file_keys[self.open], self.row_keys)
+        same |= (self.file_classes[self.open] < 0) & np.isin(self.file_names[self.open], self.row_names)
+        return int(same.sum())
 
     def compare(self, rows: Int64) -> None:
         """Give open files the image of the same bytes; only images and files of a size in common are read."""
+        if not len(self.open) or not len(rows):
+            return
+        self.note(f"comparing {len(self.open):,} files with {len(rows):,} images, by size and then by content")
         sizes, read = image_sizes(self.matcher.index, rows)
         files = {file: _size(self.listing.path(file)) for file in self.open.tolist()}
         common = np.intersect1d(sizes, np.array([size for size in files.values() if size > 0], dtype=np.int64))
@@ -258,16 +276,15 @@ class _Search:
             images[hashlib.sha256(read(place)).digest()].append(int(rows[place]))
         taken = set(self.found[self.found >= 0].tolist())
         shared = set(common.tolist())
-        ambiguous: dict[bytes, list[int]] = {}
+        several: dict[bytes, list[int]] = {}
         for file, size in files.items():
             digest = _digest(self.listing.path(file)) if size in shared else b""
             if digest in images:
-                row = self.choose(file, images[digest], taken)
-                self.found[file] = row
-                taken.add(row)
+                self.found[file] = self.choose(file, images[digest], taken)
+                taken.add(int(self.found[file]))
                 if len(images[digest]) > 1:
-                    ambiguous[digest] = images[digest]
-        self.twins += sum(not taken.issuperset(same) for same in ambiguous.values())
+                    several[digest] = images[digest]
+        self.twins += sum(not taken.issuperset(same) for same in several.values())
         self.open = np.flatnonzero(self.found < 0)
 
     def choose(self, file: int, same: Iterable[int], taken: set[int]) -> int:
@@ -277,17 +294,6 @@ class _Search:
         if wanted not in (-1, codes[row]):
             self.refuse_class(file, row)
         return row
-
-    def look_elsewhere(self) -> None:
-        """Refuse files that are images of partitions which the split does not draw from."""
-        pieces = [p for p in self.matcher.index.pieces if p.partition not in self.partitions and p.how != "parquet"]
-        rows = np.flatnonzero(self.matcher.in_partitions([piece.partition for piece in pieces]))
-        if len(rows):
-            before = self.open
-            self.compare(rows)
-            strange = before[self.found[before] >= 0]
-            if len(strange):
-                self.refuse_partition(int(strange[0]), int(self.found[strange[0]]), len(strange))
 
     def refuse_class(self, file: int, row: int) -> None:
         """Refuse a file in the folder of another class than the source gives its image."""
@@ -299,10 +305,13 @@ class _Search:
             "move it to its own class folder, or remove it from the copy."
         )
 
-    def refuse_partition(self, file: int, row: int, files: int) -> None:
-        """Refuse files that are images of another partition."""
-        matcher = self.matcher
-        others = f" and {files - 1:,} more" if files > 1 else ""
+    def refuse_partition(self, files: Int64) -> None:
+        """Refuse files that are images of partitions which the split does not draw from."""
+        if not len(files):
+            return
+        matcher, file = self.matcher, int(files[0])
+        row = int(self.found[file])
+        others = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
         raise BuildError(
             f"{matcher.index.source.title}: expected images of the partition {' or '.join(self.partitions)}, found "
             f"{matcher.id_of(row)} of the partition {matcher.partitions[int(matcher.partition_codes[row])]} at "
@@ -311,17 +320,18 @@ class _Search:
 
 
 def _size(path: Path) -> int:
-    with _explained(path):
+    with reading_copy(path):
         return path.stat().st_size
 
 
 def _digest(path: Path) -> bytes:
-    with _explained(path):
+    with reading_copy(path):
         return hashlib.sha256(path.read_bytes()).digest()
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def reading_copy(path: Path) -> Iterator[None]:
+    """Say in one sentence what keeps the copy from being read."""
     try:
         yield
     except OSError as error:
