@@ -43,7 +43,7 @@ def write_tree(tree: Path) -> None:
     pixels = ((noise - noise.min()) / np.ptp(noise) * 255).astype(np.uint8)
     pixels = pixels + np.random.default_rng(1).integers(0, 40, pixels.shape, dtype=np.uint8)
     encoded = io.BytesIO()
-    Image.fromarray(pixels).save(encoded, "JPEG", quality=93)
+    Image.fromarray(pixels).save(encoded, "JPEG", quality=91)
     data = encoded.getvalue()
     for wnid in sorted(IMAGENET.classes())[:CLASSES]:
         folder = tree / "train" / wnid
@@ -87,7 +87,7 @@ def main() -> None:
     if not args.skip_imagefolder:
         runs["imagefolder + to_parquet"] = Run(cleaning(out, cache), imagefolder)
     report(interleave(runs, args.repeats), "cp -r")
-    cleaning(tree, out, copy, cache)()
+    cleaning(out, copy, cache)()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Build every training image of an ImageNet tree into a release: `python -m benchmarks.whole_source TREE OUT`."""
+"""Build every training image of an ImageNet tree into one split: `python -m benchmarks.whole_source TREE OUT`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import sys
 from pathlib import Path
 
 from builders.benchmark import All, Benchmark, Classes, Config, Count, Split
-from builders.build import Choices, build, prepare
+from builders.build import Choices, Prepared, build
+from builders.execute import Workers
+from builders.plan import Adopted, plan
 from builders.progress import TerminalMeter
+from builders.sources.base import open_source
 from builders.sources.imagenet import IMAGENET
 
-KNOWN = Classes("imagenet", "in_distribution")
+EXTERNAL = Classes("imagenet", "external")
+SPLIT = "everything/train"
 
 EVERYTHING = Benchmark(
     name="everything",
@@ -23,19 +27,18 @@ EVERYTHING = Benchmark(
     configs=(
         Config(
             name="everything",
-            labels=KNOWN,
+            labels=EXTERNAL,
             description="Every class.",
-            splits=tuple(
+            splits=(
                 Split(
-                    name=decision,
-                    role="in_distribution",
+                    name="train",
+                    role="external",
                     source=IMAGENET,
                     partitions=("train",),
-                    classes=Classes("imagenet", decision),
+                    classes=EXTERNAL,
                     take=All(),
                     count=Count(rows=0, paper=0),
-                )
-                for decision in ("in_distribution", "near_candidate", "external", "excluded")
+                ),
             ),
         ),
     ),
@@ -45,16 +48,13 @@ EVERYTHING = Benchmark(
 def main() -> None:
     """Build."""
     tree, out = map(Path, sys.argv[1:])
-    choices = Choices(
-        out=out,
-        splits=tuple(EVERYTHING.by_key()),
-        roots={"imagenet": tree},
-        seed=0,
-        workers=os.cpu_count() or 1,
-        allow_partial=True,
-    )
-    with TerminalMeter(quiet=True) as meter:
-        build(EVERYTHING, choices, prepare(EVERYTHING, choices, meter), meter)
+    choices = Choices(out=out, splits=(SPLIT,), roots={"imagenet": tree}, seed=0, allow_partial=True)
+    with TerminalMeter(quiet=True) as meter, Workers(os.cpu_count() or 1) as workers:
+        indexes = {"imagenet": open_source(IMAGENET, tree, ("train",))}
+        # No decision has all 1,000 classes, so they are adopted.
+        adopted = {SPLIT: Adopted(tuple(sorted(IMAGENET.classes())))}
+        planned = plan(EVERYTHING, indexes, seed=0, splits=[SPLIT], adopted=adopted)
+        build(EVERYTHING, choices, Prepared(indexes, {}, adopted, tuple(planned)), meter, workers)
 
 
 if __name__ == "__main__":

@@ -76,12 +76,11 @@ def adopt(
     return found
 
 
-def adoption_digest(adopted: Mapping[str, Adopted]) -> str:
-    """A digest of everything adopted, empty where nothing is."""
-    if not adopted:
+def adoption_digest(adopted: Adopted | None) -> str:
+    """A digest of what is adopted for one split, empty where it is drawn by rule."""
+    if adopted is None:
         return ""
-    parts = [[key, value.class_ids, value.source_ids] for key, value in sorted(adopted.items())]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([adopted.class_ids, adopted.source_ids]).encode()).hexdigest()
 
 
 def _from_lists(

@@ -12,7 +12,7 @@ from builders.adopt import adopt, adoption_digest
 from builders.benchmark import Benchmark, Rest
 from builders.completeness import shortfalls
 from builders.errors import BuildError, explaining_disk
-from builders.execute import run
+from builders.execute import Workers
 from builders.finish import finish_release, finish_split, known_train_overlaps
 from builders.locate import STAGING, Located, estimated_bytes, locate, write_plan
 from builders.plan import Adopted, PlannedSplit, drawn_classes, label_names, plan
@@ -31,7 +31,6 @@ class Choices:
     splits: tuple[str, ...]
     roots: Mapping[str, Path]
     seed: int
-    workers: int
     limit_per_class: int | None = None
     index_only: bool = False
     allow_partial: bool = False
@@ -95,10 +94,12 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
     return Prepared(indexes, lacking, adopted, tuple(planned))
 
 
-def build(benchmark: Benchmark, choices: Choices, prepared: Prepared, meter: Meter) -> dict[str, Any]:
+def build(
+    benchmark: Benchmark, choices: Choices, prepared: Prepared, meter: Meter, workers: Workers
+) -> dict[str, Any]:
     """Write what was planned into the release folder and return its manifest.
 
-    Shards that an earlier run finished are used as they are.
+    Shards that an earlier run finished are used as they are. The result does not depend on `workers`.
 
     Raises:
         BuildError: the folder is in use or holds other choices, an image is unreadable, or the disk refuses.
@@ -109,23 +110,24 @@ def build(benchmark: Benchmark, choices: Choices, prepared: Prepared, meter: Met
         version=benchmark.version,
         seed=choices.seed,
         limit_per_class=choices.limit_per_class,
-        adopted=adoption_digest(prepared.adopted),
         demo=choices.demo,
     )
+    adopted = {key: adoption_digest(prepared.adopted.get(key)) for key in _with_parents(benchmark, choices.splits)}
     with explaining_disk("write the release"), locked(layout):
-        check_choices(layout, identity, allow_partial=choices.allow_partial)
+        check_choices(layout, identity, adopted, allow_partial=choices.allow_partial)
         _refuse_full_disk_for_packs(layout, prepared)
         located = _locate(layout, prepared, meter)
         plans = {split.planned.key: split.digest for split in located}
-        record_plans(layout, identity, plans, allow_partial=choices.allow_partial)
+        record_plans(layout, identity, adopted, plans, allow_partial=choices.allow_partial)
         tasks = _unfinished(layout, located, choices, prepared.indexes)
         _refuse_full_disk(layout, tasks)
         meter.step("writing", sum(task.stop - task.start for task in tasks))
-        run(tasks, workers=choices.workers, progress=meter.advance)
+        workers.run(tasks, meter.advance)
         meter.step("finishing", sum(len(p.rows) for p in prepared.planned))
         finished = []
         for split in located:
-            finished.append(finish_split(layout, split, prepared.lacking.get(split.planned.key, ())))
+            key = split.planned.key
+            finished.append(finish_split(layout, split, prepared.lacking.get(key, ()), adopted[key]))
             meter.advance(len(split.planned.rows))
         manifest = finish_release(layout, benchmark, finished, identity.choices())
         for key, ids in known_train_overlaps(layout, manifest).items():
@@ -146,13 +148,23 @@ def _needed(benchmark: Benchmark, splits: Sequence[str]) -> dict[str, tuple[str,
     """Partitions by source key that the splits draw from, and those that they are the rest of."""
     declared = benchmark.by_key()
     needed: dict[str, dict[str, None]] = {}
-    for key in splits:
-        _, link = declared[key]
-        needed.setdefault(link.source.key, {}).update(dict.fromkeys(link.partitions))
-        while isinstance(link.take, Rest):
-            _, link = declared[link.take.of]
-            needed.setdefault(link.source.key, {}).update(dict.fromkeys(link.partitions))
+    for key in _with_parents(benchmark, splits):
+        _, split = declared[key]
+        needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
     return {source: tuple(partitions) for source, partitions in needed.items()}
+
+
+def _with_parents(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
+    """The given splits, and those that they are the rest of."""
+    declared = benchmark.by_key()
+    found: dict[str, None] = {}
+    for split in splits:
+        key = split
+        found[key] = None
+        while isinstance(take := declared[key][1].take, Rest):
+            key = take.of
+            found[key] = None
+    return tuple(found)
 
 
 def _lacking(

@@ -16,6 +16,7 @@ import click
 from builders.benchmark import Benchmark
 from builders.build import Choices, build, prepare
 from builders.errors import BuildError, explaining_disk
+from builders.execute import Workers
 from builders.progress import TerminalMeter
 from builders.report import built_text, dry_run_text
 from builders.sources.base import Source
@@ -162,7 +163,6 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             splits=splits,
             roots=roots,
             seed=flags["seed"],
-            workers=flags["workers"],
             limit_per_class=flags["limit_per_class"],
             index_only=flags["index_only"],
             allow_partial=flags["allow_partial"] or demo,
@@ -170,14 +170,16 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             adopt=flags["adopt"],
             demo=demo,
         )
+        workers = Workers(1 if flags["dry_run"] else flags["workers"])
         started = time.monotonic()
-        prepared = prepare(benchmark, choices, meter)
-        planned = sum(len(split.rows) for split in prepared.planned)
-        meter.note(f"planned {planned:,} images in {time.monotonic() - started:.1f} s")
-        if flags["dry_run"]:
-            click.echo(dry_run_text(benchmark, prepared))
-        else:
-            click.echo(built_text(benchmark, build(benchmark, choices, prepared, meter), out, splits))
+        with workers:
+            prepared = prepare(benchmark, choices, meter)
+            planned = sum(len(split.rows) for split in prepared.planned)
+            meter.note(f"planned {planned:,} images in {time.monotonic() - started:.1f} s")
+            if flags["dry_run"]:
+                click.echo(dry_run_text(benchmark, prepared))
+            else:
+                click.echo(built_text(benchmark, build(benchmark, choices, prepared, meter, workers), out, splits))
 
 
 def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ...]:

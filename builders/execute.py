@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import wait as wait_for
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 from typing import Any
+
+import pyarrow as pa
 
 from builders.errors import BuildError
 from builders.shards import Progress, ShardTask, write_shard
@@ -21,48 +24,62 @@ _counters: Any = None
 """In a worker: images and bytes done by all workers, shared with the parent."""
 
 
-def run(tasks: Sequence[ShardTask], *, workers: int, progress: Progress) -> None:
-    """Write every shard.
+class Workers:
+    """Processes that write shards; with a count of 1 the work is done in this process.
 
-    Args:
-        tasks: what to write, in any order.
-        workers: number of processes; with 1 the work is done here.
-        progress: called with images and bytes done since the last call.
-
-    Raises:
-        BuildError: the first task (in the order given) that failed, after the running ones have ended. Shards that
-        were
-            finished stay.
+    Entering starts them, and they import what they need while the caller plans.
     """
-    if workers == 1 or len(tasks) <= 1:
-        for task in tasks:
-            write_shard(task, progress)
-        return
-    # Spawned, not forked: the parent has used Arrow's thread pool by now, and threads do not survive a fork.
-    context = multiprocessing.get_context("spawn")
-    counters = context.Array("q", 2)
-    with concurrent.futures.ProcessPoolExecutor(
-        min(workers, len(tasks)), mp_context=context, initializer=_start_worker, initargs=(counters,)
-    ) as pool:
-        futures = [pool.submit(_work, task) for task in tasks]
-        try:
-            _watch(futures, _Differences(counters, progress))
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        # Spawned, not forked: the parent has used Arrow's thread pool by now, and threads do not survive a fork.
+        self._context = multiprocessing.get_context("spawn")
+        self._counters = self._context.Array("q", 2)
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Workers:
+        if self.count > 1:
+            self._pool = ProcessPoolExecutor(
+                self.count, mp_context=self._context, initializer=_start_worker, initargs=(self._counters,)
+            )
+            for _ in range(self.count):
+                self._pool.submit(_stand_by)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def run(self, tasks: Sequence[ShardTask], progress: Progress) -> None:
+        """Write every shard.
+
+        Args:
+            tasks: what to write, in any order.
+            progress: called with images and bytes done since the last call.
+
+        Raises:
+            BuildError: the first task (in the order given) that failed, after the running ones have ended. Shards that
+                were finished stay.
+        """
+        if self._pool is None:
+            for task in tasks:
+                write_shard(task, progress)
+            return
+        self._counters[:] = [0, 0]
+        futures = [self._pool.submit(_work, task) for task in tasks]
+        _watch(futures, _Differences(self._counters, progress))
 
 
-def _watch(futures: Sequence[concurrent.futures.Future[None]], report: Callable[[], None]) -> None:
-    pending = set(futures)
+def _watch(futures: Sequence[Future[None]], report: Callable[[], None]) -> None:
+    pending: set[Future[None]] = set(futures)
     failed = False
     while pending and not failed:
-        done, pending = concurrent.futures.wait(pending, timeout=_POLL_SECONDS)
+        done, pending = wait_for(pending, timeout=_POLL_SECONDS)
         report()
         failed = any(future.exception() is not None for future in done)
-    for future in futures:
-        if failed:
-            future.cancel()
-    concurrent.futures.wait([future for future in futures if not future.cancelled()])
+    for future in pending:
+        future.cancel()
+    wait_for([future for future in futures if not future.cancelled()])
     report()
     try:
         for future in futures:
@@ -71,8 +88,7 @@ def _watch(futures: Sequence[concurrent.futures.Future[None]], report: Callable[
     except BrokenProcessPool as error:
         raise BuildError(
             "expected every worker to end by itself, but one was killed (memory is the usual reason); run the same "
-            "command "
-            "again, with fewer --workers, and it goes on where this run stopped."
+            "command again, with fewer --workers, and it goes on where this run stopped."
         ) from error
 
 
@@ -104,6 +120,11 @@ def _die_with_parent() -> None:
     if parent is not None:
         wait([parent.sentinel])
         os._exit(1)
+
+
+def _stand_by() -> None:
+    """Make a first array: pyarrow then imports pandas, which takes longer than all else that a worker imports."""
+    pa.array([0])
 
 
 def _work(task: ShardTask) -> None:

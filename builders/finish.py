@@ -44,8 +44,11 @@ class Finished:
         return f"{self.config}/{self.name}"
 
 
-def finish_split(layout: Layout, located: Located, lacking: Sequence[str]) -> Finished:
-    """Write the index of a split whose shards are done and describe it; `lacking` says where its sources are short."""
+def finish_split(layout: Layout, located: Located, lacking: Sequence[str], adopted: str) -> Finished:
+    """Write the index of a split whose shards are done and describe it.
+
+    `lacking` says where its sources are short; `adopted` is a digest of the lists it was adopted from, or empty.
+    """
     planned = located.planned
     config, split = planned.config, planned.split
     parts = [layout.part(config.name, split.name, i, located.shards) for i in range(located.shards)]
@@ -70,6 +73,7 @@ def finish_split(layout: Layout, located: Located, lacking: Sequence[str]) -> Fi
         "why": split.count.why,
         "available": planned.available,
         "excluded": excluded,
+        "adopted": adopted,
         "shortfalls": [*lacking, *(f"{e.image} left out as unreadable ({e.evidence})" for e in unreadable)],
         "digest": rows_digest(rows),
         "data": [

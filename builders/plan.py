@@ -246,7 +246,9 @@ class _Planner:
         chosen = set(self.classes(key))
         if key in self.adopted:
             rule = ("not-adopted", "not in the copy of the published benchmark that was adopted")
-            return dict.fromkeys(self.views[split.source.key].names, rule)
+            by_rule = self.adopted[key].source_ids is None  # the copy names classes, and their images are drawn
+            names = self.views[split.source.key].names
+            return {name: _not_drawn(split.take) if by_rule and name in chosen else rule for name in names}
         reasons = {}
         for decision in decisions.load(split.classes.table):
             if decision.class_id in chosen:

@@ -23,16 +23,12 @@ _RECORDED_PACKAGES = ("numpy", "pillow", "pyarrow")
 
 @dataclass(frozen=True)
 class Identity:
-    """The choices that change rows. A folder holds a benchmark's rows of one identity only.
-
-    `adopted` is a digest of the adopted lists, or empty.
-    """
+    """The choices that change rows. A folder holds a benchmark's rows of one identity only."""
 
     benchmark: str
     version: str
     seed: int
     limit_per_class: int | None
-    adopted: str
     demo: bool
 
     def choices(self) -> dict[str, Any]:
@@ -69,7 +65,7 @@ def locked(layout: Layout) -> Iterator[None]:
         lock.release()
 
 
-def check_choices(layout: Layout, identity: Identity, *, allow_partial: bool) -> None:
+def check_choices(layout: Layout, identity: Identity, adopted: Mapping[str, str], *, allow_partial: bool) -> None:
     """Refuse a folder whose rows come from other choices.
 
     The run's state is asked, and the manifest too, because a release may come without its state.
@@ -77,11 +73,24 @@ def check_choices(layout: Layout, identity: Identity, *, allow_partial: bool) ->
     Args:
         layout: the output folder.
         identity: this run's choices.
+        adopted: for each split of this run, and each that one is the rest of, a digest of what is adopted for it, or
+            empty. A split and the rest of it must come from the same lists, or they would share images.
         allow_partial: whether this run may leave images out.
     """
     state = _read_state(layout, identity)
-    manifest = read_manifest(layout.root)["benchmarks"] if layout.manifest.exists() else {}
-    for known in (state, manifest.get(identity.benchmark, {})):
+    manifest = read_manifest(layout.root) if layout.manifest.exists() else {"benchmarks": {}, "configs": {}}
+    built = {
+        f"{config}/{name}": entry["adopted"]
+        for config, declared in manifest["configs"].items()
+        for name, entry in declared["splits"].items()
+    }
+    for key, digest in adopted.items():
+        if {**built, **state.get("adopted", {})}.get(key, digest) != digest:
+            raise BuildError(
+                f"expected the --adopt that {key} was built with before, found another or none, in {layout.root}; "
+                "give another --out, or the same copy as before."
+            )
+    for known in (state, manifest["benchmarks"].get(identity.benchmark, {})):
         for name, value in identity.choices().items():
             if name in known and known[name] != value:
                 raise BuildError(
@@ -96,16 +105,25 @@ def check_choices(layout: Layout, identity: Identity, *, allow_partial: bool) ->
         )
 
 
-def record_plans(layout: Layout, identity: Identity, plans: Mapping[str, str], *, allow_partial: bool) -> None:
+def record_plans(
+    layout: Layout,
+    identity: Identity,
+    adopted: Mapping[str, str],
+    plans: Mapping[str, str],
+    *,
+    allow_partial: bool,
+) -> None:
     """Refuse a folder whose rows come from other sources, and record this run's choices and plans.
 
     Args:
         layout: the output folder.
         identity: this run's choices.
+        adopted: as for `check_choices`.
         plans: digest of the plan of each split that this run builds.
         allow_partial: whether this run may leave images out.
     """
-    before: dict[str, str] = _read_state(layout, identity).get("plans", {})
+    state = _read_state(layout, identity)
+    before: dict[str, str] = state.get("plans", {})
     for split, digest in plans.items():
         if before.get(split, digest) != digest:
             raise BuildError(
@@ -115,6 +133,7 @@ def record_plans(layout: Layout, identity: Identity, plans: Mapping[str, str], *
     versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
     state = identity.choices() | {
         "allow_partial": allow_partial,
+        "adopted": {**state.get("adopted", {}), **adopted},
         "plans": {**before, **plans},
         "versions": versions | {"python": platform.python_version()},
     }

@@ -7,6 +7,7 @@ import filelock
 import pytest
 
 from builders.build import Choices, build, prepare
+from builders.execute import Workers
 from builders.imagenet_benchmark import BENCHMARK
 from builders.progress import TerminalMeter
 from builders.sources.base import Expected, open_source
@@ -31,20 +32,19 @@ def complete(benchmark, roots):
     return dataclasses.replace(benchmark, configs=configs)
 
 
-def build_demo(roots, out, *, benchmark=BENCHMARK, **changes):
+def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, **changes):
     """Build the ImageNet benchmark from the demo sources through the API; returns the manifest."""
     values = {
         "out": out,
         "splits": tuple(BENCHMARK.by_key()),
         "roots": roots,
         "seed": 0,
-        "workers": 1,
         "allow_partial": True,
         "demo": True,
     }
     choices = Choices(**(values | changes))
-    with TerminalMeter(quiet=True) as meter:
-        return build(benchmark, choices, prepare(benchmark, choices, meter), meter)
+    with TerminalMeter(quiet=True) as meter, Workers(workers) as running:
+        return build(benchmark, choices, prepare(benchmark, choices, meter), meter, running)
 
 
 def files_of(root):

@@ -15,7 +15,7 @@ from builders.plan import Adopted, label_names
 from builders.progress import TerminalMeter
 from builders.sources.base import open_source
 from taxonomy import decisions
-from tests.builders.conftest import build_demo
+from tests.builders.conftest import build_demo, files_of
 from tests.builders.layouts import food101_parquet, imagenet_archives, imagenet_parquet, link, tree
 
 DECLARED = BENCHMARK.by_key()
@@ -80,7 +80,7 @@ def indexes(demo):
 def planned(roots, copy, splits=SPLITS, seed=0, notes=None, **changes):
     """Plan with an adopted copy; returns the planned splits by name."""
     choices = Choices(
-        out=copy.parent / "unused", splits=splits, roots=roots, seed=seed, workers=1, allow_partial=True, adopt=copy
+        out=copy.parent / "unused", splits=splits, roots=roots, seed=seed, allow_partial=True, adopt=copy
     )
     with TerminalMeter(quiet=True) as meter:
         meter.note = (lambda text: None) if notes is None else notes.append
@@ -141,7 +141,7 @@ def test_the_command_line_adopts_and_says_so(demo, release, published, tmp_path,
         assert {r["id"]: r["content_sha256"] for r in rows_of(out, key)} == {
             r["id"]: r["content_sha256"] for r in rows_of(release, key)
         }
-    assert json.loads((out / "manifest.json").read_text())["benchmarks"]["imagenet"]["adopted"]
+    assert json.loads((out / "manifest.json").read_text())["configs"]["imagenet"]["splits"]["near_ood"]["adopted"]
     other = tmp_path / "empty"
     other.mkdir()
     assert main([*flags, "--adopt", str(other)]) == 2
@@ -527,10 +527,10 @@ def test_the_digest_knows_what_was_adopted_and_not_from_where(demo, indexes, arc
         path.rename(path.with_name(f"{number}.jpg"))
     others = {"imagenet": open_source(BENCHMARK.sources()[0], archives, ("val",))}
     found = [adopted(one, indexes, NEAR)[0], adopted(two, indexes, NEAR)[0], adopted(two.parent, others, NEAR)[0]]
-    assert len({adoption_digest(each) for each in found}) == 1
+    assert len({adoption_digest(each[NEAR]) for each in found}) == 1
     next((two / NEAR_SET / "labels").glob("*/*")).unlink()
-    assert adoption_digest(adopted(two, indexes, NEAR)[0]) != adoption_digest(found[0])
-    assert adoption_digest({}) == ""
+    assert adoption_digest(adopted(two, indexes, NEAR)[0][NEAR]) != adoption_digest(found[0][NEAR])
+    assert adoption_digest(None) == ""
 
 
 def test_a_copy_that_cannot_be_read_is_refused_in_one_sentence(demo, indexes, tmp_path):
@@ -538,3 +538,30 @@ def test_a_copy_that_cannot_be_read_is_refused_in_one_sentence(demo, indexes, tm
     (copy / NEAR_SET / "labels" / NEAR_CLASSES[0] / "gone.JPEG").symlink_to(tmp_path / "nowhere")
     with pytest.raises(BuildError, match=r"expected to read the adopted copy, found No such file .*gone\.JPEG; mend"):
         adopted(copy, indexes, NEAR)
+
+
+def test_an_adopted_release_can_be_built_split_by_split(demo, published, tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    keys = ("imagenet/validation", "imagenet/test", "imagenet-train/train")
+    build_demo(demo, whole, splits=keys, adopt=published)
+    for key in keys:
+        build_demo(demo, parts, splits=(key,), adopt=published)
+    assert files_of(parts) == files_of(whole)
+
+
+def test_a_split_and_its_rest_come_from_the_same_lists(demo, published, tmp_path):
+    out = tmp_path / "out"
+    build_demo(demo, out, splits=("imagenet/validation",), adopt=published)
+    with pytest.raises(BuildError, match="expected the --adopt that imagenet/validation was built with before"):
+        build_demo(demo, out, splits=("imagenet-train/train",))
+    shutil.rmtree(out / ".state")
+    with pytest.raises(BuildError, match="expected the --adopt that imagenet/validation was built with before"):
+        build_demo(demo, out, splits=("imagenet-train/train",))
+
+
+def test_what_a_class_list_leaves_out_of_its_own_classes_was_not_drawn(demo, tmp_path):
+    path = tmp_path / "classes.csv"
+    path.write_text("split,class\n" + "".join(f"imagenet/validation,{wnid}\n" for wnid in KNOWN))
+    (split,) = planned(demo, path, ("imagenet/validation",)).values()
+    rules = {(e.class_id in KNOWN, e.rule) for e in split.excluded if e.rule != "stray"}
+    assert rules == {(True, "image-not-drawn"), (False, "not-adopted")}

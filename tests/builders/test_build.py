@@ -15,6 +15,7 @@ from builders import execute
 from builders.benchmark import ROLES
 from builders.build import Choices, build, prepare
 from builders.errors import BuildError
+from builders.execute import Workers
 from builders.imagenet_benchmark import BENCHMARK
 from builders.plan import label_names
 from builders.progress import TerminalMeter
@@ -401,11 +402,10 @@ def test_training_images_in_another_split_are_reported(demo, tmp_path):
         splits=("imagenet/test", "imagenet-train/train"),
         roots=roots,
         seed=0,
-        workers=1,
         allow_partial=True,
     )
     with TerminalMeter(quiet=True) as meter:
         meter.note = notes.append
-        build(BENCHMARK, choices, prepare(BENCHMARK, choices, meter), meter)
+        build(BENCHMARK, choices, prepare(BENCHMARK, choices, meter), meter, Workers(1))
     (warning,) = [note for note in notes if "also training images" in note]
     assert warning.startswith("warning: ") and "imagenet/test" in warning
