@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import statistics
 import subprocess
 import time
@@ -52,12 +51,17 @@ def interleave(runs: Mapping[str, Run], repeats: int) -> dict[str, Timed]:
 
 
 def run_process(command: Sequence[str]) -> float:
-    """Run a command to its end and return the largest resident set of it or one of its children, in MB.
+    """Run a command to its end and return the largest resident set of it and of the processes it waited for, in MB.
 
-    The kernel keeps one high-water mark for all children so far, so the figure never falls between calls.
+    Raises:
+        RuntimeError: the command failed.
     """
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{command} ended with {process.returncode}")
+    return usage.ru_maxrss / 1024
 
 
 def report(results: Mapping[str, Timed], baseline: str) -> None:

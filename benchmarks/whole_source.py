@@ -13,6 +13,7 @@ from builders.plan import Adopted, plan
 from builders.progress import TerminalMeter
 from builders.sources.base import open_source
 from builders.sources.imagenet import IMAGENET
+from builders.startup import without_pandas
 
 EXTERNAL = Classes("imagenet", "external")
 SPLIT = "everything/train"
@@ -58,4 +59,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_pandas()
     main()

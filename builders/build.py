@@ -71,6 +71,7 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
     indexes = {}
     for source, partitions in _needed(benchmark, choices.splits).items():
         declared = next(s for s in benchmark.sources() if s.key == source)
+        meter.note(f"{declared.title}: indexing {', '.join(partitions)} in {choices.roots[source]}")
         indexes[source] = open_source(declared, choices.roots[source], partitions)
         found = ", ".join(f"{partition} as {layout}" for partition, layout in indexes[source].layouts.items())
         meter.note(f"{declared.title}: {indexes[source].table.num_rows:,} images ({found})")

@@ -13,10 +13,9 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 from typing import Any
 
-import pyarrow as pa
-
 from builders.errors import BuildError
 from builders.shards import Progress, ShardTask, write_shard
+from builders.startup import without_pandas
 
 _POLL_SECONDS = 0.1
 
@@ -111,6 +110,7 @@ def _start_worker(counters: Any) -> None:
     global _counters
     _counters = counters
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which decides
+    without_pandas()
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 
@@ -123,8 +123,7 @@ def _die_with_parent() -> None:
 
 
 def _stand_by() -> None:
-    """Make a first array: pyarrow then imports pandas, which takes longer than all else that a worker imports."""
-    pa.array([0])
+    """Do nothing; a worker that gets to it has imported what it needs."""
 
 
 def _work(task: ShardTask) -> None:

@@ -13,6 +13,7 @@ from builders.sources.caltech256 import CALTECH256
 from builders.sources.food101 import FOOD101
 from builders.sources.imagenet import IMAGENET
 from builders.sources.places365 import PLACES365
+from builders.startup import without_pandas
 
 KNOWN = Classes("imagenet", "in_distribution")
 EXTERNAL = Classes("imagenet", "external")
@@ -183,4 +184,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    without_pandas()
     sys.exit(main())

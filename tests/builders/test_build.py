@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import shutil
@@ -236,6 +237,10 @@ def test_a_file_that_was_lost_from_a_release_is_built_again(demo, release, tmp_p
     ("changes", "sentence"),
     [
         ({"seed": 5}, r"expected a release with seed 5 in .*, found one with 0"),
+        (
+            {"benchmark": dataclasses.replace(BENCHMARK, version="2.0.0")},
+            r"expected a release with version 2.0.0 in .*, found one with 1.0.0",
+        ),
         ({"demo": False}, r"expected a release with demo off in .*, found one with on"),
         ({"limit_per_class": 1}, r"expected a release with limit-per-class 1 in .*, found one with none"),
         ({"allow_partial": False}, r"expected 1,300 images of n01443537 \(goldfish\), found 4"),
@@ -348,6 +353,13 @@ def test_a_short_class_is_refused_with_its_counts(demo, tmp_path):
     with pytest.raises(BuildError, match=sentence):
         build_demo({"imagenet": imagenet}, tmp_path / "out", allow_partial=False, splits=SPLITS[1:2])
     assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_class_is_named_with_its_count(demo, tmp_path):
+    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    shutil.rmtree(imagenet / "val" / "n02099601")
+    with pytest.raises(BuildError, match=r"expected 50 images of n02099601 \(golden retriever\), found 0"):
+        build_demo({"imagenet": imagenet}, tmp_path / "out", allow_partial=False, splits=SPLITS[1:2])
 
 
 def test_a_full_disk_is_refused_before_anything_is_written(demo, tmp_path, monkeypatch):

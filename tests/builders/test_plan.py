@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import random
 
 import numpy as np
@@ -74,6 +75,14 @@ def test_near_classes_are_200_candidates(planned):
     drawn = set(planned["imagenet/near_ood"].table["class_id"].to_pylist())
     assert len(drawn) == 200
     assert drawn < candidates
+
+
+def test_near_classes_are_drawn_by_their_digests(planned):
+    # The formula of the design, without the code that is tested: lowest SHA-256 of (seed, config, split, id) first.
+    candidates = [d.class_id for d in decisions.load("imagenet") if d.decision == "near_candidate"]
+    key = {wnid: hashlib.sha256(f"0\0imagenet\0near_ood\0{wnid}".encode()).digest() for wnid in candidates}
+    drawn = sorted(candidates, key=key.__getitem__)[:200]
+    assert set(planned["imagenet/near_ood"].table["class_id"].to_pylist()) == set(drawn)
 
 
 def test_far_classes_are_the_32_45_and_82_of_the_paper(planned):

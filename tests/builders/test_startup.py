@@ -1,0 +1,27 @@
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(script):
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_arrow_works_without_importing_pandas():
+    script = (
+        "import sys\nfrom builders.startup import without_pandas\nwithout_pandas()\nimport pyarrow as pa\n"
+        "print(pa.array(['a', 'b']).to_pylist() == ['a', 'b'], 'pandas' in sys.modules)\n"
+    )
+    assert run(script) == ["True", "False"]
+
+
+def test_pandas_itself_can_still_be_imported():
+    script = "from builders.startup import without_pandas\nwithout_pandas()\nimport pandas\nprint(pandas.__name__)\n"
+    assert run(script) == ["pandas"]
+
+
+def test_arrow_would_import_pandas_otherwise():
+    assert run("import sys, pyarrow as pa\npa.array([1])\nprint('pandas' in sys.modules)\n") == ["True"]
