@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from builders.sources.base import Source
 
@@ -24,17 +24,7 @@ Role = Literal[
     "multi_label",
 ]
 
-ROLES: tuple[Role, ...] = (
-    "in_distribution",
-    "near_ood",
-    "far_ood",
-    "external",
-    "novel_class",
-    "adversarial",
-    "synthetic",
-    "corruption",
-    "multi_label",
-)
+ROLES: tuple[Role, ...] = get_args(Role)
 """Names of the `role` column's ClassLabel. The order is part of the format: append, never insert."""
 
 

@@ -15,6 +15,7 @@ import click
 
 from builders.benchmark import Benchmark
 from builders.build import Choices, build, prepare
+from builders.command import exit_code
 from builders.errors import BuildError, explaining_disk
 from builders.execute import Workers
 from builders.progress import TerminalMeter
@@ -35,20 +36,8 @@ def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
     Returns:
         The exit code: 0 when all is built, 2 for anything the user can mend, 130 after Ctrl-C.
     """
-    command = make_command(benchmark)
-    try:
-        with explaining_disk("read the sources and write the release"):
-            command.main(args=argv, standalone_mode=False)
-    except BuildError as error:
-        click.echo(f"error: {error}", err=True)
-        return 2
-    except click.ClickException as error:
-        error.show()
-        return 2
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped; run the same command again and it goes on where this run stopped.", err=True)
-        return 130
-    return 0
+    stopped = "stopped; run the same command again and it goes on where this run stopped."
+    return exit_code(make_command(benchmark), argv, stopped=stopped)
 
 
 def make_command(benchmark: Benchmark) -> click.Command:
@@ -62,7 +51,8 @@ def make_command(benchmark: Benchmark) -> click.Command:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     def command(**flags: Any) -> None:
-        _main(benchmark, module, flags)
+        with explaining_disk("read the sources and write the release"):
+            _main(benchmark, module, flags)
 
     for option in (*_source_options(benchmark), *_shared_options(benchmark)):
         command = option(command)

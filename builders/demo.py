@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 from tqdm import tqdm
 
-from builders.errors import BuildError
+from builders.command import exit_code
+from builders.errors import BuildError, explaining_disk
 from taxonomy import tables
 
 MARKER = "DEMO.txt"
@@ -309,27 +311,27 @@ _ENCODERS: Mapping[str, Callable[[Image.Image], bytes]] = {
 }
 
 
-class _RefusedError(click.ClickException):
-    exit_code = 2
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    name="python -m builders.demo",
+    epilog="Example: python -m builders.demo demo",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--seed", default=0, show_default=True, help="What the pixels depend on beside the file names.")
-def main(folder: Path, seed: int) -> None:
-    """Write small made-up copies of all sources to DIR, to try every command without a download.
-
-    Example: python -m builders.demo demo
-    """
-    try:
+def command(folder: Path, seed: int) -> None:
+    """Write small made-up copies of all sources to DIR, to try every command without a download."""
+    with explaining_disk("write the demo sources"):
         written = write_demo(folder, seed=seed, progress=True)
-    except BuildError as error:
-        raise _RefusedError(str(error)) from error
     for key, place in written.items():
         click.echo(f"{key}: {place}")
     flags = " ".join(f"--{key} {place}" for key, place in written.items())
     click.echo(f"Next: python -m builders.imagenet_benchmark {flags}")
 
 
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    return exit_code(command, argv, stopped="stopped; run the same command again to write the rest.")
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import wait as wait_for
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import wait
 from typing import Any
 
 from builders.errors import BuildError
+from builders.process import end_with_parent, without_pandas
 from builders.shards import Progress, ShardTask, write_shard
-from builders.startup import without_pandas
 
 _POLL_SECONDS = 0.1
 
@@ -111,15 +108,7 @@ def _start_worker(counters: Any) -> None:
     _counters = counters
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which decides
     without_pandas()
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    """End this worker when its parent is killed, so that no orphan writes into a folder that a rerun has locked."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+    end_with_parent()
 
 
 def _stand_by() -> None:

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 
 from builders.benchmark import All, Benchmark, Classes, Config, Count, PerClass, Rest, Split, Total
+from builders.process import without_pandas
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.food101 import FOOD101
 from builders.sources.imagenet import IMAGENET
 from builders.sources.places365 import PLACES365
-from builders.startup import without_pandas
 
 KNOWN = Classes("imagenet", "in_distribution")
 EXTERNAL = Classes("imagenet", "external")

@@ -7,17 +7,17 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 import click
 import pyarrow.parquet as pq
 
+from builders.command import exit_code
 from builders.errors import BuildError
+from builders.process import end_with_parent
 from hf_scripts import check_manifest, check_release
 from hf_scripts.check_manifest import Listed
 from hf_scripts.check_rows import UNREADABLE, IndexTask, Outcome, PlainTask, ShardTask, Task
@@ -137,14 +137,7 @@ def _work(task: Task) -> Outcome:
 def _start_worker() -> None:
     # Nothing is written here, so a worker may end at once: on Ctrl-C, which reaches it too, and with its parent.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+    end_with_parent()
 
 
 def _notes(manifest: Mapping[str, Any]) -> list[str]:
@@ -245,17 +238,7 @@ def command(folder: Path, quick: bool, workers: int) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    try:
-        return int(command.main(args=argv, standalone_mode=False) or 0)
-    except BuildError as error:
-        click.echo(f"error: {error}", err=True)
-        return 2
-    except click.ClickException as error:
-        error.show()
-        return 2
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped; nothing was changed.", err=True)
-        return 130
+    return exit_code(command, argv, stopped="stopped; nothing was changed.")
 
 
 if __name__ == "__main__":

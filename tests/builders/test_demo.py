@@ -5,7 +5,6 @@ import struct
 import datasets
 import PIL.Image
 import pytest
-from click.testing import CliRunner
 
 import builders.demo as demo_module
 from builders.demo import MARKER, STRAYS, TROUBLES, is_demo, main, write_demo
@@ -91,19 +90,17 @@ def test_pixels_depend_on_the_seed_and_names_do_not(demo, tmp_path, monkeypatch)
     assert not any((other / name).read_bytes() == (demo["food101"] / name).read_bytes() for name in names)
 
 
-def test_other_peoples_folders_are_left_alone(tmp_path):
+def test_other_peoples_folders_are_left_alone(tmp_path, capsys):
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(BuildError, match="found other files"):
         write_demo(tmp_path)
-    result = CliRunner().invoke(main, [str(tmp_path)])
-    assert result.exit_code == 2
-    assert "found other files" in result.stderr
+    assert main([str(tmp_path)]) == 2
+    assert "found other files" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_command_writes_a_demo_and_names_the_next_one(tmp_path, monkeypatch):
+def test_command_writes_a_demo_and_names_the_next_one(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo_module, "_SOURCES", {"caltech256": demo_module._caltech256})
     for _ in range(2):  # the second run writes the demo again
-        result = CliRunner().invoke(main, [str(tmp_path / "demo"), "--seed", "3"])
-        assert result.exit_code == 0
-        assert "Next: python -m builders.imagenet_benchmark --caltech256" in result.stdout
+        assert main([str(tmp_path / "demo"), "--seed", "3"]) == 0
+        assert "Next: python -m builders.imagenet_benchmark --caltech256" in capsys.readouterr().out

@@ -12,14 +12,14 @@ def run(script):
 
 def test_arrow_works_without_importing_pandas():
     script = (
-        "import sys\nfrom builders.startup import without_pandas\nwithout_pandas()\nimport pyarrow as pa\n"
+        "import sys\nfrom builders.process import without_pandas\nwithout_pandas()\nimport pyarrow as pa\n"
         "print(pa.array(['a', 'b']).to_pylist() == ['a', 'b'], 'pandas' in sys.modules)\n"
     )
     assert run(script) == ["True", "False"]
 
 
 def test_pandas_itself_can_still_be_imported():
-    script = "from builders.startup import without_pandas\nwithout_pandas()\nimport pandas\nprint(pandas.__name__)\n"
+    script = "from builders.process import without_pandas\nwithout_pandas()\nimport pandas\nprint(pandas.__name__)\n"
     assert run(script) == ["pandas"]
 
 

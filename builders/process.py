@@ -1,9 +1,13 @@
-"""What makes a process of ours ready sooner."""
+"""What every process of ours does: start without what it does not use, and end with its parent."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import sys
+import threading
 from collections.abc import Sequence
+from multiprocessing.connection import wait
 from types import ModuleType
 
 import pyarrow as pa
@@ -32,3 +36,15 @@ def without_pandas() -> None:
         pa.array([0])
     finally:
         sys.meta_path.remove(finder)
+
+
+def end_with_parent() -> None:
+    """End this worker when its parent is killed, so that no orphan goes on in a folder that a rerun has locked."""
+    threading.Thread(target=_wait_for_parent, daemon=True).start()
+
+
+def _wait_for_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
