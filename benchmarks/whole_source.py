@@ -10,10 +10,10 @@ from builders.benchmark import All, Benchmark, Classes, Config, Count, Split
 from builders.build import Choices, Prepared, build
 from builders.execute import Workers
 from builders.plan import Adopted, plan
+from builders.process import without_pandas
 from builders.progress import TerminalMeter
 from builders.sources.base import open_source
 from builders.sources.imagenet import IMAGENET
-from builders.startup import without_pandas
 
 EXTERNAL = Classes("imagenet", "external")
 SPLIT = "everything/train"
