@@ -43,7 +43,7 @@ def write_tree(tree: Path) -> None:
     pixels = ((noise - noise.min()) / np.ptp(noise) * 255).astype(np.uint8)
     pixels = pixels + np.random.default_rng(1).integers(0, 40, pixels.shape, dtype=np.uint8)
     encoded = io.BytesIO()
-    Image.fromarray(pixels).save(encoded, "JPEG", quality=91)
+    Image.fromarray(pixels).save(encoded, "JPEG", quality=92)
     data = encoded.getvalue()
     for wnid in sorted(IMAGENET.classes())[:CLASSES]:
         folder = tree / "train" / wnid
