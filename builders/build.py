@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from builders.adopt import adopt, adoption_digest
 from builders.benchmark import Benchmark, Rest
 from builders.completeness import shortfalls
@@ -19,7 +24,7 @@ from builders.plan import Adopted, PlannedSplit, drawn_classes, label_names, pla
 from builders.release import Layout, arrow_schema
 from builders.shards import ShardTask, read_record
 from builders.sources.base import SourceIndex, open_source
-from builders.staging import remove_packs
+from builders.staging import remove_packs, unpack
 from builders.state import Identity, check_choices, locked, record_plans
 
 
@@ -139,10 +144,26 @@ def build(
 
 def _locate(layout: Layout, prepared: Prepared, meter: Meter) -> list[Located]:
     meter.step("finding", sum(len(split.rows) for split in prepared.planned))
+    unpacked = {
+        key: unpack(index, rows, layout.state / STAGING, meter.advance)
+        for key, index in prepared.indexes.items()
+        if len(rows := _rows_in_parquet(index, [s for s in prepared.planned if s.split.source.key == key]))
+    }
     return [
-        locate(split, prepared.indexes[split.split.source.key], layout.state / STAGING, advance=meter.advance)
+        locate(split, prepared.indexes[key], unpacked.get(key), advance=meter.advance)
         for split in prepared.planned
+        for key in [split.split.source.key]
     ]
+
+
+def _rows_in_parquet(index: SourceIndex, splits: Sequence[PlannedSplit]) -> npt.NDArray[np.int64]:
+    """The rows of an index that some split needs and that lie in Parquet, ascending."""
+    if not splits or all(piece.how != "parquet" for piece in index.pieces):
+        return np.zeros(0, np.int64)
+    in_parquet = pc.equal(index.table["how"].cast(pa.string()), "parquet").to_numpy()
+    rows = np.unique(np.concatenate([split.rows for split in splits]))
+    wanted: npt.NDArray[np.int64] = rows[in_parquet[rows]]
+    return wanted
 
 
 def _needed(benchmark: Benchmark, splits: Sequence[str]) -> dict[str, tuple[str, ...]]:

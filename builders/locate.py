@@ -23,7 +23,7 @@ from builders.plan import PlannedSplit
 from builders.release import lines_digest
 from builders.shards import SHARD_BYTES, replacing
 from builders.sources.base import SourceIndex
-from builders.staging import Pack
+from builders.staging import Pack, Unpacked
 
 STAGING = "staging"
 """Root key of pack files, beside the source keys."""
@@ -61,7 +61,7 @@ class Located:
 def locate(
     planned: PlannedSplit,
     index: SourceIndex,
-    staging: Path,
+    unpacked: Unpacked | None,
     *,
     advance: Callable[[int], None],
     shard_bytes: int = SHARD_BYTES,
@@ -71,7 +71,7 @@ def locate(
     Args:
         planned: what to find.
         index: the source it was planned from.
-        staging: folder for pack files of images that lie in Parquet.
+        unpacked: where the index's images are that lie in Parquet; None where none do.
         advance: called with the number of images found since the last call.
         shard_bytes: image bytes in one shard; only the last image of a shard may go beyond.
 
@@ -86,9 +86,13 @@ def locate(
     offsets = places["offset"].to_numpy().copy()
     sizes = places["size"].to_numpy().copy()
     how = places["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
-    if np.any(how == "parquet"):
-        packed = np.flatnonzero(how == "parquet")
-        files, roots, packs = _unpacked(index, staging, packed, files, offsets, sizes, advance)
+    if unpacked is not None:
+        inside = np.flatnonzero(how == "parquet")
+        found = unpacked.find(planned.rows[inside])
+        offsets[inside], sizes[inside] = unpacked.offsets[found], unpacked.sizes[found]
+        packs = tuple(unpacked.packs[number] for number in np.unique(unpacked.pack_of[found]))
+        files = _replaced(files, inside, [unpacked.packs[number].path.name for number in unpacked.pack_of[found]])
+        roots = _replaced(roots, inside, [STAGING] * len(inside))
     _stat(index, files, np.flatnonzero((how == "file") & (sizes < 0)), sizes, advance)
     table = planned.table
     for name, column in (("root", roots), ("file", files), ("offset", pa.array(offsets)), ("size", pa.array(sizes))):
@@ -197,32 +201,7 @@ def _stat(index: SourceIndex, files: pa.Array, wanted: Int64, sizes: Int64, adva
             advance((done - 1) % 4096 + 1)
 
 
-def _unpacked(
-    index: SourceIndex,
-    staging: Path,
-    wanted: Int64,
-    files: pa.Array,
-    offsets: Int64,
-    sizes: Int64,
-    advance: Callable[[int], None],
-) -> tuple[pa.Array, pa.Array, tuple[Pack, ...]]:
-    """Point the places of the wanted rows, which lie in Parquet, at packs.
-
-    Returns:
-        The columns `file` and `root`, and the packs; `offsets` and `sizes` are changed in place.
-    """
-    names = np.array(files.to_pylist(), dtype=object)
-    roots = np.full(len(names), index.source.key, dtype=object)
-    packs = []
-    for name in sorted(set(names[wanted])):
-        here = wanted[names[wanted] == name]
-        here = here[np.argsort(offsets[here], kind="stable")]
-        pack = Pack.of(index.source.key, index.root, name, offsets[here].copy(), staging)
-        lengths = pack.lengths()
-        sizes[here] = lengths
-        offsets[here] = np.cumsum(lengths) - lengths
-        names[here] = pack.path.name
-        roots[here] = STAGING
-        packs.append(pack)
-        advance(len(here))
-    return pa.array(names.tolist(), pa.string()), pa.array(roots.tolist(), pa.string()), tuple(packs)
+def _replaced(column: pa.Array, rows: Int64, values: list[str]) -> pa.Array:
+    names = np.array(column.to_pylist(), dtype=object)
+    names[rows] = values
+    return pa.array(names.tolist(), pa.string())

@@ -8,7 +8,7 @@ done. The images' lengths stay, because a later run needs them to find the same 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,9 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from builders.shards import replacing
+from builders.sources.base import SourceIndex
+
+Int64 = npt.NDArray[np.int64]
 
 _SUFFIX = ".pack"
 
@@ -29,20 +32,20 @@ class Pack:
     """The images in some rows (ascending) of one Parquet file, and the file that they are unpacked to."""
 
     parquet: Path
-    rows: npt.NDArray[np.int64]
+    rows: Int64
     path: Path
 
     @classmethod
-    def of(cls, source: str, root: Path, file: str, rows: npt.NDArray[np.int64], staging: Path) -> Pack:
+    def of(cls, source: str, root: Path, file: str, rows: Int64, staging: Path) -> Pack:
         """Name a pack after the source, the file and the rows, so that a rerun finds it and other rows get another."""
         key = hashlib.sha256(f"{file}\n".encode() + rows.tobytes()).hexdigest()[:16]
         return cls(root / file, rows, staging / f"{source}-{key}{_SUFFIX}")
 
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> Int64:
         """Bytes of each image, in the order of `rows`; unpacks where that was never done."""
         if not self._lengths_path.exists():
             self.unpack()
-        lengths: npt.NDArray[np.int64] = np.load(self._lengths_path)
+        lengths: Int64 = np.load(self._lengths_path)
         return lengths
 
     def unpack(self) -> None:
@@ -86,6 +89,56 @@ class Pack:
     @property
     def _lengths_path(self) -> Path:
         return self.path.with_suffix(".lengths.npy")
+
+
+@dataclass(frozen=True, eq=False)
+class Unpacked:
+    """Where the images of some index rows are after unpacking.
+
+    `rows` are ascending row numbers of the index; for row i, `pack_of[i]` is the number of its pack in `packs`, and
+    its bytes are `sizes[i]` at `offsets[i]` there.
+    """
+
+    rows: Int64
+    pack_of: Int64
+    offsets: Int64
+    sizes: Int64
+    packs: tuple[Pack, ...]
+
+    def find(self, rows: Int64) -> Int64:
+        """Positions of rows of the index in the arrays of this value."""
+        found: Int64 = np.searchsorted(self.rows, rows)
+        return found
+
+
+def unpack(index: SourceIndex, rows: Int64, staging: Path, advance: Callable[[int], None]) -> Unpacked:
+    """Unpack images that lie in Parquet, each file of the mirror in one pass.
+
+    Args:
+        index: the source.
+        rows: ascending row numbers of the index, for all splits at once, so that no file is read for each of them.
+        staging: folder for the packs.
+        advance: called with the number of images unpacked since the last call.
+
+    Raises:
+        BuildError: a Parquet file cannot be read, or a row has no image bytes.
+    """
+    places = index.table.select(["file", "offset"]).take(pa.array(rows))
+    files = places["file"].combine_chunks().dictionary_encode()
+    codes, inside = files.indices.to_numpy(), places["offset"].to_numpy()
+    pack_of, offsets, sizes = (np.zeros(len(rows), dtype=np.int64) for _ in range(3))
+    packs: list[Pack] = []
+    for name, code in sorted((name, code) for code, name in enumerate(files.dictionary.to_pylist())):
+        here = np.flatnonzero(codes == code)
+        here = here[np.argsort(inside[here], kind="stable")]
+        pack = Pack.of(index.source.key, index.root, name, inside[here], staging)
+        lengths = pack.lengths()
+        pack_of[here] = len(packs)
+        sizes[here] = lengths
+        offsets[here] = np.cumsum(lengths) - lengths
+        packs.append(pack)
+        advance(len(here))
+    return Unpacked(rows, pack_of, offsets, sizes, tuple(packs))
 
 
 def remove_packs(staging: Path) -> None:

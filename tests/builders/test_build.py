@@ -195,15 +195,29 @@ def test_killing_a_build_with_workers_leaves_no_process_behind(demo, release, tm
 
 
 @pytest.mark.parametrize("convert", [imagenet_archives, imagenet_parquet])
-def test_archives_and_mirrors_give_the_digests_of_the_folders(convert, demo, manifest, tmp_path, monkeypatch):
+def test_archives_and_mirrors_give_the_digests_of_the_folders(convert, demo, manifest, tmp_path):
     roots = demo | {"imagenet": convert(demo["imagenet"], tmp_path)}
     built = build_demo(roots, tmp_path / "out")
     assert digests(built) == digests(manifest)
+
+
+def test_each_file_of_a_mirror_is_unpacked_once_and_never_again(demo, tmp_path, monkeypatch):
+    roots, out = demo | {"imagenet": imagenet_parquet(demo["imagenet"], tmp_path / "hub")}, tmp_path / "out"
+    unpacked = []
+    unpack = Pack.unpack
+    monkeypatch.setattr(Pack, "unpack", lambda pack: unpacked.append(pack.parquet) or unpack(pack))
+    build_demo(roots, out)
+    # Six splits draw from the mirror, and each of its files holds images of all of them that share its partition.
+    assert sorted(unpacked) == sorted((roots["imagenet"] / "data").glob("*.parquet"))
     assert not list(tmp_path.rglob("*.pack"))
-    before = files_of(tmp_path / "out")
-    monkeypatch.setattr(Pack, "unpack", lambda _: pytest.fail("a finished release was unpacked again"))
-    build_demo(roots, tmp_path / "out")
-    assert files_of(tmp_path / "out") == before
+    before = files_of(out)
+    build_demo(roots, out)
+    assert len(unpacked) == len(set(unpacked))
+    lost = out / "data" / "imagenet" / "near_ood-00000-of-00001.parquet"
+    lost.unlink()
+    build_demo(roots, out)
+    assert files_of(out) == before
+    assert {path.name.split("-")[0] for path in unpacked[len(set(unpacked)) :]} == {"validation"}
 
 
 def test_splits_built_one_after_another_make_the_release_of_all(demo, release, tmp_path):
