@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from builders.imagenet_benchmark import BENCHMARK
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxonomy")
 
@@ -129,3 +131,23 @@ def commands():
 @pytest.mark.parametrize("command", sorted(commands()))
 def test_every_command_is_in_the_readme(command):
     assert f"python -m {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_ci_runs_the_commands_of_the_readme():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = [line.removeprefix("$ ") for line in readme.splitlines() if line.startswith("$ python3 -m venv")]
+    assert len(shown) == 2
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert set(shown) <= set(ci)
+
+
+def test_the_readme_counts_what_is_declared():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in readme if line.startswith("|")]
+    listed, config = {}, ""
+    for row in rows:
+        config = row[0].strip("`") or config
+        if len(row) == 6:
+            listed[f"{config}/{row[1].strip('`')}"] = (row[4].split(" ")[0], row[5])
+    for key, (_, split) in BENCHMARK.by_key().items():
+        assert listed[key] == (f"{split.count.rows:,}", f"{split.count.paper:,}"), key
