@@ -23,7 +23,7 @@ from builders.locate import STAGING, Located, estimated_bytes, locate, write_pla
 from builders.plan import Adopted, PlannedSplit, drawn_classes, label_names, plan
 from builders.release import Layout, arrow_schema
 from builders.shards import ShardTask, read_record
-from builders.sources.base import SourceIndex, open_source
+from builders.sources.base import IN_PLACE, SourceIndex, open_source
 from builders.staging import remove_packs, unpack
 from builders.state import Identity, check_choices, locked, record_plans
 
@@ -147,7 +147,7 @@ def _locate(layout: Layout, prepared: Prepared, meter: Meter) -> list[Located]:
     unpacked = {
         key: unpack(index, rows, layout.state / STAGING, meter.advance)
         for key, index in prepared.indexes.items()
-        if len(rows := _rows_in_parquet(index, [s for s in prepared.planned if s.split.source.key == key]))
+        if len(rows := _packed_rows(index, [s for s in prepared.planned if s.split.source.key == key]))
     }
     return [
         locate(split, prepared.indexes[key], unpacked.get(key), advance=meter.advance)
@@ -156,13 +156,13 @@ def _locate(layout: Layout, prepared: Prepared, meter: Meter) -> list[Located]:
     ]
 
 
-def _rows_in_parquet(index: SourceIndex, splits: Sequence[PlannedSplit]) -> npt.NDArray[np.int64]:
-    """The rows of an index that some split needs and that lie in Parquet, ascending."""
-    if not splits or all(piece.how != "parquet" for piece in index.pieces):
+def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> npt.NDArray[np.int64]:
+    """The rows of an index that some split needs and that lie in containers, ascending."""
+    if not splits or all(piece.how in IN_PLACE for piece in index.pieces):
         return np.zeros(0, np.int64)
-    in_parquet = pc.equal(index.table["how"].cast(pa.string()), "parquet").to_numpy()
+    in_place = pc.is_in(index.table["how"].cast(pa.string()), value_set=pa.array(IN_PLACE)).to_numpy()
     rows = np.unique(np.concatenate([split.rows for split in splits]))
-    wanted: npt.NDArray[np.int64] = rows[in_parquet[rows]]
+    wanted: npt.NDArray[np.int64] = rows[~in_place[rows]]
     return wanted
 
 
@@ -260,7 +260,7 @@ def _refuse_full_disk_for_packs(layout: Layout, prepared: Prepared) -> None:
     needed = 0
     for split in prepared.planned:
         index = prepared.indexes[split.split.source.key]
-        if any(piece.how == "parquet" for piece in index.pieces if piece.partition in split.split.partitions):
+        if any(piece.how not in IN_PLACE for piece in index.pieces if piece.partition in split.split.partitions):
             needed += 2 * estimated_bytes(index, split.rows)
     _refuse_less_than(needed, layout)
 

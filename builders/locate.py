@@ -1,7 +1,7 @@
 """From a planned split to shard tasks: where each image's bytes are, how many there are, and where shards begin.
 
 Shards are cut by real bytes, so sizes are looked up for the rows of the plan alone, never for a whole source. Images
-in Parquet mirrors are unpacked first (`builders.staging`).
+in containers are unpacked first (`builders.staging`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from builders.errors import BuildError
 from builders.plan import PlannedSplit
 from builders.release import lines_digest
 from builders.shards import SHARD_BYTES, replacing
-from builders.sources.base import SourceIndex
+from builders.sources.base import IN_PLACE, SourceIndex
+from builders.sources.parquet import IMAGE_COLUMNS
 from builders.staging import Pack, Unpacked
 
 STAGING = "staging"
@@ -71,7 +72,7 @@ def locate(
     Args:
         planned: what to find.
         index: the source it was planned from.
-        unpacked: where the index's images are that lie in Parquet; None where none do.
+        unpacked: where the index's images are that lie in containers; None where none do.
         advance: called with the number of images found since the last call.
         shard_bytes: image bytes in one shard; only the last image of a shard may go beyond.
 
@@ -87,7 +88,7 @@ def locate(
     sizes = places["size"].to_numpy().copy()
     how = places["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
     if unpacked is not None:
-        inside = np.flatnonzero(how == "parquet")
+        inside = np.flatnonzero(~np.isin(how, IN_PLACE))
         found = unpacked.find(planned.rows[inside])
         offsets[inside], sizes[inside] = unpacked.offsets[found], unpacked.sizes[found]
         packs = tuple(unpacked.packs[number] for number in np.unique(unpacked.pack_of[found]))
@@ -130,7 +131,7 @@ def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
     total = 0.0
     for place in places:
         path = index.root / place["file"]
-        if place["how"] == "parquet":
+        if place["how"] == "parquet" and place["size"] < 0:
             if place["file"] not in averages:
                 averages[place["file"]] = _average_image(path)
             total += averages[place["file"]]
@@ -143,13 +144,14 @@ def image_sizes(index: SourceIndex, rows: Int64) -> tuple[Int64, Callable[[int],
     """Sizes of some images of a source in bytes, and a function that reads the i-th of them.
 
     Raises:
-        BuildError: the images lie in Parquet, where looking at one means reading a hundred.
+        BuildError: the images lie in containers, where looking at one means reading a hundred.
     """
     places = index.table.select(["how", "file", "offset", "size"]).take(pa.array(rows))
     how = places["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
-    if np.any(how == "parquet"):
+    packed = how[~np.isin(how, IN_PLACE)]
+    if len(packed):
         raise BuildError(
-            f"{index.source.title}: expected files or tar archives to match images by content, found Parquet at "
+            f"{index.source.title}: expected files or tar archives to match images by content, found {packed[0]} at "
             f"{index.root}; "
             f"give another layout of the source with --{index.source.key}."
         )
@@ -180,7 +182,8 @@ def _digest(plan: pa.Table, starts: tuple[int, ...]) -> str:
 
 def _average_image(path: Path) -> float:
     metadata = pq.read_metadata(path)
-    column = metadata.schema.to_arrow_schema().names.index("image")  # leaf 0 of the struct is `bytes`
+    names = metadata.schema.to_arrow_schema().names
+    column = next(names.index(name) for name in IMAGE_COLUMNS if name in names)  # leaf 0 of the struct is `bytes`
     sizes = [metadata.row_group(i).column(column).total_uncompressed_size for i in range(metadata.num_row_groups)]
     average: float = sum(sizes) / max(1, metadata.num_rows)
     return average

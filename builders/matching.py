@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.locate import image_sizes
-from builders.sources.base import SourceIndex
+from builders.sources.base import IN_PLACE, SourceIndex
 
 Int64 = npt.NDArray[np.int64]
 
@@ -170,7 +170,7 @@ class Matcher:
         file_classes = np.array(by_folder, dtype=np.int64)[listing.folder_of]
         search = _Search(self, listing, file_classes, partitions, note)
         search.by_name()
-        if len(search.open) and search.in_parquet:
+        if len(search.open) and search.packed:
             raise BuildError(
                 f"{self.index.source.title}: expected names of its images, found {len(search.open):,} files such as "
                 f"{listing.path(int(search.open[0]))} that only their content can tell, and a source in Parquet at "
@@ -212,7 +212,7 @@ class _Search:
         self.partitions = partitions
         self.allowed = matcher.in_partitions(partitions)
         pieces = [piece for piece in matcher.index.pieces if piece.partition in partitions]
-        self.in_parquet = any(piece.how == "parquet" for piece in pieces)
+        self.packed = any(piece.how not in IN_PLACE for piece in pieces)
         self.found = np.full(len(listing), -1, dtype=np.int64)
         self.open = np.arange(len(listing), dtype=np.int64)
         self.twins = 0
@@ -220,7 +220,7 @@ class _Search:
         digits = pc.match_substring_regex(names.dictionary, r"^[0-9]+(\.[^.]*)?$").to_numpy(zero_copy_only=False)
         self.file_names = names.indices.to_numpy().astype(np.int64)
         self.file_keys = self._in_class(self.file_names, file_classes)
-        self.telling = ~digits[self.file_names] | self.in_parquet
+        self.telling = ~digits[self.file_names] | self.packed
         codes = pc.fill_null(pc.index_in(matcher.names, value_set=names.dictionary), -1).to_numpy()
         self.same_name = np.flatnonzero(codes >= 0)
         self.row_names = codes[self.same_name].astype(np.int64)
@@ -253,7 +253,7 @@ class _Search:
             self.compare(likely[self.allowed[likely]])
         self.compare(np.flatnonzero(self.allowed))
         left = self.open
-        elsewhere = [p for p in self.matcher.index.pieces if p.partition not in self.partitions and p.how != "parquet"]
+        elsewhere = [p for p in self.matcher.index.pieces if p.partition not in self.partitions and p.how in IN_PLACE]
         self.compare(np.flatnonzero(self.matcher.in_partitions([piece.partition for piece in elsewhere])))
         self.refuse_partition(left[self.found[left] >= 0])
 

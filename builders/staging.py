@@ -1,45 +1,46 @@
-"""Pack files: images from Parquet mirrors, unpacked end to end so that they can be read like files.
+"""Pack files: images from containers, unpacked end to end so that they can be read like files.
 
-A mirror's rows come in another order than the release's, and its row groups are only read whole; reading one image at
-a time would read a hundred for each. A pack is written in one pass over the mirror and removed when the release is
-done. The images' lengths stay, because a later run needs them to find the same shards.
+A container's rows come in another order than the release's, and many are only read whole (a Parquet row group, a
+pickle, a compressed array); reading one image at a time would read a hundred for each. A pack is written in one pass
+over the container and removed when the release is done. The images' lengths stay, because a later run needs them to
+find the same shards.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from builders.errors import BuildError
 from builders.shards import replacing
-from builders.sources.base import SourceIndex
+from builders.sources.base import How, SourceIndex
+from builders.sources.unpack import UNPACKERS
 
 Int64 = npt.NDArray[np.int64]
 
-_SUFFIX = ".pack"
+SUFFIX = ".pack"
+"""End of every pack's name; what is known of its images stays beside it when the pack is removed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pack:
-    """The images in some rows (ascending) of one Parquet file, and the file that they are unpacked to."""
+    """The images in some rows (ascending) of one container, and the file that they are unpacked to."""
 
-    parquet: Path
+    container: Path
+    how: How
     rows: Int64
     path: Path
 
     @classmethod
-    def of(cls, source: str, root: Path, file: str, rows: Int64, staging: Path) -> Pack:
+    def of(cls, index: SourceIndex, how: How, file: str, rows: Int64, staging: Path) -> Pack:
         """Name a pack after the source, the file and the rows, so that a rerun finds it and other rows get another."""
         key = hashlib.sha256(f"{file}\n".encode() + rows.tobytes()).hexdigest()[:16]
-        return cls(root / file, rows, staging / f"{source}-{key}{_SUFFIX}")
+        return cls(index.root / file, how, rows, staging / f"{index.source.key}-{key}{SUFFIX}")
 
     def lengths(self) -> Int64:
         """Bytes of each image, in the order of `rows`; unpacks where that was never done."""
@@ -52,39 +53,14 @@ class Pack:
         """Write the pack and then the lengths.
 
         Raises:
-            BuildError: the Parquet file cannot be read, or a row has no image bytes.
+            BuildError: the container cannot be read, or a row has no image bytes.
         """
         lengths: list[int] = []
-        try:
-            with (
-                pq.ParquetFile(self.parquet) as parquet,
-                replacing(self.path) as temporary,
-                temporary.open("wb") as sink,
-            ):
-                for images in self._images(parquet):
-                    lengths += [sink.write(image.as_buffer()) for image in images]
-        except (OSError, pa.ArrowException) as error:
-            raise BuildError(
-                f"expected a readable Parquet file, found {error} at {self.parquet}; fetch it again."
-            ) from error
+        with replacing(self.path) as temporary, temporary.open("wb") as sink:
+            for images in UNPACKERS[self.how](self.container, self.rows):
+                lengths += [sink.write(image) for image in images]
         with replacing(self._lengths_path) as temporary, temporary.open("wb") as sink:
             np.save(sink, np.array(lengths, dtype=np.int64))
-
-    def _images(self, parquet: pq.ParquetFile) -> Iterator[pa.Array]:
-        first = 0
-        for group in range(parquet.num_row_groups):
-            count = parquet.metadata.row_group(group).num_rows
-            inside = self.rows[(self.rows >= first) & (self.rows < first + count)] - first
-            if len(inside):
-                column = parquet.read_row_group(group, columns=["image.bytes"])["image"].combine_chunks()
-                images = pc.struct_field(column, "bytes").take(pa.array(inside))
-                if images.null_count:
-                    raise BuildError(
-                        f"expected image bytes in every row, found a row without any in {self.parquet}; "
-                        "fetch that file of the mirror again."
-                    )
-                yield images
-            first += count
 
     @property
     def _lengths_path(self) -> Path:
@@ -112,7 +88,7 @@ class Unpacked:
 
 
 def unpack(index: SourceIndex, rows: Int64, staging: Path, advance: Callable[[int], None]) -> Unpacked:
-    """Unpack images that lie in Parquet, each file of the mirror in one pass.
+    """Unpack images that lie in containers, each container in one pass.
 
     Args:
         index: the source.
@@ -121,17 +97,18 @@ def unpack(index: SourceIndex, rows: Int64, staging: Path, advance: Callable[[in
         advance: called with the number of images unpacked since the last call.
 
     Raises:
-        BuildError: a Parquet file cannot be read, or a row has no image bytes.
+        BuildError: a container cannot be read, or a row has no image bytes.
     """
-    places = index.table.select(["file", "offset"]).take(pa.array(rows))
+    places = index.table.select(["file", "offset", "how"]).take(pa.array(rows))
     files = places["file"].combine_chunks().dictionary_encode()
+    hows = places["how"].cast(pa.string())
     codes, inside = files.indices.to_numpy(), places["offset"].to_numpy()
     pack_of, offsets, sizes = (np.zeros(len(rows), dtype=np.int64) for _ in range(3))
     packs: list[Pack] = []
     for name, code in sorted((name, code) for code, name in enumerate(files.dictionary.to_pylist())):
         here = np.flatnonzero(codes == code)
         here = here[np.argsort(inside[here], kind="stable")]
-        pack = Pack.of(index.source.key, index.root, name, inside[here], staging)
+        pack = Pack.of(index, hows[int(here[0])].as_py(), name, inside[here], staging)
         lengths = pack.lengths()
         pack_of[here] = len(packs)
         sizes[here] = lengths
@@ -143,5 +120,5 @@ def unpack(index: SourceIndex, rows: Int64, staging: Path, advance: Callable[[in
 
 def remove_packs(staging: Path) -> None:
     """Remove every pack of a finished build; the lengths stay."""
-    for pack in sorted(staging.glob(f"*{_SUFFIX}")):
+    for pack in sorted(staging.glob(f"*{SUFFIX}")):
         pack.unlink()

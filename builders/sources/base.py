@@ -18,12 +18,21 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError
 
-How = Literal["file", "span", "parquet"]
+How = Literal["file", "span", "parquet", "pickle", "mat", "lmdb", "made"]
 """How the bytes of one image are reached.
 
 `file`: `file` is an image file. `span`: `size` bytes at `offset` of `file` (an image inside an uncompressed tar).
-`parquet`: row number `offset` of the Parquet file `file`, column `image.bytes`.
+`made`: there is nothing to read; the image follows from the row's id. All others are row number `offset` of a
+container `file` that is unpacked first (`builders.sources.unpack`).
 """
+
+IN_PLACE: tuple[How, ...] = ("file", "span", "made")
+"""Those that need no unpacking."""
+
+Form = Literal["encoded", "rgb32"]
+"""What the bytes of one image are: an encoded image file, or 32 rows of 32 RGB pixels (3,072 bytes, interleaved)."""
+
+RGB32_BYTES = 32 * 32 * 3
 
 PIECE_SCHEMA = pa.schema(
     [
@@ -71,8 +80,9 @@ class Stray:
 class Piece:
     """One partition of a source as found on disk: the layout's name, the way to its bytes, and one row an image.
 
-    `missing` holds the ids that the owner's own list in this copy has and the copy has no image for; empty where
-    there is no list. It explains a short count and refuses nothing by itself.
+    `form` says what the bytes are once they are reached. `missing` holds the ids that the owner's own list in this
+    copy has and the copy has no image for; empty where there is no list. It explains a short count and refuses
+    nothing by itself.
     """
 
     partition: str
@@ -81,6 +91,7 @@ class Piece:
     table: pa.Table
     strays: tuple[Stray, ...] = ()
     missing: pa.Array = field(default_factory=lambda: pa.array([], pa.string()), repr=False)
+    form: Form = "encoded"
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,10 @@ class Source:
     and is printed where the source is missing. `classes` maps every class id to its name, in the owner's order.
     `expected` maps each partition to its complete size. `scan(root, partitions)` returns one piece for each partition
     asked for, or raises `BuildError`. `edition` names the edition that the counts are of.
+
+    `arrays` marks a source whose images are pixel arrays upstream: rows hold them as PNG and are identified by their
+    pixels, so that every layout gives equal rows. `on_disk=False` marks one that this project makes itself: it has no
+    folder and no flag, and `scan` looks at nothing.
     """
 
     key: str
@@ -102,11 +117,13 @@ class Source:
     classes: Callable[[], Mapping[str, str]]
     expected: Callable[[], Mapping[str, Expected]]
     scan: Callable[[Path, Sequence[str]], list[Piece]]
+    arrays: bool = False
+    on_disk: bool = True
 
 
 @dataclass(frozen=True)
 class SourceIndex:
-    """A source as found in `root`: its pieces as one table, with `partition` and `how` beside their columns."""
+    """A source as found in `root`: its pieces as one table, each row with its `partition`, `how` and `form`."""
 
     source: Source
     root: Path
@@ -130,18 +147,12 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     Raises:
         BuildError: `root` is no folder, holds no known layout of a partition, or names one image twice.
     """
-    if not root.is_dir():
+    if source.on_disk and not root.is_dir():
         raise BuildError(
             f"{source.title}: expected a folder, found none at {root}; give the right one with --{source.key}."
         )
     pieces = tuple(source.scan(root, partitions))
-    tables = [
-        piece.table.append_column("partition", _constant(piece.partition, piece.table.num_rows)).append_column(
-            "how", _constant(piece.how, piece.table.num_rows)
-        )
-        for piece in pieces
-    ]
-    table = pa.concat_tables(tables).unify_dictionaries()
+    table = pa.concat_tables(_with_constants(piece) for piece in pieces).unify_dictionaries()
     _refuse_duplicates(source, root, table)
     return SourceIndex(source, root, pieces, table)
 
@@ -158,6 +169,13 @@ def piece_table(
     zeros = pa.repeat(pa.scalar(0, pa.int64()), rows) if offsets is None else offsets
     unknown = pa.repeat(pa.scalar(-1, pa.int64()), rows) if sizes is None else sizes
     return pa.Table.from_arrays([class_ids, source_ids, files, zeros, unknown], schema=PIECE_SCHEMA)
+
+
+def _with_constants(piece: Piece) -> pa.Table:
+    table = piece.table
+    for name, value in (("partition", piece.partition), ("how", piece.how), ("form", piece.form)):
+        table = table.append_column(name, _constant(value, table.num_rows))
+    return table
 
 
 def _constant(value: str, rows: int) -> pa.DictionaryArray:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
+
+IMAGE_COLUMNS = ("image", "img")
+"""Names that mirrors give the column of images."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,29 @@ def read_shard(title: str, path: Path) -> Shard:
     shard = Shard(path, names, pc.cast(table["label"].combine_chunks(), pa.int64()), _label_names(schema))
     refuse_rows(title, path, pc.is_null(names), "a file name in image.path of every row (row {row} has none)", shard)
     return shard
+
+
+def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[Sequence[pa.Buffer]]:
+    """Yield the images in some rows, row group by row group; see `builders.sources.unpack`."""
+    first = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            name = next(name for name in IMAGE_COLUMNS if name in file.schema_arrow.names)
+            for group in range(file.num_row_groups):
+                count = file.metadata.row_group(group).num_rows
+                inside = rows[(rows >= first) & (rows < first + count)] - first
+                if len(inside):
+                    column = file.read_row_group(group, columns=[f"{name}.bytes"])[name].combine_chunks()
+                    images = pc.struct_field(column, "bytes").take(pa.array(inside))
+                    if images.null_count:
+                        raise BuildError(
+                            f"expected image bytes in every row, found a row without any in {path}; "
+                            "fetch that file of the mirror again."
+                        )
+                    yield [image.as_buffer() for image in images]
+                first += count
+    except (OSError, pa.ArrowException) as error:
+        raise BuildError(f"expected a readable Parquet file, found {error} at {path}; fetch it again.") from error
 
 
 def refuse_rows(title: str, path: Path, wrong: pa.Array, expected: str, shard: Shard) -> None:
