@@ -205,7 +205,7 @@ def test_each_file_of_a_mirror_is_unpacked_once_and_never_again(demo, tmp_path, 
     roots, out = demo | {"imagenet": imagenet_parquet(demo["imagenet"], tmp_path / "hub")}, tmp_path / "out"
     unpacked = []
     unpack = Pack.unpack
-    monkeypatch.setattr(Pack, "unpack", lambda pack: unpacked.append(pack.parquet) or unpack(pack))
+    monkeypatch.setattr(Pack, "unpack", lambda pack: unpacked.append(pack.container) or unpack(pack))
     build_demo(roots, out)
     # Six splits draw from the mirror, and each of its files holds images of all of them that share its partition.
     assert sorted(unpacked) == sorted((roots["imagenet"] / "data").glob("*.parquet"))
