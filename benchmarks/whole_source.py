@@ -1,4 +1,7 @@
-"""Build every training image of an ImageNet tree into one split: `python -m benchmarks.whole_source TREE OUT`."""
+"""Build every training image of an ImageNet tree into one split: `python -m benchmarks.whole_source TREE OUT`.
+
+With `--resize` every image is shrunk by the fixed resize.
+"""
 
 from __future__ import annotations
 
@@ -6,56 +9,54 @@ import os
 import sys
 from pathlib import Path
 
-from builders.benchmark import All, Benchmark, Classes, Config, Count, Split
-from builders.build import Choices, Prepared, build
+from builders.benchmark import All, Benchmark, Classes, Config, Count, Every, Split
+from builders.build import Prepared, build
+from builders.choices import Choices
 from builders.execute import Workers
-from builders.plan import Adopted, plan
+from builders.plan import plan
 from builders.process import without_pandas
 from builders.progress import TerminalMeter
 from builders.sources.base import open_source
 from builders.sources.imagenet import IMAGENET
+from builders.transforms import FIXED_RESIZE, Transform
 
-EXTERNAL = Classes("imagenet", "external")
 SPLIT = "everything/train"
 
-EVERYTHING = Benchmark(
-    name="everything",
-    title="All of ImageNet's training images",
-    version="1.0.0",
-    seed=0,
-    paper="",
-    citation="",
-    configs=(
-        Config(
-            name="everything",
-            labels=EXTERNAL,
-            description="Every class.",
-            splits=(
-                Split(
-                    name="train",
-                    role="external",
-                    source=IMAGENET,
-                    partitions=("train",),
-                    classes=EXTERNAL,
-                    take=All(),
-                    count=Count(rows=0, paper=0),
-                ),
-            ),
-        ),
-    ),
-)
+
+def everything(transform: Transform | None) -> Benchmark:
+    """A benchmark of one split that has every training image."""
+    split = Split(
+        name="train",
+        role="external",
+        source=IMAGENET,
+        partitions=("train",),
+        classes=Every("the whole source is built"),
+        take=All(),
+        count=Count(rows=0, paper=0),
+        transform=transform,
+    )
+    labels = Classes("imagenet", "in_distribution")
+    config = Config(name="everything", labels=labels, description="Every class.", splits=(split,))
+    return Benchmark(
+        name="everything",
+        title="All of ImageNet's training images",
+        version="1.0.0",
+        seed=0,
+        paper="",
+        citation="",
+        configs=(config,),
+    )
 
 
 def main() -> None:
     """Build."""
-    tree, out = map(Path, sys.argv[1:])
+    tree, out = map(Path, sys.argv[1:3])
+    benchmark = everything(FIXED_RESIZE if "--resize" in sys.argv else None)
     choices = Choices(out=out, splits=(SPLIT,), roots={"imagenet": tree}, seed=0, allow_partial=True)
     with TerminalMeter(quiet=True) as meter, Workers(os.cpu_count() or 1) as workers:
         indexes = {"imagenet": open_source(IMAGENET, tree, ("train",))}
-        # No decision has all 1,000 classes, so they are adopted.
-        adopted = {SPLIT: Adopted(tuple(sorted(IMAGENET.classes())))}
-        planned = plan(EVERYTHING, indexes, seed=0, splits=[SPLIT], adopted=adopted)
-        build(EVERYTHING, choices, Prepared(indexes, {}, adopted, tuple(planned)), meter, workers)
+        planned = plan(benchmark, indexes, seed=0, splits=[SPLIT])
+        build(benchmark, choices, Prepared(indexes, {}, {}, tuple(planned)), meter, workers)
 
 
 if __name__ == "__main__":

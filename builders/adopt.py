@@ -13,15 +13,16 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from builders.benchmark import Benchmark, Config, Rest, Split
+from builders.benchmark import Benchmark, Classes, Config, Every, Rest, Split, parent
 from builders.errors import BuildError
 from builders.matching import Listing, Matched, Matcher, list_images, reading_copy
-from builders.plan import Adopted, label_names
-from builders.sources.base import SourceIndex
+from builders.plan import Adopted, class_ids, drawn_classes
+from builders.sources.base import Source, SourceIndex
 from builders.sources.folders import shown
 
 _NAMED = 3
@@ -38,10 +39,15 @@ def adopt(
     copy: Path,
     indexes: Mapping[str, SourceIndex],
     note: _Note,
+    *,
+    seed: int,
 ) -> dict[str, Adopted]:
     """Read what a copy of the published benchmark says of the given splits.
 
-    A split that takes the rest of another one brings that one along, because what is left depends on it.
+    A split that takes the rest of another one brings that one along, because what is left depends on it; and splits
+    whose classes are drawn bring along those that share the draw, because they say which classes are labels. Where
+    images are made (resized, or arrays stored anew), a copy's files have other bytes than ours, so that only its
+    class folders are adopted.
 
     Args:
         benchmark: the declaration; `Split.published` says where the copy has a split.
@@ -50,6 +56,7 @@ def adopt(
             `class`, which lists classes by split or by the copy's name for the set.
         indexes: the sources.
         note: takes a line for the user.
+        seed: of the draws that the copy stands in for.
 
     Returns:
         By split name; splits that the copy does not have are missing and stay drawn by rule.
@@ -59,20 +66,21 @@ def adopt(
             of the source.
     """
     declared = benchmark.by_key()
-    parents = [take.of for key in splits if isinstance(take := declared[key][1].take, Rest)]
-    wanted = list(dict.fromkeys([*splits, *parents]))
+    parents = [first for key in splits if (first := parent(declared[key][1].take))]
+    wanted = list(dict.fromkeys([*splits, *parents, *_sharing_draws(benchmark, splits)]))
     if copy.is_file():
-        found = _from_lists(benchmark, wanted, copy, indexes)
+        found = _from_lists(benchmark, wanted, copy, seed)
     else:
-        found = _from_folders(benchmark, wanted, copy, indexes, note)
+        found = _from_folders(benchmark, wanted, copy, indexes, note, seed)
     if not found:
         raise BuildError(
             f"expected a set of {', '.join(wanted[:_NAMED])}{_more(wanted)}, found none of them in {copy}; "
             "build those splits without --adopt, or give the copy that has them."
         )
-    _follow_rests(benchmark, wanted, splits, found)
+    _follow_draws(benchmark, wanted, copy, found, seed)
+    _follow_rests(benchmark, wanted, splits, found, seed)
     for key in wanted:
-        note(_summary(key, declared[key][1], found.get(key)))
+        note(_summary(key, declared[key][1], found.get(key), seed))
     return found
 
 
@@ -83,9 +91,7 @@ def adoption_digest(adopted: Adopted | None) -> str:
     return hashlib.sha256(json.dumps([adopted.class_ids, adopted.source_ids]).encode()).hexdigest()
 
 
-def _from_lists(
-    benchmark: Benchmark, wanted: Sequence[str], path: Path, indexes: Mapping[str, SourceIndex]
-) -> dict[str, Adopted]:
+def _from_lists(benchmark: Benchmark, wanted: Sequence[str], path: Path, seed: int) -> dict[str, Adopted]:
     mentioned: dict[str, dict[str, str]] = defaultdict(dict)
     for line, keys, name in _read_lists(path, benchmark):
         for key in keys:
@@ -94,7 +100,7 @@ def _from_lists(
     for key in wanted:
         if key in mentioned:
             config, split = benchmark.by_key()[key]
-            found[key] = _adopt_classes(config, split, indexes[split.source.key], mentioned[key].items())
+            found[key] = _adopt_classes(config, split, mentioned[key].items(), seed)
     return found
 
 
@@ -136,7 +142,12 @@ def _read_lists(path: Path, benchmark: Benchmark) -> Iterator[tuple[int, list[st
 
 
 def _from_folders(
-    benchmark: Benchmark, wanted: Sequence[str], copy: Path, indexes: Mapping[str, SourceIndex], note: _Note
+    benchmark: Benchmark,
+    wanted: Sequence[str],
+    copy: Path,
+    indexes: Mapping[str, SourceIndex],
+    note: _Note,
+    seed: int,
 ) -> dict[str, Adopted]:
     root = _root(copy, benchmark)
     published = {root / split.published for _, split in benchmark.splits() if split.published}
@@ -148,11 +159,17 @@ def _from_folders(
     for key in wanted:
         config, split = benchmark.by_key()[key]
         folder = root / split.published
-        if split.published and folder.is_dir():
+        if not split.published or not folder.is_dir():
+            continue
+        if split.making is not None:
+            adopted = _adopt_class_folders(config, split, folder, note, seed)
+            if adopted is not None:
+                found[key] = adopted
+        else:
             index = indexes[split.source.key]
             if split.source.key not in matchers:
                 matchers[split.source.key] = Matcher(index)
-            found[key] = _adopt_folder(config, split, folder, index, matchers[split.source.key], note)
+            found[key] = _adopt_folder(config, split, folder, index, matchers[split.source.key], note, seed)
     return found
 
 
@@ -180,9 +197,9 @@ def _folders(place: Path) -> list[Path]:
 
 
 def _adopt_folder(
-    config: Config, split: Split, folder: Path, index: SourceIndex, matcher: Matcher, note: _Note
+    config: Config, split: Split, folder: Path, index: SourceIndex, matcher: Matcher, note: _Note, seed: int
 ) -> Adopted:
-    classes = _Classes(index)
+    classes = _Classes(index.source)
     listing = list_images(folder)
     note(f"{folder}: {len(listing):,} images in {len(listing.folders):,} folders")
     if listing.others:
@@ -195,7 +212,7 @@ def _adopt_folder(
                 "folder so that the split is drawn by rule."
             )
         named = [(classes.of_folder(name) or name, str(place)) for name, place in listing.empty]
-        return _adopt_classes(config, split, index, named)
+        return _adopt_classes(config, split, named, seed)
     if listing.empty:
         note(f"{folder}: {len(listing.empty):,} class folders have no images and add nothing")
     known = {name: class_id for name in listing.classes if (class_id := classes.of_folder(name))}
@@ -205,7 +222,19 @@ def _adopt_folder(
         note(f"{folder}: {len(strange):,} folders not named after one class ({names}{_more(strange)})")
     matched = matcher.match(listing, known, split.partitions, note)
     _refuse_unmatched(split, folder, index, listing, matched, note)
-    return _adopt_images(config, split, matcher, listing, matched, note)
+    return _adopt_images(config, split, matcher, listing, matched, note, seed)
+
+
+def _adopt_class_folders(config: Config, split: Split, folder: Path, note: _Note, seed: int) -> Adopted | None:
+    """Adopt the classes that folders are named after; None where the set has none or takes all classes anyway."""
+    listing = list_images(folder)
+    named = sorted({*filter(None, listing.classes), *(name for name, _ in listing.empty)})
+    if isinstance(split.classes, Every) or not named:
+        note(f"{folder}: its images are made anew and it names no classes to choose, so it is not used")
+        return None
+    note(f"{folder}: {len(named):,} class folders; its images are made anew from the source")
+    classes = _Classes(split.source)
+    return _adopt_classes(config, split, [(classes.of_folder(name) or name, str(folder)) for name in named], seed)
 
 
 def _refuse_unmatched(
@@ -226,7 +255,7 @@ def _refuse_unmatched(
 
 
 def _adopt_images(
-    config: Config, split: Split, matcher: Matcher, listing: Listing, matched: Matched, note: _Note
+    config: Config, split: Split, matcher: Matcher, listing: Listing, matched: Matched, note: _Note, seed: int
 ) -> Adopted:
     rows, first = np.unique(matched.rows, return_index=True)
     if len(rows) < len(listing):
@@ -239,26 +268,28 @@ def _adopt_images(
     codes, example = np.unique(matcher.class_codes[rows], return_index=True)
     places = (str(listing.path(int(first[place]))) for place in example.tolist())
     found = dict(zip((matcher.class_ids[code] for code in codes.tolist()), places, strict=True))
-    _refuse_roles(config, split, found)
+    _refuse_roles(config, split, found, seed)
     return Adopted(tuple(sorted(found)), tuple(matcher.source_ids(rows)))
 
 
-def _adopt_classes(config: Config, split: Split, index: SourceIndex, mentioned: Iterable[tuple[str, str]]) -> Adopted:
+def _adopt_classes(config: Config, split: Split, mentioned: Iterable[tuple[str, str]], seed: int) -> Adopted:
     """Adopt classes alone; `mentioned` has each class name and where it stands."""
-    classes = _Classes(index)
+    classes = _Classes(split.source)
     found: dict[str, str] = {}
     for name, where in mentioned:
         found.setdefault(classes.of_name(name, where), where)
-    _refuse_roles(config, split, found)
+    _refuse_roles(config, split, found, seed)
     return Adopted(tuple(sorted(found)))
 
 
-def _refuse_roles(config: Config, split: Split, found: Mapping[str, str]) -> None:
+def _refuse_roles(config: Config, split: Split, found: Mapping[str, str], seed: int) -> None:
     """Refuse a class that the role of the split rules out; `found` says where each class stands."""
-    labels = set(label_names(config.labels))
+    if config.labels.draw is not None:
+        return  # the copy itself says which classes are in-distribution; `_follow_draws` compares its sets
+    labels = set(class_ids(config.labels, seed=seed))
     if split.role == "in_distribution":
         wrong, wanted, is_what = sorted(found.keys() - labels), "only", "is none"
-    elif split.role in _UNKNOWN_ROLES and split.classes.table == config.labels.table:
+    elif split.role in _UNKNOWN_ROLES and _table(split) == config.labels.table:
         wrong, wanted, is_what = sorted(found.keys() & labels), "no", "is one"
     else:
         return
@@ -269,8 +300,57 @@ def _refuse_roles(config: Config, split: Split, found: Mapping[str, str]) -> Non
         )
 
 
+def _table(split: Split) -> str:
+    return split.classes.table if isinstance(split.classes, Classes) else ""
+
+
+def _sharing_draws(benchmark: Benchmark, splits: Sequence[str]) -> list[str]:
+    """Splits whose classes come from a draw that says which labels the given splits have."""
+    declared = benchmark.by_key()
+    draws = {labels.draw.key for key in splits if (labels := declared[key][0].labels).draw is not None}
+    return [key for key, (_, split) in declared.items() if _draw_key(split) in draws]
+
+
+def _draw_key(split: Split) -> str:
+    draw = split.classes.draw if isinstance(split.classes, Classes) else None
+    return draw.key if draw is not None else ""
+
+
+def _follow_draws(
+    benchmark: Benchmark, wanted: Sequence[str], copy: Path, found: dict[str, Adopted], seed: int
+) -> None:
+    """Let what the copy has of a draw of in-distribution classes stand for all splits that share the draw."""
+    declared = benchmark.by_key()
+    for labels in dict.fromkeys(config.labels for config in benchmark.configs if config.labels.draw is not None):
+        sharing = [key for key in wanted if labels.draw is not None and _draw_key(declared[key][1]) == labels.draw.key]
+        known = {key: set(found[key].class_ids) for key in sharing if key in found and _draws_labels(declared, key)}
+        others = {key: set(found[key].class_ids) for key in sharing if key in found and key not in known}
+        if not known and not others:
+            continue
+        everything = set(class_ids(replace(labels, draw=None), seed=seed))
+        chosen = next(iter(known.values())) if known else everything - next(iter(others.values()))
+        for key, classes in {**known, **others}.items():
+            odd = classes ^ chosen if key in known else classes & chosen
+            if odd:
+                rule = "the same in-distribution classes in all its sets" if key in known else "no shared classes"
+                first = next(iter(known or others))
+                raise BuildError(
+                    f"expected {rule}, found {sorted(odd)[0]}{_more(sorted(odd), 1)} in only one or both of "
+                    f"{declared[first][1].published} and {declared[key][1].published} of {copy}; complete the copy."
+                )
+        for key in sharing:
+            if key not in found:
+                side = chosen if _draws_labels(declared, key) else everything - chosen
+                found[key] = Adopted(tuple(sorted(side)))
+
+
+def _draws_labels(declared: Mapping[str, tuple[Config, Split]], key: str) -> bool:
+    config, split = declared[key]
+    return split.classes == config.labels
+
+
 def _follow_rests(
-    benchmark: Benchmark, wanted: Sequence[str], splits: Sequence[str], found: dict[str, Adopted]
+    benchmark: Benchmark, wanted: Sequence[str], splits: Sequence[str], found: dict[str, Adopted], seed: int
 ) -> None:
     """Keep a split that takes the rest of another one apart from it, whichever of the two the copy has."""
     declared = benchmark.by_key()
@@ -278,8 +358,8 @@ def _follow_rests(
         _, split = declared[key]
         if not isinstance(split.take, Rest):
             continue
-        parent, here = found.get(split.take.of), found.get(key)
-        if parent is None and here is not None and here.source_ids is not None and split.take.of in splits:
+        first, here = found.get(split.take.of), found.get(key)
+        if first is None and here is not None and here.source_ids is not None and split.take.of in splits:
             published = declared[split.take.of][1].published
             raise BuildError(
                 f"expected {published} beside {split.published} in the adopted copy, found only the latter, and "
@@ -287,15 +367,16 @@ def _follow_rests(
                 "splits with --splits."
             )
         # "The rest" is of the same classes; where the copy's are the rule's, the rule explains what is left out.
-        if parent is not None and here is None and list(parent.class_ids) != label_names(split.classes):
-            found[key] = Adopted(parent.class_ids)
+        if first is not None and here is None and list(first.class_ids) != drawn_classes(split, seed=seed):
+            found[key] = Adopted(first.class_ids)
 
 
-def _summary(key: str, split: Split, adopted: Adopted | None) -> str:
+def _summary(key: str, split: Split, adopted: Adopted | None, seed: int) -> str:
     if adopted is None:
         return f"{key}: not in the adopted copy, so it is drawn by rule"
     text = f"{key}: adopted {len(adopted.class_ids):,} classes"
-    strange = len(set(adopted.class_ids) - set(label_names(split.classes)))
+    candidates = replace(split.classes, draw=None) if isinstance(split.classes, Classes) else split.classes
+    strange = len(set(adopted.class_ids) - set(drawn_classes(replace(split, classes=candidates), seed=seed)))
     text += f" ({strange:,} of them not by our rule)" if strange else ""
     if adopted.source_ids is None:
         return f"{text}, their images drawn by rule"
@@ -310,9 +391,9 @@ def _more(names: Sequence[object], named: int = _NAMED) -> str:
 class _Classes:
     """Finds classes of a source by id, by name and by the spellings that copies use."""
 
-    def __init__(self, index: SourceIndex) -> None:
-        self.title = index.source.title
-        self.ids = index.source.classes()
+    def __init__(self, source: Source) -> None:
+        self.title = source.title
+        self.ids = source.classes()
         self.spelled: dict[str, list[str]] = defaultdict(list)
         for class_id, name in self.ids.items():
             for spelling in {_plain(class_id), _plain(name)}:

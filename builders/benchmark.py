@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from builders.sources.base import Source
+from builders.transforms import AS_PNG, Transform
 
 Role = Literal[
     "in_distribution",
@@ -29,15 +30,36 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 @dataclass(frozen=True)
+class Draw:
+    """A draw of classes: the first `count` by keyed rank of the class id, of all or of each group of them.
+
+    `key` is the `config/split` that keys the rank, so that splits which share a draw get the same classes. `rest`
+    turns the draw around: its classes are those that the same draw without `rest` leaves.
+    """
+
+    count: int
+    key: str
+    of_each_group: bool = False
+    rest: bool = False
+
+
+@dataclass(frozen=True)
 class Classes:
     """The classes a split draws from: those that a frozen table of `taxonomy.decisions` decides to be `decision`.
 
-    With `draw`, so many of them are drawn by the keyed rank of the class id.
+    With `draw`, some of them are drawn.
     """
 
     table: str
     decision: str
-    draw: int | None = None
+    draw: Draw | None = None
+
+
+@dataclass(frozen=True)
+class Every:
+    """Every class of the source: no rule looks at them, for the reason `why`."""
+
+    why: str
 
 
 @dataclass(frozen=True)
@@ -50,10 +72,11 @@ class PerClass:
     """The first `images` of each class by keyed rank, and never more than half of what a class has.
 
     The half matters only for a source that is cut short (the demo): a class must not vanish from the split that takes
-    the rest.
+    the rest. `apart_from` names another split (`config/split`) of the same classes, whose images are left to it.
     """
 
     images: int
+    apart_from: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,12 +88,23 @@ class Rest:
 
 @dataclass(frozen=True)
 class Total:
-    """`images` in all. Partitions are used up in the order named; inside one, quotas follow the classes' sizes."""
+    """`images` in all. Partitions are used up in the order named; inside one, quotas follow the classes' sizes.
+
+    With `half`, never more than half of what there is, for the reason that `PerClass` has.
+    """
 
     images: int
+    half: bool = False
 
 
 Take = All | PerClass | Rest | Total
+
+
+def parent(take: Take) -> str:
+    """The split (`config/split`) that has its images first, or an empty text where there is none."""
+    if isinstance(take, Rest):
+        return take.of
+    return take.apart_from if isinstance(take, PerClass) else ""
 
 
 @dataclass(frozen=True)
@@ -88,26 +122,45 @@ class Count:
 
 @dataclass(frozen=True)
 class Split:
-    """One split: its role, where its images come from, how many, and where the authors' own archive keeps it."""
+    """One split: its role, where its images come from, how many, and where the authors' own archive keeps it.
+
+    `transform` makes the images that are stored from the source's; without it they are the source's own.
+    """
 
     name: str
     role: Role
     source: Source
     partitions: tuple[str, ...]
-    classes: Classes
+    classes: Classes | Every
     take: Take
     count: Count
     published: str = ""
+    transform: Transform | None = None
+
+    @property
+    def making(self) -> Transform | None:
+        """What is done to each image, also where that is only to store an array as a PNG; None where bytes pass."""
+        return self.transform or (AS_PNG if self.source.arrays else None)
 
 
 @dataclass(frozen=True)
 class Config:
-    """Splits that one task needs together; `labels` are the in-distribution classes that `label` counts."""
+    """Splits that one task needs together; `labels` are the in-distribution classes that `label` counts.
+
+    `duplicates_of` names the split (`config/split`) among whose images each row's near-duplicate is looked for, which
+    gives the config the column `near_duplicate_of`.
+    """
 
     name: str
     labels: Classes
     description: str
     splits: tuple[Split, ...]
+    duplicates_of: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns beside those that every config has."""
+        return ("near_duplicate_of",) if self.duplicates_of else ()
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,57 +15,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.adopt import adopt, adoption_digest
-from builders.benchmark import Benchmark, Rest
+from builders.benchmark import Benchmark
+from builders.choices import Choices, Meter, needed_partitions, references_of, with_parents
 from builders.completeness import shortfalls
 from builders.errors import BuildError, explaining_disk
 from builders.execute import Workers
 from builders.finish import finish_release, finish_split, known_train_overlaps
-from builders.locate import STAGING, Located, estimated_bytes, locate, write_plan
-from builders.plan import Adopted, PlannedSplit, drawn_classes, label_names, plan
-from builders.release import Layout, arrow_schema
-from builders.shards import ShardTask, read_record
+from builders.locate import STAGING, Located, estimated_bytes, locate
+from builders.making import Making
+from builders.plan import Adopted, PlannedSplit, drawn_classes, plan
+from builders.release import Layout
+from builders.shards import ShardTask
 from builders.sources.base import IN_PLACE, SourceIndex, open_source
 from builders.staging import remove_packs, unpack
 from builders.state import Identity, check_choices, locked, record_plans
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What the user chose. `roots` maps source keys to folders; `splits` are names as `config/split`."""
-
-    out: Path
-    splits: tuple[str, ...]
-    roots: Mapping[str, Path]
-    seed: int
-    limit_per_class: int | None = None
-    index_only: bool = False
-    allow_partial: bool = False
-    decode: bool = False
-    adopt: Path | None = None
-    demo: bool = False
-
-
-class Meter(Protocol):
-    """Shows how far a long step is."""
-
-    def step(self, title: str, images: int) -> None:
-        """Begin a step over so many images."""
-
-    def advance(self, images: int, size: int = 0) -> None:
-        """So many more images and bytes are done."""
-
-    def note(self, text: str) -> None:
-        """Say one line that stays."""
-
-
-@dataclass(frozen=True)
 class Prepared:
-    """A planned build: what each source was found to be, what it lacks, and the plan of every chosen split."""
+    """A planned build: what each source was found to be, what it lacks, and the plan of every chosen split.
+
+    `references` are plans of splits that are not built in this run and whose images others are compared with.
+    """
 
     indexes: Mapping[str, SourceIndex]
     lacking: Mapping[str, tuple[str, ...]]
     adopted: Mapping[str, Adopted]
     planned: tuple[PlannedSplit, ...]
+    references: tuple[PlannedSplit, ...] = ()
 
 
 def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
@@ -74,13 +52,18 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
         BuildError: a source is missing, of another edition, or short without `allow_partial`.
     """
     indexes = {}
-    for source, partitions in _needed(benchmark, choices.splits).items():
-        declared = next(s for s in benchmark.sources() if s.key == source)
-        meter.note(f"{declared.title}: indexing {', '.join(partitions)} in {choices.roots[source]}")
-        indexes[source] = open_source(declared, choices.roots[source], partitions)
-        found = ", ".join(f"{partition} as {layout}" for partition, layout in indexes[source].layouts.items())
-        meter.note(f"{declared.title}: {indexes[source].table.num_rows:,} images ({found})")
-    adopted = adopt(benchmark, choices.splits, choices.adopt, indexes, meter.note) if choices.adopt else {}
+    for source, partitions in needed_partitions(benchmark, choices.splits).items():
+        root = choices.roots.get(source.key, Path())
+        where = f" in {root}" if source.on_disk else ""
+        meter.note(f"{source.title}: indexing {', '.join(partitions)}{where}")
+        index = indexes[source.key] = open_source(source, root, partitions)
+        found = ", ".join(f"{partition} as {layout}" for partition, layout in index.layouts.items())
+        meter.note(f"{source.title}: {index.table.num_rows:,} images ({found})")
+    adopted = (
+        adopt(benchmark, choices.splits, choices.adopt, indexes, meter.note, seed=choices.seed)
+        if choices.adopt
+        else {}
+    )
     lacking = _lacking(benchmark, choices, indexes, adopted)
     if lacking and not choices.allow_partial:
         key, sentences = next(iter(lacking.items()))
@@ -89,15 +72,17 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
             f"{sentences[0]}, in {root}; complete that source, or build what there is with --allow-partial "
             "(the manifest will say so)."
         )
+    references = [key for key in references_of(benchmark, choices.splits) if key not in choices.splits]
     planned = plan(
         benchmark,
         indexes,
         seed=choices.seed,
-        splits=choices.splits,
+        splits=[*choices.splits, *references],
         adopted=adopted,
         limit_per_class=choices.limit_per_class,
     )
-    return Prepared(indexes, lacking, adopted, tuple(planned))
+    count = len(choices.splits)
+    return Prepared(indexes, lacking, adopted, tuple(planned[:count]), tuple(planned[count:]))
 
 
 def build(
@@ -118,22 +103,30 @@ def build(
         limit_per_class=choices.limit_per_class,
         demo=choices.demo,
     )
-    adopted = {key: adoption_digest(prepared.adopted.get(key)) for key in _with_parents(benchmark, choices.splits)}
+    adopted = {key: adoption_digest(prepared.adopted.get(key)) for key in with_parents(benchmark, choices.splits)}
     with explaining_disk("write the release"), locked(layout):
         check_choices(layout, identity, adopted, allow_partial=choices.allow_partial)
         _refuse_full_disk_for_packs(layout, prepared)
         located = _locate(layout, prepared, meter)
         plans = {split.planned.key: split.digest for split in located}
         record_plans(layout, identity, adopted, plans, allow_partial=choices.allow_partial)
-        tasks = _unfinished(layout, located, choices, prepared.indexes)
+        making = Making(layout, choices, prepared.indexes, workers, meter)
+        ready = making.make(located)
+        ready, pairs = _annotate(benchmark, layout, making, ready, meter)
+        chosen = [ready[key] for key in choices.splits]
+        todo = {split.planned.key: making.unfinished(split) for split in chosen}
+        making.restore([(ready[key], shards) for key, shards in todo.items() if shards])
+        tasks = [task for key, shards in todo.items() if shards for task in making.tasks(ready[key], shards)]
+        # The largest first, so that no worker ends up alone with a large one.
+        tasks.sort(key=lambda task: -task.size)
         _refuse_full_disk(layout, tasks)
         meter.step("writing", sum(task.stop - task.start for task in tasks))
         workers.run(tasks, meter.advance)
         meter.step("finishing", sum(len(p.rows) for p in prepared.planned))
         finished = []
-        for split in located:
+        for split in chosen:
             key = split.planned.key
-            finished.append(finish_split(layout, split, prepared.lacking.get(key, ()), adopted[key]))
+            finished.append(finish_split(layout, split, prepared.lacking.get(key, ()), adopted[key], pairs.get(key)))
             meter.advance(len(split.planned.rows))
         manifest = finish_release(layout, benchmark, finished, identity.choices())
         for key, ids in known_train_overlaps(layout, manifest).items():
@@ -143,15 +136,16 @@ def build(
 
 
 def _locate(layout: Layout, prepared: Prepared, meter: Meter) -> list[Located]:
-    meter.step("finding", sum(len(split.rows) for split in prepared.planned))
+    planned = (*prepared.planned, *prepared.references)
+    meter.step("finding", sum(len(split.rows) for split in planned))
     unpacked = {
         key: unpack(index, rows, layout.state / STAGING, meter.advance)
         for key, index in prepared.indexes.items()
-        if len(rows := _packed_rows(index, [s for s in prepared.planned if s.split.source.key == key]))
+        if len(rows := _packed_rows(index, [s for s in planned if s.split.source.key == key]))
     }
     return [
         locate(split, prepared.indexes[key], unpacked.get(key), advance=meter.advance)
-        for split in prepared.planned
+        for split in planned
         for key in [split.split.source.key]
     ]
 
@@ -166,101 +160,66 @@ def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> npt.NDAr
     return wanted
 
 
-def _needed(benchmark: Benchmark, splits: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Partitions by source key that the splits draw from, and those that they are the rest of."""
-    declared = benchmark.by_key()
-    needed: dict[str, dict[str, None]] = {}
-    for key in _with_parents(benchmark, splits):
-        _, split = declared[key]
-        needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
-    return {source: tuple(partitions) for source, partitions in needed.items()}
+def _annotate(
+    benchmark: Benchmark, layout: Layout, making: Making, ready: Mapping[str, Located], meter: Meter
+) -> tuple[dict[str, Located], dict[str, pa.Table]]:
+    """Give each split of a config that asks for it the column `near_duplicate_of`, and return the pairs behind it."""
+    annotated = dict(ready)
+    pairs: dict[str, pa.Table] = {}
+    asked = {key: split for key, split in ready.items() if split.planned.config.duplicates_of}
+    if not asked:
+        return annotated, pairs
+    # Only a benchmark that asks for it pays for SciPy and for what else the search imports.
+    from builders.annotate import near_duplicate_column, near_duplicate_pairs
 
-
-def _with_parents(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
-    """The given splits, and those that they are the rest of."""
-    declared = benchmark.by_key()
-    found: dict[str, None] = {}
-    for split in splits:
-        key = split
-        found[key] = None
-        while isinstance(take := declared[key][1].take, Rest):
-            key = take.of
-            found[key] = None
-    return tuple(found)
+    meter.step("comparing with training images", sum(split.table.num_rows for split in asked.values()))
+    for key, split in asked.items():
+        reference = ready[split.planned.config.duplicates_of]
+        pairs[key] = near_duplicate_pairs(
+            split.table, reference.table, layout.state / "pairs", making.pixels, meter.advance
+        )
+        column = near_duplicate_column(split.table["id"], pairs[key])
+        annotated[key] = dataclasses.replace(split, table=split.table.append_column("near_duplicate_of", column))
+    return annotated, pairs
 
 
 def _lacking(
     benchmark: Benchmark, choices: Choices, indexes: Mapping[str, SourceIndex], adopted: Mapping[str, Adopted]
 ) -> dict[str, tuple[str, ...]]:
-    """What the sources lack of what each chosen split draws from, in sentences by `config/split`."""
-    declared = benchmark.by_key()
+    """What the sources lack of what each split draws from or is compared with, in sentences by `config/split`."""
     lacking = {}
     for key in choices.splits:
-        config, split = declared[key]
-        if key not in adopted:
-            drawn = drawn_classes(split.classes, seed=choices.seed, config=config.name, split=split.name)
-        elif adopted[key].source_ids is None:
-            drawn = list(adopted[key].class_ids)
-        else:
-            continue  # the copy names its images, and each of them was found
-        lacking[key] = tuple(shortfalls(indexes[split.source.key], split.partitions, drawn))
-    return {key: sentences for key, sentences in lacking.items() if sentences}
+        config, _ = benchmark.by_key()[key]
+        sentences = _shortfalls(benchmark, key, choices.seed, indexes, adopted)
+        if config.duplicates_of:
+            sentences += _shortfalls(benchmark, config.duplicates_of, choices.seed, indexes, adopted)
+        if sentences:
+            lacking[key] = tuple(dict.fromkeys(sentences))
+    return lacking
 
 
-def _unfinished(
-    layout: Layout, located: Sequence[Located], choices: Choices, indexes: Mapping[str, SourceIndex]
-) -> list[ShardTask]:
-    """The shards that no earlier run has finished, largest first, so that no worker ends up alone with a large one."""
-    roots = {key: str(index.root) for key, index in indexes.items()} | {STAGING: str(layout.state / STAGING)}
-    tasks = []
-    for split in located:
-        config, name = split.planned.config, split.planned.split.name
-        todo = [shard for shard in range(split.shards) if not _is_finished(layout, split, shard, choices)]
-        if todo:
-            write_plan(split, layout.plan(config.name, name))
-            for pack in split.packs:
-                if not pack.path.exists():
-                    pack.unpack()
-        for shard in todo:
-            data = layout.data(config.name, name, shard, split.shards)
-            tasks.append(
-                ShardTask(
-                    plan=layout.plan(config.name, name),
-                    start=split.starts[shard],
-                    stop=split.starts[shard + 1],
-                    size=split.bytes_of(shard),
-                    roots=roots,
-                    # Pixels that are there stay there, also when this run asks for the index alone.
-                    data=None if choices.index_only and not data.exists() else data,
-                    part=layout.part(config.name, name, shard, split.shards),
-                    schema=arrow_schema(label_names(config.labels)),
-                    decode=choices.decode,
-                    drop_unreadable=choices.allow_partial,
-                )
-            )
-    return sorted(tasks, key=lambda task: -task.size)
-
-
-def _is_finished(layout: Layout, split: Located, shard: int, choices: Choices) -> bool:
-    names = (split.planned.config.name, split.planned.split.name, shard, split.shards)
-    part, data = layout.part(*names), layout.data(*names)
-    if not part.is_file():
-        return False
-    record = read_record(part)
-    if choices.decode and not record.decoded:
-        return False
-    # Its size tells a file that was cut; `verify` recomputes digests, which here would read the whole release again.
-    return (data.is_file() and data.stat().st_size == record.bytes) or (choices.index_only and not data.exists())
+def _shortfalls(
+    benchmark: Benchmark, key: str, seed: int, indexes: Mapping[str, SourceIndex], adopted: Mapping[str, Adopted]
+) -> list[str]:
+    _, split = benchmark.by_key()[key]
+    if key not in adopted:
+        drawn = drawn_classes(split, seed=seed)
+    elif adopted[key].source_ids is None:
+        drawn = list(adopted[key].class_ids)
+    else:
+        return []  # the copy names its images, and each of them was found
+    return shortfalls(indexes[split.source.key], split.partitions, drawn)
 
 
 def _refuse_full_disk_for_packs(layout: Layout, prepared: Prepared) -> None:
-    """A mirror's images lie on the disk twice during a build; before they are unpacked their bytes are an estimate."""
+    # Images from containers lie on the disk twice during a build; until they are unpacked their bytes are an estimate.
     if (layout.state / STAGING).exists():
         return
     needed = 0
-    for split in prepared.planned:
+    for split in (*prepared.planned, *prepared.references):
         index = prepared.indexes[split.split.source.key]
-        if any(piece.how not in IN_PLACE for piece in index.pieces if piece.partition in split.split.partitions):
+        pieces = [piece for piece in index.pieces if piece.partition in split.split.partitions]
+        if any(piece.how not in IN_PLACE for piece in pieces):
             needed += 2 * estimated_bytes(index, split.rows)
     _refuse_less_than(needed, layout)
 

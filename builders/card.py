@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from builders.release import INDEX_SUFFIX, Layout, write_text
+from builders.release import INDEX_SUFFIX, Layout, file_entry, write_manifest, write_text
 
 
-def write(layout: Layout, manifest: dict[str, Any]) -> None:
-    """Render the card of a manifest into the release folder."""
+def seal(layout: Layout, manifest: dict[str, Any]) -> None:
+    """Write a release's card and then its manifest, which holds the card's size and digest as of every other file."""
     write_text(layout.card, render(manifest))
+    manifest["card"] = file_entry(layout, layout.card)
+    write_manifest(layout.root, manifest)
 
 
 def render(manifest: dict[str, Any]) -> str:

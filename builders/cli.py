@@ -14,7 +14,8 @@ from typing import Any
 import click
 
 from builders.benchmark import Benchmark
-from builders.build import Choices, build, prepare
+from builders.build import build, prepare
+from builders.choices import Choices, references_of
 from builders.command import exit_code
 from builders.errors import BuildError, explaining_disk
 from builders.execute import Workers
@@ -135,6 +136,7 @@ def _source_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
             help=f"{source.title}. Run without any source to see the layouts that are accepted.",
         )
         for source in benchmark.sources()
+        if source.on_disk
     ]
 
 
@@ -223,13 +225,13 @@ def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapp
     declared = benchmark.by_key()
     roots: dict[str, Path] = {}
     missing: dict[Source, list[str]] = {}
-    for key in splits:
+    for key in dict.fromkeys((*splits, *references_of(benchmark, splits))):
         source = declared[key][1].source
-        root = flags[source.key] or listed.get(source.key)
-        if root is None:
-            missing.setdefault(source, []).append(key)
-        else:
+        root = flags.get(source.key) or listed.get(source.key)
+        if root is not None:
             roots[source.key] = root
+        elif source.on_disk:
+            missing.setdefault(source, []).append(key)
     if missing:
         lines = [
             f"expected a folder for {len(missing)} source{'s' if len(missing) > 1 else ''}, found no flag for it:"

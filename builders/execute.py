@@ -1,4 +1,4 @@
-"""Runs shard tasks, here or in worker processes, and says how far they are."""
+"""Runs tasks, here or in worker processes, and says how far they are."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import wait as wait_for
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from typing import Any, Protocol
 
 from builders.errors import BuildError
 from builders.process import end_with_parent, without_pandas
-from builders.shards import Progress, ShardTask, write_shard
+from builders.shards import Progress
 
 _POLL_SECONDS = 0.1
 
@@ -20,8 +20,15 @@ _counters: Any = None
 """In a worker: images and bytes done by all workers, shared with the parent."""
 
 
+class Task(Protocol):
+    """Something that any process may do, in any order, twice; it travels to a worker."""
+
+    def run(self, progress: Progress) -> None:
+        """Do it, and say how many images and bytes are done since the last call."""
+
+
 class Workers:
-    """Processes that write shards; with a count of 1 the work is done in this process.
+    """Processes that run tasks; with a count of 1 the work is done in this process.
 
     Entering starts them, and they import what they need while the caller plans.
     """
@@ -46,20 +53,20 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def run(self, tasks: Sequence[ShardTask], progress: Progress) -> None:
-        """Write every shard.
+    def run(self, tasks: Sequence[Task], progress: Progress) -> None:
+        """Run every task.
 
         Args:
-            tasks: what to write, in any order.
+            tasks: what to do, in any order.
             progress: called with images and bytes done since the last call.
 
         Raises:
-            BuildError: the first task (in the order given) that failed, after the running ones have ended. Shards that
-                were finished stay.
+            BuildError: the first task (in the order given) that failed, after the running ones have ended. What
+                others finished stays.
         """
         if self._pool is None:
             for task in tasks:
-                write_shard(task, progress)
+                task.run(progress)
             return
         self._counters[:] = [0, 0]
         futures = [self._pool.submit(_work, task) for task in tasks]
@@ -115,8 +122,8 @@ def _stand_by() -> None:
     """Do nothing; a worker that gets to it has imported what it needs."""
 
 
-def _work(task: ShardTask) -> None:
-    write_shard(task, _count)
+def _work(task: Task) -> None:
+    task.run(_count)
 
 
 def _count(images: int, size: int) -> None:

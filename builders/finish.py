@@ -15,28 +15,31 @@ import pyarrow.parquet as pq
 from builders import card
 from builders.benchmark import Benchmark
 from builders.locate import Located
-from builders.plan import Exclusion, label_names
+from builders.plan import Exclusion
 from builders.release import (
     FORMAT,
     Layout,
-    file_sha256,
+    NearDuplicate,
+    file_entry,
     read_manifest,
     rows_digest,
+    write_audit,
     write_excluded,
     write_index,
-    write_manifest,
 )
 from builders.shards import read_record
 
 
 @dataclass(frozen=True)
 class Finished:
-    """One split of the release: its entry in the manifest, and what it leaves out."""
+    """One split of the release: its entry in the manifest, what it leaves out, and its near-duplicates."""
 
     config: str
     name: str
+    labels: tuple[str, ...]
     entry: dict[str, Any]
     exclusions: tuple[Exclusion, ...]
+    pairs: tuple[NearDuplicate, ...]
 
     @property
     def key(self) -> str:
@@ -44,10 +47,13 @@ class Finished:
         return f"{self.config}/{self.name}"
 
 
-def finish_split(layout: Layout, located: Located, lacking: Sequence[str], adopted: str) -> Finished:
+def finish_split(
+    layout: Layout, located: Located, lacking: Sequence[str], adopted: str, pairs: pa.Table | None
+) -> Finished:
     """Write the index of a split whose shards are done and describe it.
 
-    `lacking` says where its sources are short; `adopted` is a digest of the lists it was adopted from, or empty.
+    `lacking` says where its sources are short; `adopted` is a digest of the lists it was adopted from, or empty;
+    `pairs` are its near-duplicates (`builders.annotate.PAIRS_SCHEMA`), where the config asks for them.
     """
     planned = located.planned
     config, split = planned.config, planned.split
@@ -60,7 +66,7 @@ def finish_split(layout: Layout, located: Located, lacking: Sequence[str], adopt
     if rows.num_rows + excluded != planned.available:
         raise AssertionError(f"{planned.key}: {rows.num_rows} kept and {excluded} excluded of {planned.available}")
     index = layout.index(config.name, split.name)
-    write_index(index, rows, label_names(config.labels))
+    write_index(index, rows, planned.labels, config.columns)
     shards = [layout.data(config.name, split.name, i, located.shards) for i in range(located.shards)]
     data = [(path, record) for path, record in zip(shards, records, strict=True) if path.exists()]
     entry = {
@@ -81,7 +87,14 @@ def finish_split(layout: Layout, located: Located, lacking: Sequence[str], adopt
         ],
         "index": file_entry(layout, index),
     }
-    return Finished(config.name, split.name, entry, exclusions)
+    if split.making is not None:
+        entry["made"] = split.making.description
+    if pairs is not None:
+        entry["near_duplicates"] = len(pairs["id"].unique())
+    lines = pairs.to_pylist() if pairs is not None else []
+    # Nine digits bring a float32 back exactly.
+    audit = [NearDuplicate(planned.key, p["id"], p["near_duplicate_of"], f"{p['distance']:.9g}") for p in lines]
+    return Finished(config.name, split.name, planned.labels, entry, exclusions, tuple(audit))
 
 
 def finish_release(
@@ -108,12 +121,18 @@ def finish_release(
         entry |= {
             "benchmark": benchmark.name,
             "description": config.description,
-            "label_names": label_names(config.labels),
+            "label_names": list(mine[0].labels),
+            "columns": list(config.columns),
         }
         entry["splits"] |= {split.name: split.entry for split in mine}
         path = layout.excluded(config.name)
         write_excluded(path, [e for split in mine for e in split.exclusions], [split.key for split in mine])
         entry["excluded"] = file_entry(layout, path)
+        if config.duplicates_of:
+            path = layout.audit(config.name)
+            write_audit(path, [pair for split in mine for pair in split.pairs], [split.key for split in mine])
+            entry["audit"] = file_entry(layout, path)
+            entry["duplicates_of"] = config.duplicates_of
     for source in benchmark.sources():
         if any(split.entry["source"] == source.key for split in finished):
             sources[source.key] = {
@@ -122,8 +141,7 @@ def finish_release(
                 "licence": dataclasses.asdict(source.licence),
                 "citation": source.citation,
             }
-    card.write(layout, manifest)
-    write_manifest(layout.root, manifest)
+    card.seal(layout, manifest)
     return manifest
 
 
@@ -151,11 +169,6 @@ def known_train_overlaps(layout: Layout, manifest: dict[str, Any]) -> dict[str, 
                 if repeated:
                     found[key] = sorted(repeated)
     return found
-
-
-def file_entry(layout: Layout, path: Path) -> dict[str, Any]:
-    """A file as the manifest lists it."""
-    return {"path": layout.relative(path), "bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 
 def _digests(paths: Iterable[Path]) -> pa.Array:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from builders.benchmark import All, Benchmark, Classes, Config, Count, PerClass, Rest, Split, Total
+from builders import papers
+from builders.benchmark import All, Benchmark, Classes, Config, Count, Draw, PerClass, Rest, Split, Total
 from builders.process import without_pandas
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.food101 import FOOD101
@@ -28,16 +29,8 @@ BENCHMARK = Benchmark(
     title="Unified unknown detection benchmark, ImageNet scale",
     version="1.0.0",
     seed=0,
-    paper="A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks",
-    citation="""\
-@article{kim2023unified,
-  title={A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks},
-  author={Kim, Jihyo and Koo, Jiin and Hwang, Sangheum},
-  journal={Expert Systems with Applications},
-  volume={229},
-  pages={120461},
-  year={2023}
-}""",
+    paper=papers.KIM_2023,
+    citation=papers.KIM_2023_BIBTEX,
     configs=(
         Config(
             name="imagenet",
@@ -71,7 +64,7 @@ BENCHMARK = Benchmark(
                     role="near_ood",
                     source=IMAGENET,
                     partitions=("val",),
-                    classes=Classes("imagenet", "near_candidate", draw=200),
+                    classes=Classes("imagenet", "near_candidate", draw=Draw(200, key="imagenet/near_ood")),
                     take=All(),
                     count=Count(rows=10_000, paper=10_000),
                     published="test/near-imagenet200",

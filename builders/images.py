@@ -64,7 +64,7 @@ def check(data: bytes | bytearray | memoryview, *, decode: bool = False) -> byte
         raise UnreadableImageError("the file is empty")
     if not decode and _looks_whole(view) and (metadata_segment(view) is None or _has_harmless_metadata(view)):
         return None
-    return _decode_or_mend(bytes(view))
+    return decode_or_mend(bytes(view))[1]
 
 
 def decode(data: bytes) -> Image.Image:
@@ -102,6 +102,34 @@ def metadata_segment(data: bytes | memoryview) -> tuple[int, int] | None:
     return None
 
 
+def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
+    """Decode and turn upright, without the metadata where that is what breaks decoding.
+
+    Returns:
+        The image, and the bytes without metadata where only they decode.
+
+    Raises:
+        UnreadableImageError: nothing can be decoded.
+    """
+    try:
+        return decode(data), None
+    except _DECODE_ERRORS as error:
+        mended = _without_metadata(data)
+        if mended is None:
+            raise UnreadableImageError(_reason(error)) from error
+        try:
+            return decode(mended), mended
+        except _DECODE_ERRORS as second:
+            raise UnreadableImageError(_reason(second)) from second
+
+
+def png(image: Image.Image) -> bytes:
+    """Encode an image that we made. Its bytes may differ between versions of the encoder; its pixels do not."""
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
 def content_sha256(stored: Stored, data: bytes) -> str:
     """The digest that identifies a row's content, as lower-case hex; see `Stored` for what it is over."""
     if stored != "pixels":
@@ -129,21 +157,6 @@ def _has_harmless_metadata(view: memoryview) -> bool:
     except _DECODE_ERRORS:
         return False
     return orientation is None or orientation == 1
-
-
-def _decode_or_mend(data: bytes) -> bytes | None:
-    try:
-        decode(data)
-    except _DECODE_ERRORS as error:
-        mended = _without_metadata(data)
-        if mended is None:
-            raise UnreadableImageError(_reason(error)) from error
-        try:
-            decode(mended)
-        except _DECODE_ERRORS as second:
-            raise UnreadableImageError(_reason(second)) from second
-        return mended
-    return None
 
 
 def _without_metadata(data: bytes) -> bytes | None:

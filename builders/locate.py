@@ -36,10 +36,10 @@ _SAMPLE = 1000
 
 @dataclass(frozen=True)
 class Located:
-    """A planned split with its places: `table` has the plan's columns and `root`, `file`, `offset`, `size`.
+    """A planned split with its places: `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`.
 
     Shard i is the rows `starts[i]:starts[i + 1]`. `digest` changes with any row, its order, or a shard's start.
-    `packs` are what must be unpacked before shards are written.
+    `packs` are what must be unpacked before the images can be read.
     """
 
     planned: PlannedSplit
@@ -53,10 +53,13 @@ class Located:
         """Number of shards."""
         return len(self.starts) - 1
 
+    def rows_of(self, shard: int) -> pa.Table:
+        """The rows of one shard."""
+        return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
+
     def bytes_of(self, shard: int) -> int:
         """Image bytes of one shard."""
-        part = self.table["size"].slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
-        return int(pc.sum(part).as_py() or 0)
+        return int(pc.sum(self.rows_of(shard)["size"]).as_py() or 0)
 
 
 def locate(
@@ -80,7 +83,7 @@ def locate(
         BuildError: a file of the index is no longer there or cannot be looked at.
     """
     rows = pa.array(planned.rows)
-    places = index.table.select(["how", "file", "offset", "size"]).take(rows)
+    places = index.table.select(["how", "file", "offset", "size", "form"]).take(rows)
     files = places["file"].combine_chunks()
     roots = pa.array([index.source.key] * len(rows), pa.string())
     packs: tuple[Pack, ...] = ()
@@ -96,9 +99,14 @@ def locate(
         roots = _replaced(roots, inside, [STAGING] * len(inside))
     _stat(index, files, np.flatnonzero((how == "file") & (sizes < 0)), sizes, advance)
     table = planned.table
-    for name, column in (("root", roots), ("file", files), ("offset", pa.array(offsets)), ("size", pa.array(sizes))):
+    columns = {"root": roots, "file": files, "offset": pa.array(offsets), "size": pa.array(sizes)}
+    for name, column in (columns | {"form": places["form"].cast(pa.string())}).items():
         table = table.append_column(name, column)
-    starts = shard_starts(sizes, shard_bytes)
+    making = planned.split.making
+    # What is made is cut by its pixels: its encoded bytes are not known yet, and may differ with the encoder's
+    # version.
+    shard_sizes = sizes if making is None else np.full(len(sizes), making.nominal_bytes, dtype=np.int64)
+    starts = shard_starts(shard_sizes, shard_bytes)
     return Located(planned, table, starts, _digest(planned.table, starts), packs)
 
 
@@ -122,7 +130,7 @@ def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
 
 
 def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
-    """Bytes that some images take, from a sample of them; good to a few per cent, and quick for a million."""
+    """Bytes that some of a source's images take, from a sample of them; to a few per cent, and quick for a million."""
     if len(rows) == 0:
         return 0
     sample = rows[:: -(-len(rows) // _SAMPLE)]

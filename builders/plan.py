@@ -14,7 +14,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import ROLES, All, Benchmark, Classes, Config, PerClass, Rest, Split, Take, Total, split_key
+from builders.benchmark import (
+    ROLES,
+    All,
+    Benchmark,
+    Classes,
+    Config,
+    Every,
+    PerClass,
+    Rest,
+    Split,
+    Take,
+    Total,
+    parent,
+    split_key,
+)
 from builders.select import first_of_each, keyed_order, largest_remainders
 from builders.sources.base import SourceIndex
 from taxonomy import decisions
@@ -62,13 +76,14 @@ class Adopted:
 class PlannedSplit:
     """The plan of one split.
 
-    `table` has the columns of `PLAN_SCHEMA` in the order that the release will have; `rows` are the same images as
-    row numbers of the source's index; `available` counts the source's images in the split's partitions, so that
-    `len(rows)` and the excluded images add up to it.
+    `labels` are the in-distribution classes that `label` counts. `table` has the columns of `PLAN_SCHEMA` in the order
+    that the release will have; `rows` are the same images as row numbers of the source's index; `available` counts
+    the source's images in the split's partitions, so that `len(rows)` and the excluded images add up to it.
     """
 
     config: Config
     split: Split
+    labels: tuple[str, ...]
     table: pa.Table
     rows: Rows = field(repr=False)
     available: int
@@ -106,18 +121,42 @@ def plan(
     return [planner.plan(key) for key in splits]
 
 
-def label_names(labels: Classes) -> list[str]:
-    """Names of a config's `label` column, in order: the sorted ids of its in-distribution classes."""
-    return sorted(d.class_id for d in decisions.load(labels.table) if d.decision == labels.decision)
-
-
-def drawn_classes(classes: Classes, *, seed: int, config: str, split: str) -> list[str]:
-    """The class ids that a split draws from, sorted."""
-    names = label_names(classes)
-    if classes.draw is None:
+def class_ids(classes: Classes, *, seed: int) -> list[str]:
+    """The ids of some classes of a source, drawn where they are to be drawn; sorted."""
+    decided = [d for d in decisions.load(classes.table) if d.decision == classes.decision]
+    names = sorted(d.class_id for d in decided)
+    draw = classes.draw
+    if draw is None:
         return names
-    order = keyed_order(pa.array(names), seed=seed, config=config, split=split)
-    return sorted(names[i] for i in order[: classes.draw])
+    config, _, split = draw.key.partition("/")
+    ranked = [names[i] for i in keyed_order(pa.array(names), seed=seed, config=config, split=split)]
+    group_of = {d.class_id: d.group if draw.of_each_group else "" for d in decided}
+    members: dict[str, list[str]] = {}
+    for name in ranked:
+        members.setdefault(group_of[name], []).append(name)
+    drawn = {name for group in members.values() for name in group[: draw.count]}
+    return [name for name in names if (name in drawn) is not draw.rest]
+
+
+def label_names(
+    benchmark: Benchmark, config: Config, *, seed: int, adopted: Mapping[str, Adopted] | None = None
+) -> list[str]:
+    """Names of a config's `label` column, in order: the sorted ids of its in-distribution classes.
+
+    Where these are drawn, a split of the same classes that is adopted says which they are.
+    """
+    if config.labels.draw is not None and adopted:
+        for key, (_, split) in benchmark.by_key().items():
+            if split.classes == config.labels and key in adopted:
+                return sorted(adopted[key].class_ids)
+    return class_ids(config.labels, seed=seed)
+
+
+def drawn_classes(split: Split, *, seed: int) -> list[str]:
+    """The class ids that a split draws from by rule, sorted."""
+    if isinstance(split.classes, Every):
+        return sorted(split.source.classes())
+    return class_ids(split.classes, seed=seed)
 
 
 class _View:
@@ -156,6 +195,7 @@ class _Planner:
         adopted: Mapping[str, Adopted],
         limit_per_class: int | None,
     ) -> None:
+        self.benchmark = benchmark
         self.declared = benchmark.by_key()
         self.views = {key: _View(index) for key, index in indexes.items()}
         self.seed = seed
@@ -172,10 +212,12 @@ class _Planner:
             if self.limit is None
             else first_of_each(view.class_codes, drawn, np.full(len(view.class_ids), self.limit))
         )
+        labels = label_names(self.benchmark, config, seed=self.seed, adopted=self.adopted)
         return PlannedSplit(
             config=config,
             split=split,
-            table=_plan_table(config, split, view, rows),
+            labels=tuple(labels),
+            table=_plan_table(labels, split, view, rows),
             rows=rows,
             available=int(view.in_partitions(split.partitions).sum()),
             excluded=tuple(self.exclusions(key, drawn, rows)),
@@ -184,8 +226,7 @@ class _Planner:
     def classes(self, key: str) -> list[str]:
         if key in self.adopted:
             return list(self.adopted[key].class_ids)
-        config, split = self.declared[key]
-        return drawn_classes(split.classes, seed=self.seed, config=config.name, split=split.name)
+        return drawn_classes(self.declared[key][1], seed=self.seed)
 
     def select(self, key: str) -> Rows:
         if key not in self.selected:
@@ -201,8 +242,8 @@ class _Planner:
             ids = view.ids.take(pa.array(candidates))
             keep = pc.is_in(ids, value_set=pa.array(listed, pa.string()))
             candidates = candidates[keep.to_numpy(zero_copy_only=False)]
-        elif isinstance(split.take, Rest):
-            candidates = np.setdiff1d(candidates, self.select(split.take.of), assume_unique=True)
+        elif first := parent(split.take):
+            candidates = np.setdiff1d(candidates, self.select(first), assume_unique=True)
         order = candidates[
             keyed_order(view.ids.take(pa.array(candidates)), seed=self.seed, config=config.name, split=split.name)
         ]
@@ -249,18 +290,29 @@ class _Planner:
             by_rule = self.adopted[key].source_ids is None  # the copy names classes, and their images are drawn
             names = self.views[split.source.key].names
             return {name: _not_drawn(split.take) if by_rule and name in chosen else rule for name in names}
-        reasons = {}
+        if isinstance(split.classes, Every):
+            return dict.fromkeys(chosen, _not_drawn(split.take))
+        reasons = dict.fromkeys(
+            self.views[split.source.key].names,
+            ("outside", f"not one of the classes that the rules of the table {split.classes.table} look at"),
+        )
         for decision in decisions.load(split.classes.table):
             if decision.class_id in chosen:
                 reasons[decision.class_id] = _not_drawn(split.take)
             elif decision.decision == split.classes.decision:
-                reasons[decision.class_id] = (
-                    "class-not-drawn",
-                    f"keyed rank beyond the {split.classes.draw} drawn classes",
-                )
+                reasons[decision.class_id] = _other_side(split.classes)
             else:
                 reasons[decision.class_id] = (decision.rule, f"{decision.decision}: {decision.evidence}")
         return reasons
+
+
+def _other_side(classes: Classes) -> tuple[str, str]:
+    """Why a class that could have been drawn is not in the split."""
+    draw = classes.draw
+    if draw is None:
+        raise ValueError("without a draw every class of the decision is chosen")
+    of = f"{draw.count} drawn classes" + (" of its group" if draw.of_each_group else "")
+    return ("class-drawn", f"among the {of}") if draw.rest else ("class-not-drawn", f"keyed rank beyond the {of}")
 
 
 def _take(split: Split, view: _View, order: Rows) -> Rows:
@@ -275,7 +327,7 @@ def _take(split: Split, view: _View, order: Rows) -> Rows:
 
 
 def _take_total(take: Total, split: Split, view: _View, order: Rows) -> Rows:
-    left = take.images
+    left = min(take.images, len(order) // 2) if take.half else take.images
     taken = []
     for partition in split.partitions:
         pool = order[view.in_partitions([partition])[order]]
@@ -291,7 +343,9 @@ def _not_drawn(take: Take) -> tuple[str, str]:
     if isinstance(take, Rest):
         return ("in-other-split", f"drawn for {take.of}")
     if isinstance(take, PerClass):
-        return ("image-not-drawn", f"keyed rank beyond the class's {take.images} (or half of a class that is short)")
+        first = f"drawn for {take.apart_from}, or " if take.apart_from else ""
+        rank = f"keyed rank beyond the class's {take.images} (or half of a class that is short)"
+        return ("image-not-drawn", first + rank)
     if isinstance(take, Total):
         return ("image-not-drawn", f"keyed rank beyond the class's share of {take.images} images")
     return ("image-not-drawn", "every image of the class is taken")
@@ -307,16 +361,19 @@ def _strays(key: str, split: Split, index: SourceIndex) -> list[Exclusion]:
     ]
 
 
-def _plan_table(config: Config, split: Split, view: _View, rows: Rows) -> pa.Table:
-    labels = {name: i for i, name in enumerate(label_names(config.labels))}
+def _plan_table(labels: Sequence[str], split: Split, view: _View, rows: Rows) -> pa.Table:
+    numbers = {name: i for i, name in enumerate(labels)}
     class_ids = [str(c) for c in view.class_ids]
-    of_class = np.array([labels.get(c, -1) for c in class_ids], dtype=np.int64)
+    of_class = np.array([numbers.get(c, -1) for c in class_ids], dtype=np.int64)
     codes = view.class_codes[rows]
     taken = pa.array(codes)
     source_ids = view.ids.take(pa.array(rows))
     count = len(rows)
     known = split.role == "in_distribution"
     source = pa.repeat(pa.scalar(split.source.key), count)
+    ids = pc.binary_join_element_wise(source, source_ids, "/")
+    if split.making is not None:
+        ids = pc.binary_join_element_wise(ids, split.making.row_id(""), "")
     return pa.Table.from_arrays(
         [
             pa.array(of_class[codes] if known else np.full(count, -1)),
@@ -325,7 +382,7 @@ def _plan_table(config: Config, split: Split, view: _View, rows: Rows) -> pa.Tab
             pa.array([view.names[c] for c in class_ids]).take(taken),
             source,
             source_ids,
-            pc.binary_join_element_wise(source, source_ids, "/"),
+            ids,
         ],
         schema=PLAN_SCHEMA,
     )

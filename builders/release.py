@@ -30,6 +30,17 @@ INDEX_SUFFIX = "-index"
 """A config's rows without pixels are the config of the same name with this suffix."""
 
 
+FOLDERS = ("data", "index", "excluded", "audit")
+"""Folders of a release, beside its state."""
+
+EXTRA_COLUMNS: Mapping[str, pa.DataType] = {"near_duplicate_of": pa.string()}
+"""Columns that some configs have beside those of all.
+
+`near_duplicate_of`: the id of the in-distribution training image that the row's image is a near-duplicate of, the
+nearest one where there are several, or an empty text.
+"""
+
+
 @dataclass(frozen=True)
 class Layout:
     """Places in a release folder."""
@@ -63,6 +74,10 @@ class Layout:
         """What a config's splits leave out, with the rule and the evidence."""
         return self.root / "excluded" / f"{config}.csv"
 
+    def audit(self, config: str) -> Path:
+        """The near-duplicate pairs behind a config's column `near_duplicate_of`, with their distances."""
+        return self.root / "audit" / config / "near_duplicates.csv"
+
     def part(self, config: str, split: str, shard: int, of: int) -> Path:
         """The record that a shard is finished."""
         return self.state / "parts" / config / shard_name(split, shard, of)
@@ -81,7 +96,7 @@ def shard_name(split: str, shard: int, of: int) -> str:
     return f"{split}-{shard:05d}-of-{of:05d}.parquet"
 
 
-def arrow_schema(label_names: Sequence[str], *, image: bool = True) -> pa.Schema:
+def arrow_schema(label_names: Sequence[str], columns: Sequence[str] = (), *, image: bool = True) -> pa.Schema:
     """The columns of a config with the features that `datasets` reads from the schema's metadata.
 
     Written out here because importing `datasets` takes longer than building a small release; a test compares it with
@@ -89,6 +104,7 @@ def arrow_schema(label_names: Sequence[str], *, image: bool = True) -> pa.Schema
 
     Args:
         label_names: names of `label`, the same in every split of a config.
+        columns: the config's own columns, of those in `EXTRA_COLUMNS`.
         image: with the pixels, as in `data/`; without, as in `index/`.
     """
     encoded = pa.struct({"bytes": pa.binary(), "path": pa.string()})
@@ -97,6 +113,8 @@ def arrow_schema(label_names: Sequence[str], *, image: bool = True) -> pa.Schema
     kinds["role"] = (pa.int64(), {"names": list(ROLES), "_type": "ClassLabel"})
     for name in ("class_id", "class_name", "source", "source_id", "id", "content_sha256", "stored"):
         kinds[name] = (pa.string(), {"dtype": "string", "_type": "Value"})
+    for name in columns:
+        kinds[name] = (EXTRA_COLUMNS[name], {"dtype": str(EXTRA_COLUMNS[name]), "_type": "Value"})
     described = {"info": {"features": {name: feature for name, (_, feature) in kinds.items()}}}
     schema = pa.schema([(name, kind) for name, (kind, _) in kinds.items()])
     return schema.with_metadata({"huggingface": json.dumps(described)})
@@ -130,29 +148,63 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def write_index(path: Path, rows: pa.Table, label_names: Sequence[str]) -> None:
+def file_entry(layout: Layout, path: Path) -> dict[str, Any]:
+    """A file as the manifest lists it."""
+    return {"path": layout.relative(path), "bytes": path.stat().st_size, "sha256": file_sha256(path)}
+
+
+def write_index(path: Path, rows: pa.Table, label_names: Sequence[str], columns: Sequence[str] = ()) -> None:
     """Write a split's rows without pixels."""
-    schema = arrow_schema(label_names, image=False)
+    schema = arrow_schema(label_names, columns, image=False)
     table = pa.Table.from_arrays([rows[name].combine_chunks() for name in schema.names], schema=schema)
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_index=True)
+
+
+@dataclass(frozen=True)
+class NearDuplicate:
+    """A row's image and an in-distribution training image that it nearly repeats; `distance` is the measure's."""
+
+    split: str
+    id: str
+    near_duplicate_of: str
+    distance: str
 
 
 def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequence[str]) -> None:
     """Write a config's exclusions; lines of splits that are not in `replaced` stay."""
     kept = [line for line in read_excluded(path) if line.split not in replaced] if path.exists() else []
     lines = sorted([*kept, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([field.name for field in fields(Exclusion)])
-    writer.writerows(list(asdict(line).values()) for line in lines)
-    write_text(path, text.getvalue())
+    _write_lines(path, Exclusion, lines)
 
 
 def read_excluded(path: Path) -> list[Exclusion]:
     """Read back what `write_excluded` wrote."""
     with path.open(encoding="utf-8", newline="") as opened:
         return [Exclusion(**{**row, "images": int(row["images"])}) for row in csv.DictReader(opened)]  # type: ignore[arg-type]
+
+
+def write_audit(path: Path, pairs: Sequence[NearDuplicate], replaced: Sequence[str]) -> None:
+    """Write a config's near-duplicate pairs, the nearest of each row first; lines of other splits stay."""
+    kept = [line for line in read_audit(path) if line.split not in replaced] if path.exists() else []
+    lines = sorted([*kept, *pairs], key=lambda p: (p.split, p.id, float(p.distance), p.near_duplicate_of))
+    _write_lines(path, NearDuplicate, lines)
+
+
+def read_audit(path: Path) -> list[NearDuplicate]:
+    """Read back what `write_audit` wrote."""
+    with path.open(encoding="utf-8", newline="") as opened:
+        return [NearDuplicate(**row) for row in csv.DictReader(opened)]
+
+
+def _write_lines(
+    path: Path, kind: type[Exclusion | NearDuplicate], lines: Sequence[Exclusion | NearDuplicate]
+) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([field.name for field in fields(kind)])
+    writer.writerows(list(asdict(line).values()) for line in lines)
+    write_text(path, text.getvalue())
 
 
 def read_manifest(root: Path) -> dict[str, Any]:

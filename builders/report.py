@@ -34,7 +34,9 @@ def dry_run_text(benchmark: Benchmark, prepared: Prepared) -> str:
     lines = [["split", "about", "images left out", "by rule"]]
     total = 0
     for split in prepared.planned:
-        size = estimated_bytes(prepared.indexes[split.split.source.key], split.rows)
+        making = split.split.making
+        index = prepared.indexes[split.split.source.key]
+        size = estimated_bytes(index, split.rows) if making is None else making.nominal_bytes * len(split.rows)
         total += size
         by_rule: dict[str, int] = {}
         for exclusion in split.excluded:
@@ -42,7 +44,7 @@ def dry_run_text(benchmark: Benchmark, prepared: Prepared) -> str:
         rules = ", ".join(f"{rule} {images:,}" for rule, images in sorted(by_rule.items()) if images)
         lines.append([split.key, _size(size), f"{sum(by_rule.values()):,}", rules or "-"])
     closing = f"dry run: nothing was written; the release would take about {_size(total)}"
-    return "\n".join([counts_table(benchmark, rows), "", *_aligned(lines), "", closing])
+    return "\n".join([counts_table(benchmark, rows), "", *aligned(lines), "", closing])
 
 
 def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mapping[str, str] | None = None) -> str:
@@ -65,7 +67,7 @@ def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mappin
             f"{count.paper:,}",
         ]
         lines.append([key, *numbers] + ([digests[key][:12]] if digests else []))
-    return "\n".join([*_aligned(lines), *_notes({key: declared[key][1] for key in built})])
+    return "\n".join([*aligned(lines), *_notes({key: declared[key][1] for key in built})])
 
 
 def _entry(manifest: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def _notes(splits: Mapping[str, Split]) -> list[str]:
     return [f"{key}: {split.count.why}" for key, split in splits.items() if split.count.why]
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     """Columns side by side: words to the left, numbers to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
     numeric = [all(_is_number(line[i]) for line in lines[1:]) for i in range(len(widths))]

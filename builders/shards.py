@@ -29,6 +29,9 @@ because the buffer and the writer's pages both hold one group."""
 SHARD_BYTES = 512 * 1024 * 1024
 """Image bytes in one shard, near the 500 MB that the Hub's viewer and streaming readers work well with."""
 
+Progress = Callable[[int, int], None]
+"""Called with images and bytes done since the last call."""
+
 TEMPORARY = ".tmp"
 """End of every temporary name."""
 
@@ -43,10 +46,11 @@ _PROGRESS_EVERY = 64
 class ShardTask:
     """Everything a worker needs for one shard.
 
-    `plan` is an Arrow IPC file with the plan's columns and `root`, `file`, `offset`, `size`; the shard is its rows
-    `start:stop`, `size` bytes of images. `roots` maps the names in `root` to folders. `data` is where the pixels go
-    (None: index only), `part` where the index rows and the record of the shard go. `data_name` is the shard's path
-    inside the release.
+    `plan` is an Arrow IPC file with the plan's columns, the config's own (`columns`) and `root`, `file`, `offset`,
+    `size`; the shard is its rows `start:stop`, `size` bytes of images. Where images were made (`builders.strips`), it
+    also has their `content_sha256` and `unreadable`, the reason why one could not be made. `roots` maps the names in
+    `root` to folders. `data` is where the pixels go (None: index only), `part` where the index rows and the record of
+    the shard go.
     """
 
     plan: Path
@@ -59,6 +63,11 @@ class ShardTask:
     schema: pa.Schema
     decode: bool
     drop_unreadable: bool
+    columns: tuple[str, ...] = ()
+
+    def run(self, progress: Progress) -> None:
+        """Write the shard."""
+        write_shard(self, progress)
 
 
 @dataclass(frozen=True)
@@ -76,9 +85,6 @@ class ShardRecord:
     decoded: bool
     dropped: tuple[tuple[str, str], ...]
 
-
-Progress = Callable[[int, int], None]
-"""Called with images and bytes done since the last call."""
 
 _RECORD = b"shard_record"
 _ROW_COLUMNS = ("label", "role", "class_id", "class_name", "source", "source_id", "id")
@@ -100,7 +106,7 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
             parts, dropped = _write_groups(task, rows, writer, progress)
         size, digest = (sink.size, sink.hexdigest()) if sink is not None else (0, "")
     record = ShardRecord(sum(part.num_rows for part in parts), size, digest, task.decode, tuple(dropped))
-    index = pa.concat_tables(parts) if parts else _index_rows(rows.slice(0, 0), [], [])
+    index = pa.concat_tables(parts) if parts else _index_rows(task, rows.slice(0, 0), [], [])
     metadata = {_RECORD: json.dumps(asdict(record)).encode()}
     with replacing(task.part) as temporary:
         pq.write_table(index.replace_schema_metadata(metadata), temporary, compression="zstd")
@@ -192,33 +198,64 @@ def _write_groups(
     finished: list[pa.Table] = []
     dropped: list[tuple[str, str]] = []
     places = zip(*(rows[name].to_pylist() for name in ("root", "file", "offset", "size")), strict=True)
-    done = reported = 0
+    made = rows["content_sha256"].to_pylist() if "content_sha256" in rows.column_names else None
+    failed = rows["unreadable"].to_pylist() if made is not None else None
+    count = Counted(rows.num_rows, progress)
     for number, (root, file, offset, size) in enumerate(places):
         path = os.path.join(task.roots[root], file)  # noqa: PTH118 - a Path costs more than reading the file
         if buffer.filled and buffer.filled + size > ROW_GROUP_BYTES:
-            finished.append(_flush(rows, buffer, writer))
+            finished.append(_flush(task, rows, buffer, writer))
         start = buffer.filled
-        _read(buffer, path, offset, size)
-        done += size
+        read_into(buffer.reserve(size), path, offset)
+        buffer.filled += size
+        count.one(size)
+        if made is not None and failed is not None:
+            if failed[number]:
+                dropped.append((rows["source_id"][number].as_py(), failed[number]))
+            else:
+                buffer.keep(number, made[number], "pixels")
+            continue
         try:
             mended = images.check(buffer.view(start), decode=task.decode)
         except images.UnreadableImageError as error:
             if not task.drop_unreadable:
-                place = _place(rows, number, path)
-                raise BuildError(
-                    f"expected a whole image, found one that does not decode ({error}) at {place}; "
-                    "replace it with a good copy, or leave it out with --allow-partial."
-                ) from error
+                raise unreadable(rows, number, path, error) from error
             dropped.append((rows["source_id"][number].as_py(), str(error)))
             buffer.forget(start)
         else:
-            buffer.keep(number, start, mended)
-        if (number + 1) % _PROGRESS_EVERY == 0 or number + 1 == rows.num_rows:
-            progress((number % _PROGRESS_EVERY) + 1, done - reported)
-            reported = done
+            if mended is not None:
+                buffer.replace(start, mended)
+            digest = hashlib.sha256(buffer.view(start)).hexdigest()
+            buffer.keep(number, digest, "source" if mended is None else "metadata_removed")
     if buffer.numbers:
-        finished.append(_flush(rows, buffer, writer))
+        finished.append(_flush(task, rows, buffer, writer))
     return finished, dropped
+
+
+def unreadable(rows: pa.Table, number: int, path: str, error: Exception) -> BuildError:
+    """The sentence for an image that does not decode."""
+    place = _place(rows, number, path)
+    return BuildError(
+        f"expected a whole image, found one that does not decode ({error}) at {place}; "
+        "replace it with a good copy, or leave it out with --allow-partial."
+    )
+
+
+class Counted:
+    """Reports images and bytes every so often, and at the end."""
+
+    def __init__(self, images: int, progress: Progress) -> None:
+        self.left, self.progress = images, progress
+        self.images = self.bytes = 0
+
+    def one(self, size: int) -> None:
+        """One more image is done."""
+        self.images += 1
+        self.bytes += size
+        self.left -= 1
+        if self.images == _PROGRESS_EVERY or not self.left:
+            self.progress(self.images, self.bytes)
+            self.images = self.bytes = 0
 
 
 def _place(rows: pa.Table, number: int, path: str) -> str:
@@ -255,21 +292,25 @@ class _Group:
     def forget(self, start: int) -> None:
         self.filled = start
 
-    def keep(self, number: int, start: int, mended: bytes | None) -> None:
-        if mended is not None:
-            self.filled = start
-            self.reserve(len(mended))[:] = mended
-            self.filled += len(mended)
+    def replace(self, start: int, data: bytes) -> None:
+        self.filled = start
+        self.reserve(len(data))[:] = data
+        self.filled += len(data)
+
+    def keep(self, number: int, digest: str, stored: images.Stored) -> None:
         self.numbers.append(number)
         self.offsets.append(self.filled)
-        self.digests.append(hashlib.sha256(self.view(start)).hexdigest())
-        self.stored.append("source" if mended is None else "metadata_removed")
+        self.digests.append(digest)
+        self.stored.append(stored)
 
 
-def _read(buffer: _Group, path: str, offset: int, size: int) -> None:
-    """Append `size` bytes of a file to the buffer."""
-    target = buffer.reserve(size)
-    got = 0
+def read_into(target: memoryview, path: str, offset: int) -> None:
+    """Fill a buffer from a file.
+
+    Raises:
+        BuildError: the file cannot be read or has too few bytes.
+    """
+    got, size = 0, len(target)
     try:
         with open(path, "rb", buffering=0) as raw:  # noqa: PTH123 - see the caller
             if offset:
@@ -286,18 +327,23 @@ def _read(buffer: _Group, path: str, offset: int, size: int) -> None:
             f"expected {size:,} bytes, found {got:,} at {path}: the file changed during the build; "
             "run the same command again, which goes on where this run stopped."
         )
-    buffer.filled += size
 
 
-def _flush(rows: pa.Table, buffer: _Group, writer: pq.ParquetWriter | None) -> pa.Table:
+def _flush(task: ShardTask, rows: pa.Table, buffer: _Group, writer: pq.ParquetWriter | None) -> pa.Table:
     """Write the buffer as one row group and return its index rows."""
-    index = _index_rows(rows.take(pa.array(buffer.numbers, pa.int64())), buffer.digests, buffer.stored)
+    index = _index_rows(task, rows.take(pa.array(buffer.numbers, pa.int64())), buffer.digests, buffer.stored)
     if writer is not None:
         count = len(buffer.numbers)
         data = pa.py_buffer(memoryview(buffer.data)[: buffer.filled])
         offsets = pa.array(buffer.offsets, pa.int32()).buffers()[1]
         encoded = pa.Array.from_buffers(pa.binary(), count, [None, offsets, data])
-        names = pa.array([name.rpartition("/")[2] for name in index["source_id"].to_pylist()], pa.string())
+        names = pa.array(
+            [
+                _file_name(source_id, stored)
+                for source_id, stored in zip(index["source_id"].to_pylist(), buffer.stored, strict=True)
+            ],
+            pa.string(),
+        )
         image = pa.StructArray.from_arrays([encoded, names], fields=list(writer.schema.field("image").type))
         columns = [image, *(index[name].combine_chunks() for name in writer.schema.names[1:])]
         writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema), row_group_size=count)
@@ -305,7 +351,15 @@ def _flush(rows: pa.Table, buffer: _Group, writer: pq.ParquetWriter | None) -> p
     return index
 
 
-def _index_rows(rows: pa.Table, digests: list[str], stored: list[str]) -> pa.Table:
+def _file_name(source_id: str, stored: str) -> str:
+    name = source_id.rpartition("/")[2]
+    return name if stored != "pixels" else f"{os.path.splitext(name)[0]}.png"  # noqa: PTH122 - a name, not a path
+
+
+def _index_rows(task: ShardTask, rows: pa.Table, digests: list[str], stored: list[str]) -> pa.Table:
     index = rows.select(_ROW_COLUMNS)
     index = index.append_column("content_sha256", pa.array(digests, pa.string()))
-    return index.append_column("stored", pa.array(stored, pa.string()))
+    index = index.append_column("stored", pa.array(stored, pa.string()))
+    for name in task.columns:
+        index = index.append_column(name, rows[name])
+    return index

@@ -14,7 +14,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
-from builders.release import Layout, read_manifest, write_text
+from builders.release import FOLDERS, Layout, read_manifest, write_text
 from builders.shards import TEMPORARY
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
@@ -56,7 +56,7 @@ def locked(layout: Layout) -> Iterator[None]:
         ) from error
     try:
         leftovers = [*layout.root.glob(f".*{TEMPORARY}")]
-        for folder in (layout.root / "data", layout.root / "index", layout.root / "excluded", layout.state):
+        for folder in (*(layout.root / name for name in FOLDERS), layout.state):
             leftovers += folder.rglob(f".*{TEMPORARY}")
         for leftover in sorted(leftovers):
             leftover.unlink()

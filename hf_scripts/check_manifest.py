@@ -11,13 +11,21 @@ from typing import Any
 
 from builders.benchmark import ROLES
 from builders.errors import BuildError
-from builders.release import Layout, file_sha256, read_manifest
+from builders.release import EXTRA_COLUMNS, FOLDERS, Layout, file_sha256, read_manifest
 from builders.shards import TEMPORARY
 from hf_scripts.problems import Problems
 
+_MANIFEST = {"benchmarks": dict, "configs": dict, "sources": dict, "card": dict}
 _FILE = {"path": str, "bytes": int, "sha256": str}
 _BENCHMARK = {"title": str, "version": str, "paper": str, "citation": str, "demo": bool}
-_CONFIG = {"benchmark": str, "description": str, "label_names": list, "excluded": dict, "splits": dict}
+_CONFIG = {
+    "benchmark": str,
+    "description": str,
+    "label_names": list,
+    "columns": list,
+    "excluded": dict,
+    "splits": dict,
+}
 _SOURCE = {"title": str, "edition": str, "licence": dict, "citation": str}
 _SPLIT = {
     "role": str,
@@ -33,7 +41,6 @@ _SPLIT = {
     "data": list,
     "index": dict,
 }
-_FOLDERS = ("data", "index", "excluded")
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,8 @@ def splits(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
 
 def listed_files(manifest: Mapping[str, Any]) -> list[Listed]:
     """Every file that the manifest lists, sorted; one that several configs share comes once."""
-    entries = [config["excluded"] for config in manifest["configs"].values()]
+    configs = manifest["configs"].values()
+    entries = [config[name] for config in configs for name in ("excluded", "audit") if name in config]
     for _, _, split in splits(manifest):
         entries += [split["index"], *split["data"]]
     return sorted({Listed(e["path"], e["bytes"], e["sha256"]) for e in entries}, key=lambda f: (f.path, f.sha256))
@@ -130,7 +138,7 @@ def check_strays(root: Path, files: list[Listed]) -> Problems:
 
 def _published(root: Path) -> Iterator[Path]:
     yield from sorted(path for path in root.iterdir() if path.is_file())
-    for folder in _FOLDERS:
+    for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
             if not stat.S_ISDIR(path.lstat().st_mode):
                 yield path
@@ -138,10 +146,11 @@ def _published(root: Path) -> Iterator[Path]:
 
 def _wrong_form(manifest: Mapping[str, Any]) -> Iterator[str]:
     """What keeps the other checks from reading the manifest."""
-    shape = list(_wrong_keys("the manifest", manifest, {"benchmarks": dict, "configs": dict, "sources": dict}))
+    shape = list(_wrong_keys("the manifest", manifest, _MANIFEST))
     if shape:
         yield from shape
         return
+    yield from _wrong_keys("card", manifest["card"], _FILE)
     if not manifest["configs"]:
         yield "expected at least one config, found none"
     for kind, keys in (("benchmarks", _BENCHMARK), ("configs", _CONFIG), ("sources", _SOURCE)):
@@ -156,6 +165,12 @@ def _wrong_config(manifest: Mapping[str, Any], name: str, config: Mapping[str, A
     labels = config["label_names"]
     if not all(isinstance(label, str) for label in labels) or len(set(labels)) != len(labels) or not labels:
         yield f"expected label_names of {name} to be different words, found others"
+    unknown = [column for column in config["columns"] if column not in EXTRA_COLUMNS]
+    if unknown:
+        yield f"expected columns of {name} to be of {', '.join(EXTRA_COLUMNS)}, found {unknown[0]}"
+    if "near_duplicate_of" in config["columns"]:
+        yield from _wrong_keys(name, config, {"duplicates_of": str})
+        yield from _wrong_file(f"audit of {name}", config.get("audit"))
     if config["benchmark"] not in manifest["benchmarks"]:
         yield f"expected the benchmark of {name} under benchmarks, found no {config['benchmark']} there"
     yield from _wrong_file(f"excluded of {name}", config["excluded"])
@@ -178,8 +193,8 @@ def _wrong_file(where: str, entry: object) -> Iterator[str]:
     yield from shape
     if not shape and isinstance(entry, dict):
         path = PurePosixPath(entry["path"])
-        if path.is_absolute() or ".." in path.parts or path.parts[:1] not in [(folder,) for folder in _FOLDERS]:
-            yield f"expected the path of {where} to lie in {', '.join(_FOLDERS)}, found {path}"
+        if path.is_absolute() or ".." in path.parts or path.parts[:1] not in [(folder,) for folder in FOLDERS]:
+            yield f"expected the path of {where} to lie in {', '.join(FOLDERS)}, found {path}"
 
 
 def _wrong_keys(where: str, entry: object, keys: Mapping[str, type]) -> Iterator[str]:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from builders import card
 from builders.benchmark import ROLES
 from builders.finish import known_train_overlaps
-from builders.release import INDEX_SUFFIX, Layout, read_excluded
+from builders.release import INDEX_SUFFIX, Layout, file_sha256, read_audit, read_excluded
 from hf_scripts.check_manifest import splits
 from hf_scripts.problems import Problems
 
@@ -51,6 +51,37 @@ def check_excluded(root: Path, manifest: Mapping[str, Any]) -> Problems:
     return problems
 
 
+def check_audit(root: Path, manifest: Mapping[str, Any]) -> Problems:
+    """Check that the pairs in the audit file are those that the rows' `near_duplicate_of` name."""
+    problems = Problems()
+    for name, config in sorted(manifest["configs"].items()):
+        path = config.get("audit", {}).get("path", "")
+        if not path or not (root / path).is_file():
+            continue  # a missing file is said where files are checked
+        try:
+            lines = read_audit(root / path)
+            first = {}
+            for line in sorted(lines, key=lambda line: (line.split, line.id, float(line.distance))):
+                first.setdefault((line.split, line.id), line.near_duplicate_of)
+        except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+            problems.add("audit", f"{path}: expected a table of near-duplicates, found other text ({error})")
+            continue
+        there: dict[tuple[str, str], str] = {}
+        for split, entry in sorted(config["splits"].items()):
+            rows = pq.read_table(root / entry["index"]["path"], columns=["id", "near_duplicate_of"])
+            rows = rows.filter(pc.not_equal(rows["near_duplicate_of"], ""))
+            for row in rows.to_pylist():
+                there[f"{name}/{split}", row["id"]] = row["near_duplicate_of"]
+        for key in sorted(first.keys() | there.keys()):
+            if first.get(key) != there.get(key):
+                problems.add(
+                    "audit",
+                    f"{key[0]}: expected {key[1]} to repeat {first.get(key) or 'nothing'} as in {path}, found "
+                    f"{there.get(key) or 'nothing'} in its row",
+                )
+    return problems
+
+
 def check_between_splits(root: Path, manifest: dict[str, Any]) -> tuple[Problems, list[str]]:
     """Look for images and ids that stand in splits where they must not meet. All indexes must be readable.
 
@@ -80,9 +111,11 @@ def check_between_splits(root: Path, manifest: dict[str, Any]) -> tuple[Problems
 
 
 def check_card(root: Path, manifest: dict[str, Any]) -> Problems:
-    """Check that the card is the manifest's, and that its YAML leads `load_dataset` to every file."""
-    import jinja2
+    """Check that the card is the one that the manifest lists, and that its YAML leads `load_dataset` to every file.
 
+    The card need not be what today's template gives, because templates move on and published releases do not;
+    `python -m hf_scripts.card --check` compares with the template.
+    """
     problems = Problems()
     path = Layout(root).card
     try:
@@ -92,12 +125,24 @@ def check_card(root: Path, manifest: dict[str, Any]) -> Problems:
         problems.add("card", f"README.md: expected the dataset card, found {reason}")
         return problems
     _check_front_matter(root, manifest, found, problems)
+    if file_sha256(path) != manifest["card"]["sha256"]:
+        problems.merge(_edited(manifest, found))
+    return problems
+
+
+def _edited(manifest: dict[str, Any], found: str) -> Problems:
+    """Say where a card differs from what today's template gives; if nowhere, that its digest is another."""
+    import jinja2
+
+    problems = Problems()
     try:
         expected = card.render(manifest)
     except (jinja2.TemplateError, KeyError, TypeError) as error:
         problems.add("card", f"manifest.json: expected what the card shows, found something missing ({error})")
         return problems
-    if found != expected:
+    if found == expected:
+        problems.add("card", "README.md: expected the card with the SHA-256 in manifest.json, found another")
+    else:
         wanted, there = expected.split("\n"), found.split("\n")
         pairs = zip([*wanted, ""], [*there, ""], strict=False)
         line = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(wanted), len(there)))

@@ -149,7 +149,7 @@ class _IndexRows:
     """Reads an index from one row on, a few rows at a time."""
 
     def __init__(self, path: Path, split: Split, first: int) -> None:
-        self.batches = _index_batches(path, arrow_schema(split.label_names, image=False))
+        self.batches = _index_batches(path, arrow_schema(split.label_names, split.columns, image=False))
         self.left: pa.Table | None = None
         while first > 0:
             first -= self.take(min(first, _INDEX_BATCH_ROWS)).num_rows or first
@@ -196,7 +196,7 @@ def _compare(rows: pa.Table, index: pa.Table, task: ShardTask, first: int, probl
 
 def _check_schema(found: pa.Schema, split: Split, path: str, problems: Problems, *, image: bool) -> bool:
     """Check columns, types and the features in the metadata; False where the rows cannot be read by name."""
-    expected = arrow_schema(split.label_names, image=image)
+    expected = arrow_schema(split.label_names, split.columns, image=image)
     if not found.equals(expected):
         columns = [", ".join(f"{field.name} {field.type}" for field in schema) for schema in (expected, found)]
         problems.add("columns", f"{path}: expected the columns {columns[0]}; found {columns[1]}")

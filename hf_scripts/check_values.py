@@ -20,12 +20,13 @@ _ABSOLUTE_CLASS = r"^(/[^/]([^/]|$)|/$|~/|\\|[A-Za-z]:[\\/]|file:)"
 
 @dataclass(frozen=True)
 class Split:
-    """What the manifest says of a split's rows; `key` is `config/split`."""
+    """What the manifest says of a split's rows; `key` is `config/split`, `columns` are the config's own."""
 
     key: str
     role: Role
     source: str
     label_names: tuple[str, ...]
+    columns: tuple[str, ...] = ()
 
 
 def check_values(rows: pa.Table, split: Split, path: str, first: int, problems: Problems) -> None:

@@ -55,6 +55,7 @@ def verify(
     problems.merge(check_release.check_card(root, manifest))
     notes = _notes(manifest)
     if all(rows[split["index"]["path"]] is not None for _, _, split in check_manifest.splits(manifest)):
+        problems.merge(check_release.check_audit(root, manifest))
         between, more = check_release.check_between_splits(root, manifest)
         problems.merge(between)
         notes += more
@@ -67,7 +68,7 @@ def _tasks(root: Path, manifest: Mapping[str, Any], files: Sequence[Listed], *, 
     """One task for each file; a file that two configs share is checked once."""
     tasks: dict[str, Task] = {}
     for key, config, entry in check_manifest.splits(manifest):
-        split = Split(key, entry["role"], entry["source"], tuple(config["label_names"]))
+        split = Split(key, entry["role"], entry["source"], tuple(config["label_names"]), tuple(config["columns"]))
         index = Listed(**entry["index"])
         tasks.setdefault(index.path, IndexTask(root, index, split, entry["digest"], values=not entry["data"]))
         first: int | None = 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from taxonomy.errors import TaxonomyError, suggestion
 from taxonomy.tables import read_rows
 
-TABLES = ("imagenet", "tiny158", "food101", "caltech256", "places365")
+TABLES = ("imagenet", "tiny158", "cifar100", "food101", "caltech256", "places365")
 
 # The rules are those of Kim, Koo & Hwang (2023), sections 3.1 and 3.2, but for the three marked "ours".
 RULES = {
@@ -21,6 +21,8 @@ RULES = {
     "same_synset": "is the synset of a CIFAR-100 class",
     "descendant": "descends from the synset of a CIFAR-100 class",
     "no_overlap": "neither is nor descends from the synset of a CIFAR-100 class",
+    "superclass": "one of the five classes of its superclass, of which two are in-distribution and three near "
+    "unknowns",
     "i": "a keyword matches a node that is an ImageNet class",
     "ii": "a keyword matches a node with a sibling that is an ImageNet class",
     "iii": "a keyword matches a node with an ancestor or descendant that is an ImageNet class",
@@ -36,11 +38,12 @@ class Decision:
     """What a rule decides about one class of a source.
 
     Attributes:
-        class_id: The source's own class: a wnid for "imagenet" and "tiny158", a name for "food101" ("apple_pie"), a
-            folder for "caltech256" ("133.lightning"), a category for "places365" ("/a/airfield").
+        class_id: The source's own class: a wnid for "imagenet" and "tiny158", a name for "cifar100" ("aquarium_fish")
+            and "food101" ("apple_pie"), a folder for "caltech256" ("133.lightning"), a category for "places365"
+            ("/a/airfield").
         class_name: Its readable name, which in "imagenet" may occur twice.
-        decision: "in_distribution", "near_candidate", "external" or "excluded" for "imagenet", "keep" or "remove" for
-            the others.
+        decision: "in_distribution", "near_candidate", "external" or "excluded" for "imagenet", "candidate" for
+            "cifar100", "keep" or "remove" for the others.
         rule: A key of `RULES`.
         evidence: One sentence on what the rule found.
         keyword: What matched: the keyword of the far-OoD rules, the CIFAR-100 class of "tiny158"; or "".
@@ -48,6 +51,7 @@ class Decision:
             other class with the label.
         witness: wnid of the ImageNet class that `matched` is related to; or "". For "below_parent" it is the
             in-distribution class.
+        group: What a draw of classes is made within: the superclass of "cifar100"; or "".
     """
 
     class_id: str
@@ -58,6 +62,7 @@ class Decision:
     keyword: str = ""
     matched: str = ""
     witness: str = ""
+    group: str = ""
 
 
 def file_name(table: str) -> str:
@@ -70,7 +75,8 @@ def load(table: str) -> tuple[Decision, ...]:
     """Return the frozen decisions of one table, one per class of the source, sorted by `class_id`.
 
     Args:
-        table: One of `TABLES`: "imagenet" (1,000 rows), "tiny158" (200), "food101" (101), "caltech256" (257) or
+        table: One of `TABLES`: "imagenet" (1,000 rows), "tiny158" (200), "cifar100" (100), "food101" (101),
+        "caltech256" (257) or
             "places365" (365).
 
     Raises:

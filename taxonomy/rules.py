@@ -127,6 +127,27 @@ def _tiny_class(wordnet: WordNet, wnid: str, name: str, cifar: dict[int, str]) -
     )
 
 
+def cifar100() -> tuple[Decision, ...]:
+    """Name the superclass of each CIFAR-100 class; which two of its five are in-distribution is drawn by a builder.
+
+    Section 3.1 draws two classes of each superclass at random; its table 3 marks them by colour.
+
+    Returns:
+        100 decisions sorted by name, all "candidate".
+    """
+    return tuple(
+        Decision(
+            item.fine,
+            item.fine.replace("_", " "),
+            "candidate",
+            "superclass",
+            f"One of the five classes of the superclass {item.coarse.replace('_', ' ')}.",
+            group=item.coarse,
+        )
+        for item in sorted(tables.cifar100(), key=lambda item: item.fine)
+    )
+
+
 def food101() -> tuple[Decision, ...]:
     """Examine Food-101: 101 decisions sorted by name, 32 keep and 69 remove (the paper's counts)."""
     return far.examine("food101", [(name, name) for name in tables.food101()])
@@ -149,6 +170,7 @@ def places365() -> tuple[Decision, ...]:
 _COMPUTE: dict[str, Callable[[], tuple[Decision, ...]]] = {
     "imagenet": imagenet,
     "tiny158": tiny158,
+    "cifar100": cifar100,
     "food101": food101,
     "caltech256": caltech256,
     "places365": places365,

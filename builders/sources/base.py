@@ -29,8 +29,11 @@ container `file` that is unpacked first (`builders.sources.unpack`).
 IN_PLACE: tuple[How, ...] = ("file", "span", "made")
 """Those that need no unpacking."""
 
-Form = Literal["encoded", "rgb32"]
-"""What the bytes of one image are: an encoded image file, or 32 rows of 32 RGB pixels (3,072 bytes, interleaved)."""
+Form = Literal["encoded", "rgb32", "none"]
+"""What the bytes of one image are.
+
+`encoded`: an image file. `rgb32`: 32 rows of 32 RGB pixels, 3,072 bytes, interleaved. `none`: there are none (`made`).
+"""
 
 RGB32_BYTES = 32 * 32 * 3
 

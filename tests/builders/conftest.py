@@ -6,7 +6,8 @@ import os
 import filelock
 import pytest
 
-from builders.build import Choices, build, prepare
+from builders.build import build, prepare
+from builders.choices import Choices
 from builders.execute import Workers
 from builders.imagenet_benchmark import BENCHMARK
 from builders.progress import TerminalMeter

@@ -8,10 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.adopt import adopt, adoption_digest
-from builders.build import Choices, prepare
+from builders.build import prepare
+from builders.choices import Choices
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK, main
-from builders.plan import Adopted, label_names
+from builders.plan import Adopted, class_ids
 from builders.progress import TerminalMeter
 from builders.sources.base import open_source
 from taxonomy import decisions
@@ -21,7 +22,7 @@ from tests.builders.layouts import food101_parquet, imagenet_archives, imagenet_
 DECLARED = BENCHMARK.by_key()
 SPLITS = tuple(DECLARED)
 EVALUATION = ("imagenet/validation", "imagenet/test", "imagenet/near_ood")
-KNOWN = label_names(BENCHMARK.configs[0].labels)
+KNOWN = class_ids(BENCHMARK.configs[0].labels, seed=0)
 NEAR = "imagenet/near_ood"
 NEAR_SET = "test/near-imagenet200"
 NEAR_CLASSES = ("n01440764", "n01530575", "n01532829")
@@ -95,7 +96,7 @@ def ids(split):
 def adopted(copy, indexes, *splits):
     """Adopt some splits; returns them and the notes."""
     notes = []
-    return adopt(BENCHMARK, splits, copy, indexes, notes.append), notes
+    return adopt(BENCHMARK, splits, copy, indexes, notes.append, seed=0), notes
 
 
 def images(demo, class_id, folder="val"):

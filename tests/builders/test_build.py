@@ -12,13 +12,14 @@ import datasets
 import pyarrow.parquet as pq
 import pytest
 
-from builders import execute
+from builders import shards
 from builders.benchmark import ROLES
-from builders.build import Choices, build, prepare
+from builders.build import build, prepare
+from builders.choices import Choices
 from builders.errors import BuildError
 from builders.execute import Workers
 from builders.imagenet_benchmark import BENCHMARK
-from builders.plan import label_names
+from builders.plan import class_ids
 from builders.progress import TerminalMeter
 from builders.release import read_excluded
 from builders.staging import Pack
@@ -60,7 +61,7 @@ def test_every_split_loads_plain_and_streaming_with_the_same_rows(key, release, 
     for row in plain:
         assert row["image"].width > 0
         assert ROLES[row["role"]] == entry["role"]
-    assert plain.features["label"].names == label_names(BENCHMARK.configs[0].labels)
+    assert plain.features["label"].names == class_ids(BENCHMARK.configs[0].labels, seed=0)
     assert set(plain.features) - {"image"} == set(index.features)
 
 
@@ -118,7 +119,7 @@ def test_a_second_run_changes_nothing_and_writes_no_shard(demo, tmp_path, monkey
     out = tmp_path / "out"
     build_demo(demo, out)
     before = files_of(out)
-    monkeypatch.setattr(execute, "write_shard", lambda *_: pytest.fail("a finished shard was written again"))
+    monkeypatch.setattr(shards, "write_shard", lambda *_: pytest.fail("a finished shard was written again"))
     build_demo(demo, out)
     assert files_of(out) == before
 

@@ -79,8 +79,7 @@ def manifest_of(root):
 
 
 def save_manifest(root, manifest):
-    write_manifest(root, manifest)  # writes beside and renames, so a linked file stays as it is
-    card.write(Layout(root), manifest)
+    card.seal(Layout(root), manifest)  # writes beside and renames, so a linked file stays as it is
 
 
 def entry_of(root, path):

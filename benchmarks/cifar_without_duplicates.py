@@ -1,0 +1,15 @@
+"""The CIFAR-scale builder without the search for near-duplicates, which no rival of `benchmarks.build_cifar` does."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+from builders.cifar_benchmark import BENCHMARK
+from builders.cli import run_command
+from builders.process import without_pandas
+
+if __name__ == "__main__":
+    without_pandas()
+    configs = tuple(dataclasses.replace(config, duplicates_of="") for config in BENCHMARK.configs)
+    sys.exit(run_command(dataclasses.replace(BENCHMARK, configs=configs)))

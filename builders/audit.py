@@ -1,0 +1,180 @@
+"""Look for what gives a benchmark away: `python -m builders.audit smoothness | sheet | pairs RELEASE CONFIG`."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from tqdm import tqdm
+
+from builders.command import exit_code
+from builders.errors import BuildError, explaining_disk
+from builders.pictures import contact_sheet
+from builders.reading import config_of, read_images
+from builders.release import Layout, read_audit, read_manifest
+from builders.report import aligned
+from builders.smoothness import Float64, auroc, smoothness_score, total_variation
+
+SEPARABLE = 0.75
+"""An AUROC from which on a split counts as separated by smoothness (ours: halfway between chance and certainty)."""
+
+_PAIRS_IN_A_ROW = 12
+
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+_release = click.argument("release", metavar="RELEASE", type=click.Path(path_type=Path))
+_config = click.argument("config", metavar="CONFIG")
+
+
+@click.group(name="python -m builders.audit", context_settings=_SETTINGS)
+def command() -> None:
+    """Audit a release folder for what would make its results mean less than they seem to."""
+
+
+@command.command(
+    context_settings=_SETTINGS, epilog="Example: python -m builders.audit smoothness build/unknown-detection cifar"
+)
+@_release
+@_config
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0.5, 1),
+    default=SEPARABLE,
+    show_default=True,
+    help="AUROC, or 1 less the AUROC, from which on a split is flagged.",
+)
+def smoothness(release: Path, config: str, threshold: float) -> None:
+    """Tell how well smoothness alone, without any model, separates each unknown split from the known test images.
+
+    AUROC 0.5 is chance. A split far from it can be detected without understanding an image: by noise, by texture, or
+    by the artifacts of a bad resize.
+    """
+    with explaining_disk("read the release"):
+        entry = config_of(read_manifest(release), config)
+        splits = entry["splits"]
+        if "test" not in splits or splits["test"]["role"] != "in_distribution":
+            raise BuildError(
+                f"expected an in-distribution split `test` in {config}, found {', '.join(sorted(splits))} in "
+                f"{release}; "
+                "build it, or audit the config that has one."
+            )
+        variations = _variations(release, config, dict(sorted(splits.items())))
+    # The known images that the test images are compared with are others where there are others.
+    mean = float(np.mean(variations.get("validation", variations["test"])))
+    known = smoothness_score(variations["test"], mean)
+    lines = [["split", "role", "images", "variation", "AUROC", "verdict"]]
+    lines.append(["test", "in_distribution", f"{len(known):,}", f"{np.mean(variations['test']):.4f}", "-", "-"])
+    for name in sorted(variations):
+        if splits[name]["role"] == "in_distribution":
+            continue
+        unknown = variations[name]
+        area = auroc(known, smoothness_score(unknown, mean))
+        verdict = "SEPARABLE by smoothness alone" if max(area, 1 - area) >= threshold else "not separable"
+        numbers = [f"{len(unknown):,}", f"{np.mean(unknown):.4f}", f"{area:.3f}"]
+        lines.append([name, splits[name]["role"], *numbers, verdict])
+    click.echo("\n".join(aligned(lines)))
+
+
+@command.command(
+    context_settings=_SETTINGS,
+    epilog="Example: python -m builders.audit sheet build/unknown-detection cifar --out sheet.png",
+)
+@_release
+@_config
+@click.option("--out", type=click.Path(path_type=Path), default=Path("sheet.png"), show_default=True, metavar="FILE")
+@click.option("--images", type=click.IntRange(1, 50), default=12, show_default=True, help="Images of each split.")
+def sheet(release: Path, config: str, out: Path, images: int) -> None:
+    """Draw the first images of every split into one picture.
+
+    Rows stand in keyed order, so the first ones are a random sample.
+    """
+    with explaining_disk("read the release and write the picture"):
+        splits = config_of(read_manifest(release), config)["splits"]
+        rows = []
+        for name in sorted(splits):
+            first = itertools.islice(read_images(release, f"{config}/{name}", splits[name]), images)
+            title = f"{name} ({splits[name]['role']}, {splits[name]['rows']:,} rows)"
+            rows.append((title, [image for _, image in first]))
+        contact_sheet(rows).save(out)
+    click.echo(f"wrote {out}")
+
+
+@command.command(
+    context_settings=_SETTINGS,
+    epilog="Example: python -m builders.audit pairs build/unknown-detection cifar --out pairs.png",
+)
+@_release
+@_config
+@click.option("--out", type=click.Path(path_type=Path), default=Path("pairs.png"), show_default=True, metavar="FILE")
+@click.option("--split", default="test", show_default=True, help="The split whose near-duplicates are drawn.")
+@click.option(
+    "--images", type=click.IntRange(1, 200), default=24, show_default=True, help="Pairs, the farthest first."
+)
+def pairs(release: Path, config: str, out: Path, split: str, images: int) -> None:
+    """Draw images above the training images that they nearly repeat.
+
+    The least alike come first: those are to be doubted.
+    """
+    with explaining_disk("read the release and write the picture"):
+        manifest = read_manifest(release)
+        entry = config_of(manifest, config)
+        found = [pair for pair in _pairs(release, config, entry) if pair.split == f"{config}/{split}"]
+        nearest = {pair.id: pair for pair in reversed(found)}
+        if not nearest:
+            raise BuildError(
+                f"expected near-duplicates of {config}/{split}, found none in the audit of {release}; choose another "
+                "--split."
+            )
+        drawn = sorted(nearest.values(), key=lambda pair: (-float(pair.distance), pair.id))[:images]
+        of_config, _, of_split = entry["duplicates_of"].partition("/")
+        wanted = {pair.id for pair in drawn}
+        ours = _by_id(release, f"{config}/{split}", entry["splits"][split], wanted)
+        training = config_of(manifest, of_config)["splits"][of_split]
+        theirs = _by_id(release, entry["duplicates_of"], training, {pair.near_duplicate_of for pair in drawn})
+        rows = []
+        for start in range(0, len(drawn), _PAIRS_IN_A_ROW):
+            some = drawn[start : start + _PAIRS_IN_A_ROW]
+            distances = "   ".join(f"{float(pair.distance):.3f}" for pair in some)
+            rows.append((f"{config}/{split}, distances {distances}", [ours[pair.id] for pair in some]))
+            rows.append((entry["duplicates_of"], [theirs[pair.near_duplicate_of] for pair in some]))
+        contact_sheet(rows).save(out)
+    click.echo(f"wrote {out}")
+
+
+def _pairs(release: Path, config: str, entry: Mapping[str, Any]) -> list[Any]:
+    if "audit" not in entry:
+        raise BuildError(
+            f"expected a config with near-duplicates, found none for {config} in {release}; name another config."
+        )
+    return read_audit(Layout(release).audit(config))
+
+
+def _by_id(release: Path, key: str, split: Mapping[str, Any], wanted: set[str]) -> dict[str, Any]:
+    return {row["id"]: image for row, image in read_images(release, key, split) if row["id"] in wanted}
+
+
+def _variations(release: Path, config: str, splits: Mapping[str, Mapping[str, Any]]) -> dict[str, Float64]:
+    total = sum(split["rows"] for split in splits.values())
+    found = {}
+    # disable=None hides the bar where stderr is no terminal.
+    with tqdm(total=total, desc="measuring", unit=" images", disable=None, file=sys.stderr) as bar:
+        for name, split in splits.items():
+            values = []
+            for _, image in read_images(release, f"{config}/{name}", split):
+                values.append(total_variation(np.asarray(image)))
+                bar.update()
+            found[name] = np.array(values)
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    return exit_code(command, argv, stopped="stopped; nothing was changed.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""What one run was asked for, and which sources and other splits that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from builders.benchmark import Benchmark, parent
+from builders.sources.base import Source
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user chose. `roots` maps source keys to folders; `splits` are names as `config/split`."""
+
+    out: Path
+    splits: tuple[str, ...]
+    roots: Mapping[str, Path]
+    seed: int
+    limit_per_class: int | None = None
+    index_only: bool = False
+    allow_partial: bool = False
+    decode: bool = False
+    adopt: Path | None = None
+    demo: bool = False
+
+
+class Meter(Protocol):
+    """Shows how far a long step is."""
+
+    def step(self, title: str, images: int) -> None:
+        """Begin a step over so many images."""
+
+    def advance(self, images: int, size: int = 0) -> None:
+        """So many more images and bytes are done."""
+
+    def note(self, text: str) -> None:
+        """Say one line that stays."""
+
+
+def references_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
+    """The splits among whose images near-duplicates of the given splits' are looked for."""
+    declared = benchmark.by_key()
+    return tuple(dict.fromkeys(of for key in splits if (of := declared[key][0].duplicates_of)))
+
+
+def with_parents(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
+    """The given splits, and those that have their images first."""
+    declared = benchmark.by_key()
+    found: dict[str, None] = {}
+    for split in splits:
+        key = split
+        while key:
+            found[key] = None
+            key = parent(declared[key][1].take)
+    return tuple(found)
+
+
+def needed_partitions(benchmark: Benchmark, splits: Sequence[str]) -> dict[Source, tuple[str, ...]]:
+    """Partitions by source that the given splits take, with what they are apart from and are compared with."""
+    declared = benchmark.by_key()
+    needed: dict[str, dict[str, None]] = {}
+    for key in with_parents(benchmark, (*splits, *references_of(benchmark, splits))):
+        _, split = declared[key]
+        needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
+    return {source: tuple(needed[source.key]) for source in benchmark.sources() if source.key in needed}

@@ -1,0 +1,195 @@
+"""The CIFAR-scale unified benchmark of Kim, Koo and Hwang (section 3.1 and table 2 of their paper).
+
+CIFAR-40, CIFAR-60, SVHN, LSUN-FIX, DTD, Gaussian noise, and the external set Tiny ImageNet158-FIX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+
+from builders import papers
+from builders.benchmark import (
+    All,
+    Benchmark,
+    Classes,
+    Config,
+    Count,
+    Draw,
+    Every,
+    PerClass,
+    Rest,
+    Split,
+    Total,
+)
+from builders.process import without_pandas
+from builders.sources.cifar100 import CIFAR100
+from builders.sources.dtd import DTD
+from builders.sources.imagenet import IMAGENET
+from builders.sources.lsun import LSUN
+from builders.sources.noise import NOISE
+from builders.sources.svhn import SVHN
+from builders.transforms import FIXED_RESIZE, GAUSSIAN_NOISE
+
+# Two of the five classes of each superclass are known (CIFAR-40), the other three near (CIFAR-60).
+_DRAW = Draw(2, key="cifar/test", of_each_group=True)
+KNOWN = Classes("cifar100", "candidate", _DRAW)
+NEAR = Classes("cifar100", "candidate", dataclasses.replace(_DRAW, rest=True))
+EXTERNAL = Classes("tiny158", "keep")
+UNEXAMINED = Every("it has no class in common with CIFAR-100 (section 3.1)")
+
+BENCHMARK = Benchmark(
+    name="cifar",
+    title="Unified unknown detection benchmark, CIFAR scale",
+    version="1.0.0",
+    seed=0,
+    paper=papers.KIM_2023,
+    citation=papers.KIM_2023_BIBTEX,
+    configs=(
+        Config(
+            name="cifar",
+            labels=KNOWN,
+            description="What evaluation and tuning need: in-distribution validation and test, near and far "
+            "unknowns, and external images to choose hyperparameters on. Every image is 32 x 32.",
+            duplicates_of="cifar-train/train",
+            splits=(
+                Split(
+                    name="validation",
+                    role="in_distribution",
+                    source=CIFAR100,
+                    partitions=("train",),
+                    classes=KNOWN,
+                    take=PerClass(50),
+                    count=Count(rows=2_000, paper=2_000),
+                    published="valid/cifar40",
+                ),
+                Split(
+                    name="test",
+                    role="in_distribution",
+                    source=CIFAR100,
+                    partitions=("test",),
+                    classes=KNOWN,
+                    take=All(),
+                    count=Count(rows=4_000, paper=4_000),
+                    published="test/cifar40",
+                ),
+                Split(
+                    name="near_ood",
+                    role="near_ood",
+                    source=CIFAR100,
+                    partitions=("test",),
+                    classes=NEAR,
+                    take=All(),
+                    count=Count(
+                        rows=6_000,
+                        paper=6_000,
+                        why="the authors' repository says 4,000; their table says 6,000, which is 60 classes of 100",
+                    ),
+                    published="test/cifar60",
+                ),
+                Split(
+                    name="far_ood_svhn",
+                    role="far_ood",
+                    source=SVHN,
+                    partitions=("test",),
+                    classes=UNEXAMINED,
+                    take=Total(4_000),
+                    count=Count(rows=4_000, paper=4_000),
+                    published="test/svhn",
+                ),
+                Split(
+                    name="far_ood_lsun_fix",
+                    role="far_ood",
+                    source=LSUN,
+                    partitions=("test",),
+                    classes=UNEXAMINED,
+                    take=Total(4_000),
+                    count=Count(rows=4_000, paper=4_000),
+                    published="test/lsun-fix",
+                    transform=FIXED_RESIZE,
+                ),
+                Split(
+                    name="far_ood_dtd",
+                    role="far_ood",
+                    source=DTD,
+                    partitions=("images",),
+                    classes=UNEXAMINED,
+                    take=All(),
+                    count=Count(rows=5_640, paper=5_640),
+                    published="test/describable-textures",
+                    transform=FIXED_RESIZE,
+                ),
+                Split(
+                    name="far_ood_gaussian",
+                    role="far_ood",
+                    source=NOISE,
+                    partitions=("images",),
+                    classes=UNEXAMINED,
+                    take=All(),
+                    count=Count(rows=10_000, paper=10_000),
+                    transform=GAUSSIAN_NOISE,
+                ),
+                Split(
+                    name="external_validation",
+                    role="external",
+                    source=IMAGENET,
+                    partitions=("train",),
+                    classes=EXTERNAL,
+                    take=Total(2_000, half=True),
+                    count=Count(rows=2_000, paper=2_000),
+                    published="valid/new-tinyimagenet158",
+                    transform=FIXED_RESIZE,
+                ),
+            ),
+        ),
+        Config(
+            name="cifar-train",
+            labels=KNOWN,
+            description="In-distribution training images (CIFAR-40), kept apart so that evaluating never downloads "
+            "them.",
+            splits=(
+                Split(
+                    name="train",
+                    role="in_distribution",
+                    source=CIFAR100,
+                    partitions=("train",),
+                    classes=KNOWN,
+                    take=Rest("cifar/validation"),
+                    count=Count(rows=18_000, paper=18_000),
+                    published="train/cifar40",
+                ),
+            ),
+        ),
+        Config(
+            name="cifar-external",
+            labels=KNOWN,
+            description="External training images (Tiny ImageNet158-FIX) for methods that train on unknowns.",
+            splits=(
+                Split(
+                    name="train",
+                    role="external",
+                    source=IMAGENET,
+                    partitions=("train",),
+                    classes=EXTERNAL,
+                    take=PerClass(500, apart_from="cifar/external_validation"),
+                    count=Count(rows=79_000, paper=79_000),
+                    published="train/new-tinyimagenet158",
+                    transform=FIXED_RESIZE,
+                ),
+            ),
+        ),
+    ),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    from builders.cli import run_command
+
+    return run_command(BENCHMARK, argv)
+
+
+if __name__ == "__main__":
+    without_pandas()
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""Images that are made: each strip of a split's plan becomes one pack of PNGs, which shards are then written from.
+
+Making is the slow half of such a split, and a strip is small, so that workers share the work of a single shard evenly
+and a killed run loses little. A pack is removed when the release is done; what is known of its images stays beside it,
+because a later run needs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from builders import images
+from builders.shards import Counted, Progress, read_into, replacing, unreadable
+from builders.staging import SUFFIX
+from builders.transforms import SIDE, TRANSFORMS, Transform
+
+MADE_SCHEMA = pa.schema([("size", pa.int64()), ("content_sha256", pa.string()), ("unreadable", pa.string())])
+"""What is known of a strip's images: bytes in the pack, digest over the pixels, and why one could not be made."""
+
+_STRIP_BYTES = 64 * 1024 * 1024
+"""What a strip costs at most: about two seconds of decoding JPEGs."""
+
+_IMAGE_COST = 32 * 1024
+"""What an image costs beside its bytes, so that a strip of tiny images has at most 2,048 of them."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The rows `start:stop` of a split's plan and the pack that their images are made into."""
+
+    start: int
+    stop: int
+    pack: Path
+
+    @property
+    def record(self) -> Path:
+        """The file with `MADE_SCHEMA`'s columns, a row an image, whose existence says that the strip was made."""
+        return self.pack.with_suffix(".made.parquet")
+
+
+def strips(table: pa.Table, transform: Transform, name: str, staging: Path) -> list[Strip]:
+    """Cut a split's plan into strips of equal cost.
+
+    Args:
+        table: the plan's columns and `size`, one row an image.
+        transform: what makes the images.
+        name: of the split, for the packs' names.
+        staging: folder of the packs.
+
+    Returns:
+        Strips in the order of the rows. A pack is named after its images and the transform, so that a rerun finds it
+        and other images get another.
+    """
+    ids = table["id"].to_pylist()
+    if not ids:
+        return []
+    sizes = table["size"].to_numpy()
+    costs = np.cumsum(sizes + _IMAGE_COST)
+    count = -(-int(costs[-1]) // _STRIP_BYTES)
+    starts = sorted({0, *(int(np.searchsorted(costs, int(costs[-1]) * i // count)) for i in range(1, count))})
+    return [
+        Strip(start, stop, staging / f"{name}-{_key(transform, ids[start:stop], sizes[start:stop])}{SUFFIX}")
+        for start, stop in zip(starts, [*starts[1:], len(ids)], strict=True)
+    ]
+
+
+def _key(transform: Transform, ids: Sequence[str], sizes: npt.NDArray[np.int64]) -> str:
+    lines = "\n".join([transform.name, *ids, ""])
+    return hashlib.sha256(lines.encode() + sizes.tobytes()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class MakeTask:
+    """Make one strip by the transform of that name.
+
+    `plan` is an Arrow IPC file with the plan's columns and `root`, `file`, `offset`, `size`, `form`; `roots` maps the
+    names in `root` to folders.
+    """
+
+    plan: Path
+    strip: Strip
+    roots: Mapping[str, str]
+    transform: str
+    drop_unreadable: bool
+
+    def run(self, progress: Progress) -> None:
+        """Make the images and write the pack, then what is known of them.
+
+        Raises:
+            BuildError: an image is missing or unreadable (unless `drop_unreadable`), or the disk refuses.
+        """
+        with pa.memory_map(str(self.plan)) as source:
+            rows = pa.ipc.open_file(source).read_all().slice(self.strip.start, self.strip.stop - self.strip.start)
+            with replacing(self.strip.pack) as temporary, temporary.open("wb") as sink:
+                known = []
+                count = Counted(rows.num_rows, progress)
+                for number, values in enumerate(
+                    zip(*(rows[name].to_pylist() for name in _Place._fields), strict=True)
+                ):
+                    place = _Place(*values)
+                    data, digest, reason = self._one(rows, number, place)
+                    known.append({"size": sink.write(data), "content_sha256": digest, "unreadable": reason})
+                    count.one(place.size)
+        with replacing(self.strip.record) as temporary:
+            pq.write_table(pa.Table.from_pylist(known, MADE_SCHEMA), temporary, compression="zstd")
+
+    def _one(self, rows: pa.Table, number: int, place: _Place) -> tuple[bytes, str, str]:
+        """The PNG of one image and its digest, or why there is none."""
+        path = os.path.join(self.roots[place.root], place.file)  # noqa: PTH118 - called for every image
+        try:
+            source = _source_image(place, path)
+        except images.UnreadableImageError as error:
+            if not self.drop_unreadable:
+                raise unreadable(rows, number, path, error) from error
+            return b"", "", str(error)
+        made = TRANSFORMS[self.transform].apply(source, place.id)
+        return images.png(made), images.pixel_sha256(made), ""
+
+
+class _Place(NamedTuple):
+    id: str
+    root: str
+    file: str
+    offset: int
+    size: int
+    form: str
+
+
+def _source_image(place: _Place, path: str) -> Image.Image | None:
+    if place.form == "none":
+        return None
+    data = bytearray(place.size)
+    read_into(memoryview(data), path, place.offset)
+    if place.form == "rgb32":
+        return Image.frombytes("RGB", (SIDE, SIDE), bytes(data))
+    return images.decode_or_mend(bytes(data))[0]
+
+
+def known_of(strip_list: Sequence[Strip]) -> pa.Table:
+    """What is known of a split's made images, row by row: `MADE_SCHEMA`, and `file` and `offset` in the packs."""
+    parts = []
+    for strip in strip_list:
+        known = pq.read_table(strip.record)
+        sizes = known["size"].to_numpy()
+        known = known.append_column("file", pa.repeat(strip.pack.name, known.num_rows))
+        parts.append(known.append_column("offset", pa.array(np.cumsum(sizes) - sizes)))
+    schema = MADE_SCHEMA.append(pa.field("file", pa.string())).append(pa.field("offset", pa.int64()))
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def read_pixels(table: pa.Table, staging: Path) -> npt.NDArray[np.uint8]:
+    """Decode the made images of a split.
+
+    Args:
+        table: columns `file`, `offset`, `size`; their packs must be there.
+        staging: folder of the packs.
+
+    Returns:
+        Shape (n, 32, 32, 3).
+    """
+    pixels = np.zeros((table.num_rows, SIDE, SIDE, 3), dtype=np.uint8)
+    opened: dict[str, memoryview] = {}
+    places = zip(*(table[name].to_pylist() for name in ("file", "offset", "size")), strict=True)
+    for number, (file, offset, size) in enumerate(places):
+        if file not in opened:
+            opened = {file: memoryview((staging / file).read_bytes())}
+        pixels[number] = np.asarray(images.decode(bytes(opened[file][offset : offset + size])))
+    return pixels
+
+
+def made_table(plan: pa.Table, strip_list: Sequence[Strip], root: str) -> pa.Table:
+    """A plan whose images are in packs: its own columns, where the PNGs are, and what is known of them."""
+    known = known_of(strip_list)
+    table = plan.append_column("root", pa.repeat(root, plan.num_rows))
+    for name in known.column_names:
+        table = table.append_column(name, known[name])
+    return table
