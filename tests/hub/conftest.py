@@ -1,0 +1,13 @@
+"""A stand-in and a real client for each test that asks; no test may reach another host."""
+
+import pytest
+
+from tests.hub.fixtures import api, hub, waits
+from tests.hub.guard import only_loopback
+
+__all__ = ["api", "hub", "only_loopback", "waits"]
+
+
+@pytest.fixture(autouse=True)
+def guarded(request):
+    request.getfixturevalue("only_loopback")
