@@ -4,6 +4,7 @@ import pytest
 
 from tests.hub.fixtures import api, hub, waits
 from tests.hub.guard import only_loopback
+from tests.hub.samples import REPO
 
 __all__ = ["api", "hub", "only_loopback", "waits"]
 
@@ -11,3 +12,10 @@ __all__ = ["api", "hub", "only_loopback", "waits"]
 @pytest.fixture(autouse=True)
 def guarded(request):
     request.getfixturevalue("only_loopback")
+
+
+@pytest.fixture
+def repo(hub):
+    """A repository with nothing but the Hub's own initial commit."""
+    hub.create(REPO)
+    return REPO
