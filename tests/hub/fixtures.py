@@ -1,0 +1,26 @@
+"""Fixtures for the tests that use the stand-in; a conftest.py imports those it wants by name."""
+
+import pytest
+
+from tests.hub.client import in_process, no_waiting
+from tests.hub.server import Hub
+
+
+@pytest.fixture
+def hub():
+    with Hub() as running:
+        yield running
+
+
+@pytest.fixture
+def api(hub, tmp_path):
+    """A real `HfApi`; all other functions of huggingface_hub and datasets reach the stand-in too."""
+    with in_process(hub, tmp_path) as client:
+        yield client
+
+
+@pytest.fixture
+def waits():
+    """huggingface_hub retries at once; the list of what it would have waited, in seconds."""
+    with no_waiting() as seconds:
+        yield seconds

@@ -1,0 +1,121 @@
+"""Routes about a repository as a whole: what it is, its refs and tags, its history, and its card's metadata."""
+
+import yaml
+
+from tests.hub.accounts import readable, user_of, writable
+from tests.hub.answers import Answer, RefusedError, json_answer, revision_not_found
+from tests.hub.connection import Call
+from tests.hub.listings import page
+from tests.hub.routing import route
+from tests.hub.rules import card_data, card_problems
+from tests.hub.store import Commit, Repo, pointer
+
+
+@route("GET /api/datasets/{repo}", "GET /api/datasets/{repo}/revision/{rev}")
+def repo_info(hub, call: Call, repo: str, rev: str = "main") -> Answer:
+    found = readable(hub, call, repo)
+    commit = found.at(rev)
+    everything = _describe(found, commit, blobs=call.flag("blobs"))
+    expand = call.request.query.get("expand")
+    chosen = {"_id", "id", *expand} if expand else set(everything) - {"usedStorage"}
+    return json_answer({key: value for key, value in everything.items() if key in chosen})
+
+
+def _describe(repo: Repo, commit: Commit, *, blobs: bool) -> dict[str, object]:
+    siblings: list[dict[str, object]] = []
+    for path, file in commit.files.items():
+        entry: dict[str, object] = {"rfilename": path}
+        if blobs:
+            entry |= {"size": file.size, "blobId": file.oid}
+            if file.lfs:
+                pointed = len(pointer(file.sha256, file.size))
+                entry["lfs"] = {"size": file.size, "sha256": file.sha256, "pointerSize": pointed}
+        siblings.append(entry)
+    return {
+        "_id": repo.name,
+        "id": repo.name,
+        "author": repo.name.split("/")[0],
+        "sha": commit.id,
+        "createdAt": list(commit.history())[-1].date,
+        "lastModified": repo.at("main").date,
+        "private": repo.private,
+        "gated": False,
+        "disabled": False,
+        "tags": [],
+        "downloads": 0,
+        "likes": 0,
+        "cardData": _card(repo, commit),
+        "siblings": siblings,
+        "usedStorage": sum(repo.objects.values()),
+    }
+
+
+def _card(repo: Repo, commit: Commit) -> object:
+    file = commit.files.get("README.md")
+    try:
+        return card_data(repo.content(file).read_bytes()) if file else None
+    except yaml.YAMLError:
+        return None
+
+
+@route("GET /api/datasets/{repo}/refs")
+def refs(hub, call: Call, repo: str) -> Answer:
+    found = readable(hub, call, repo)
+
+    def listed(names: dict[str, str], kind: str) -> list[dict[str, str]]:
+        return [
+            {"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": names[name]} for name in sorted(dict(names))
+        ]
+
+    answer = {"branches": listed(found.branches, "heads"), "tags": listed(found.tags, "tags"), "converts": []}
+    if call.flag("include_prs"):
+        answer["pullRequests"] = []
+    return json_answer(answer)
+
+
+@route("POST /api/datasets/{repo}/tag/{rev}")
+def create_tag(hub, call: Call, repo: str, rev: str) -> Answer:
+    found, _ = writable(hub, call, repo)
+    tag = call.body.json()["tag"]
+    with hub.lock:
+        commit = found.at(rev)
+        if tag in found.tags:
+            raise RefusedError(409, f"Tag {tag} exists already")
+        found.tags[tag] = commit.id
+    return json_answer({})
+
+
+@route("DELETE /api/datasets/{repo}/tag/{tag}")
+def delete_tag(hub, call: Call, repo: str, tag: str) -> Answer:
+    found, _ = writable(hub, call, repo)
+    with hub.lock:
+        if found.tags.pop(tag, None) is None:
+            raise revision_not_found(tag)
+    return json_answer({})
+
+
+@route("GET /api/datasets/{repo}/commits/{rev}")
+def list_commits(hub, call: Call, repo: str, rev: str) -> Answer:
+    found = readable(hub, call, repo)
+    listed = [
+        {
+            "id": commit.id,
+            "title": commit.title,
+            "message": commit.message,
+            "authors": [{"user": commit.author}],
+            "date": commit.date,
+        }
+        for commit in found.at(rev).history()
+    ]
+    return page(hub, call, listed, size=50)
+
+
+@route("POST /api/validate-yaml")
+def validate_yaml(hub, call: Call) -> Answer:
+    user_of(hub, call)
+    card = call.body.json()["content"].encode()
+    errors = [{"message": problem} for problem in card_problems(card)]
+    if errors:
+        return json_answer({"errors": errors, "warnings": []}, 400)
+    warnings = [] if card_data(card) else [{"message": "empty or missing metadata"}]
+    return json_answer({"errors": [], "warnings": warnings})

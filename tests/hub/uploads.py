@@ -1,0 +1,124 @@
+"""Routes that take in contents ahead of a commit: how each file is to be sent, and LFS in one part or several."""
+
+import base64
+import hashlib
+import secrets
+from pathlib import Path
+
+from tests.hub.accounts import readable, writable
+from tests.hub.answers import Answer, RefusedError, json_answer
+from tests.hub.connection import Call
+from tests.hub.routing import route
+from tests.hub.rules import ignored, upload_mode
+from tests.hub.store import Repo, data_file
+
+
+@route("POST /api/datasets/{repo}/preupload/{rev}")
+def preupload(hub, call: Call, repo: str, rev: str) -> Answer:
+    found, _ = writable(hub, call, repo)
+    commit = found.at(rev)
+
+    def hosted(name: str) -> str:
+        file = commit.files.get(name)
+        return found.content(file).read_text() if file else ""
+
+    asked = call.body.json()
+    attributes = hosted(".gitattributes")
+    gitignore = asked.get("gitIgnore", hosted(".gitignore"))
+    answers = []
+    for entry in asked["files"]:
+        path = entry["path"]
+        answer = {
+            "path": path,
+            "uploadMode": upload_mode(path, entry["size"], base64.b64decode(entry["sample"]), attributes),
+            "shouldIgnore": ignored(path, gitignore),
+        }
+        if file := commit.files.get(path):
+            # The clients compare this with the SHA-256 of what they would send to LFS, and with git's name otherwise.
+            answer["oid"] = file.sha256 if file.lfs else file.oid
+        answers.append(answer)
+    return json_answer({"files": answers})
+
+
+@route("POST /datasets/{repo}.git/info/lfs/objects/batch")
+def lfs_batch(hub, call: Call, repo: str) -> Answer:
+    """Where to send each object (git-lfs, docs/api/batch.md); nowhere where it is held already."""
+    found, _ = writable(hub, call, repo)
+    asked = call.body.json()
+    if asked["operation"] != "upload" or "basic" not in asked["transfers"]:
+        raise RefusedError(422, "the stand-in takes uploads by the transfers basic and multipart")
+    objects = []
+    for entry in asked["objects"]:
+        oid, size = entry["oid"], entry["size"]
+        answer = {"oid": oid, "size": size, "authenticated": True}
+        if oid not in found.objects:
+            verify = {"href": f"{hub.endpoint}/datasets/{repo}.git/info/lfs/objects/verify"}
+            answer["actions"] = {"upload": _where(hub, repo, oid, size), "verify": verify}
+        objects.append(answer)
+    return json_answer({"transfer": "basic", "objects": objects})
+
+
+def _where(hub, repo: str, oid: str, size: int) -> dict[str, object]:
+    if hub.multipart_above is None or size <= hub.multipart_above:
+        return {"href": f"{hub.storage}/lfs/{repo}/{oid}?size={size}"}
+    parts = {
+        str(number): f"{hub.storage}/lfs/{repo}/{oid}/{number}" for number in range(1, -(-size // hub.part_size) + 1)
+    }
+    return {
+        "href": f"{hub.endpoint}/lfs/{repo}/{oid}/complete?size={size}",
+        "header": {"chunk_size": str(hub.part_size), **parts},
+    }
+
+
+@route("PUT /lfs/{repo}/{oid}")
+def lfs_put(hub, call: Call, repo: str, oid: str) -> Answer:
+    found = hub.repos[repo]
+    received = data_file(found.folder / f"{secrets.token_hex(8)}.part", call.body.blocks())
+    return _take(hub, call, found, oid, received)
+
+
+@route("PUT /lfs/{repo}/{oid}/{part}")
+def lfs_put_part(hub, call: Call, repo: str, oid: str, part: str) -> Answer:
+    path = data_file(_part(hub.repos[repo], oid, int(part)), call.body.blocks())
+    return Answer(headers={"ETag": f'"{path.stat().st_size}"'})
+
+
+@route("POST /lfs/{repo}/{oid}/complete")
+def lfs_complete(hub, call: Call, repo: str, oid: str) -> Answer:
+    found = hub.repos[repo]
+    numbers = [entry["partNumber"] for entry in call.body.json()["parts"]]
+    whole = _part(found, oid, 0)
+    with whole.open("wb") as file:
+        for number in numbers:
+            part = _part(found, oid, number)
+            file.write(part.read_bytes())
+            part.unlink()
+    return _take(hub, call, found, oid, whole)
+
+
+@route("POST /datasets/{repo}.git/info/lfs/objects/verify")
+def lfs_verify(hub, call: Call, repo: str) -> Answer:
+    found = readable(hub, call, repo)
+    asked = call.body.json()
+    if found.objects.get(asked["oid"]) != asked["size"]:
+        raise RefusedError(404, f"LFS holds no object {asked['oid']} of {asked['size']} bytes")
+    return json_answer({})
+
+
+def _part(repo: Repo, oid: str, number: int) -> Path:
+    return repo.folder / f"{oid}.{number}"
+
+
+def _take(hub, call: Call, repo: Repo, oid: str, received: Path) -> Answer:
+    """Hold an object whose bytes have come in, if they are the ones that were announced."""
+    with received.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    size = received.stat().st_size
+    if sha256 != oid or size != int(call.request.query["size"][0]):
+        received.unlink()
+        raise RefusedError(400, f"announced as {oid}, found {size} bytes with SHA-256 {sha256}")
+    with hub.lock:
+        repo.adopt(received, oid)
+        repo.objects[oid] = size
+        hub.received[oid] += 1
+    return Answer(headers={"ETag": f'"{oid}"'})
