@@ -69,13 +69,15 @@ class All:
 
 @dataclass(frozen=True)
 class PerClass:
-    """The first `images` of each class by keyed rank, and never more than half of what a class has.
+    """The first `images` of each class by keyed rank.
 
-    The half matters only for a source that is cut short (the demo): a class must not vanish from the split that takes
-    the rest. `apart_from` names another split (`config/split`) of the same classes, whose images are left to it.
+    With `half`, never more than half of what a class has: that matters only for a source that is cut short (the demo),
+    where a class must not vanish from the split that takes the rest. `apart_from` names another split (`config/split`)
+    of the same classes, whose images are left to it.
     """
 
     images: int
+    half: bool = False
     apart_from: str = ""
 
 

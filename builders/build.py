@@ -23,12 +23,12 @@ from builders.execute import Workers
 from builders.finish import finish_release, finish_split, known_train_overlaps
 from builders.locate import STAGING, Located, estimated_bytes, locate
 from builders.making import Making
-from builders.plan import Adopted, PlannedSplit, drawn_classes, plan
+from builders.plan import Adopted, PlannedSplit, drawn_classes, label_names, plan
 from builders.release import Layout
 from builders.shards import ShardTask
 from builders.sources.base import IN_PLACE, SourceIndex, open_source
 from builders.staging import remove_packs, unpack
-from builders.state import Identity, check_choices, locked, record_plans
+from builders.state import Identity, check_choices, check_labels, locked, record_plans
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ def build(
     adopted = {key: adoption_digest(prepared.adopted.get(key)) for key in with_parents(benchmark, choices.splits)}
     with explaining_disk("write the release"), locked(layout):
         check_choices(layout, identity, adopted, allow_partial=choices.allow_partial)
+        check_labels(layout, _labels(benchmark, choices, prepared))
         _refuse_full_disk_for_packs(layout, prepared)
         located = _locate(layout, prepared, meter)
         plans = {split.planned.key: split.digest for split in located}
@@ -133,6 +134,13 @@ def build(
             meter.note(f"warning: {len(ids):,} images of {key} are also training images, for instance {ids[0]}")
         remove_packs(layout.state / STAGING)
     return manifest
+
+
+def _labels(benchmark: Benchmark, choices: Choices, prepared: Prepared) -> dict[str, list[str]]:
+    return {
+        config.name: label_names(benchmark, config, seed=choices.seed, adopted=prepared.adopted)
+        for config in benchmark.configs
+    }
 
 
 def _locate(layout: Layout, prepared: Prepared, meter: Meter) -> list[Located]:

@@ -60,7 +60,7 @@ BENCHMARK = Benchmark(
                     source=CIFAR100,
                     partitions=("train",),
                     classes=KNOWN,
-                    take=PerClass(50),
+                    take=PerClass(50, half=True),
                     count=Count(rows=2_000, paper=2_000),
                     published="valid/cifar40",
                 ),

@@ -322,7 +322,7 @@ def _take(split: Split, view: _View, order: Rows) -> Rows:
     if isinstance(take, All | Rest):
         return order
     if isinstance(take, PerClass):
-        return first_of_each(view.class_codes, order, np.minimum(take.images, sizes // 2))
+        return first_of_each(view.class_codes, order, np.minimum(take.images, sizes // 2 if take.half else sizes))
     return _take_total(take, split, view, order)
 
 
@@ -344,7 +344,7 @@ def _not_drawn(take: Take) -> tuple[str, str]:
         return ("in-other-split", f"drawn for {take.of}")
     if isinstance(take, PerClass):
         first = f"drawn for {take.apart_from}, or " if take.apart_from else ""
-        rank = f"keyed rank beyond the class's {take.images} (or half of a class that is short)"
+        rank = f"keyed rank beyond the class's {take.images}" + " (or half of a class that is short)" * take.half
         return ("image-not-drawn", first + rank)
     if isinstance(take, Total):
         return ("image-not-drawn", f"keyed rank beyond the class's share of {take.images} images")

@@ -6,7 +6,7 @@ import contextlib
 import importlib.metadata
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,21 @@ def check_choices(layout: Layout, identity: Identity, adopted: Mapping[str, str]
             f"expected a release built without --allow-partial, found one built with it in {layout.root}; "
             "give another --out, or --allow-partial again."
         )
+
+
+def check_labels(layout: Layout, labels: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a folder built with other in-distribution classes than this run's `labels`, by config."""
+    if not layout.manifest.exists():
+        return
+    configs = read_manifest(layout.root)["configs"]
+    for name, names in labels.items():
+        odd = sorted(set(configs[name]["label_names"]) ^ set(names)) if name in configs else []
+        if odd:
+            raise BuildError(
+                f"expected the in-distribution classes that {name} was built with before, found others ({odd[0]} is "
+                "one "
+                f"in one of the two) in {layout.root}; give another --out, or the same --adopt as before."
+            )
 
 
 def record_plans(

@@ -8,6 +8,7 @@ import pytest
 
 from builders.build import build, prepare
 from builders.choices import Choices
+from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.execute import Workers
 from builders.imagenet_benchmark import BENCHMARK
 from builders.progress import TerminalMeter
@@ -18,6 +19,8 @@ def complete(benchmark, roots):
     """The same benchmark for a world in which the owners' editions are as small as the given sources."""
 
     def shrunk(source):
+        if not source.on_disk:
+            return source
         index = open_source(source, roots[source.key], tuple(source.expected()))
         counts = {piece.partition: Expected(piece.table.num_rows) for piece in index.pieces}
         return dataclasses.replace(source, expected=lambda: counts)
@@ -34,10 +37,10 @@ def complete(benchmark, roots):
 
 
 def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, **changes):
-    """Build the ImageNet benchmark from the demo sources through the API; returns the manifest."""
+    """Build a benchmark (ImageNet's if none is given) from the demo sources through the API; returns the manifest."""
     values = {
         "out": out,
-        "splits": tuple(BENCHMARK.by_key()),
+        "splits": tuple(benchmark.by_key()),
         "roots": roots,
         "seed": 0,
         "allow_partial": True,
@@ -66,4 +69,16 @@ def release(demo, tmp_path_factory):
     with filelock.FileLock(shared / "release.lock"):
         if not (root / "manifest.json").exists():
             build_demo(demo, root)
+    return root
+
+
+@pytest.fixture(scope="session")
+def cifar_release(demo, tmp_path_factory):
+    """An undisturbed CIFAR-scale release of all splits, built by one worker."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    root = shared / "cifar-release"
+    with filelock.FileLock(shared / "cifar-release.lock"):
+        if not (root / "manifest.json").exists():
+            build_demo(demo, root, benchmark=CIFAR)
     return root

@@ -1,0 +1,369 @@
+"""The CIFAR-scale benchmark: the paper's counts (Kim et al., table 2), its draws, and builds of the demo sources."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from builders.demo_containers import NEAR_DUPLICATES
+
+from builders import images
+from builders.cifar_benchmark import BENCHMARK
+from builders.errors import BuildError
+from builders.plan import class_ids, plan
+from builders.release import read_audit, read_excluded
+from builders.sources.base import PIECE_SCHEMA, Piece, SourceIndex
+from builders.transforms import FIXED_RESIZE, fixed_resize, gaussian_noise
+from taxonomy import tables
+from tests.builders.conftest import build_demo, complete, files_of
+from tests.builders.layouts import LAYOUTS
+
+SPLITS = tuple(BENCHMARK.by_key())
+ARRAYS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_svhn", "cifar-train/train")
+SMALL = tuple(key for key in SPLITS if key != "cifar/far_ood_gaussian")
+
+
+def whole_index(source, partitions):
+    """The index of a complete copy, by the owner's counts, without one."""
+    pieces = []
+    for partition in partitions:
+        expected = source.expected()[partition]
+        counts = expected.per_class or {next(iter(source.classes())): expected.total}
+        names = list(source.classes())
+        codes = np.repeat([names.index(name) for name in counts], list(counts.values()))
+        ids = pa.array([f"{partition}/{number:07d}" for number in range(len(codes))])
+        column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names))
+        zeros = pa.repeat(pa.scalar(0, pa.int64()), len(codes))
+        table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PIECE_SCHEMA)
+        pieces.append(Piece(partition, "", "file", table))
+    constant = [
+        p.table.append_column("partition", pa.array([p.partition] * p.table.num_rows).dictionary_encode())
+        for p in pieces
+    ]
+    return SourceIndex(source, None, tuple(pieces), pa.concat_tables(constant).unify_dictionaries())
+
+
+@pytest.fixture(scope="module")
+def planned():
+    """The plan from complete sources."""
+    partitions = {}
+    for _, split in BENCHMARK.splits():
+        partitions.setdefault(split.source.key, set()).update(split.partitions)
+    sources = {source.key: source for source in BENCHMARK.sources()}
+    indexes = {key: whole_index(sources[key], sorted(names)) for key, names in partitions.items()}
+    return {split.key: split for split in plan(BENCHMARK, indexes, seed=0, splits=SPLITS)}
+
+
+def test_complete_sources_give_the_papers_counts(planned):
+    # Kim et al., table 2, column by column.
+    assert {key: split.table.num_rows for key, split in planned.items()} == {
+        "cifar/validation": 2_000,
+        "cifar/test": 4_000,
+        "cifar/near_ood": 6_000,
+        "cifar/far_ood_svhn": 4_000,
+        "cifar/far_ood_lsun_fix": 4_000,
+        "cifar/far_ood_dtd": 5_640,
+        "cifar/far_ood_gaussian": 10_000,
+        "cifar/external_validation": 2_000,
+        "cifar-train/train": 18_000,
+        "cifar-external/train": 79_000,
+    }
+    for key, split in planned.items():
+        assert split.table.num_rows == split.split.count.rows, key
+        assert split.table.num_rows + sum(e.images for e in split.excluded) == split.available, key
+
+
+def test_quotas_are_the_papers(planned):
+    of_class = {key: Counter(planned[key].table["class_id"].to_pylist()) for key in planned}
+    assert set(of_class["cifar/validation"].values()) == {50}
+    assert set(of_class["cifar-train/train"].values()) == {450}
+    assert set(of_class["cifar-external/train"].values()) == {500}
+    assert len(of_class["cifar-external/train"]) == len(of_class["cifar/external_validation"]) == 158
+    assert len(of_class["cifar/far_ood_dtd"]) == 47
+    # 4,000 of 26,032 by largest remainders: each digit has its share to within one image.
+    sizes = (5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595, 1744)
+    for digit, size in zip("1234567890", sizes, strict=True):
+        assert abs(of_class["cifar/far_ood_svhn"][digit] - 4000 * size / 26032) < 1
+
+
+def test_external_images_are_in_one_split_only(planned):
+    both = [set(planned[key].table["id"].to_pylist()) for key in ("cifar/external_validation", "cifar-external/train")]
+    assert not both[0] & both[1]
+
+
+def test_two_classes_of_each_superclass_are_known_and_three_are_near(planned):
+    coarse = {item.fine: item.coarse for item in tables.cifar100()}
+    known = set(planned["cifar/test"].table["class_id"].to_pylist())
+    near = set(planned["cifar/near_ood"].table["class_id"].to_pylist())
+    assert Counter(coarse[name] for name in known) == dict.fromkeys(set(coarse.values()), 2)
+    assert Counter(coarse[name] for name in near) == dict.fromkeys(set(coarse.values()), 3)
+    assert not known & near
+    for key in ("cifar/validation", "cifar-train/train"):
+        assert set(planned[key].table["class_id"].to_pylist()) == known
+    assert planned["cifar/far_ood_dtd"].labels == tuple(sorted(known))
+
+
+def test_another_seed_draws_other_classes():
+    labels = BENCHMARK.configs[0].labels
+    assert class_ids(labels, seed=0) != class_ids(labels, seed=1)
+    assert len(class_ids(labels, seed=1)) == 40
+
+
+@pytest.mark.parametrize("key", SPLITS)
+def test_every_split_loads_plain_and_streaming(cifar_release, key, tmp_path):
+    config, split = key.split("/")
+    plain = datasets.load_dataset(str(cifar_release), config, split=split, cache_dir=str(tmp_path))
+    streamed = datasets.load_dataset(str(cifar_release), config, split=split, streaming=True)
+    index = datasets.load_dataset(str(cifar_release), f"{config}-index", split=split, cache_dir=str(tmp_path))
+    assert plain["id"][:] == index["id"][:] == [row["id"] for row in streamed.remove_columns("image")]
+    assert ("near_duplicate_of" in plain.column_names) == (config == "cifar")
+    for row in plain.select(range(min(50, plain.num_rows))):
+        assert (row["image"].mode, row["image"].size) == ("RGB", (32, 32))
+        assert images.pixel_sha256(row["image"]) == row["content_sha256"]
+        assert row["stored"] == "pixels"
+
+
+def test_any_noise_image_is_regenerated_from_its_row(cifar_release):
+    rows = datasets.load_dataset(str(cifar_release), "cifar", split="far_ood_gaussian", streaming=True)
+    for row in rows.take(20):
+        assert images.pixel_sha256(gaussian_noise(row["id"])) == row["content_sha256"]
+
+
+def test_resized_rows_are_the_fixed_resize_of_their_source(cifar_release, demo):
+    rows = datasets.load_dataset(str(cifar_release), "cifar", split="far_ood_dtd", streaming=True)
+    for row in rows.take(20):
+        source = images.decode((demo["dtd"] / "images" / row["source_id"]).read_bytes())
+        assert images.pixel_sha256(fixed_resize(source)) == row["content_sha256"]
+        assert row["id"] == f"dtd/{row['source_id']}#{FIXED_RESIZE.name}"
+
+
+def digests(manifest):
+    return {
+        f"{config}/{name}": split["digest"]
+        for config, entry in manifest["configs"].items()
+        for name, split in entry["splits"].items()
+    }
+
+
+def read_manifest(root):
+    return json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+
+
+NEEDED = {
+    "cifar100": ARRAYS[:2],
+    "svhn": ARRAYS[2:3],
+    "lsun": ("cifar/far_ood_lsun_fix",),
+    "dtd": ("cifar/far_ood_dtd",),
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "convert"),
+    [(key, convert) for key in NEEDED for convert in LAYOUTS[key]],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_every_layout_gives_the_same_rows(cifar_release, demo, tmp_path, key, convert):
+    roots = demo | {key: convert(demo[key], tmp_path / "copy")}
+    built = digests(build_demo(roots, tmp_path / "out", benchmark=BENCHMARK, splits=NEEDED[key]))
+    expected = digests(read_manifest(cifar_release))
+    assert built == {key: expected[key] for key in built}
+
+
+def test_worker_count_does_not_change_a_byte(demo, tmp_path):
+    for workers in (1, 2):
+        build_demo(demo, tmp_path / str(workers), benchmark=BENCHMARK, splits=SMALL, workers=workers)
+    assert files_of(tmp_path / "1") == files_of(tmp_path / "2")
+
+
+def test_splits_built_one_after_another_make_the_release_of_all(cifar_release, demo, tmp_path):
+    for keys in (("cifar-external/train",), ("cifar/test", "cifar/far_ood_dtd")):
+        build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=keys)
+    expected = files_of(cifar_release)
+    data = {name: content for name, content in files_of(tmp_path).items() if name.startswith(("data/", "index/"))}
+    assert len(data) == 6
+    assert data == {name: expected[name] for name in data}
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from builders.cifar_benchmark import BENCHMARK
+from tests.builders.conftest import build_demo
+point, out, demo = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
+renames = 0
+replace = Path.replace
+def counting(self, target):
+    global renames
+    renames += 1
+    if renames == point:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return replace(self, target)
+Path.replace = counting
+roots = {path.name: path for path in demo.iterdir() if path.is_dir()}
+build_demo(roots, out, benchmark=BENCHMARK, splits=sys.argv[4:])
+"""
+
+
+@pytest.mark.parametrize("point", [2, 5, 9, 14, 20, 26])
+def test_a_killed_build_goes_on_to_the_same_bytes(cifar_release, demo, tmp_path, point):
+    splits = ("cifar/test", "cifar/far_ood_svhn", "cifar/far_ood_dtd")
+    run = [sys.executable, "-c", KILLED, str(point), str(tmp_path), str(demo["dtd"].parent), *splits]
+    assert subprocess.run(run, check=False).returncode == -signal.SIGKILL
+    build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=splits)
+    expected = files_of(cifar_release)
+    found = files_of(tmp_path)
+    assert {name for name in found if name.startswith("data/")} == {
+        f"data/{config}/{split}-00000-of-00001.parquet" for config, split in (key.split("/") for key in splits)
+    }
+    assert all(found[name] == expected[name] for name in found if name.startswith(("data/", "index/")))
+    assert not list(tmp_path.rglob("*.pack"))
+
+
+def test_a_second_run_makes_no_image_again(demo, tmp_path, monkeypatch):
+    splits = ("cifar/test", "cifar/far_ood_dtd")
+    build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=splits)
+    before = files_of(tmp_path)
+    monkeypatch.setattr("builders.strips.MakeTask.run", lambda *_: pytest.fail("an image was made again"))
+    build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=splits)
+    assert files_of(tmp_path) == before
+
+
+def test_a_lost_shard_is_made_again_from_its_packs_alone(demo, tmp_path):
+    splits = ("cifar/test", "cifar/far_ood_dtd")
+    build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=splits)
+    before = files_of(tmp_path)
+    (tmp_path / "data" / "cifar" / "far_ood_dtd-00000-of-00001.parquet").unlink()
+    build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=splits)
+    assert files_of(tmp_path) == before
+
+
+def test_planted_near_duplicates_are_found_and_no_others(cifar_release, demo):
+    rows = pa.concat_tables(
+        pq.read_table(cifar_release / "index" / "cifar" / f"{split}.parquet") for split in ("test", "near_ood")
+    )
+    training = set(pq.read_table(cifar_release / "index" / "cifar-train" / "train.parquet")["source_id"].to_pylist())
+    planted = {
+        f"cifar100/test/{pair.test:05d}": f"cifar100/train/{pair.train:05d}"
+        for pair in NEAR_DUPLICATES
+        if f"train/{pair.train:05d}" in training
+    }
+    present = set(rows["id"].to_pylist())
+    planted = {test: train for test, train in planted.items() if test in present}
+    assert planted
+    found = {row["id"]: row["near_duplicate_of"] for row in rows.to_pylist() if row["near_duplicate_of"]}
+    assert found == planted
+
+
+def test_the_audit_file_lists_the_pairs_with_their_distance(cifar_release):
+    lines = read_audit(cifar_release / "audit" / "cifar" / "near_duplicates.csv")
+    assert lines
+    assert all(float(line.distance) >= 0 for line in lines)
+    entry = read_manifest(cifar_release)["configs"]["cifar"]
+    for name, split in entry["splits"].items():
+        assert split["near_duplicates"] == len({line.id for line in lines if line.split == f"cifar/{name}"})
+
+
+def test_an_unreadable_image_is_refused_or_left_out_with_a_reason(demo, tmp_path):
+    root = tmp_path / "dtd"
+    for path in sorted(demo["dtd"].rglob("*")):
+        if path.is_file():
+            target = root / path.relative_to(demo["dtd"])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(path, target)
+    broken = sorted((root / "images" / "banded").glob("*.jpg"))[0]
+    data = broken.read_bytes()
+    broken.unlink()
+    broken.write_bytes(data[: len(data) // 2])
+    roots, key = demo | {"dtd": root}, "cifar/far_ood_dtd"
+    whole = complete(BENCHMARK, roots)
+    with pytest.raises(BuildError, match=f"expected a whole image.*{broken.name}.*--allow-partial"):
+        build_demo(roots, tmp_path / "a", benchmark=whole, splits=(key,), allow_partial=False)
+    manifest = build_demo(roots, tmp_path / "b", benchmark=whole, splits=(key,), allow_partial=True)
+    assert manifest["configs"]["cifar"]["splits"]["far_ood_dtd"]["rows"] == 187
+    left_out = [e for e in read_excluded(tmp_path / "b" / "excluded" / "cifar.csv") if e.rule == "unreadable"]
+    assert [e.image for e in left_out] == [f"banded/{broken.name}"]
+
+
+def test_two_benchmarks_share_a_folder(cifar_release, demo, tmp_path):
+    build_demo(demo, tmp_path, splits=("imagenet/near_ood",))
+    manifest = build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=("cifar/test",))
+    assert sorted(manifest["configs"]) == ["cifar", "imagenet"]
+    assert datasets.load_dataset(str(tmp_path), "imagenet", split="near_ood").num_rows == 400
+
+
+def copy_of(root, known, near):
+    """Class folders as the authors' archive has them, without images."""
+    for folder, names in (("test/cifar40", known), ("test/cifar60", near)):
+        for name in names:
+            (root / "cifar-bench" / folder / "labels" / name).mkdir(parents=True)
+    return root
+
+
+def other_draw():
+    """The two classes of each superclass that come last by name, as another draw might have them."""
+    members = {}
+    for item in tables.cifar100():
+        members.setdefault(item.coarse, []).append(item.fine)
+    known = sorted(name for names in members.values() for name in sorted(names)[-2:])
+    return known, sorted({item.fine for item in tables.cifar100()} - set(known))
+
+
+def test_adopted_folders_say_which_classes_are_known(demo, tmp_path):
+    known, near = other_draw()
+    copy = copy_of(tmp_path / "copy", known, near)
+    manifest = build_demo(demo, tmp_path / "out", benchmark=BENCHMARK, splits=SMALL, adopt=copy)
+    for config in ("cifar", "cifar-train", "cifar-external"):
+        assert manifest["configs"][config]["label_names"] == known
+    rows = pq.read_table(tmp_path / "out" / "index" / "cifar" / "near_ood.parquet")
+    assert set(rows["class_id"].to_pylist()) == set(near)
+    train = pq.read_table(tmp_path / "out" / "index" / "cifar-train" / "train.parquet")
+    assert set(train["class_id"].to_pylist()) == set(known)
+
+
+def test_a_list_of_the_near_classes_alone_says_it_too(demo, tmp_path):
+    known, near = other_draw()
+    lists = tmp_path / "lists.csv"
+    lists.write_text("split,class\n" + "".join(f"cifar60,{name}\n" for name in near), encoding="utf-8")
+    manifest = build_demo(demo, tmp_path / "out", benchmark=BENCHMARK, splits=("cifar/far_ood_dtd",), adopt=lists)
+    assert manifest["configs"]["cifar"]["label_names"] == known
+
+
+def test_a_copy_whose_sets_share_a_class_is_refused(demo, tmp_path):
+    known, near = other_draw()
+    copy = copy_of(tmp_path / "copy", known, [*near, known[0]])
+    with pytest.raises(BuildError, match=rf"expected no shared classes, found {known[0]}.*test/cifar40.*test/cifar60"):
+        build_demo(demo, tmp_path / "out", benchmark=BENCHMARK, splits=("cifar/test",), adopt=copy)
+
+
+def test_a_folder_built_with_other_known_classes_is_refused(demo, tmp_path):
+    build_demo(demo, tmp_path / "out", benchmark=BENCHMARK, splits=("cifar/far_ood_dtd",))
+    copy = copy_of(tmp_path / "copy", *other_draw())
+    with pytest.raises(BuildError, match="expected the in-distribution classes that cifar was built with before"):
+        build_demo(demo, tmp_path / "out", benchmark=BENCHMARK, splits=("cifar-train/train",), adopt=copy)
+
+
+def test_rows_without_pixels_have_the_same_digests(cifar_release, demo, tmp_path):
+    splits = ("cifar/test", "cifar/far_ood_dtd")
+    manifest = build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=splits, index_only=True)
+    expected = digests(read_manifest(cifar_release))
+    assert digests(manifest) == {key: expected[key] for key in splits}
+    assert not (tmp_path / "data").exists()
+
+
+def test_noise_needs_no_folder_and_the_rest_say_theirs(tmp_path, capsys):
+    from builders.cifar_benchmark import main
+
+    assert main(["--out", str(tmp_path / "out"), "--splits", "cifar/far_ood_gaussian"]) == 2
+    said = capsys.readouterr().err
+    # The noise itself is made here, but what it is compared with is not.
+    assert "--cifar100 DIR" in said
+    assert "--noise" not in said
+    assert dataclasses.replace(BENCHMARK.by_key()["cifar/far_ood_gaussian"][1]).source.on_disk is False
