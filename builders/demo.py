@@ -7,20 +7,17 @@ troubles, and so have these (`TROUBLES`, `STRAYS`).
 
 from __future__ import annotations
 
-import hashlib
-import io
-import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import numpy as np
-from PIL import Image, ImageDraw
 from tqdm import tqdm
 
 from builders.command import exit_code
+from builders.demo_containers import CONTAINERS, PER_CLASS
+from builders.demo_images import ENCODERS, digest, draw, jpeg, ranked
 from builders.errors import BuildError, explaining_disk
 from taxonomy import tables
 
@@ -32,8 +29,16 @@ Its images are drawn by a program. They have the names and the layout of a real 
 results computed from them mean nothing. Remove the folder whenever you like.
 """
 
-TRAIN_PER_CLASS = {"imagenet": 4, "food101": 4, "caltech256": 4, "places365": 3}
-HELD_OUT_PER_CLASS = {"imagenet": 2, "food101": 2, "caltech256": 0, "places365": 3}
+TRAIN_PER_CLASS = {"imagenet": 4, "food101": 4, "caltech256": 4, "places365": 3, "dtd": 4}
+HELD_OUT_PER_CLASS = {"imagenet": 2, "food101": 2, "caltech256": 0, "places365": 3, "dtd": 0}
+TRAIN_PER_CLASS |= {key: train for key, (train, _) in PER_CLASS.items()}
+HELD_OUT_PER_CLASS |= {key: held_out for key, (_, held_out) in PER_CLASS.items()}
+
+# What each benchmark is built from, in the order of its flags.
+_BENCHMARKS = {
+    "builders.imagenet_benchmark": ("imagenet", "food101", "caltech256", "places365"),
+    "builders.cifar_benchmark": ("cifar100", "svhn", "lsun", "dtd", "imagenet"),
+}
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,12 @@ TROUBLES = (
     Trouble("caltech256", "256_ObjectCategories/133.lightning/133_0001.jpg", "grayscale"),
     Trouble("caltech256", "256_ObjectCategories/133.lightning/133_0003.jpg", "orientation"),
     Trouble("places365", "val_256/Places365_val_00000001.jpg", "grayscale"),
+    Trouble("dtd", "images/banded/banded_0001.jpg", "cmyk"),
+    Trouble("dtd", "images/grid/grid_0001.jpg", "grayscale"),
+    Trouble("dtd", "images/zigzagged/zigzagged_0001.jpg", "orientation"),
 )
-"""Images with a trouble; `kind` is a key of the encoders below.
+"""Images with a trouble; `kind` is a key of `demo_images.ENCODERS`. Those inside LSUN's database are listed in
+`demo_containers.LSUN_TROUBLES`.
 
 `datasets.Image` turns an image by its EXIF orientation and for that writes the other tags anew. With Pillow 13 it
 fails on both `exif-...` kinds: `struct.error` where a tag for a whole number (ResolutionUnit) holds text, `TypeError`
@@ -80,6 +89,8 @@ STRAYS = {
         "256_ObjectCategories/133.lightning/relámpago 雷.jpg",
     ),
     "places365": ("val_256/.DS_Store",),
+    # What a file manager leaves in a folder that was looked at.
+    "dtd": ("images/waffled/.directory",),
 }
 """Files that are no images of their source, by source."""
 
@@ -112,22 +123,25 @@ def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str
             f"Expected a new or empty folder for the demo, found other files in {root}; name another folder."
         )
     _write(root / MARKER, _MARKER_TEXT.encode())
-    drawings = {key: list(draw()) for key, draw in _SOURCES.items()}
+    drawings = {key: list(images()) for key, images in _SOURCES.items()}
     kinds = {(trouble.source, trouble.path): trouble.kind for trouble in TROUBLES}
     with tqdm(total=sum(map(len, drawings.values())), unit="image", disable=None if progress else True) as bar:
         for key, images in drawings.items():
             _write(root / key / MARKER, _MARKER_TEXT.encode())
             for image in images:
-                pixels = _draw(_digest(seed, key, image.class_id), _digest(seed, key, image.source_id))
-                encode = _ENCODERS[kinds.get((key, image.path), "jpeg")]
+                pixels = draw(digest(seed, key, image.class_id), digest(seed, key, image.source_id))
+                encode = ENCODERS[kinds.get((key, image.path), "jpeg")]
                 _write(root / key / image.path, encode(pixels))
                 bar.update()
             for name, text in _LISTS[key](images).items():
                 _write(root / key / name, text.encode())
             for stray in STRAYS[key]:
-                content = _jpeg(_draw(_digest(seed, key, stray), _digest(seed, key, stray)))
+                content = jpeg(draw(digest(seed, key, stray), digest(seed, key, stray)))
                 _write(root / key / stray, content if stray.endswith(".jpg") else b"Not an image.\n")
-    return {key: root / key for key in drawings}
+    for key, write in CONTAINERS.items():
+        _write(root / key / MARKER, _MARKER_TEXT.encode())
+        write(root / key, seed)
+    return {key: root / key for key in (*drawings, *CONTAINERS)}
 
 
 def is_demo(folder: Path) -> bool:
@@ -143,21 +157,12 @@ def _write(path: Path, content: bytes) -> None:
         path.write_bytes(content)
 
 
-def _digest(*parts: object) -> bytes:
-    return hashlib.sha256("|".join(map(str, parts)).encode()).digest()
-
-
-def _ranked(items: Sequence[str], tag: str) -> list[str]:
-    """Shuffle once and for all, without a generator."""
-    return sorted(items, key=lambda item: _digest(tag, item))
-
-
 def _numbers(class_id: str, count: int, limit: int, given: Sequence[int] = ()) -> list[int]:
     """Return distinct numbers below a limit for a class's file names, as irregular as real ones; `given` go first."""
     numbers = dict.fromkeys(given)
     turn = 0
     while len(numbers) < count:
-        numbers[int.from_bytes(_digest("number", class_id, turn)[:4], "big") % limit] = None
+        numbers[int.from_bytes(digest("number", class_id, turn)[:4], "big") % limit] = None
         turn += 1
     return sorted(numbers)
 
@@ -178,7 +183,7 @@ def _imagenet() -> Iterator[_Drawing]:
     places = [wnid for wnid in wnids for _ in range(HELD_OUT_PER_CLASS["imagenet"])]
     for wnid in first:
         places.remove(wnid)
-    keyed = _ranked([f"{wnid}|{place}" for place, wnid in enumerate(places)], "val")
+    keyed = ranked([f"{wnid}|{place}" for place, wnid in enumerate(places)], "val")
     for number, wnid in enumerate([*first, *(item.partition("|")[0] for item in keyed)], start=1):
         name = f"ILSVRC2012_val_{number:08d}.JPEG"
         yield _Drawing(f"val/{wnid}/{name}", f"val/{name}", wnid)
@@ -218,7 +223,7 @@ def _places365() -> Iterator[_Drawing]:
             name = f"{category}/{number:08d}.jpg"
             yield _Drawing(f"data_256{name}", f"train{name}", category)
     places = [f"{category}|{place}" for category in categories for place in range(HELD_OUT_PER_CLASS["places365"])]
-    for number, item in enumerate(_ranked(places, "places"), start=1):
+    for number, item in enumerate(ranked(places, "places"), start=1):
         name = f"Places365_val_{number:08d}.jpg"
         yield _Drawing(f"val_256/{name}", f"val/{name}", item.partition("|")[0])
 
@@ -233,6 +238,18 @@ def _places365_lists(images: Sequence[_Drawing]) -> dict[str, str]:
     }
 
 
+def _dtd() -> Iterator[_Drawing]:
+    for name in tables.dtd():
+        for number in _numbers(name, TRAIN_PER_CLASS["dtd"], 250, (1,)):
+            file = f"{name}/{name}_{number:04d}.jpg"
+            yield _Drawing(f"images/{file}", file, name)
+
+
+def _dtd_lists(images: Sequence[_Drawing]) -> dict[str, str]:
+    ids = [image.source_id for image in images]
+    return {f"labels/{name}1.txt": _lines(ids[start::3]) for start, name in enumerate(("train", "val", "test"))}
+
+
 def _lines(items: Iterator[str] | Sequence[str]) -> str:
     return "".join(f"{item}\n" for item in items)
 
@@ -242,72 +259,14 @@ _SOURCES: Mapping[str, Callable[[], Iterator[_Drawing]]] = {
     "food101": _food101,
     "caltech256": _caltech256,
     "places365": _places365,
+    "dtd": _dtd,
 }
 _LISTS: Mapping[str, Callable[[Sequence[_Drawing]], dict[str, str]]] = {
     "imagenet": lambda _: {},
     "food101": _food101_lists,
     "caltech256": lambda _: {},
     "places365": _places365_lists,
-}
-
-
-_COUNT = np.arange(64, dtype=np.float32)
-
-
-def _draw(of_class: bytes, of_image: bytes) -> Image.Image:
-    """Draw a gradient between the class's colours, the class's shape at the image's place and the image's bars."""
-    width, height = 40 + of_image[0] % 24, 32 + of_image[1] % 24
-    start, stop = (np.frombuffer(of_class[at : at + 3], np.uint8).astype(np.float32) for at in (0, 3))
-    across, down = of_class[6] / 255, 1 - of_class[6] / 255
-    ramp = np.float32(across / width) * _COUNT[:width] + np.float32(down / height) * _COUNT[:height, None]
-    pixels = (start + ramp[..., None] * (stop - start)).astype(np.uint8)
-    # Sixteen black or white bars: no two images look the same, even after a lossy encoder.
-    bits = np.unpackbits(np.frombuffer(of_image[6:8], np.uint8))
-    pixels[-4:] = 255 * bits[np.arange(width) * 16 // width][:, None]
-    image = Image.fromarray(pixels)
-    radius = 6 + of_image[2] % 6
-    x, y = radius + of_image[3] % (width - 2 * radius), radius + of_image[4] % (height - 2 * radius - 4)
-    colour = (255 - of_class[7], 255 - of_class[8], 255 - of_class[9])
-    ImageDraw.Draw(image).regular_polygon((x, y, radius), 3 + of_class[10] % 6, rotation=of_image[5], fill=colour)
-    return image
-
-
-def _saved(image: Image.Image, form: str, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, form, **options)
-    return buffer.getvalue()
-
-
-def _jpeg(image: Image.Image) -> bytes:
-    return _saved(image, "JPEG", quality=60)
-
-
-def _with_segment(jpeg: bytes, payload: bytes) -> bytes:
-    """Put an APP1 segment (EXIF, XMP) behind a JPEG's first marker."""
-    return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(payload) + 2) + payload + jpeg[2:]
-
-
-def _exif(*tags: tuple[int, int, int, bytes]) -> bytes:
-    """Make an EXIF segment of tags (number, type, count, four bytes of value), which Pillow would refuse to write."""
-    body = b"".join(struct.pack("<HHL", *tag[:3]) + tag[3] for tag in tags)
-    return b"Exif\0\0II*\0" + struct.pack("<LH", 8, len(tags)) + body + bytes(4)
-
-
-# EXIF types: 2 is text, 3 a 16-bit number. Orientation 6: to be turned by 90 degrees.
-_ORIENTATION = (0x0112, 3, 1, struct.pack("<HH", 6, 0))
-_UNIT_AS_TEXT = (0x0128, 2, 4, b"mm \0")
-_RESOLUTION_AS_TEXT = (0x011A, 2, 4, b"72 \0")
-_XMP = b"http://ns.adobe.com/xap/1.0/\0<x:xmpmeta xmlns:x='adobe:ns:meta/'>\xa8</x:xmpmeta>"
-
-_ENCODERS: Mapping[str, Callable[[Image.Image], bytes]] = {
-    "jpeg": _jpeg,
-    "png": lambda image: _saved(image, "PNG"),
-    "cmyk": lambda image: _jpeg(image.convert("CMYK")),
-    "grayscale": lambda image: _jpeg(image.convert("L")),
-    "orientation": lambda image: _with_segment(_jpeg(image), _exif(_ORIENTATION)),
-    "exif-text-for-number": lambda image: _with_segment(_jpeg(image), _exif(_ORIENTATION, _UNIT_AS_TEXT)),
-    "exif-text-for-fraction": lambda image: _with_segment(_jpeg(image), _exif(_ORIENTATION, _RESOLUTION_AS_TEXT)),
-    "xmp-not-utf8": lambda image: _with_segment(_jpeg(image), _XMP),
+    "dtd": _dtd_lists,
 }
 
 
@@ -324,8 +283,9 @@ def command(folder: Path, seed: int) -> None:
         written = write_demo(folder, seed=seed, progress=True)
     for key, place in written.items():
         click.echo(f"{key}: {place}")
-    flags = " ".join(f"--{key} {place}" for key, place in written.items())
-    click.echo(f"Next: python -m builders.imagenet_benchmark {flags}")
+    for module, keys in _BENCHMARKS.items():
+        flags = " ".join(f"--{key} {folder / key}" for key in keys)
+        click.echo(f"Next: python -m {module} {flags}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

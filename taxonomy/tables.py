@@ -168,6 +168,12 @@ def food101() -> tuple[str, ...]:
 
 
 @functools.cache
+def dtd() -> tuple[str, ...]:
+    """Return the 47 class names of Describable Textures in alphabetical order."""
+    return tuple(row["name"] for row in read_rows("dtd.csv"))
+
+
+@functools.cache
 def caltech256() -> tuple[Caltech256Class, ...]:
     """Return Caltech-256's 257 folders by number; the last is clutter, which is no object class."""
     folders = (row["folder"].split(".", 1) for row in read_rows("caltech256.csv"))

@@ -2,9 +2,15 @@
 
 from builders.sources.base import Source
 from builders.sources.caltech256 import CALTECH256
+from builders.sources.cifar100 import CIFAR100
+from builders.sources.dtd import DTD
 from builders.sources.food101 import FOOD101
 from builders.sources.imagenet import IMAGENET
+from builders.sources.lsun import LSUN
 from builders.sources.places365 import PLACES365
+from builders.sources.svhn import SVHN
 
-SOURCES: dict[str, Source] = {source.key: source for source in (IMAGENET, FOOD101, CALTECH256, PLACES365)}
+SOURCES: dict[str, Source] = {
+    source.key: source for source in (IMAGENET, FOOD101, CALTECH256, PLACES365, CIFAR100, SVHN, LSUN, DTD)
+}
 """Every source by its key, which is also its flag on the command line."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,15 @@ from builders.errors import BuildError
 IMAGE_COLUMNS = ("image", "img")
 """Names that mirrors give the column of images."""
 
+_SHARD_NAME = re.compile(r"-(\d{5})-of-(\d{5})\.parquet$", re.ASCII)
+
 
 @dataclass(frozen=True)
 class Shard:
-    """One Parquet file: each row's `image.path` and label number, and the label names where the schema has them."""
+    """One Parquet file: each row's `image.path` and label number, and the label names where the schema has them.
+
+    `names` is all null where names were not asked for.
+    """
 
     path: Path
     names: pa.Array
@@ -34,29 +40,79 @@ def shards(home: Path, pattern: str) -> list[Path]:
     return sorted((home / "data").glob(pattern)) or sorted(home.glob(pattern))
 
 
-def read_shard(title: str, path: Path) -> Shard:
-    """Read names and labels of a Parquet file with the columns `image` (bytes, path) and `label`.
+def refuse_gaps(title: str, paths: Sequence[Path]) -> None:
+    """Refuse a set of files of which one is missing; needed where a row is known by its position in the whole set.
+
+    Args:
+        title: the source's title.
+        paths: at least one file, sorted.
 
     Raises:
-        BuildError: it is not Parquet, has other columns, or has rows without a name.
+        BuildError: the names are not `...-00000-of-<count>.parquet` up to the count.
+    """
+    found = [_SHARD_NAME.search(path.name) for path in paths]
+    numbers = [tuple(map(int, match.groups())) for match in found if match is not None]
+    if numbers != [(number, len(paths)) for number in range(len(paths))]:
+        raise BuildError(
+            f"{title}: expected all files of a set, named like train-00000-of-00001.parquet, found "
+            f"{', '.join(path.name for path in paths)} in {paths[0].parent}, and an image is known by its place "
+            "in the whole set; fetch the missing files of the mirror."
+        )
+
+
+def read_shard(title: str, path: Path, *, image: str = "image", label: str = "label", named: bool = True) -> Shard:
+    """Read names and labels of a Parquet file with a column of images (bytes, path) and one of label numbers.
+
+    Args:
+        title: the source's title.
+        path: the file.
+        image: name of the column of images.
+        label: name of the column of labels.
+        named: read `image.path`; mirrors of arrays have none.
+
+    Raises:
+        BuildError: it is not Parquet, has other columns, or has rows without a name that should have one.
     """
     try:
         with pq.ParquetFile(path) as file:
             schema = file.schema_arrow
-            table = file.read(columns=["image.path", "label"])
-    except pa.ArrowInvalid as error:
+            _check_columns(title, path, schema, image, label)
+            table = file.read(columns=[f"{image}.path", label] if named else [label])
+    except (OSError, pa.ArrowInvalid) as error:
         raise BuildError(
             f"{title}: expected a Parquet file at {path}, found one that cannot be read ({error}); download it again."
         ) from error
-    if table.column_names != ["image", "label"] or schema.field("image").type.get_field_index("bytes") < 0:
-        raise BuildError(
-            f"{title}: expected the columns image (bytes, path) and label, found {', '.join(schema.names)} in {path}; "
-            "take the Parquet files that the Hub serves for the dataset itself."
-        )
-    names = pc.struct_field(table["image"].combine_chunks(), "path")
-    shard = Shard(path, names, pc.cast(table["label"].combine_chunks(), pa.int64()), _label_names(schema))
+    labels = pc.cast(table[label].combine_chunks(), pa.int64())
+    if not named:
+        return Shard(path, pa.nulls(len(labels), pa.string()), labels, _label_names(schema, label))
+    names = pc.struct_field(table[image].combine_chunks(), "path")
+    shard = Shard(path, names, labels, _label_names(schema, label))
     refuse_rows(title, path, pc.is_null(names), "a file name in image.path of every row (row {row} has none)", shard)
     return shard
+
+
+def refuse_other_labels(title: str, shard: Shard, names: Sequence[str]) -> None:
+    """Refuse labels outside a source's own numbering, and a schema that numbers its names otherwise.
+
+    Args:
+        title: the source's title.
+        shard: what was read.
+        names: the source's names by number.
+
+    Raises:
+        BuildError: a label is missing or out of range, or the schema's names differ.
+    """
+    if shard.label_names is not None and shard.label_names != tuple(names):
+        there = [*shard.label_names, *[None] * len(names)]
+        number = next(number for number, name in enumerate([*names, None]) if there[number] != name)
+        raise BuildError(
+            f"{title}: expected the label names in its own order, found {there[number]!r} as number {number} in "
+            f"{shard.path}; take the Parquet files that the Hub serves for the dataset itself."
+        )
+    inside = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(names)))
+    wrong = pc.fill_null(pc.invert(inside), True)
+    expected = f"labels from 0 to {len(names) - 1} (row {{row}} has {{label}})"
+    refuse_rows(title, shard.path, wrong, expected, shard)
 
 
 def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[Sequence[pa.Buffer]]:
@@ -102,10 +158,20 @@ def refuse_rows(title: str, path: Path, wrong: pa.Array, expected: str, shard: S
     )
 
 
-def _label_names(schema: pa.Schema) -> tuple[str, ...] | None:
+def _check_columns(title: str, path: Path, schema: pa.Schema, image: str, label: str) -> None:
+    found = {field.name: field.type for field in schema}
+    struct = found.get(image)
+    whole = struct is not None and pa.types.is_struct(struct) and {"bytes", "path"} <= {f.name for f in struct}
+    if not whole or label not in found or not pa.types.is_integer(found[label]):
+        raise BuildError(
+            f"{title}: expected the columns {image} (bytes, path) and {label} (numbers), found "
+            f"{', '.join(schema.names)} in {path}; take the Parquet files that the Hub serves for the dataset itself."
+        )
+
+
+def _label_names(schema: pa.Schema, label: str) -> tuple[str, ...] | None:
     metadata = (schema.metadata or {}).get(b"huggingface")
     if metadata is None:
         return None
-    label = json.loads(metadata).get("info", {}).get("features", {}).get("label", {})
-    names = label.get("names")
+    names = json.loads(metadata).get("info", {}).get("features", {}).get(label, {}).get("names")
     return None if names is None else tuple(names)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from builders.sources import parquet
+from builders.sources import cifar100, lsun, parquet, svhn
 from builders.sources.base import How
 
 Unpack = Callable[[Path, npt.NDArray[np.int64]], Iterator[Sequence[Any]]]
@@ -19,5 +19,10 @@ objects.
 Raises `BuildError` where the container cannot be read or has no image in a row.
 """
 
-UNPACKERS: Mapping[How, Unpack] = {"parquet": parquet.unpack}
+UNPACKERS: Mapping[How, Unpack] = {
+    "parquet": parquet.unpack,
+    "pickle": cifar100.unpack,
+    "mat": svhn.unpack,
+    "lmdb": lsun.unpack,
+}
 """By `How`."""

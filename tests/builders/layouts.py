@@ -1,4 +1,4 @@
-"""Turn the demo's official trees into every other accepted layout, and read images back as a build would."""
+"""Turn the demo's official trees into every other accepted layout."""
 
 import csv
 import io
@@ -6,55 +6,18 @@ import os
 import tarfile
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import scipy.io
-from datasets import ClassLabel, Features, Image
 
 from taxonomy import tables
+from tests.builders import cifar_layouts
+from tests.builders.trees import add, link, tree, write_shards
 
 KIT = "ILSVRC2012_devkit_t12"
 
 
-def contents(index):
-    """The bytes of every image by (partition, class_id, source_id), read through file, offset and size."""
-    columns = {}
-    found = {}
-    for row in index.table.to_pylist():
-        path = index.root / row["file"]
-        if row["how"] == "parquet":
-            if path not in columns:
-                with pq.ParquetFile(path) as file:
-                    columns[path] = file.read(columns=["image.bytes"])["image"].to_pylist()
-            data = columns[path][row["offset"]]["bytes"]
-        elif row["how"] == "span":
-            with path.open("rb") as file:
-                file.seek(row["offset"])
-                data = file.read(row["size"])
-        else:
-            data = path.read_bytes()
-        found[row["partition"], row["class_id"], row["source_id"]] = data
-    return found
-
-
-def tree(root, files):
-    """Write small files given as {path: bytes or text}."""
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return root
-
-
-def link(target, place):
-    """Make `place` the same folder as `target`."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(target, target_is_directory=True)
-
-
 def one_level_up(source, root):
     """The root named one folder too high, under the name that the archive unpacks to."""
-    link(source, root / {"imagenet": "imagenet", "food101": "food-101"}.get(source.name, source.name))
+    link(source, root / {"food101": "food-101"}.get(source.name, source.name))
     return root
 
 
@@ -144,15 +107,6 @@ def imagenet_kaggle_inside(imagenet, root):
     return imagenet_kaggle(imagenet, root) / "ILSVRC" / "Data" / "CLS-LOC"
 
 
-def add(archive, name, content, **fields):
-    """Add a file to an open tar."""
-    info = tarfile.TarInfo(name)
-    info.size = len(content)
-    for field, value in fields.items():
-        setattr(info, field, value)
-    archive.addfile(info, io.BytesIO(content))
-
-
 def class_tar(folder, form=tarfile.GNU_FORMAT):
     """The tar of one class folder's images."""
     buffer = io.BytesIO()
@@ -181,27 +135,6 @@ def imagenet_mixed(imagenet, root):
     imagenet_archives(imagenet, root)
     link(imagenet / "val", root / "val")
     return root
-
-
-def write_parquet(path, rows, names):
-    """Write (file name, label, bytes) rows as the Hub does; without names the labels are bare numbers."""
-    features = Features({"image": Image(), "label": ClassLabel(names=list(names or ["-"]))})
-    schema = features.arrow_schema if names else features.arrow_schema.remove_metadata()
-    table = pa.table(
-        {
-            "image": [{"bytes": content, "path": name} for name, _, content in rows],
-            "label": pa.array([label for _, label, _ in rows], pa.int64()),
-        },
-        schema=schema,
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path, row_group_size=100)
-
-
-def write_shards(folder, split, rows, names, count=2):
-    """Write rows as several Parquet files, every second row of a class in another one."""
-    for shard in range(count):
-        write_parquet(folder / f"{split}-{shard:05d}-of-{count:05d}.parquet", rows[shard::count], names)
 
 
 def imagenet_parquet(imagenet, root):
@@ -288,4 +221,8 @@ LAYOUTS = {
     "food101": (one_level_up, food101_inside, food101_parquet, food101_parquet_swapped),
     "caltech256": (one_level_up, caltech256_inside),
     "places365": (one_level_up, places365_easy, places365_torchvision, places365_large),
+    "cifar100": (one_level_up, *cifar_layouts.CIFAR100),
+    "svhn": (one_level_up, *cifar_layouts.SVHN),
+    "lsun": (one_level_up, *cifar_layouts.LSUN),
+    "dtd": (one_level_up, *cifar_layouts.DTD),
 }

@@ -3,14 +3,19 @@ import io
 import struct
 
 import datasets
+import numpy as np
 import PIL.Image
 import pytest
 
 import builders.demo as demo_module
 from builders.demo import MARKER, STRAYS, TROUBLES, is_demo, main, write_demo
+from builders.demo_arrays import CHANGES
+from builders.demo_containers import NEAR_DUPLICATES
 from builders.errors import BuildError
 from builders.sources import SOURCES
 from taxonomy import tables
+from tests.builders.cifar_layouts import cifar100_batch
+from tests.builders.trees import contents, opened
 
 
 def images(root):
@@ -33,6 +38,9 @@ def test_every_image_is_another_one(demo):
                 pixels.add(hashlib.sha256(image.convert("RGB").tobytes()).digest())
             files += 1
     assert len(pixels) == files
+    for key in ("cifar100", "svhn", "lsun"):
+        inside = contents(opened(key, demo[key]))
+        assert len(set(inside.values())) == len(inside) > 0
 
 
 def test_images_are_small(demo):
@@ -51,16 +59,16 @@ def test_troubles_of_validation_images_are_in_tiny_imagenet_classes():
     assert wnids <= set(tables.tiny_imagenet200())
 
 
-def opened(demo, kind):
+def stored(demo, kind):
     trouble = next(trouble for trouble in TROUBLES if trouble.kind == kind)
     return PIL.Image.open(io.BytesIO((demo[trouble.source] / trouble.path).read_bytes()))
 
 
 def test_troubles_are_what_they_are_called(demo):
-    assert opened(demo, "cmyk").mode == "CMYK"
-    assert opened(demo, "png").format == "PNG"
-    assert opened(demo, "grayscale").mode == "L"
-    assert opened(demo, "orientation").getexif()[0x0112] == 6
+    assert stored(demo, "cmyk").mode == "CMYK"
+    assert stored(demo, "png").format == "PNG"
+    assert stored(demo, "grayscale").mode == "L"
+    assert stored(demo, "orientation").getexif()[0x0112] == 6
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.path)
@@ -90,6 +98,45 @@ def test_pixels_depend_on_the_seed_and_names_do_not(demo, tmp_path, monkeypatch)
     assert not any((other / name).read_bytes() == (demo["food101"] / name).read_bytes() for name in names)
 
 
+def test_containers_depend_on_the_seed_and_keys_and_labels_do_not(demo, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo_module, "_SOURCES", {})
+    again, other = write_demo(tmp_path / "same"), write_demo(tmp_path / "other", seed=1)
+    for key in ("cifar100", "svhn", "lsun"):
+        first = contents(opened(key, demo[key]))
+        assert contents(opened(key, again[key])) == first
+        changed = contents(opened(key, other[key]))
+        assert changed.keys() == first.keys()
+        assert not any(changed[name] == pixels for name, pixels in first.items())
+
+
+def alike(image, other):
+    """The best correlation of brightness between two images, one of them mirrored or moved by up to two pixels."""
+    gray = image.mean(axis=2)[2:30, 2:30]
+    both = other.mean(axis=2), other.mean(axis=2)[:, ::-1]
+    moved = [view[y : y + 28, x : x + 28] for view in both for y in range(5) for x in range(5)]
+    return max(np.corrcoef(gray.ravel(), view.ravel())[0, 1] for view in moved)
+
+
+def test_planted_near_duplicates_are_alike_and_no_other_images_of_a_class_are(demo):
+    train, train_pixels = cifar100_batch(demo["cifar100"], "train")
+    test, test_pixels = cifar100_batch(demo["cifar100"], "test")
+    planted = {(pair.test, pair.train) for pair in NEAR_DUPLICATES}
+    found = {
+        (i, j): alike(test_pixels[i], train_pixels[j])
+        for i, fine in enumerate(test["fine_labels"])
+        for j in np.flatnonzero(np.array(train["fine_labels"]) == fine).tolist()
+        if fine % 10 == 0 or (i, j) in planted
+    }
+    assert min(found[pair] for pair in planted) > 0.85
+    assert max(value for pair, value in found.items() if pair not in planted) < 0.8
+
+
+def test_a_near_duplicate_is_planted_in_every_class_and_every_kind_of_change_is_there():
+    assert len(NEAR_DUPLICATES) == len({pair.test for pair in NEAR_DUPLICATES}) == 100
+    assert {kind: sum(pair.kind == kind for pair in NEAR_DUPLICATES) for kind in CHANGES} == dict.fromkeys(CHANGES, 25)
+    assert set(CHANGES) == {"shifted", "brighter", "mirrored", "jpeg"}
+
+
 def test_other_peoples_folders_are_left_alone(tmp_path, capsys):
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(BuildError, match="found other files"):
@@ -99,8 +146,18 @@ def test_other_peoples_folders_are_left_alone(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_command_writes_a_demo_and_names_the_next_one(tmp_path, monkeypatch, capsys):
+def test_command_writes_a_demo_and_names_the_next_ones(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo_module, "_SOURCES", {"caltech256": demo_module._caltech256})
+    root = tmp_path / "demo"
     for _ in range(2):  # the second run writes the demo again
-        assert main([str(tmp_path / "demo"), "--seed", "3"]) == 0
-        assert "Next: python -m builders.imagenet_benchmark --caltech256" in capsys.readouterr().out
+        assert main([str(root), "--seed", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()[-2:]
+    for line, module, keys in zip(
+        lines,
+        ("imagenet_benchmark", "cifar_benchmark"),
+        ("imagenet food101 caltech256 places365", "cifar100 svhn lsun dtd imagenet"),
+        strict=True,
+    ):
+        flags = " ".join(f"--{key} {root / key}" for key in keys.split())
+        assert line == f"Next: python -m builders.{module} {flags}"
+    assert opened("lsun", root / "lsun").table.num_rows == 120

@@ -9,8 +9,8 @@ from taxonomy import decisions, tables, wordnet
 WN = wordnet.load()
 FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iterdir() if path.name.endswith(".csv"))
 
-# Rows as the sources say: ILSVRC 2012, Tiny ImageNet, the full ImageNet release, CIFAR-100, Food-101, Caltech-256 with
-# its folder of clutter, Places365.
+# Rows as the sources say: ILSVRC 2012, Tiny ImageNet, the full ImageNet release, CIFAR-100, Food-101, Describable
+# Textures, Caltech-256 with its folder of clutter, Places365.
 COUNTS = {
     "imagenet1k.csv": 1000,
     "tiny_imagenet200.csv": 200,
@@ -18,6 +18,7 @@ COUNTS = {
     "cifar100.csv": 100,
     "cifar100_wnids.csv": 103,
     "food101.csv": 101,
+    "dtd.csv": 47,
     "caltech256.csv": 257,
     "places365.csv": 365,
     "places365_wnids.csv": 365,
@@ -88,6 +89,12 @@ def test_cifar100_synsets_cover_the_classes():
     assert {name for name, count in rows.items() if count > 1} == {"plate", "possum", "table"}
     # The two wnids that the paper prints (section 3.1).
     assert {("camel", "n02437136"), ("mouse", "n02330245")} <= {(i.name, i.wnid) for i in tables.cifar100_wnids()}
+
+
+def test_textures_are_words_that_name_files():
+    # The archive's files are named <texture>_<4 digits>.jpg, and one texture has a hyphen (torchvision issue 8242).
+    assert [name for name in tables.dtd() if not re.fullmatch("[a-z]+", name)] == ["polka-dotted"]
+    assert (tables.dtd()[0], tables.dtd()[43], tables.dtd()[46]) == ("banded", "waffled", "zigzagged")
 
 
 def test_caltech256_folders_are_numbered():

@@ -7,24 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.errors import BuildError
 from builders.sources import SOURCES
 from builders.sources.base import Stray, open_source
 from taxonomy import tables
 from tests.builders import layouts
+from tests.builders.trees import add, refusal, tree, write_parquet
 
 TENCH, GOLDFISH = "n01440764", "n01443537"
 WNIDS = [row.wnid for row in tables.imagenet1k()]
-
-
-def refusal(key, root, *partitions):
-    with pytest.raises(BuildError) as caught:
-        open_source(SOURCES[key], root, partitions or tuple(SOURCES[key].expected()))
-    message = str(caught.value)
-    assert "\n" not in message
-    assert message.endswith(".")
-    assert str(root) in message
-    return message
 
 
 def test_no_folder(tmp_path):
@@ -45,24 +35,24 @@ def test_missing_partition_names_count_places_layouts_and_flag(tmp_path, key):
 
 
 def test_class_of_another_imagenet(tmp_path):
-    layouts.tree(tmp_path, {f"train/{wnid}/{wnid}_1.JPEG": "" for wnid in (TENCH, "n00007846", "n00015388")})
+    tree(tmp_path, {f"train/{wnid}/{wnid}_1.JPEG": "" for wnid in (TENCH, "n00007846", "n00015388")})
     assert "found 2 of another ImageNet edition" in (message := refusal("imagenet", tmp_path, "train"))
     assert "first n00007846" in message
 
 
 def test_image_in_another_class(tmp_path):
-    layouts.tree(tmp_path, {f"train/{TENCH}/{GOLDFISH}_7.JPEG": ""})
+    tree(tmp_path, {f"train/{TENCH}/{GOLDFISH}_7.JPEG": ""})
     assert f"found {GOLDFISH}_7.JPEG of class {GOLDFISH}" in refusal("imagenet", tmp_path, "train")
 
 
 @pytest.mark.parametrize("folder", ["val", f"val/{TENCH}"])
 def test_edition_of_2010(tmp_path, folder):
-    layouts.tree(tmp_path, {f"{folder}/ILSVRC2010_val_00000001.JPEG": ""})
+    tree(tmp_path, {f"{folder}/ILSVRC2010_val_00000001.JPEG": ""})
     assert "found ILSVRC2010_val_00000001.JPEG of the 2010 edition" in refusal("imagenet", tmp_path, "val")
 
 
 def test_flat_validation_without_ground_truth(tmp_path):
-    layouts.tree(tmp_path, {"val/ILSVRC2012_val_00000001.JPEG": ""})
+    tree(tmp_path, {"val/ILSVRC2012_val_00000001.JPEG": ""})
     message = refusal("imagenet", tmp_path, "val")
     assert "found neither ILSVRC2012_devkit_t12/ nor ILSVRC2012_devkit_t12.tar.gz nor LOC_val_solution.csv" in message
 
@@ -74,7 +64,7 @@ def devkit(labels, meta=None):
 
 def test_ground_truth_with_too_few_lines(tmp_path):
     images = {f"val/ILSVRC2012_val_0000000{number}.JPEG": "" for number in (1, 2, 3)}
-    layouts.tree(tmp_path, images | devkit("1\n2\n"))
+    tree(tmp_path, images | devkit("1\n2\n"))
     message = refusal("imagenet", tmp_path, "val")
     assert "found 2 lines" in message
     assert "none for ILSVRC2012_val_00000003.JPEG" in message
@@ -93,13 +83,13 @@ def test_ground_truth_with_too_few_lines(tmp_path):
     ],
 )
 def test_ground_truth_that_cannot_be_used(tmp_path, files, words):
-    layouts.tree(tmp_path, {"val/ILSVRC2012_val_00000001.JPEG": ""} | files)
+    tree(tmp_path, {"val/ILSVRC2012_val_00000001.JPEG": ""} | files)
     assert words in refusal("imagenet", tmp_path, "val")
 
 
 def test_one_image_twice(tmp_path):
     name = "ILSVRC2012_val_00000001.JPEG"
-    layouts.tree(tmp_path, {f"val/{wnid}/{name}": "" for wnid in (TENCH, GOLDFISH)})
+    tree(tmp_path, {f"val/{wnid}/{name}": "" for wnid in (TENCH, GOLDFISH)})
     message = refusal("imagenet", tmp_path, "val")
     assert f"found val/{name} twice" in message
     assert f"(val/{TENCH}/{name} and val/{GOLDFISH}/{name})" in message
@@ -117,7 +107,7 @@ def test_one_image_twice(tmp_path):
 )
 def test_parquet_rows(tmp_path, row, words):
     rows = [(f"{TENCH}_1_{TENCH}.JPEG", 0, b""), row]
-    layouts.write_parquet(tmp_path / "data" / "train-00000-of-00001.parquet", rows, WNIDS)
+    write_parquet(tmp_path / "data" / "train-00000-of-00001.parquet", rows, WNIDS)
     assert words in refusal("imagenet", tmp_path, "train")
 
 
@@ -140,7 +130,7 @@ def test_parquet_with_other_columns_or_content(tmp_path):
     ],
 )
 def test_food101_parquet(tmp_path, row, names, words):
-    layouts.write_parquet(tmp_path / "data" / "train-00000-of-00001.parquet", [row], names)
+    write_parquet(tmp_path / "data" / "train-00000-of-00001.parquet", [row], names)
     assert words in refusal("food101", tmp_path)
 
 
@@ -150,7 +140,7 @@ def test_food101_lists_name_what_is_missing(tmp_path):
         "meta/train.txt": "apple_pie/1\napple_pie/2\n",
         "meta/test.txt": "ramen/3\n",
     }
-    index = open_source(SOURCES["food101"], layouts.tree(tmp_path, files), ("images",))
+    index = open_source(SOURCES["food101"], tree(tmp_path, files), ("images",))
     assert index.pieces[0].missing.to_pylist() == ["apple_pie/2.jpg", "ramen/3.jpg"]
 
 
@@ -170,19 +160,19 @@ def places_lists(val="", categories=None):
     ],
 )
 def test_places365_lists(tmp_path, files, words):
-    layouts.tree(tmp_path, {"val_256/Places365_val_00000001.jpg": ""} | files)
+    tree(tmp_path, {"val_256/Places365_val_00000001.jpg": ""} | files)
     assert words in refusal("places365", tmp_path, "val")
 
 
 def test_places365_editions_are_not_mixed(tmp_path):
     files = {"val_256/Places365_val_00000001.jpg": "", "data_large/a/airfield/00000001.jpg": ""}
-    layouts.tree(tmp_path, files | places_lists("Places365_val_00000001.jpg 0\n"))
+    tree(tmp_path, files | places_lists("Places365_val_00000001.jpg 0\n"))
     assert "expected all partitions in one edition" in refusal("places365", tmp_path)
     assert open_source(SOURCES["places365"], tmp_path, ("train",)).layouts == {"train": "large edition, data_large"}
 
 
 def test_places365_small_edition_goes_first_and_the_layout_says_so(tmp_path):
-    layouts.tree(tmp_path, {f"{folder}/a/airfield/00000001.jpg": "" for folder in ("data_256", "data_large")})
+    tree(tmp_path, {f"{folder}/a/airfield/00000001.jpg": "" for folder in ("data_256", "data_large")})
     index = open_source(SOURCES["places365"], tmp_path, ("train",))
     assert index.layouts == {"train": "256 px edition, data_256; data_large not used"}
     assert index.table["file"].to_pylist() == ["data_256/a/airfield/00000001.jpg"]
@@ -191,7 +181,7 @@ def test_places365_small_edition_goes_first_and_the_layout_says_so(tmp_path):
 def test_places365_keeps_the_standard_images_of_a_challenge_copy(tmp_path):
     files = {f"data_256/a/airfield/0000000{number}.jpg": "" for number in (1, 2)}
     listing = {"places365_train_standard.txt": "/a/airfield/00000001.jpg 0\n/z/zen_garden/00000001.jpg 364\n"}
-    index = open_source(SOURCES["places365"], layouts.tree(tmp_path, files | listing), ("train",))
+    index = open_source(SOURCES["places365"], tree(tmp_path, files | listing), ("train",))
     assert index.table["source_id"].to_pylist() == ["train/a/airfield/00000001.jpg"]
     assert index.pieces[0].missing.to_pylist() == ["train/z/zen_garden/00000001.jpg"]
     reason = "not in places365_train_standard.txt"
@@ -218,11 +208,12 @@ def test_strays_of_the_demo_are_named_with_their_reason(demo):
         "caltech256/256_ObjectCategories/133.lightning/relámpago 雷.jpg": "not named 133_<4 digits>.jpg",
         "caltech256/256_ObjectCategories/198.spider/RENAME2": "not named 198_<4 digits>.jpg",
         "places365/val_256/.DS_Store": "not named Places365_val_<8 digits>.jpg",
+        "dtd/images/waffled/.directory": "not named waffled_<4 digits>.jpg",
     }
 
 
 def test_strays_between_class_folders_and_names_that_are_no_text(tmp_path):
-    layouts.tree(tmp_path, {f"train/{TENCH}/{TENCH}_1.JPEG": "", "train/.DS_Store": "", "train/n01/x": ""})
+    tree(tmp_path, {f"train/{TENCH}/{TENCH}_1.JPEG": "", "train/.DS_Store": "", "train/n01/x": ""})
     (tmp_path / "train" / TENCH / "caf\udce9.JPEG").touch()
     index = open_source(SOURCES["imagenet"], tmp_path, ("train",))
     assert [stray.path for stray in index.pieces[0].strays] == [
@@ -230,23 +221,23 @@ def test_strays_between_class_folders_and_names_that_are_no_text(tmp_path):
         "train/.DS_Store",
         "train/n01",
     ]
-    layouts.tree(tmp_path, {"data_256/a/airfield/00000001.jpg": "", "data_256/a/b/c": "", "data_256/readme": ""})
+    tree(tmp_path, {"data_256/a/airfield/00000001.jpg": "", "data_256/a/b/c": "", "data_256/readme": ""})
     index = open_source(SOURCES["places365"], tmp_path, ("train",))
     assert [stray.path for stray in index.pieces[0].strays] == ["data_256/readme", "data_256/a/b"]
 
 
 def test_train_archive_without_class_tars(tmp_path):
     with tarfile.open(tmp_path / "ILSVRC2012_img_train.tar", "w") as archive:
-        layouts.add(archive, "readme.txt", b"")
+        add(archive, "readme.txt", b"")
     assert "expected one tar for each class, found none" in refusal("imagenet", tmp_path, "train")
 
 
 def test_train_archive_with_unknown_or_misplaced_images(tmp_path):
-    inner = layouts.tree(tmp_path / "x", {f"{GOLDFISH}_1.JPEG": "", f"{TENCH}_2.JPEG": ""})
+    inner = tree(tmp_path / "x", {f"{GOLDFISH}_1.JPEG": "", f"{TENCH}_2.JPEG": ""})
     for name, words in (
         (TENCH, f"found {GOLDFISH}_1.JPEG of class {GOLDFISH}"),
         ("n00007846", "another ImageNet edition"),
     ):
         with tarfile.open(tmp_path / "ILSVRC2012_img_train.tar", "w") as archive:
-            layouts.add(archive, f"{name}.tar", layouts.class_tar(inner))
+            add(archive, f"{name}.tar", layouts.class_tar(inner))
         assert words in refusal("imagenet", tmp_path, "train")

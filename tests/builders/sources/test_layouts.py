@@ -6,10 +6,7 @@ import pytest
 from builders.sources import SOURCES
 from builders.sources.base import open_source
 from tests.builders import layouts
-
-
-def opened(key, root):
-    return open_source(SOURCES[key], root, tuple(SOURCES[key].expected()))
+from tests.builders.trees import contents, link, opened, tree
 
 
 @pytest.mark.parametrize("key", SOURCES)
@@ -29,7 +26,7 @@ def test_official_layout_has_every_class_and_image_of_the_demo(demo, key):
 )
 def test_every_layout_has_the_same_ids_classes_and_bytes(demo, tmp_path, key, convert):
     index = opened(key, convert(demo[key], tmp_path / "copy"))
-    assert layouts.contents(index) == layouts.contents(opened(key, demo[key]))
+    assert contents(index) == contents(opened(key, demo[key]))
 
 
 def test_layouts_are_named_for_the_report(demo, tmp_path):
@@ -40,8 +37,8 @@ def test_layouts_are_named_for_the_report(demo, tmp_path):
 
 
 def test_partitions_not_asked_for_are_not_looked_at(demo, tmp_path):
-    root = layouts.tree(tmp_path, {"train/n99999999/a.JPEG": b""})
-    layouts.link(demo["imagenet"] / "val", root / "val")
+    root = tree(tmp_path, {"train/n99999999/a.JPEG": b""})
+    link(demo["imagenet"] / "val", root / "val")
     assert open_source(SOURCES["imagenet"], root, ("val",)).table.num_rows == 2000
 
 
@@ -81,6 +78,10 @@ def test_expected_totals_are_the_owners():
         "food101": {"images": 101_000},
         "caltech256": {"images": 30_607},
         "places365": {"train": 1_803_460, "val": 36_500},
+        "cifar100": {"train": 50_000, "test": 10_000},
+        "svhn": {"train": 73_257, "test": 26_032},
+        "lsun": {"test": 10_000},
+        "dtd": {"images": 5_640},
     }
 
 
@@ -90,3 +91,7 @@ def test_class_names():
     assert SOURCES["caltech256"].classes()["133.lightning"] == "lightning"
     assert SOURCES["places365"].classes()["/a/airfield"] == "airfield"
     assert SOURCES["places365"].classes()["/a/apartment_building/outdoor"] == "apartment_building/outdoor"
+    assert SOURCES["cifar100"].classes()["aquarium_fish"] == "aquarium fish"
+    assert SOURCES["svhn"].classes()["0"] == "0"
+    assert SOURCES["lsun"].classes() == {"unlabelled": "unlabelled"}
+    assert SOURCES["dtd"].classes()["polka-dotted"] == "polka-dotted"

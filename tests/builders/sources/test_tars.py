@@ -5,7 +5,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.sources import tars
-from tests.builders import layouts
+from tests.builders.trees import add
 
 FILES = {"a.jpg": b"a" * 700, "empty.jpg": b"", "folder/b.jpg": b"b" * 512, "c.jpg": b"c"}
 
@@ -16,7 +16,7 @@ def packed(path, form=tarfile.USTAR_FORMAT, files=FILES, **fields):
         folder.type = tarfile.DIRTYPE
         archive.addfile(folder)
         for name, content in files.items():
-            layouts.add(archive, name, content, **fields)
+            add(archive, name, content, **fields)
     return path
 
 
@@ -65,8 +65,8 @@ def test_inner_tars_are_found_inside_the_outer_file(tmp_path):
     path = tmp_path / "outer.tar"
     with tarfile.open(path, "w") as archive:
         for name, form, fields in (("z", tarfile.USTAR_FORMAT, {}), ("a", tarfile.PAX_FORMAT, {"mtime": 0.5})):
-            layouts.add(archive, f"{name}.tar", packed(tmp_path / "inner.tar", form, **fields).read_bytes())
-        layouts.add(archive, "readme.txt", b"hello")
+            add(archive, f"{name}.tar", packed(tmp_path / "inner.tar", form, **fields).read_bytes())
+        add(archive, "readme.txt", b"hello")
     found = {name: read(path, members) for name, members in tars.nested_members(path)}
     inner = {name.rpartition("/")[2]: content for name, content in FILES.items()}
     assert found == {"a": inner, "readme.txt": {}, "z": inner}
@@ -101,7 +101,7 @@ def test_an_archive_cut_short_is_refused(tmp_path, cut):
 
 def test_a_compressed_archive_is_refused(tmp_path):
     with tarfile.open(tmp_path / "x.tar", "w:gz") as archive:
-        layouts.add(archive, "a.jpg", b"a")
+        add(archive, "a.jpg", b"a")
     assert "uncompressed" in refused(tmp_path / "x.tar")
 
 
@@ -113,7 +113,7 @@ def test_a_file_in_pieces_is_refused(tmp_path):
 def test_an_inner_archive_cut_short_is_refused(tmp_path):
     inner = packed(tmp_path / "inner.tar", files={"a.jpg": b"a" * 2000}).read_bytes()
     with tarfile.open(tmp_path / "outer.tar", "w") as archive:
-        layouts.add(archive, "n.tar", inner[:2048])
-        layouts.add(archive, "next.tar", io.BytesIO(inner).getvalue())
+        add(archive, "n.tar", inner[:2048])
+        add(archive, "next.tar", io.BytesIO(inner).getvalue())
     with pytest.raises(BuildError, match="cut short"):
         list(tars.nested_members(tmp_path / "outer.tar"))

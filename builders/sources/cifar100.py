@@ -1,0 +1,256 @@
+"""CIFAR-100: 100 classes in 20 superclasses, 32 x 32 pixels, 500 training and 100 test images a class."""
+
+from __future__ import annotations
+
+import functools
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from builders.errors import BuildError
+from builders.sources import parquet, pickles
+from builders.sources.arrays import interleaved, mirrored, position_table
+from builders.sources.base import Expected, Licence, Piece, Source
+from builders.sources.folders import relative
+from builders.sources.search import Layout, Search
+from taxonomy import tables
+
+_TITLE = "CIFAR-100"
+_FOLDER = "cifar-100-python"
+_ARCHIVE = f"{_FOLDER}.tar.gz"
+_META = "meta"
+_KEYS = ("coarse_labels", "data", "filenames", "fine_labels")
+_PIXELS = 3 * 32 * 32
+_AGAIN = "download the archive again from the owner's page"
+
+# The Hub's mirror (uoft-cs/cifar100) has lost a letter; its label numbers are the owner's.
+_MIRROR_SPELLING = {"crab": "cra"}
+
+Int64 = npt.NDArray[np.int64]
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the name of each fine class, in label order."""
+    return {row.fine: row.fine.replace("_", " ") for row in tables.cifar100()}
+
+
+@functools.cache
+def coarse_classes() -> tuple[str, ...]:
+    """Return the 20 superclasses in the order of their labels, which is alphabetical."""
+    return tuple(sorted({row.coarse for row in tables.cifar100()}))
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the sizes of the partitions: 500 training and 100 test images of each class."""
+    return {
+        "train": Expected(500 * len(classes()), dict.fromkeys(classes(), 500)),
+        "test": Expected(100 * len(classes()), dict.fromkeys(classes(), 100)),
+    }
+
+
+@functools.cache
+def _coarse_of_fine() -> Int64:
+    return np.array([coarse_classes().index(row.coarse) for row in tables.cifar100()], dtype=np.int64)
+
+
+def _folder(partition: str, root: Path, home: Path) -> Piece | None:
+    if not (home / partition).is_file():
+        return None
+    files = {name: (home / name).read_bytes() for name in (partition, _META) if (home / name).is_file()}
+    return _pickled(partition, root, home, files, f"pickle {relative(home / partition, root)}")
+
+
+def _archive(partition: str, root: Path, home: Path) -> Piece | None:
+    path = home / _ARCHIVE
+    if not path.is_file():
+        return None
+    inside = PurePosixPath(_FOLDER)
+    found = _members(path, {inside / partition, inside / _META})
+    if inside / partition not in found:
+        raise BuildError(f"{_TITLE}: expected {inside / partition} in the archive, found none in {path}; {_AGAIN}.")
+    files = {name.name: content for name, content in found.items()}
+    return _pickled(partition, root, path / inside, files, f"pickle {inside / partition} in {relative(path, root)}")
+
+
+def _pickled(partition: str, root: Path, place: Path, files: Mapping[str, bytes], layout: str) -> Piece:
+    if _META in files:
+        _check_meta(files[_META], place / _META)
+    batch = _batch(files[partition], place / partition)
+    pixels = _pixels(batch, place / partition)
+    fine = _labels(batch, "fine_labels", len(pixels), len(classes()), place / partition)
+    coarse = _labels(batch, "coarse_labels", len(pixels), len(coarse_classes()), place / partition)
+    wrong = np.flatnonzero(_coarse_of_fine()[fine] != coarse)
+    if len(wrong):
+        row = int(wrong[0])
+        name = list(classes())[int(fine[row])]
+        raise BuildError(
+            f"{_TITLE}: expected coarse labels that fit the fine ones, found {coarse_classes()[int(coarse[row])]} for "
+            f"image {row:,}, which is of class {name}, in {place / partition}; {_AGAIN}."
+        )
+    table = position_table(partition, tuple(classes()), fine, relative(place / partition, root))
+    return Piece(partition, layout, "pickle", table, form="rgb32")
+
+
+def _batch(content: bytes, place: Path) -> dict[str, object]:
+    batch = pickles.load(_TITLE, content, place)
+    if not set(_KEYS) <= set(batch):
+        raise BuildError(
+            f"{_TITLE}: expected a dictionary with {', '.join(_KEYS)}, found {', '.join(sorted(batch)) or 'nothing'} "
+            f"in {place}; give a copy of the python version of CIFAR-100 with --cifar100 (CIFAR-10 has other keys)."
+        )
+    return batch
+
+
+def _pixels(batch: Mapping[str, object], place: Path) -> npt.NDArray[np.uint8]:
+    """Return the images as n x 3,072: each row 1,024 bytes of red, of green and of blue."""
+    try:
+        pixels = pickles.byte_matrix(batch["data"])
+        if pixels.shape[1] != _PIXELS:
+            raise ValueError(f"an array of shape {pixels.shape}")
+    except ValueError as error:
+        raise BuildError(
+            f"{_TITLE}: expected the images as an array of n x {_PIXELS:,} bytes, found {error} in {place}; {_AGAIN}."
+        ) from error
+    names = batch["filenames"]
+    if not isinstance(names, list) or len(names) != len(pixels):
+        found = f"{len(names):,}" if isinstance(names, list) else "no list"
+        raise BuildError(
+            f"{_TITLE}: expected a file name for each of {len(pixels):,} images, found {found} in {place}; {_AGAIN}."
+        )
+    return pixels
+
+
+def _labels(batch: Mapping[str, object], key: str, count: int, limit: int, place: Path) -> Int64:
+    labels = batch[key]
+    if not isinstance(labels, list) or len(labels) != count:
+        found = f"{len(labels):,}" if isinstance(labels, list) else "no list"
+        raise BuildError(f"{_TITLE}: expected {count:,} {key}, one an image, found {found} in {place}; {_AGAIN}.")
+    wrong = next((label for label in labels if type(label) is not int or not 0 <= label < limit), None)
+    if wrong is not None:
+        raise BuildError(
+            f"{_TITLE}: expected {key} from 0 to {limit - 1}, found {str(wrong)[:20]} in {place}; {_AGAIN}."
+        )
+    return np.array(labels, dtype=np.int64)
+
+
+def _check_meta(content: bytes, place: Path) -> None:
+    """Refuse a copy whose own list numbers the classes otherwise."""
+    meta = pickles.load(_TITLE, content, place)
+    for key, names in (("fine_label_names", tuple(classes())), ("coarse_label_names", coarse_classes())):
+        found = meta.get(key)
+        if found not in ([name.encode() for name in names], list(names)):
+            raise BuildError(
+                f"{_TITLE}: expected its {len(names)} {key} in alphabetical order, found another list in {place}; "
+                f"{_AGAIN}."
+            )
+
+
+def _members(path: Path, wanted: set[PurePosixPath]) -> dict[PurePosixPath, bytes]:
+    """Read some files of a compressed archive in one pass over it."""
+    found: dict[PurePosixPath, bytes] = {}
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            for info in archive:
+                name = PurePosixPath(info.name)
+                if name in wanted and info.isreg() and (file := archive.extractfile(info)) is not None:
+                    found[name] = file.read()
+                if len(found) == len(wanted):
+                    break
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise BuildError(
+            f"{_TITLE}: expected a whole archive, found one that cannot be read ({error}) at {path}; {_AGAIN}."
+        ) from error
+    return found
+
+
+def unpack(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
+    """Yield the pixels of some rows of a pickle; see `builders.sources.unpack`.
+
+    Args:
+        path: the pickle, which may lie inside an archive: `.../cifar-100-python.tar.gz/cifar-100-python/train`.
+        rows: ascending row numbers.
+    """
+    if path.is_file():
+        content = path.read_bytes()
+    else:
+        archive = path.parents[1]
+        found = _members(archive, {PurePosixPath(_FOLDER) / path.name})
+        if not found:
+            raise BuildError(f"{_TITLE}: expected {path.name}, found it no longer at {path}; {_AGAIN}.")
+        (content,) = found.values()
+    pixels = _pixels(_batch(content, path), path)
+    yield from interleaved(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows, path)
+
+
+def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
+    return mirrored(_TITLE, partition, root, home, tuple(classes()), _parquet_codes)
+
+
+def _parquet_codes(path: Path) -> Int64:
+    """Return the fine labels of one file of the mirror, which keeps the order of the owner's pickle."""
+    fine = parquet.read_shard(_TITLE, path, image="img", label="fine_label", named=False)
+    coarse = parquet.read_shard(_TITLE, path, image="img", label="coarse_label", named=False)
+    names = tuple(classes())
+    misspelt = tuple(_MIRROR_SPELLING.get(name, name) for name in names)
+    parquet.refuse_other_labels(_TITLE, fine, misspelt if fine.label_names == misspelt else names)
+    parquet.refuse_other_labels(_TITLE, coarse, coarse_classes())
+    codes: Int64 = fine.labels.to_numpy()
+    fits = pa.array(_coarse_of_fine()[codes] != coarse.labels.to_numpy())
+    parquet.refuse_rows(_TITLE, path, fits, "coarse labels that fit the fine ones (row {row} has {label})", coarse)
+    return codes
+
+
+_SEARCH = Search(
+    key="cifar100",
+    title=_TITLE,
+    homes=(".", _FOLDER, "cifar100", f"cifar100/{_FOLDER}"),
+    layouts=tuple(
+        layout
+        for partition in ("train", "test")
+        for layout in (
+            Layout(partition, f"the pickle {_FOLDER}/{partition}", functools.partial(_folder, partition)),
+            Layout(partition, f"the archive {_ARCHIVE}", functools.partial(_archive, partition)),
+            Layout(
+                partition,
+                f"the Hub's cifar100/{partition}-*.parquet (also in data/)",
+                functools.partial(_parquet, partition),
+            ),
+        )
+    ),
+    expected=expected,
+)
+
+CIFAR100 = Source(
+    key=_SEARCH.key,
+    title=_TITLE,
+    edition="CIFAR-100, python version (2009)",
+    licence=Licence(
+        name="none stated",
+        url="https://www.cs.toronto.edu/~kriz/cifar.html",
+        statement=(
+            "The owners' page states no licence; it asks that the technical report be cited. The images are labelled "
+            "subsets of 80 Million Tiny Images, which were collected from the web and which their owners withdrew in "
+            "2020."
+        ),
+        publish="ids-only",
+    ),
+    citation="""@techreport{krizhevsky2009learning,
+  title = {Learning Multiple Layers of Features from Tiny Images},
+  author = {Krizhevsky, Alex},
+  institution = {University of Toronto},
+  year = {2009}
+}""",
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=_SEARCH.scan,
+    arrays=True,
+)

@@ -1,0 +1,184 @@
+"""SVHN's cropped digits (format 2): 32 x 32 pixels around one digit of a house number."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from builders.errors import BuildError
+from builders.sources import parquet
+from builders.sources.arrays import interleaved, mirrored, position_table
+from builders.sources.base import Expected, Licence, Piece, Source
+from builders.sources.folders import relative
+from builders.sources.search import Layout, Search
+
+_TITLE = "SVHN (cropped digits)"
+_CLASSES = tuple("0123456789")
+_ZERO = 10
+"""The label that the owner's files give the digit 0."""
+
+_AGAIN = "take {name} of the owner's format 2 (cropped digits)"
+
+# Images of each digit, 0 to 9. The owner's page gives the totals, 73,257 and 26,032; these are counts that several
+# public repositories took from the files, and they add up to the totals.
+_TRAIN = (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659)
+_TEST = (1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595)
+
+Int64 = npt.NDArray[np.int64]
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the ten digits, which are their own names."""
+    return {digit: digit for digit in _CLASSES}
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the sizes of the partitions; the `extra` images are not indexed."""
+    return {
+        partition: Expected(sum(counts), dict(zip(_CLASSES, counts, strict=True)))
+        for partition, counts in (("train", _TRAIN), ("test", _TEST))
+    }
+
+
+def _mat(partition: str, root: Path, home: Path) -> Piece | None:
+    path = home / f"{partition}_32x32.mat"
+    if not path.is_file():
+        return None
+    shape = _shape(path)
+    labels = _variable(path, "y")
+    if labels.ndim != 2 or labels.shape[1] != 1 or labels.dtype.kind not in "iu" or len(labels) != shape[3]:
+        raise BuildError(
+            f"{_TITLE}: expected y as {shape[3]:,} x 1 whole numbers, one for each image in X, found {labels.dtype} "
+            f"{_by(labels.shape)} in {path}; {_AGAIN.format(name=path.name)}."
+        )
+    digits = labels[:, 0].astype(np.int64)
+    wrong = digits[(digits < 1) | (digits > _ZERO)]
+    if len(wrong):
+        raise BuildError(
+            f"{_TITLE}: expected labels from 1 to {_ZERO} in y, found {wrong[0]} in {path}; "
+            f"{_AGAIN.format(name=path.name)}."
+        )
+    table = position_table(partition, _CLASSES, digits % _ZERO, relative(path, root))
+    return Piece(partition, f"MATLAB file {relative(path, root)}", "mat", table, form="rgb32")
+
+
+def _shape(path: Path) -> tuple[int, ...]:
+    """Return the shape of X without decompressing it."""
+    import scipy.io  # slow to import, and only this layout needs it
+
+    variables = {name: (shape, kind) for name, shape, kind in _reading(path, scipy.io.whosmat)}
+    shape, kind = variables.get("X", ((), ""))
+    if "y" not in variables or len(shape) != 4 or shape[:3] != (32, 32, 3) or kind != "uint8":
+        found = ", ".join(f"{name} ({kind} {_by(shape)})" for name, (shape, kind) in variables.items())
+        raise BuildError(
+            f"{_TITLE}: expected the variables X (uint8 32 x 32 x 3 x n) and y, found {found or 'none'} in {path}, "
+            f"which may be cut short; {_AGAIN.format(name=path.name)}."
+        )
+    return tuple(shape)
+
+
+def _variable(path: Path, name: str) -> npt.NDArray[Any]:
+    """Read one variable; those before it are skipped without being decompressed."""
+    import scipy.io
+
+    read = _reading(path, lambda file: scipy.io.loadmat(file, variable_names=[name]))
+    if not isinstance(read.get(name), np.ndarray):
+        raise BuildError(f"{_TITLE}: expected an array {name}, found none in {path}; {_AGAIN.format(name=path.name)}.")
+    value: npt.NDArray[Any] = read[name]
+    return value
+
+
+def _reading(path: Path, read: Any) -> Any:
+    """Call one of scipy's readers and say in one sentence what keeps it from reading."""
+    from scipy.io.matlab import MatReadError
+
+    try:
+        return read(str(path))
+    except NotImplementedError as error:
+        raise BuildError(
+            f"{_TITLE}: expected a MATLAB 5 file, found one of MATLAB 7.3 (HDF5), as the full numbers of format 1 "
+            f"have, at {path}; {_AGAIN.format(name=path.name)}."
+        ) from error
+    # What scipy raises on other files and on those cut short: IndexError inside the header, OSError and zlib.error
+    # inside a variable, ValueError and TypeError where the numbers it meets make no sense.
+    except (MatReadError, IndexError, OSError, ValueError, TypeError, KeyError, zlib.error) as error:
+        raise BuildError(
+            f"{_TITLE}: expected a whole MATLAB 5 file, found one that cannot be read ({error}) at {path}; "
+            f"{_AGAIN.format(name=path.name)}."
+        ) from error
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " x ".join(f"{size:,}" for size in shape)
+
+
+def unpack(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
+    """Yield the pixels of some rows of a MATLAB file; see `builders.sources.unpack`."""
+    _shape(path)
+    yield from interleaved(np.moveaxis(_variable(path, "X"), 3, 0), rows, path)
+
+
+def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
+    return mirrored(_TITLE, partition, root, home, _CLASSES, _parquet_codes)
+
+
+def _parquet_codes(path: Path) -> Int64:
+    """Return the labels of one file of the mirror, where 0 is the digit 0."""
+    shard = parquet.read_shard(_TITLE, path, named=False)
+    parquet.refuse_other_labels(_TITLE, shard, _CLASSES)
+    codes: Int64 = shard.labels.to_numpy()
+    return codes
+
+
+_SEARCH = Search(
+    key="svhn",
+    title=_TITLE,
+    homes=(".", "svhn", "cropped_digits"),
+    layouts=tuple(
+        layout
+        for partition in ("train", "test")
+        for layout in (
+            Layout(partition, f"{partition}_32x32.mat", functools.partial(_mat, partition)),
+            Layout(
+                partition,
+                f"the Hub's cropped_digits/{partition}-*.parquet (also in data/)",
+                functools.partial(_parquet, partition),
+            ),
+        )
+    ),
+    expected=expected,
+)
+
+SVHN = Source(
+    key=_SEARCH.key,
+    title=_TITLE,
+    edition="SVHN, format 2: cropped digits (2011)",
+    licence=Licence(
+        name="non-commercial use only",
+        url="http://ufldl.stanford.edu/housenumbers/",
+        statement=(
+            "The owners' page offers the downloads with a note that they are for non-commercial use only; it says "
+            "nothing on passing the images on. They are from Google Street View."
+        ),
+        publish="ids-only",
+    ),
+    citation="""@inproceedings{netzer2011reading,
+  title = {Reading Digits in Natural Images with Unsupervised Feature Learning},
+  author = {Netzer, Yuval and Wang, Tao and Coates, Adam and Bissacco, Alessandro and Wu, Bo and Ng, Andrew Y.},
+  booktitle = {NIPS Workshop on Deep Learning and Unsupervised Feature Learning},
+  year = {2011}
+}""",
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=_SEARCH.scan,
+    arrays=True,
+)

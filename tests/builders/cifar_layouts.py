@@ -1,0 +1,190 @@
+"""Turn the demo's CIFAR-100, SVHN, LSUN and DTD into every other accepted layout, with other people's readers."""
+
+import io
+import pickle
+import tarfile
+
+import lmdb
+import numpy as np
+import PIL.Image
+import pyarrow as pa
+import pyarrow.parquet as pq
+import scipy.io
+from datasets import ClassLabel, Features, Image
+
+from taxonomy import tables
+from tests.builders.trees import link, write_shards
+
+
+def png(pixels):
+    """An image of 32 x 32 x 3 bytes as PNG."""
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def cifar100_batch(folder, partition):
+    """A pickle as the owner's page says to read it: the dictionary, and the images as n x 32 x 32 x 3."""
+    with (folder / "cifar-100-python" / partition).open("rb") as file:
+        batch = pickle.load(file, encoding="latin1")
+    return batch, batch["data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+
+
+def cifar100_inside(cifar100, root):
+    """The innermost folder given."""
+    link(cifar100 / "cifar-100-python", root / "cifar")
+    return root / "cifar"
+
+
+def cifar100_archive(cifar100, root):
+    """The archive as downloaded, with the files in the order of the real one."""
+    root.mkdir(exist_ok=True)
+    with tarfile.open(root / "cifar-100-python.tar.gz", "w:gz") as archive:
+        archive.add(cifar100 / "cifar-100-python", "cifar-100-python", recursive=False)
+        for name in ("test", "train", "meta"):
+            archive.add(cifar100 / "cifar-100-python" / name, f"cifar-100-python/{name}")
+    return root
+
+
+def write_cifar100_parquet(path, images, fine, coarse, fine_names, coarse_names):
+    """Write a file of the mirror, whose images have no names; without label names the labels are bare numbers."""
+    features = Features(
+        {
+            "img": Image(),
+            "fine_label": ClassLabel(names=list(fine_names or ["-"])),
+            "coarse_label": ClassLabel(names=list(coarse_names or ["-"])),
+        }
+    )
+    schema = features.arrow_schema if fine_names else features.arrow_schema.remove_metadata()
+    columns = {
+        "img": [{"bytes": image, "path": None} for image in images],
+        "fine_label": pa.array(fine, pa.int64()),
+        "coarse_label": pa.array(coarse, pa.int64()),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns, schema=schema), path, row_group_size=100)
+
+
+def cifar100_names():
+    """The mirror's label names, with the spelling of uoft-cs/cifar100 for the crab."""
+    fine = [{"crab": "cra"}.get(row.fine, row.fine) for row in tables.cifar100()]
+    return fine, sorted({row.coarse for row in tables.cifar100()})
+
+
+def cifar100_parquet(cifar100, root, folder="cifar100", shards=1, names=True):
+    """The Hub's mirror."""
+    for partition in ("train", "test"):
+        batch, pixels = cifar100_batch(cifar100, partition)
+        for number, rows in enumerate(np.array_split(np.arange(len(pixels)), shards)):
+            write_cifar100_parquet(
+                root / folder / f"{partition}-{number:05d}-of-{shards:05d}.parquet",
+                [png(pixels[row]) for row in rows],
+                [batch["fine_labels"][row] for row in rows],
+                [batch["coarse_labels"][row] for row in rows],
+                *(cifar100_names() if names else (None, None)),
+            )
+    return root
+
+
+def cifar100_parquet_shards(cifar100, root):
+    """A mirror of three files a partition in `data/`, without label names."""
+    return cifar100_parquet(cifar100, root, "data", 3, names=False)
+
+
+def svhn_parquet(svhn, root, folder="cropped_digits", shards=1):
+    """The Hub's mirror, whose label 0 is the digit 0 and whose images have no names."""
+    features = Features({"image": Image(), "label": ClassLabel(names=list("0123456789"))})
+    for partition in ("train", "test"):
+        mat = scipy.io.loadmat(svhn / f"{partition}_32x32.mat")
+        images = [{"bytes": png(mat["X"][..., i]), "path": None} for i in range(mat["X"].shape[3])]
+        labels = mat["y"][:, 0].astype(np.int64) % 10
+        for number, rows in enumerate(np.array_split(np.arange(len(images)), shards)):
+            table = pa.table(
+                {"image": [images[row] for row in rows], "label": pa.array(labels[rows])}, schema=features.arrow_schema
+            )
+            path = root / folder / f"{partition}-{number:05d}-of-{shards:05d}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(table, path, row_group_size=64)
+    return root
+
+
+def svhn_parquet_shards(svhn, root):
+    """A mirror of two files a partition, in the root itself."""
+    return svhn_parquet(svhn, root, ".", 2)
+
+
+def svhn_uncompressed(svhn, root):
+    """The same MATLAB files without compression and with the labels first."""
+    root.mkdir(exist_ok=True)
+    for partition in ("train", "test"):
+        mat = scipy.io.loadmat(svhn / f"{partition}_32x32.mat")
+        scipy.io.savemat(root / f"{partition}_32x32.mat", {"y": mat["y"], "X": mat["X"]})
+    return root
+
+
+def lsun_entries(lsun):
+    """Keys and values of the database."""
+    with lmdb.open(str(lsun / "test_lmdb"), readonly=True, lock=False) as database, database.begin() as transaction:
+        return [(key.decode(), value) for key, value in transaction.cursor()]
+
+
+def lsun_exported(lsun, root):
+    """What the owner's tool exports: a folder for each of the first six digits of the key."""
+    for key, value in lsun_entries(lsun):
+        folder = root.joinpath("test", *key[:6])
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{key}.webp").write_bytes(value)
+    return root
+
+
+def lsun_flat(lsun, root):
+    """What the tool exports with --flat."""
+    (root / "test").mkdir(parents=True)
+    for key, value in lsun_entries(lsun):
+        (root / "test" / f"{key}.webp").write_bytes(value)
+    return root
+
+
+def lsun_flat_inside(lsun, root):
+    """The same, with the images' folder given."""
+    return lsun_flat(lsun, root) / "test"
+
+
+def lsun_database(lsun, root):
+    """The database's own folder, under another name."""
+    link(lsun / "test_lmdb", root / "scenes")
+    return root / "scenes"
+
+
+def dtd_inside(dtd, root):
+    """The images' folder given."""
+    link(dtd, root / "dtd")
+    return root / "dtd" / "images"
+
+
+def dtd_parquet(dtd, root, splits=("train", "validation", "test"), names=True):
+    """A mirror that divides the images."""
+    textures = list(tables.dtd())
+    paths = sorted((dtd / "images").glob("*/*.jpg"))
+    for number, split in enumerate(splits):
+        rows = [
+            (path.name, textures.index(path.parent.name), path.read_bytes()) for path in paths[number :: len(splits)]
+        ]
+        write_shards(root / "data", split, rows, textures if names else None)
+    return root
+
+
+def dtd_parquet_two_splits(dtd, root):
+    """A mirror that divides the images in two."""
+    return dtd_parquet(dtd, root, ("train", "test"))
+
+
+def dtd_parquet_bare(dtd, root):
+    """A mirror whose labels are bare numbers: the names say the texture."""
+    return dtd_parquet(dtd, root, names=False)
+
+
+CIFAR100 = (cifar100_inside, cifar100_archive, cifar100_parquet, cifar100_parquet_shards)
+SVHN = (svhn_parquet, svhn_parquet_shards, svhn_uncompressed)
+LSUN = (lsun_exported, lsun_flat, lsun_flat_inside, lsun_database)
+DTD = (dtd_inside, dtd_parquet, dtd_parquet_two_splits, dtd_parquet_bare)

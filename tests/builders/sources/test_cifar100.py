@@ -1,0 +1,274 @@
+import gzip
+import io
+import os
+import pickle
+import tarfile
+
+import numpy as np
+import pytest
+
+from builders.demo_containers import python2_pickle
+from builders.errors import BuildError
+from builders.sources import SOURCES, cifar100
+from builders.sources.base import open_source
+from builders.sources.unpack import UNPACKERS
+from taxonomy import tables
+from tests.builders.cifar_layouts import cifar100_archive, cifar100_batch, cifar100_names, write_cifar100_parquet
+from tests.builders.trees import contents, opened, refusal, tree, write_parquet
+
+FOLDER = "cifar-100-python"
+APPLE, FISH = 0, 1  # aquarium fish is a fish, and the apple is of fruit_and_vegetables: superclasses 4 and 1
+SUPERCLASSES = [4, 1]
+
+
+def batch(**changes):
+    """Two images, an apple and an aquarium fish, as Python 2 pickled them."""
+    whole = {
+        "filenames": ["apple_s_000001.png", "aquarium_fish_s_000002.png"],
+        "batch_label": "testing batch 1 of 1",
+        "fine_labels": [APPLE, FISH],
+        "coarse_labels": SUPERCLASSES,
+        "data": np.zeros((2, 3072), np.uint8),
+    }
+    values = {key: value for key, value in (whole | changes).items() if value is not None}
+    return python2_pickle(values)
+
+
+def meta(**changes):
+    fine = [row.fine for row in tables.cifar100()]
+    coarse = sorted({row.coarse for row in tables.cifar100()})
+    return python2_pickle({"fine_label_names": fine, "coarse_label_names": coarse} | changes)
+
+
+def test_pixels_ids_and_classes_are_those_of_numpy_and_pickle(demo):
+    """The expected values come from the standard unpickler, read as the owner's page says."""
+    found = contents(opened("cifar100", demo["cifar100"]))
+    names = [row.fine for row in tables.cifar100()]
+    for partition, count in (("train", 800), ("test", 400)):
+        labels, pixels = cifar100_batch(demo["cifar100"], partition)
+        for place in range(count):
+            key = partition, names[labels["fine_labels"][place]], f"{partition}/{place:05d}"
+            assert found.pop(key) == pixels[place].tobytes()
+    assert found == {}
+
+
+def test_a_row_of_bytes_is_red_then_green_then_blue(tmp_path):
+    row = np.arange(3072) // 16 % 256
+    data = np.stack([np.zeros(3072), row]).astype(np.uint8)
+    tree(tmp_path, {"test": batch(data=data)})
+    ((image,),) = UNPACKERS["pickle"](tmp_path / "test", np.array([1]))
+    # Row 1, column 0 of the image: byte 32 of each channel, which start at 0, 1,024 and 2,048.
+    assert bytes(image)[32 * 3 : 32 * 3 + 3] == bytes([row[32], row[1024 + 32], row[2048 + 32]]) == bytes([2, 66, 130])
+
+
+def test_only_the_rows_asked_for_are_unpacked_in_order(demo):
+    _, pixels = cifar100_batch(demo["cifar100"], "train")
+    rows = np.array([3, 700, 799])
+    for home in (demo["cifar100"] / FOLDER, demo["cifar100"] / FOLDER / ".." / FOLDER):
+        batches = list(UNPACKERS["pickle"](home / "train", rows))
+        assert [bytes(image) for part in batches for image in part] == [pixels[row].tobytes() for row in rows]
+
+
+def test_many_images_come_in_several_batches(tmp_path):
+    data = np.random.default_rng(0).integers(0, 256, (1500, 3072), dtype=np.uint8)
+    values = {"data": data, "filenames": ["x"] * 1500, "fine_labels": [0] * 1500, "coarse_labels": [4] * 1500}
+    tree(tmp_path, {"train": python2_pickle(values)})
+    batches = list(UNPACKERS["pickle"](tmp_path / "train", np.arange(1500)))
+    assert [len(part) for part in batches] == [1024, 476]
+    joined = np.frombuffer(b"".join(bytes(image) for part in batches for image in part), np.uint8)
+    assert np.array_equal(joined.reshape(-1, 32, 32, 3), data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+
+
+def test_one_partition_can_be_in_a_folder_and_the_other_in_the_archive(demo, tmp_path):
+    root = cifar100_archive(demo["cifar100"], tmp_path)
+    tree(root, {"test": (demo["cifar100"] / FOLDER / "test").read_bytes()})
+    index = opened("cifar100", root)
+    assert index.layouts == {"train": f"pickle {FOLDER}/train in {FOLDER}.tar.gz", "test": "pickle test"}
+    assert set(index.table["file"].to_pylist()) == {f"{FOLDER}.tar.gz/{FOLDER}/train", "test"}
+
+
+def test_sizes_are_known_before_anything_is_unpacked(demo):
+    assert set(opened("cifar100", demo["cifar100"]).table["size"].to_pylist()) == {3072}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "expected a whole pickle"),
+        (batch()[:2000], "expected a whole pickle"),
+        (pickle.dumps(os.system), "found a call for posix.system"),
+        (python2_pickle([]), "something other than a dictionary"),
+        (python2_pickle({"data": np.zeros((2, 3072), np.uint8), "labels": [1, 2]}), "found data, labels"),
+        (batch(fine_labels=None), "expected a dictionary with coarse_labels, data, filenames, fine_labels"),
+        (batch(data=np.zeros((2, 3000), np.uint8)), "found an array of shape (2, 3000)"),
+        (batch(data=[1, 2]), "found no array"),
+        (batch(data="x" * 6144), "found no array"),
+        (batch(filenames=["one.png"]), "expected a file name for each of 2 images, found 1"),
+        (batch(filenames="two"), "found no list"),
+        (batch(fine_labels=[0]), "expected 2 fine_labels, one an image, found 1"),
+        (batch(fine_labels="ab"), "expected 2 fine_labels, one an image, found no list"),
+        (batch(coarse_labels=[4, 1, 1]), "expected 2 coarse_labels, one an image, found 3"),
+        (batch(fine_labels=[0, 100]), "expected fine_labels from 0 to 99, found 100"),
+        (batch(fine_labels=["a", "b"]), "expected fine_labels from 0 to 99, found b'a'"),
+        (batch(coarse_labels=[4, 20]), "expected coarse_labels from 0 to 19, found 20"),
+        (batch(coarse_labels=[4, 0]), "found aquatic_mammals for image 1, which is of class aquarium_fish"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_pickle_that_is_not_the_partition(tmp_path, content, words):
+    tree(tmp_path, {f"{FOLDER}/test": content})
+    message = refusal("cifar100", tmp_path, "test")
+    assert words in message
+    assert f"{FOLDER}/test" in message
+
+
+def test_true_is_no_label(tmp_path):
+    values = {"data": np.zeros((1, 3072), np.uint8), "filenames": ["x"], "fine_labels": [True], "coarse_labels": [1]}
+    tree(tmp_path, {"test": pickle.dumps(values, 3)})
+    assert "expected fine_labels from 0 to 99, found True" in refusal("cifar100", tmp_path, "test")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (meta(fine_label_names=["apple"]), "expected its 100 fine_label_names in alphabetical order"),
+        (meta(coarse_label_names=["fish"] * 20), "expected its 20 coarse_label_names in alphabetical order"),
+        (python2_pickle({}), "expected its 100 fine_label_names"),
+        (b"cos\nsystem\n.", "found a call for os.system"),
+    ],
+)
+def test_a_list_of_classes_that_is_not_the_owners(tmp_path, content, words):
+    tree(tmp_path, {f"{FOLDER}/test": batch(), f"{FOLDER}/meta": content})
+    message = refusal("cifar100", tmp_path, "test")
+    assert words in message
+    assert f"{FOLDER}/meta" in message
+
+
+def test_a_copy_without_the_list_of_classes_is_read(tmp_path):
+    tree(tmp_path, {f"{FOLDER}/test": batch(), f"{FOLDER}/train": b"not looked at"})
+    index = open_source(SOURCES["cifar100"], tmp_path, ("test",))
+    assert index.table["class_id"].to_pylist() == ["apple", "aquarium_fish"]
+
+
+def packed(**members):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(f"{FOLDER}/{name}")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+NOISE = np.random.default_rng(0).bytes(100_000)  # so that the archive does not compress
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (packed(file=NOISE, test=batch())[:50_000], "expected a whole archive"),
+        (gzip.compress(b"nothing"), "expected a whole archive"),
+        (b"nothing", "expected a whole archive"),
+        (packed(train=batch()), f"expected {FOLDER}/test in the archive, found none"),
+        (packed(test=batch()[:-1]), "expected a whole pickle"),
+    ],
+    ids=["cut", "no tar", "no gzip", "no test", "pickle cut"],
+)
+def test_an_archive_that_cannot_be_used(tmp_path, content, words):
+    tree(tmp_path, {f"{FOLDER}.tar.gz": content})
+    message = refusal("cifar100", tmp_path, "test")
+    assert words in message
+    assert f"{FOLDER}.tar.gz" in message
+
+
+def test_names_in_an_archive_may_start_with_a_dot(tmp_path):
+    with tarfile.open(tmp_path / f"{FOLDER}.tar.gz", "w:gz") as archive:
+        info = tarfile.TarInfo(f"./{FOLDER}/test")
+        info.size = len(batch())
+        archive.addfile(info, io.BytesIO(batch()))
+    assert open_source(SOURCES["cifar100"], tmp_path, ("test",)).table.num_rows == 2
+
+
+@pytest.mark.parametrize("place", ["test", f"{FOLDER}.tar.gz/{FOLDER}/test"])
+def test_a_container_that_changed_after_it_was_indexed(tmp_path, place):
+    tree(tmp_path, {"test": batch(), f"{FOLDER}.tar.gz": packed(test=batch())})
+    with pytest.raises(
+        BuildError, match=r"expected at least 3 images, found 2 in .*the file changed during the build"
+    ):
+        list(UNPACKERS["pickle"](tmp_path / place, np.array([0, 2])))
+
+
+def test_a_container_that_went_away_after_it_was_indexed(tmp_path):
+    tree(tmp_path, {f"{FOLDER}.tar.gz": packed(train=batch())})
+    with pytest.raises(BuildError, match="expected test, found it no longer at"):
+        list(UNPACKERS["pickle"](tmp_path / f"{FOLDER}.tar.gz" / FOLDER / "test", np.array([0])))
+
+
+def write_mirror(root, name="test-00000-of-00001.parquet", fine=(0, 1), coarse=(4, 1), fine_names=None):
+    names = cifar100_names()
+    write_cifar100_parquet(root / "cifar100" / name, [b""] * len(fine), fine, coarse, fine_names or names[0], names[1])
+
+
+SWAPPED = [*cifar100_names()[0]]
+SWAPPED[26:28] = reversed(SWAPPED[26:28])
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"fine": (0, 100)}, "labels from 0 to 99 (row 1 has 100)"),
+        ({"fine": (0, None)}, "labels from 0 to 99 (row 1 has None)"),
+        ({"coarse": (4, -1)}, "labels from 0 to 19 (row 1 has -1)"),
+        ({"coarse": (4, 3)}, "coarse labels that fit the fine ones (row 1 has 3)"),
+        ({"fine_names": SWAPPED}, "found 'crocodile' as number 26"),
+        ({"fine_names": [row.fine for row in tables.cifar100()][:99]}, "found None as number 99"),
+        ({"fine_names": [*[row.fine for row in tables.cifar100()], "yak"]}, "found 'yak' as number 100"),
+    ],
+)
+def test_mirror_rows(tmp_path, fields, words):
+    write_mirror(tmp_path, **fields)
+    assert words in refusal("cifar100", tmp_path, "test")
+
+
+def test_mirror_may_spell_the_crab_right(tmp_path):
+    write_mirror(tmp_path, fine_names=[row.fine for row in tables.cifar100()])
+    assert open_source(SOURCES["cifar100"], tmp_path, ("test",)).table["class_id"].to_pylist() == [
+        "apple",
+        "aquarium_fish",
+    ]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("test-00001-of-00002.parquet",),
+        ("test-00000-of-00002.parquet",),
+        ("test-00000-of-00003.parquet", "test-00002-of-00003.parquet"),
+        ("test-0.parquet",),
+    ],
+)
+def test_mirror_with_a_file_missing(tmp_path, names):
+    """Ids are positions in the whole partition, so a missing file would rename every image after it."""
+    for name in names:
+        write_mirror(tmp_path, name)
+    message = refusal("cifar100", tmp_path, "test")
+    assert "expected all files of a set" in message
+    assert names[0] in message
+
+
+def test_another_dataset_in_parquet(tmp_path):
+    write_parquet(tmp_path / "data" / "test-00000-of-00001.parquet", [("1.jpg", 0, b"")], ["a"])
+    assert "expected the columns img (bytes, path) and fine_label (numbers), found image, label" in refusal(
+        "cifar100", tmp_path, "test"
+    )
+
+
+def test_superclasses_are_in_the_order_of_the_owners_list():
+    # The order in which the mirror's loading script lists them (huggingface/datasets, datasets/cifar100/cifar100.py).
+    assert cifar100.coarse_classes()[:3] == ("aquatic_mammals", "fish", "flowers")
+    assert cifar100.coarse_classes()[9:12] == (
+        "large_man-made_outdoor_things",
+        "large_natural_outdoor_scenes",
+        "large_omnivores_and_herbivores",
+    )
+    assert cifar100.coarse_classes()[17:] == ("trees", "vehicles_1", "vehicles_2")

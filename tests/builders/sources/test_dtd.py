@@ -1,0 +1,85 @@
+import pytest
+
+from builders.completeness import shortfalls
+from builders.sources.base import Stray
+from taxonomy import tables
+from tests.builders.trees import contents, opened, refusal, tree, write_parquet
+
+NAMES = list(tables.dtd())
+BANDED, BLOTCHY = "banded_0002.jpg", "blotchy_0003.jpg"
+
+
+def test_images_are_the_files(demo):
+    found = contents(opened("dtd", demo["dtd"]))
+    files = {
+        ("images", path.parent.name, f"{path.parent.name}/{path.name}"): path.read_bytes()
+        for path in (demo["dtd"] / "images").glob("*/*.jpg")
+    }
+    assert found == files
+    assert len(found) == 47 * 4
+
+
+def test_only_names_of_the_folders_texture_are_images(tmp_path):
+    names = (BANDED, BLOTCHY, "banded_002.jpg", "banded_0002.JPG", ".directory")
+    (piece,) = opened("dtd", tree(tmp_path, {f"images/banded/{name}": "" for name in names} | {"images/x": ""})).pieces
+    assert piece.table["source_id"].to_pylist() == [f"banded/{BANDED}"]
+    wanted = "not named banded_<4 digits>.jpg"
+    assert piece.strays == (
+        Stray("images/banded/.directory", wanted),
+        Stray("images/banded/banded_0002.JPG", wanted),
+        Stray("images/banded/banded_002.jpg", wanted),
+        Stray(f"images/banded/{BLOTCHY}", wanted),
+        Stray("images/x", "not a texture's folder"),
+    )
+
+
+def test_the_owners_lists_name_what_is_missing(tmp_path):
+    files = {
+        f"images/banded/{BANDED}": "",
+        "labels/train1.txt": f"banded/{BANDED}\nbanded/banded_0004.jpg\n",
+        "labels/val1.txt": f"blotchy/{BLOTCHY}\n",
+        "labels/test2.txt": "woven/woven_0001.jpg\n",
+    }
+    index = opened("dtd", tree(tmp_path, files))
+    assert index.pieces[0].missing.to_pylist() == ["banded/banded_0004.jpg", f"blotchy/{BLOTCHY}"]
+    (sentence,) = shortfalls(index, ("images",), NAMES)
+    assert "expected 120 images of blotchy (blotchy), found 0" in sentence
+    assert "the first that its list names and the copy lacks is banded/banded_0004.jpg" in sentence
+
+
+def test_folders_of_another_dataset(tmp_path):
+    tree(tmp_path, {"images/apple_pie/1.jpg": ""})
+    assert "found only images" in refusal("dtd", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "names", "words"),
+    [
+        ((None, 0, b""), NAMES, "row 1 has none"),
+        (("banded_2.jpg", 0, b""), NAMES, "(row 1 has banded_2.jpg)"),
+        (("train/banded_0002.jpg", 0, b""), NAMES, "(row 1 has train/banded_0002.jpg)"),
+        (("image_0002.jpg", 0, b""), NAMES, "(row 1 has image_0002.jpg)"),
+        (("image_0002.jpg", 0, b""), None, "(row 1 has image_0002.jpg)"),
+        ((BANDED, 1, b""), NAMES, f"expected the label of {BANDED} to name its texture (row 1)"),
+        ((BANDED, None, b""), NAMES, f"expected the label of {BANDED} to name its texture (row 1)"),
+        ((BANDED, 0, b""), ["stripes", *NAMES[1:]], f"expected the label of {BANDED} to name its texture (row 1)"),
+    ],
+)
+def test_mirror_rows(tmp_path, row, names, words):
+    write_parquet(tmp_path / "data" / "train-00000-of-00001.parquet", [(BLOTCHY, 1, b""), row], names)
+    assert words in refusal("dtd", tmp_path)
+
+
+def test_a_mirror_may_number_the_textures_otherwise(tmp_path):
+    names = NAMES[::-1]
+    rows = [(BANDED, names.index("banded"), b""), ("polka-dotted_0001.jpg", names.index("polka-dotted"), b"")]
+    write_parquet(tmp_path / "data" / "test-00000-of-00001.parquet", rows, names)
+    index = opened("dtd", tmp_path)
+    assert index.table["source_id"].to_pylist() == [f"banded/{BANDED}", "polka-dotted/polka-dotted_0001.jpg"]
+    assert index.table["class_id"].to_pylist() == ["banded", "polka-dotted"]
+
+
+def test_an_image_in_two_splits_of_a_mirror(tmp_path):
+    for split in ("train", "test"):
+        write_parquet(tmp_path / "data" / f"{split}-00000-of-00001.parquet", [(BANDED, 0, b"")], NAMES)
+    assert f"found banded/{BANDED} twice" in refusal("dtd", tmp_path)

@@ -1,0 +1,163 @@
+import io
+
+import lmdb
+import numpy as np
+import PIL.Image
+import pytest
+
+from builders.demo_containers import LSUN_TROUBLES
+from builders.errors import BuildError
+from builders.sources.base import Stray
+from builders.sources.unpack import UNPACKERS
+from tests.builders.cifar_layouts import lsun_database, lsun_entries, lsun_exported, lsun_flat
+from tests.builders.trees import contents, link, opened, refusal, tree
+
+WEBP = b"RIFF\x04\x00\x00\x00WEBPVP8 "
+KEYS = [f"{number:040x}" for number in (1, 2, 0xABC << 140)]
+
+
+def database(folder, entries):
+    folder.mkdir(parents=True)
+    with lmdb.open(str(folder), map_size=1 << 24) as environment, environment.begin(write=True) as transaction:
+        for key, value in entries.items():
+            transaction.put(key.encode(), value)
+    return folder
+
+
+def test_images_and_ids_are_those_of_lmdb(demo):
+    found = contents(opened("lsun", demo["lsun"]))
+    expected = {("test", "unlabelled", f"test/{key}.webp"): value for key, value in lsun_entries(demo["lsun"])}
+    assert found == expected
+    assert len(found) == 120
+
+
+def test_rows_are_places_in_key_order_with_the_size_of_the_value(tmp_path):
+    values = [WEBP, WEBP + bytes(9), WEBP + bytes(5000)]  # the last is too big for a leaf page
+    database(tmp_path / "test_lmdb", dict(reversed(list(zip(KEYS, values, strict=True)))))
+    rows = opened("lsun", tmp_path).table.to_pylist()
+    assert [(row["source_id"], row["offset"], row["size"]) for row in rows] == [
+        (f"test/{key}.webp", place, len(value)) for place, (key, value) in enumerate(zip(KEYS, values, strict=True))
+    ]
+    assert [list(batch) for batch in UNPACKERS["lmdb"](tmp_path / "test_lmdb", np.array([0, 2]))] == [
+        [values[0], values[2]]
+    ]
+
+
+def test_many_images_come_in_several_batches(tmp_path):
+    values = {f"{number:040x}": WEBP + str(number).encode() for number in range(600)}
+    place = database(tmp_path / "test_lmdb", values)
+    batches = list(UNPACKERS["lmdb"](place, np.arange(1, 600)))
+    assert [len(batch) for batch in batches] == [256, 256, 87]
+    assert [image for batch in batches for image in batch] == list(values.values())[1:]
+
+
+def test_reading_writes_nothing(demo, tmp_path):
+    data = (demo["lsun"] / "test_lmdb" / "data.mdb").read_bytes()
+    tree(tmp_path, {"test_lmdb/data.mdb": data})
+    (tmp_path / "test_lmdb" / "data.mdb").chmod(0o400)
+    (tmp_path / "test_lmdb").chmod(0o500)
+    try:
+        contents(opened("lsun", tmp_path))
+        assert [path.name for path in (tmp_path / "test_lmdb").iterdir()] == ["data.mdb"]  # no lock file
+        assert (tmp_path / "test_lmdb" / "data.mdb").read_bytes() == data
+    finally:
+        (tmp_path / "test_lmdb").chmod(0o700)
+
+
+@pytest.mark.parametrize("cut", [0, 100, 4096, 8192, 20_000, -4096, -1])
+def test_a_database_cut_short(demo, tmp_path, cut):
+    data = (demo["lsun"] / "test_lmdb" / "data.mdb").read_bytes()
+    tree(tmp_path, {"test_lmdb/data.mdb": data[:cut]})
+    message = refusal("lsun", tmp_path)
+    assert "expected a whole database of at least" in message or "expected an LMDB database" in message
+    assert "unpack test_lmdb.zip again" in message
+    if cut > 8192 or cut < 0:
+        assert f"of at least {len(data):,} bytes, found {len(data[:cut]):,} at" in message
+
+
+def test_no_database_at_all(tmp_path):
+    tree(tmp_path, {"test_lmdb/data.mdb": b"nothing" * 5000})
+    message = refusal("lsun", tmp_path)
+    assert "expected an LMDB database, found one that cannot be read (MDB_INVALID" in message
+    assert message.count(str(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ({"0001": WEBP}, "expected keys of 40 hexadecimal digits, found '0001'"),
+        ({KEYS[0].upper().replace("0", "A"): WEBP}, "expected keys of 40 hexadecimal digits"),
+        ({KEYS[0]: b"text"}, f"found b'text' at the start of the value of {KEYS[0]}"),
+        ({KEYS[0]: b""}, "found b'' at the start of the value"),
+        ({KEYS[0]: b"RIFF\x04\x00\x00\x00WAVE"}, "expected WebP or JPEG images as values"),
+    ],
+)
+def test_another_database(tmp_path, entries, words):
+    database(tmp_path / "test_lmdb", entries)
+    assert words in refusal("lsun", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["bedroom_val_lmdb", "church_outdoor_train_lmdb"])
+def test_another_set_of_lsun(tmp_path, name):
+    database(tmp_path / name, {KEYS[0]: WEBP})
+    for root in (tmp_path, tmp_path / name):
+        message = refusal("lsun", root)
+        assert f"expected the test set in the database test_lmdb, found only the database {name} in" in message
+    link(tmp_path / name, tmp_path / "linked")
+    assert f"found only the database {name}" in refusal("lsun", tmp_path / "linked")
+
+
+def test_another_set_beside_the_test_set_does_not_matter(demo, tmp_path):
+    database(tmp_path / "bedroom_val_lmdb", {KEYS[0]: WEBP})
+    link(demo["lsun"] / "test_lmdb", tmp_path / "test_lmdb")
+    assert opened("lsun", tmp_path).table.num_rows == 120
+
+
+def test_layouts_are_named_for_the_report(demo, tmp_path):
+    assert opened("lsun", demo["lsun"]).layouts == {"test": "database test_lmdb"}
+    assert opened("lsun", lsun_database(demo["lsun"], tmp_path / "a")).layouts == {"test": "database ."}
+    assert opened("lsun", lsun_exported(demo["lsun"], tmp_path / "b")).layouts == {"test": "image files in test"}
+    assert opened("lsun", lsun_flat(demo["lsun"], tmp_path / "c")).layouts == {"test": "image files in test"}
+
+
+def test_images_saved_in_another_format_keep_their_ids_and_the_layout_says_so(tmp_path):
+    a, b, c = KEYS
+    index = opened("lsun", tree(tmp_path, {f"test/{a}.webp": "", f"test/{b}.jpg": "", f"test/{c}.png": ""}))
+    assert index.layouts == {"test": "image files in test, some as jpg and png"}
+    assert index.table["source_id"].to_pylist() == [f"test/{key}.webp" for key in KEYS]
+    assert index.table["file"].to_pylist() == [f"test/{a}.webp", f"test/{b}.jpg", f"test/{c}.png"]
+
+
+def test_one_image_saved_twice(tmp_path):
+    tree(tmp_path, {f"test/{KEYS[0]}.webp": "", f"test/{KEYS[0]}.jpg": ""})
+    assert f"found test/{KEYS[0]}.webp twice" in refusal("lsun", tmp_path)
+
+
+def test_strays_among_the_images(tmp_path):
+    key = KEYS[2]
+    files = {f"test/{key}.webp": "", "test/readme.txt": "", f"test/f/{key}.jpg": "", f"test/{key}.gif": ""}
+    wanted = "not named <key>.webp in the folder of the key's first digits"
+    (piece,) = opened("lsun", tree(tmp_path, files | {f"test/{'/'.join('0' * 7)}/x": "", "test/g/y": ""})).pieces
+    assert piece.table["file"].to_pylist() == [f"test/{key}.webp"]
+    assert piece.strays == (
+        Stray("test/0/0/0/0/0/0/0", "a folder"),
+        Stray(f"test/{key}.gif", wanted),
+        Stray(f"test/f/{key}.jpg", wanted),
+        Stray("test/g", "a folder"),
+        Stray("test/readme.txt", wanted),
+    )
+
+
+def test_fewer_images_than_were_indexed(tmp_path):
+    place = database(tmp_path / "test_lmdb", {KEYS[0]: WEBP})
+    with pytest.raises(BuildError, match="expected an image at place 3, found fewer"):
+        list(UNPACKERS["lmdb"](place, np.array([0, 3])))
+
+
+def test_odd_images_of_the_demo_decode(demo):
+    images = [PIL.Image.open(io.BytesIO(value)) for _, value in lsun_entries(demo["lsun"])]
+    assert {image.format for image in images} == {"WEBP", "JPEG"}
+    assert images[LSUN_TROUBLES["jpeg"]].format == "JPEG"
+    assert images[LSUN_TROUBLES["7x5"]].size == (7, 5)
+    gray = np.asarray(images[LSUN_TROUBLES["grayscale"]].convert("RGB")).astype(int)
+    assert np.ptp(gray, axis=2).max() <= 4  # WebP stores brightness and colour apart, each rounded

@@ -1,0 +1,167 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.io
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from builders.errors import BuildError
+from builders.sources import SOURCES
+from builders.sources.base import open_source
+from builders.sources.unpack import UNPACKERS
+from tests.builders.trees import contents, opened, refusal, write_parquet
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 6), dtype=np.uint8)
+LABELS = np.array([[1], [10], [9], [10], [5], [1]], dtype=np.uint8)
+
+
+def write(root, compressed=True, **variables):
+    path = root / "test_32x32.mat"
+    values = {"X": PIXELS, "y": LABELS} | variables
+    scipy.io.savemat(
+        path, {name: value for name, value in values.items() if value is not None}, do_compression=compressed
+    )
+    return path
+
+
+def test_pixels_ids_and_classes_are_those_of_scipy(demo):
+    found = contents(opened("svhn", demo["svhn"]))
+    for partition, count in (("train", 100), ("test", 200)):
+        mat = scipy.io.loadmat(demo["svhn"] / f"{partition}_32x32.mat")
+        for place in range(count):
+            digit = str(mat["y"][place, 0] % 10)
+            assert found.pop((partition, digit, f"{partition}/{place:05d}")) == mat["X"][..., place].tobytes()
+    assert found == {}
+
+
+def test_label_10_is_the_digit_0(tmp_path):
+    write(tmp_path)
+    index = open_source(SOURCES["svhn"], tmp_path, ("test",))
+    assert index.table["class_id"].to_pylist() == ["1", "0", "9", "0", "5", "1"]
+    assert index.table["size"].to_pylist() == [3072] * 6
+
+
+def test_a_pixel_is_where_matlab_has_it(tmp_path):
+    """X(row, column, channel, image): one bright value shows up at that row, column and channel."""
+    pixels = np.zeros((32, 32, 3, 6), np.uint8)
+    pixels[4, 7, 2, 3] = 99
+    write(tmp_path, X=pixels)
+    ((image,),) = UNPACKERS["mat"](tmp_path / "test_32x32.mat", np.array([3]))
+    assert bytes(image).index(99) == (4 * 32 + 7) * 3 + 2
+
+
+def test_the_index_does_not_decompress_the_images(tmp_path):
+    """With compressed images overwritten, the labels behind them still come out; only unpacking fails."""
+    images = np.random.default_rng(1).integers(0, 256, (32, 32, 3, 200), dtype=np.uint8)  # noise does not compress
+    path = write(tmp_path, X=images, y=np.ones((200, 1), np.uint8))
+    data = bytearray(path.read_bytes())
+    data[300_000:400_000] = bytes(100_000)
+    path.write_bytes(data)
+    assert open_source(SOURCES["svhn"], tmp_path, ("test",)).table.num_rows == 200
+    with pytest.raises(BuildError, match="expected a whole MATLAB 5 file"):
+        list(UNPACKERS["mat"](path, np.arange(200)))
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"X": None}, "found y (uint8 6 x 1)"),
+        ({"y": None}, "found X (uint8 32 x 32 x 3 x 6)"),
+        ({"X": None, "y": None, "digitStruct": np.zeros(3)}, "found digitStruct (double 1 x 3)"),
+        ({"X": PIXELS.astype(float)}, "found X (double 32 x 32 x 3 x 6)"),
+        ({"X": PIXELS[:28, :28]}, "found X (uint8 28 x 28 x 3 x 6)"),
+        ({"X": PIXELS[..., 0]}, "found X (uint8 32 x 32 x 3)"),
+        ({"X": np.moveaxis(PIXELS, 3, 0)}, "found X (uint8 6 x 32 x 32 x 3)"),
+        ({"X": PIXELS[..., :5]}, "expected y as 5 x 1 whole numbers, one for each image in X, found uint8 6 x 1"),
+        ({"y": LABELS.T}, "expected y as 6 x 1 whole numbers, one for each image in X, found uint8 1 x 6"),
+        ({"y": LABELS + 0.5}, "found float64 6 x 1"),
+        ({"y": LABELS * 0}, "expected labels from 1 to 10 in y, found 0"),
+        ({"y": LABELS + 1}, "expected labels from 1 to 10 in y, found 11"),
+        ({"y": {"a": 1}}, "expected y as 6 x 1 whole numbers"),
+    ],
+)
+def test_other_variables(tmp_path, variables, words):
+    path = write(tmp_path, **variables)
+    message = refusal("svhn", tmp_path, "test")
+    assert words in message
+    assert str(path) in message
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("cut", [0, 50, 128, 130, 200, 1000, 10_000, -30])
+def test_a_file_cut_short(tmp_path, compressed, cut):
+    path = write(tmp_path, compressed)
+    path.write_bytes(path.read_bytes()[:cut])
+    message = refusal("svhn", tmp_path, "test")
+    assert "which may be cut short" in message or "expected a whole MATLAB 5 file" in message
+
+
+def test_images_cut_short_behind_the_labels(tmp_path):
+    path = tmp_path / "test_32x32.mat"
+    scipy.io.savemat(path, {"y": LABELS, "X": PIXELS})
+    path.write_bytes(path.read_bytes()[:-1000])
+    assert open_source(SOURCES["svhn"], tmp_path, ("test",)).table.num_rows == 6
+    with pytest.raises(BuildError, match="expected a whole MATLAB 5 file"):
+        list(UNPACKERS["mat"](path, np.arange(6)))
+
+
+def test_full_numbers_are_another_format(tmp_path):
+    # MATLAB 7.3: a text of 116 bytes, 8 of offset, version 2.0 and the byte order, then HDF5 from byte 512.
+    head = b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(116) + bytes(8) + b"\x00\x02IM"
+    (tmp_path / "test_32x32.mat").write_bytes(head + bytes(384) + b"\x89HDF\r\n\x1a\n")
+    assert "found one of MATLAB 7.3 (HDF5), as the full numbers of format 1" in refusal("svhn", tmp_path, "test")
+
+
+def test_no_matlab_file_at_all(tmp_path):
+    (tmp_path / "test_32x32.mat").write_bytes(b"<html>not found</html>" * 20)
+    assert "expected a whole MATLAB 5 file" in refusal("svhn", tmp_path, "test")
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 18_700), st.integers(0, 255)), min_size=1, max_size=4))
+def test_damaged_bytes_give_an_index_or_a_sentence(tmp_path, changes):
+    path = write(tmp_path)
+    damaged = bytearray(path.read_bytes())
+    for place, byte in changes:
+        damaged[place % len(damaged)] = byte
+    path.write_bytes(damaged)
+    try:
+        index = open_source(SOURCES["svhn"], tmp_path, ("test",))
+        list(UNPACKERS["mat"](path, np.arange(index.table.num_rows)))
+    except BuildError as error:
+        assert "\n" not in str(error)
+
+
+def test_fewer_images_than_were_indexed(tmp_path):
+    path = write(tmp_path)
+    with pytest.raises(BuildError, match="expected at least 8 images, found 6"):
+        list(UNPACKERS["mat"](path, np.array([0, 7])))
+
+
+@pytest.mark.parametrize(
+    ("rows", "names", "words"),
+    [
+        ([(None, 10, b"")], "0123456789", "labels from 0 to 9 (row 0 has 10)"),
+        ([(None, 0, b"")], "1234567890", "found '1' as number 0"),
+        ([(None, 0, b"")], "012345678", "found None as number 9"),
+    ],
+)
+def test_mirror(tmp_path, rows, names, words):
+    write_parquet(tmp_path / "test-00000-of-00001.parquet", rows, names)
+    assert words in refusal("svhn", tmp_path, "test")
+
+
+def test_the_mirrors_full_numbers(tmp_path):
+    """Their folder has the same file names; their column of digits is no label."""
+    table = pa.table({"image": [{"bytes": b"", "path": None}], "digits": [[{"bbox": [1, 2, 3, 4], "label": 1}]]})
+    pq.write_table(table, tmp_path / "test-00000-of-00001.parquet")
+    assert "expected the columns image (bytes, path) and label (numbers), found image, digits" in refusal(
+        "svhn", tmp_path, "test"
+    )
+
+
+def test_counts_by_digit_are_the_published_ones():
+    test = SOURCES["svhn"].expected()["test"].per_class
+    # The owner's page has 26,032 in all; the counts by digit from several public repositories (1 first, 0 last).
+    assert [test[digit] for digit in "1234567890"] == [5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595, 1744]

@@ -1,0 +1,115 @@
+"""Write small trees, and read sources back as a build would."""
+
+import io
+import tarfile
+from collections import defaultdict
+
+import numpy as np
+import PIL.Image
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datasets import ClassLabel, Features, Image
+
+from builders.errors import BuildError
+from builders.sources import SOURCES
+from builders.sources.base import IN_PLACE, open_source
+from builders.sources.unpack import UNPACKERS
+
+
+def opened(key, root):
+    """A source's index, all partitions."""
+    return open_source(SOURCES[key], root, tuple(SOURCES[key].expected()))
+
+
+def refusal(key, root, *partitions):
+    """The sentence with which a source is refused."""
+    with pytest.raises(BuildError) as caught:
+        open_source(SOURCES[key], root, partitions or tuple(SOURCES[key].expected()))
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.endswith(".")
+    assert str(root) in message
+    return message
+
+
+def contents(index):
+    """What a build would have of every image, by (partition, class_id, source_id): bytes, or the pixels of arrays."""
+    found = {}
+    containers = defaultdict(list)
+    for row in index.table.to_pylist():
+        if row["how"] in IN_PLACE:
+            found[key_of(row)] = content_of(index, row, read_in_place(index.root / row["file"], row))
+        else:
+            containers[row["how"], row["file"]].append(row)
+    for (how, file), rows in containers.items():
+        rows.sort(key=lambda row: row["offset"])
+        offsets = np.array([row["offset"] for row in rows], dtype=np.int64)
+        images = [bytes(image) for batch in UNPACKERS[how](index.root / file, offsets) for image in batch]
+        found |= {key_of(row): content_of(index, row, data) for row, data in zip(rows, images, strict=True)}
+    return found
+
+
+def key_of(row):
+    """What identifies a row in every layout."""
+    return row["partition"], row["class_id"], row["source_id"]
+
+
+def read_in_place(path, row):
+    """The bytes of an image that is a file or a part of one."""
+    data = path.read_bytes()
+    return data if row["how"] == "file" else data[row["offset"] : row["offset"] + row["size"]]
+
+
+def content_of(index, row, data):
+    """The bytes themselves, or the pixels where these are what the source gives."""
+    if not index.source.arrays:
+        return data
+    if row["form"] == "rgb32":
+        return data
+    return PIL.Image.open(io.BytesIO(data)).convert("RGB").tobytes()
+
+
+def tree(root, files):
+    """Write small files given as {path: bytes or text}."""
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return root
+
+
+def link(target, place):
+    """Make `place` the same folder as `target`."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(target, target_is_directory=True)
+
+
+def add(archive, name, content, **fields):
+    """Add a file to an open tar."""
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    for field, value in fields.items():
+        setattr(info, field, value)
+    archive.addfile(info, io.BytesIO(content))
+
+
+def write_parquet(path, rows, names):
+    """Write (file name, label, bytes) rows as the Hub does; without names the labels are bare numbers."""
+    features = Features({"image": Image(), "label": ClassLabel(names=list(names or ["-"]))})
+    schema = features.arrow_schema if names else features.arrow_schema.remove_metadata()
+    table = pa.table(
+        {
+            "image": [{"bytes": content, "path": name} for name, _, content in rows],
+            "label": pa.array([label for _, label, _ in rows], pa.int64()),
+        },
+        schema=schema,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, row_group_size=100)
+
+
+def write_shards(folder, split, rows, names, count=2):
+    """Write rows as several Parquet files, every second row of a class in another one."""
+    for shard in range(count):
+        write_parquet(folder / f"{split}-{shard:05d}-of-{count:05d}.parquet", rows[shard::count], names)
