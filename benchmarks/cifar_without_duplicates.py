@@ -12,4 +12,4 @@ from builders.process import without_pandas
 if __name__ == "__main__":
     without_pandas()
     configs = tuple(dataclasses.replace(config, duplicates_of="") for config in BENCHMARK.configs)
-    sys.exit(run_command(dataclasses.replace(BENCHMARK, configs=configs)))
+    sys.exit(run_command(dataclasses.replace(BENCHMARK, configs=configs), None))

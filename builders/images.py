@@ -123,13 +123,6 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
             raise UnreadableImageError(_reason(second)) from second
 
 
-def png(image: Image.Image) -> bytes:
-    """Encode an image that we made. Its bytes may differ between versions of the encoder; its pixels do not."""
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return buffer.getvalue()
-
-
 def content_sha256(stored: Stored, data: bytes) -> str:
     """The digest that identifies a row's content, as lower-case hex; see `Stored` for what it is over."""
     if stored != "pixels":
@@ -139,9 +132,16 @@ def content_sha256(stored: Stored, data: bytes) -> str:
 
 def pixel_sha256(image: Image.Image) -> str:
     """SHA-256 over mode, size, palette if any, and raw pixels, so that equal pixels agree whatever the encoder."""
+    if image.mode == "RGB":
+        return rgb_sha256(image.tobytes(), *image.size)
     header = f"{image.mode} {image.width} {image.height}\n".encode()
     palette = bytes(image.getpalette("RGBA") or ()) if image.mode == "P" else b""
     return hashlib.sha256(header + palette + image.tobytes()).hexdigest()
+
+
+def rgb_sha256(pixels: bytes, width: int, height: int) -> str:
+    """`pixel_sha256` of RGB pixels that are no image yet."""
+    return hashlib.sha256(f"RGB {width} {height}\n".encode() + pixels).hexdigest()
 
 
 def _looks_whole(view: memoryview) -> bool:

@@ -102,8 +102,8 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
     with pa.memory_map(str(task.plan)) as source:
         rows = pa.ipc.open_file(source).read_all().slice(task.start, task.stop - task.start)
         task.part.parent.mkdir(parents=True, exist_ok=True)
-        with _data_writer(task) as (sink, writer):
-            parts, dropped = _write_groups(task, rows, writer, progress)
+        with _data_writer(task) as (sink, writer), Reader() as reader:
+            parts, dropped = _write_groups(task, rows, writer, reader, progress)
         size, digest = (sink.size, sink.hexdigest()) if sink is not None else (0, "")
     record = ShardRecord(sum(part.num_rows for part in parts), size, digest, task.decode, tuple(dropped))
     index = pa.concat_tables(parts) if parts else _index_rows(task, rows.slice(0, 0), [], [])
@@ -192,7 +192,7 @@ def _data_writer(task: ShardTask) -> Iterator[tuple[_HashingFile | None, pq.Parq
 
 
 def _write_groups(
-    task: ShardTask, rows: pa.Table, writer: pq.ParquetWriter | None, progress: Progress
+    task: ShardTask, rows: pa.Table, writer: pq.ParquetWriter | None, reader: Reader, progress: Progress
 ) -> tuple[list[pa.Table], list[tuple[str, str]]]:
     buffer = _Group(ROW_GROUP_BYTES)
     finished: list[pa.Table] = []
@@ -206,7 +206,7 @@ def _write_groups(
         if buffer.filled and buffer.filled + size > ROW_GROUP_BYTES:
             finished.append(_flush(task, rows, buffer, writer))
         start = buffer.filled
-        read_into(buffer.reserve(size), path, offset)
+        reader.read_into(buffer.reserve(size), path, offset)
         buffer.filled += size
         count.one(size)
         if made is not None and failed is not None:
@@ -304,29 +304,54 @@ class _Group:
         self.stored.append(stored)
 
 
-def read_into(target: memoryview, path: str, offset: int) -> None:
-    """Fill a buffer from a file.
+class Reader:
+    """Reads spans of files. The last file stays open, since thousands of images in turn lie in one archive or pack."""
 
-    Raises:
-        BuildError: the file cannot be read or has too few bytes.
-    """
-    got, size = 0, len(target)
-    try:
-        with open(path, "rb", buffering=0) as raw:  # noqa: PTH123 - see the caller
-            if offset:
-                raw.seek(offset)
-            while got < size and (more := raw.readinto(target[got:])):
-                got += more
-    except OSError as error:
-        raise BuildError(
-            f"expected a readable image, found {error.strerror} at {path}; "
-            "mend the source folder and run the same command again, which goes on where this run stopped."
-        ) from error
-    if got != size:
-        raise BuildError(
-            f"expected {size:,} bytes, found {got:,} at {path}: the file changed during the build; "
-            "run the same command again, which goes on where this run stopped."
-        )
+    def __init__(self) -> None:
+        self._path = ""
+        self._raw: IO[bytes] | None = None
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def read_into(self, target: memoryview, path: str, offset: int) -> None:
+        """Fill a buffer from a file.
+
+        Raises:
+            BuildError: the file cannot be read or has too few bytes.
+        """
+        size = len(target)
+        try:
+            got = self._fill(target, path, offset)
+        except OSError as error:
+            raise BuildError(
+                f"expected a readable image, found {error.strerror} at {path}; "
+                "mend the source folder and run the same command again, which goes on where this run stopped."
+            ) from error
+        if got != size:
+            raise BuildError(
+                f"expected {size:,} bytes, found {got:,} at {path}: the file changed during the build; "
+                "run the same command again, which goes on where this run stopped."
+            )
+
+    def _fill(self, target: memoryview, path: str, offset: int) -> int:
+        if self._raw is None or path != self._path:
+            self._close()
+            self._raw = open(path, "rb", buffering=0)  # noqa: PTH123, SIM115 - see the caller; closed at the end
+            self._path = path
+        self._raw.seek(offset)
+        got = 0
+        while got < len(target) and (more := self._raw.readinto(target[got:])):  # type: ignore[attr-defined]
+            got += more
+        return got
+
+    def _close(self) -> None:
+        if self._raw is not None:
+            self._raw.close()
+            self._raw = None
 
 
 def _flush(task: ShardTask, rows: pa.Table, buffer: _Group, writer: pq.ParquetWriter | None) -> pa.Table:

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from builders import images
-from builders.shards import Counted, Progress, read_into, replacing, unreadable
+from builders import images, png
+from builders.shards import Counted, Progress, Reader, replacing, unreadable
 from builders.staging import SUFFIX
-from builders.transforms import SIDE, TRANSFORMS, Transform
+from builders.transforms import AS_PNG, SIDE, TRANSFORMS, Transform
 
 MADE_SCHEMA = pa.schema([("size", pa.int64()), ("content_sha256", pa.string()), ("unreadable", pa.string())])
 """What is known of a strip's images: bytes in the pack, digest over the pixels, and why one could not be made."""
@@ -102,30 +102,39 @@ class MakeTask:
         """
         with pa.memory_map(str(self.plan)) as source:
             rows = pa.ipc.open_file(source).read_all().slice(self.strip.start, self.strip.stop - self.strip.start)
-            with replacing(self.strip.pack) as temporary, temporary.open("wb") as sink:
+            with replacing(self.strip.pack) as temporary, temporary.open("wb") as sink, Reader() as reader:
                 known = []
                 count = Counted(rows.num_rows, progress)
                 for number, values in enumerate(
                     zip(*(rows[name].to_pylist() for name in _Place._fields), strict=True)
                 ):
                     place = _Place(*values)
-                    data, digest, reason = self._one(rows, number, place)
+                    data, digest, reason = self._one(rows, number, place, reader)
                     known.append({"size": sink.write(data), "content_sha256": digest, "unreadable": reason})
                     count.one(place.size)
         with replacing(self.strip.record) as temporary:
             pq.write_table(pa.Table.from_pylist(known, MADE_SCHEMA), temporary, compression="zstd")
 
-    def _one(self, rows: pa.Table, number: int, place: _Place) -> tuple[bytes, str, str]:
+    def _one(self, rows: pa.Table, number: int, place: _Place, reader: Reader) -> tuple[bytes, str, str]:
         """The PNG of one image and its digest, or why there is none."""
         path = os.path.join(self.roots[place.root], place.file)  # noqa: PTH118 - called for every image
+        data = bytearray(place.size)
+        if place.form != "none":
+            reader.read_into(memoryview(data), path, place.offset)
         try:
-            source = _source_image(place, path)
+            pixels, size = self._pixels(place, bytes(data))
         except images.UnreadableImageError as error:
             if not self.drop_unreadable:
                 raise unreadable(rows, number, path, error) from error
             return b"", "", str(error)
-        made = TRANSFORMS[self.transform].apply(source, place.id)
-        return images.png(made), images.pixel_sha256(made), ""
+        return png.encode(pixels, *size), images.rgb_sha256(pixels, *size), ""
+
+    def _pixels(self, place: _Place, data: bytes) -> tuple[bytes, tuple[int, int]]:
+        """The RGB pixels of one image and its size."""
+        if place.form == "rgb32" and self.transform == AS_PNG.name:
+            return data, (SIDE, SIDE)
+        made = TRANSFORMS[self.transform].apply(_source_image(place, data), place.id)
+        return made.tobytes(), made.size
 
 
 class _Place(NamedTuple):
@@ -137,14 +146,12 @@ class _Place(NamedTuple):
     form: str
 
 
-def _source_image(place: _Place, path: str) -> Image.Image | None:
+def _source_image(place: _Place, data: bytes) -> Image.Image | None:
     if place.form == "none":
         return None
-    data = bytearray(place.size)
-    read_into(memoryview(data), path, place.offset)
     if place.form == "rgb32":
-        return Image.frombytes("RGB", (SIDE, SIDE), bytes(data))
-    return images.decode_or_mend(bytes(data))[0]
+        return Image.frombytes("RGB", (SIDE, SIDE), data)
+    return images.decode_or_mend(data)[0]
 
 
 def known_of(strip_list: Sequence[Strip]) -> pa.Table:

@@ -20,7 +20,7 @@ class Transform:
 
     `name` ends the row's id (`<source>/<source_id>#<name>`) and is part of the format: another recipe is another name.
     An empty name marks images that are the source's own pixels. `apply` takes the source's image (upright, in whatever
-    mode it has; None where the source has none) and the row's id. `size` is the width and height of what it makes.
+    mode it has; None where the source has none) and the row's id, and makes an RGB image of `size` (width, height).
     """
 
     name: str

@@ -60,7 +60,7 @@ def check_audit(root: Path, manifest: Mapping[str, Any]) -> Problems:
             continue  # a missing file is said where files are checked
         try:
             lines = read_audit(root / path)
-            first = {}
+            first: dict[tuple[str, str], str] = {}
             for line in sorted(lines, key=lambda line: (line.split, line.id, float(line.distance))):
                 first.setdefault((line.split, line.id), line.near_duplicate_of)
         except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:

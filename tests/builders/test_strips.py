@@ -109,9 +109,7 @@ def test_noise_needs_no_file(tmp_path):
 def test_what_cannot_be_decoded_is_refused_or_recorded(tmp_path):
     whole = encoded(np.zeros((8, 8, 3), np.uint8))
     rows = plan_of(tmp_path, [whole, whole[:40], b"no image"], ["encoded"] * 3)
-    with pytest.raises(
-        BuildError, match=r"expected a whole image, found one that .* \(1\); replace it"
-    ):
+    with pytest.raises(BuildError, match=r"expected a whole image, found one that .* \(1\); replace it"):
         make(tmp_path, rows, FIXED_RESIZE)
     assert not list(tmp_path.glob("*.pack"))
     found, _ = make(tmp_path, rows, FIXED_RESIZE, drop=True)
