@@ -23,7 +23,8 @@ How = Literal["file", "span", "parquet", "pickle", "mat", "lmdb", "made"]
 
 `file`: `file` is an image file. `span`: `size` bytes at `offset` of `file` (an image inside an uncompressed tar).
 `made`: there is nothing to read; the image follows from the row's id. All others are row number `offset` of a
-container `file` that is unpacked first (`builders.sources.unpack`).
+container `file` that is unpacked first (`builders.sources.unpack`); it may be a folder (a database) or lie inside an
+archive (`archive.tar.gz/member`).
 """
 
 IN_PLACE: tuple[How, ...] = ("file", "span", "made")

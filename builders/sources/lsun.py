@@ -109,7 +109,8 @@ def _entries(path: Path) -> Generator[tuple[memoryview, memoryview]]:
         # Without a lock no lock file is written; nobody writes to the database meanwhile.
         environment = lmdb.open(str(path), readonly=True, lock=False, create=False, readahead=False)
         with contextlib.closing(environment), environment.begin(buffers=True) as transaction:
-            # The file is mapped into memory, and touching a page behind its end kills the process.
+            # The file is mapped into memory, and touching a page behind its end kills the process. LMDB asks for no
+            # such length, but the files that it writes have it.
             needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
             size = (path / _DATA).stat().st_size
             if size < needed:
@@ -227,9 +228,8 @@ LSUN = Source(
         name="none stated",
         url="https://github.com/fyu/lsun",
         statement=(
-            "Neither the owners' page (https://www.yf.io/p/lsun) nor their repository was found to state a licence "
-            "for the images, and a question about one (fyu/lsun issue 45) stands unanswered. The images were "
-            "collected from the web."
+            "No licence for the images was found: the owners' repository states none, and a question about one "
+            "(fyu/lsun issue 45) stands unanswered. The images were collected from the web."
         ),
         publish="ids-only",
     ),

@@ -161,6 +161,8 @@ SVHN = Source(
     key=_SEARCH.key,
     title=_TITLE,
     edition="SVHN, format 2: cropped digits (2011)",
+    # A stored copy of the page has the note beside the downloads of format 1 and ends before those of format 2; the
+    # Hub's loader (huggingface/datasets, datasets/svhn/svhn.py) gives both as "Custom (non-commercial)".
     licence=Licence(
         name="non-commercial use only",
         url="http://ufldl.stanford.edu/housenumbers/",
