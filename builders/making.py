@@ -89,6 +89,7 @@ class Making:
                     decode=self.choices.decode,
                     drop_unreadable=self.choices.allow_partial,
                     columns=config.columns,
+                    made=split.planned.key in self.strips,
                 )
             )
         return tasks

@@ -64,6 +64,7 @@ class ShardTask:
     decode: bool
     drop_unreadable: bool
     columns: tuple[str, ...] = ()
+    made: bool = False
 
     def run(self, progress: Progress) -> None:
         """Write the shard."""
@@ -182,7 +183,9 @@ def _data_writer(task: ShardTask) -> Iterator[tuple[_HashingFile | None, pq.Parq
         with pq.ParquetWriter(
             pa.PythonFile(sink, mode="w"),
             task.schema,
-            compression={"image.bytes": "none", "image.path": "zstd"} | dict.fromkeys(task.schema.names[1:], "zstd"),
+            # A source's files are compressed already; the PNGs that we make are not (`builders.png`).
+            compression={"image.bytes": "zstd" if task.made else "none", "image.path": "zstd"}
+            | dict.fromkeys(task.schema.names[1:], "zstd"),
             use_dictionary=["role", "label", "class_id", "class_name", "source", "stored"],
             write_statistics=[name for name in task.schema.names if name != "image"],
             write_page_index=True,
@@ -198,8 +201,8 @@ def _write_groups(
     finished: list[pa.Table] = []
     dropped: list[tuple[str, str]] = []
     places = zip(*(rows[name].to_pylist() for name in ("root", "file", "offset", "size")), strict=True)
-    made = rows["content_sha256"].to_pylist() if "content_sha256" in rows.column_names else None
-    failed = rows["unreadable"].to_pylist() if made is not None else None
+    made = rows["content_sha256"].to_pylist() if task.made else []
+    failed = rows["unreadable"].to_pylist() if task.made else []
     count = Counted(rows.num_rows, progress)
     for number, (root, file, offset, size) in enumerate(places):
         path = os.path.join(task.roots[root], file)  # noqa: PTH118 - a Path costs more than reading the file
@@ -209,7 +212,7 @@ def _write_groups(
         reader.read_into(buffer.reserve(size), path, offset)
         buffer.filled += size
         count.one(size)
-        if made is not None and failed is not None:
+        if task.made:
             if failed[number]:
                 dropped.append((rows["source_id"][number].as_py(), failed[number]))
             else:

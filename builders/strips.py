@@ -28,6 +28,8 @@ from builders.transforms import AS_PNG, SIDE, TRANSFORMS, Transform
 MADE_SCHEMA = pa.schema([("size", pa.int64()), ("content_sha256", pa.string()), ("unreadable", pa.string())])
 """What is known of a strip's images: bytes in the pack, digest over the pixels, and why one could not be made."""
 
+_WRITTEN = 1 << 20
+
 _STRIP_BYTES = 64 * 1024 * 1024
 """What a strip costs at most: about two seconds of decoding JPEGs."""
 
@@ -102,7 +104,11 @@ class MakeTask:
         """
         with pa.memory_map(str(self.plan)) as source:
             rows = pa.ipc.open_file(source).read_all().slice(self.strip.start, self.strip.stop - self.strip.start)
-            with replacing(self.strip.pack) as temporary, temporary.open("wb") as sink, Reader() as reader:
+            with (
+                replacing(self.strip.pack) as temporary,
+                temporary.open("wb", buffering=_WRITTEN) as sink,
+                Reader() as reader,
+            ):
                 known = []
                 count = Counted(rows.num_rows, progress)
                 for number, values in enumerate(
@@ -131,6 +137,9 @@ class MakeTask:
 
     def _pixels(self, place: _Place, data: bytes) -> tuple[bytes, tuple[int, int]]:
         """The RGB pixels of one image and its size."""
+        if place.form == "planar32":
+            planes = np.frombuffer(data, np.uint8).reshape(3, SIDE, SIDE)
+            data, place = planes.transpose(1, 2, 0).tobytes(), place._replace(form="rgb32")
         if place.form == "rgb32" and self.transform == AS_PNG.name:
             return data, (SIDE, SIDE)
         made = TRANSFORMS[self.transform].apply(_source_image(place, data), place.id)

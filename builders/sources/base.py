@@ -30,10 +30,11 @@ archive (`archive.tar.gz/member`).
 IN_PLACE: tuple[How, ...] = ("file", "span", "made")
 """Those that need no unpacking."""
 
-Form = Literal["encoded", "rgb32", "none"]
+Form = Literal["encoded", "rgb32", "planar32", "none"]
 """What the bytes of one image are.
 
-`encoded`: an image file. `rgb32`: 32 rows of 32 RGB pixels, 3,072 bytes, interleaved. `none`: there are none (`made`).
+`encoded`: an image file. `rgb32`: 32 rows of 32 RGB pixels, 3,072 bytes, interleaved. `planar32`: the same pixels as a
+plane of red, one of green and one of blue. `none`: there are none (`made`).
 """
 
 RGB32_BYTES = 32 * 32 * 3

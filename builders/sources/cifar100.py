@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+import io
+import mmap
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.sources import parquet, pickles
@@ -27,6 +30,7 @@ _ARCHIVE = f"{_FOLDER}.tar.gz"
 _META = "meta"
 _KEYS = ("coarse_labels", "data", "filenames", "fine_labels")
 _PIXELS = 3 * 32 * 32
+_COMPARED = 1 << 20
 _AGAIN = "download the archive again from the owner's page"
 
 # The Hub's mirror (uoft-cs/cifar100) has lost a letter; its label numbers are the owner's.
@@ -62,10 +66,37 @@ def _coarse_of_fine() -> Int64:
 
 
 def _folder(partition: str, root: Path, home: Path) -> Piece | None:
-    if not (home / partition).is_file():
+    path = home / partition
+    if not path.is_file():
         return None
-    files = {name: (home / name).read_bytes() for name in (partition, _META) if (home / name).is_file()}
-    return _pickled(partition, root, home, files, f"pickle {relative(home / partition, root)}")
+    if (home / _META).is_file():
+        with (home / _META).open("rb") as opened:
+            _check_meta(opened, home / _META)
+    with path.open("rb") as opened:
+        table, pixels = _pickled(partition, root, path, opened)
+    layout = f"pickle {relative(path, root)}"
+    start = _place_in(path, pixels)
+    if start is None:
+        return Piece(partition, layout, "pickle", table, form="rgb32")
+    offsets = pc.add(pc.multiply(table["offset"], _PIXELS), start)
+    return Piece(partition, layout, "span", table.set_column(3, "offset", offsets), form="planar32")
+
+
+def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
+    """Where in the file the pixels stand as they are, so that they can be read in place; None where they do not.
+
+    The owner's pickle holds them as one string. Other pickles may hold the same array otherwise.
+    """
+    if not len(pixels):
+        return None
+    raw = pixels.reshape(-1)
+    with path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = content.find(pixels[0].tobytes())
+        same = 0 <= start <= len(content) - len(raw) and all(
+            content[start + part : start + part + _COMPARED] == raw[part : part + _COMPARED].tobytes()
+            for part in range(0, len(raw), _COMPARED)
+        )
+    return start if same else None
 
 
 def _archive(partition: str, root: Path, home: Path) -> Piece | None:
@@ -76,31 +107,31 @@ def _archive(partition: str, root: Path, home: Path) -> Piece | None:
     found = _members(path, {inside / partition, inside / _META})
     if inside / partition not in found:
         raise BuildError(f"{_TITLE}: expected {inside / partition} in the archive, found none in {path}; {_AGAIN}.")
-    files = {name.name: content for name, content in found.items()}
-    return _pickled(partition, root, path / inside, files, f"pickle {inside / partition} in {relative(path, root)}")
+    if inside / _META in found:
+        _check_meta(io.BytesIO(found[inside / _META]), path / inside / _META)
+    table, _ = _pickled(partition, root, path / inside / partition, io.BytesIO(found[inside / partition]))
+    return Piece(partition, f"pickle {inside / partition} in {relative(path, root)}", "pickle", table, form="rgb32")
 
 
-def _pickled(partition: str, root: Path, place: Path, files: Mapping[str, bytes], layout: str) -> Piece:
-    if _META in files:
-        _check_meta(files[_META], place / _META)
-    batch = _batch(files[partition], place / partition)
-    pixels = _pixels(batch, place / partition)
-    fine = _labels(batch, "fine_labels", len(pixels), len(classes()), place / partition)
-    coarse = _labels(batch, "coarse_labels", len(pixels), len(coarse_classes()), place / partition)
+def _pickled(partition: str, root: Path, place: Path, file: IO[bytes]) -> tuple[pa.Table, npt.NDArray[np.uint8]]:
+    """The index of one pickle, and its pixels."""
+    batch = _batch(file, place)
+    pixels = _pixels(batch, place)
+    fine = _labels(batch, "fine_labels", len(pixels), len(classes()), place)
+    coarse = _labels(batch, "coarse_labels", len(pixels), len(coarse_classes()), place)
     wrong = np.flatnonzero(_coarse_of_fine()[fine] != coarse)
     if len(wrong):
         row = int(wrong[0])
         name = list(classes())[int(fine[row])]
         raise BuildError(
             f"{_TITLE}: expected coarse labels that fit the fine ones, found {coarse_classes()[int(coarse[row])]} for "
-            f"image {row:,}, which is of class {name}, in {place / partition}; {_AGAIN}."
+            f"image {row:,}, which is of class {name}, in {place}; {_AGAIN}."
         )
-    table = position_table(partition, tuple(classes()), fine, relative(place / partition, root))
-    return Piece(partition, layout, "pickle", table, form="rgb32")
+    return position_table(partition, tuple(classes()), fine, relative(place, root)), pixels
 
 
-def _batch(content: bytes, place: Path) -> dict[str, object]:
-    batch = pickles.load(_TITLE, content, place)
+def _batch(file: IO[bytes], place: Path) -> dict[str, object]:
+    batch = pickles.load(_TITLE, file, place)
     if not set(_KEYS) <= set(batch):
         raise BuildError(
             f"{_TITLE}: expected a dictionary with {', '.join(_KEYS)}, found {', '.join(sorted(batch)) or 'nothing'} "
@@ -141,9 +172,9 @@ def _labels(batch: Mapping[str, object], key: str, count: int, limit: int, place
     return np.array(labels, dtype=np.int64)
 
 
-def _check_meta(content: bytes, place: Path) -> None:
+def _check_meta(file: IO[bytes], place: Path) -> None:
     """Refuse a copy whose own list numbers the classes otherwise."""
-    meta = pickles.load(_TITLE, content, place)
+    meta = pickles.load(_TITLE, file, place)
     for key, names in (("fine_label_names", tuple(classes())), ("coarse_label_names", coarse_classes())):
         found = meta.get(key)
         if found not in ([name.encode() for name in names], list(names)):
@@ -179,14 +210,15 @@ def unpack(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
         rows: ascending row numbers.
     """
     if path.is_file():
-        content = path.read_bytes()
+        with path.open("rb") as opened:
+            pixels = _pixels(_batch(opened, path), path)
     else:
         archive = path.parents[1]
         found = _members(archive, {PurePosixPath(_FOLDER) / path.name})
         if not found:
             raise BuildError(f"{_TITLE}: expected {path.name}, found it no longer at {path}; {_AGAIN}.")
         (content,) = found.values()
-    pixels = _pixels(_batch(content, path), path)
+        pixels = _pixels(_batch(io.BytesIO(content), path), path)
     yield from interleaved(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows, path)
 
 

@@ -8,9 +8,9 @@ what was remembered.
 from __future__ import annotations
 
 import copyreg
-import io
 import pickle
 from collections.abc import Callable
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -68,9 +68,9 @@ class Inert:
 
 
 class _Reader(pickle.Unpickler):
-    def __init__(self, data: bytes, refuse: Callable[[str], BuildError]) -> None:
+    def __init__(self, file: IO[bytes], refuse: Callable[[str], BuildError]) -> None:
         # Python 2's strings have no encoding, and the pixels are one of them.
-        super().__init__(io.BytesIO(data), encoding="bytes")
+        super().__init__(file, encoding="bytes")
         self._refuse = refuse
 
     def find_class(self, module: str, name: str) -> Inert:
@@ -82,12 +82,12 @@ class _Reader(pickle.Unpickler):
         raise self._refuse("a reference to an object outside the file")
 
 
-def load(title: str, data: bytes, place: object) -> dict[str, object]:
+def load(title: str, file: IO[bytes], place: object) -> dict[str, object]:
     """Load a pickled dictionary.
 
     Args:
         title: the source's title.
-        data: the pickle.
+        file: the pickle, from where it is read.
         place: where it came from, for people.
 
     Returns:
@@ -108,7 +108,7 @@ def load(title: str, data: bytes, place: object) -> dict[str, object]:
     # is emptied again so that no inert value stays behind in it.
     copyreg.clear_extension_cache()
     try:
-        value = _Reader(data, refuse).load()
+        value = _Reader(file, refuse).load()
     except _UNSOUND as error:
         raise BuildError(
             f"{title}: expected a whole pickle, found one that cannot be read "

@@ -1,6 +1,7 @@
 """A pickle that asks for anything but numpy's arrays must not get it."""
 
 import copyreg
+import io
 import os
 import pickle
 import pickletools
@@ -17,7 +18,7 @@ from builders.sources import pickles
 
 
 def load(data):
-    return pickles.load("Title", data, "place")
+    return pickles.load("Title", io.BytesIO(data), "place")
 
 
 def refusal(data):
