@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.imagenet_benchmark import BENCHMARK
+from builders.registry import BENCHMARKS
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxonomy")
@@ -149,5 +149,13 @@ def test_the_readme_counts_what_is_declared():
         config = row[0].strip("`") or config
         if len(row) == 6:
             listed[f"{config}/{row[1].strip('`')}"] = (row[4].split(" ")[0], row[5])
-    for key, (_, split) in BENCHMARK.by_key().items():
-        assert listed[key] == (f"{split.count.rows:,}", f"{split.count.paper:,}"), key
+    for benchmark in BENCHMARKS.values():
+        for key, (_, split) in benchmark.by_key().items():
+            assert listed[key] == (f"{split.count.rows:,}", f"{split.count.paper:,}"), key
+
+
+def test_every_benchmark_is_registered_and_has_configs_of_its_own():
+    modules = sorted(path.stem for path in sources("builders") if path.stem.endswith("_benchmark"))
+    assert modules == sorted(f"{name}_benchmark" for name in BENCHMARKS)
+    configs = [config.name for benchmark in BENCHMARKS.values() for config in benchmark.configs]
+    assert len(configs) == len(set(configs))

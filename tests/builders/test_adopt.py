@@ -134,7 +134,7 @@ def test_an_adopted_release_has_its_digests_under_its_seed(demo, release, publis
 
 def test_the_command_line_adopts_and_says_so(demo, release, published, tmp_path, capsys):
     out = tmp_path / "out"
-    flags = [text for key, root in demo.items() for text in (f"--{key}", str(root))]
+    flags = [text for source in BENCHMARK.sources() for text in (f"--{source.key}", str(demo[source.key]))]
     flags += ["--out", str(out), "--allow-partial", "--index-only", "--workers", "1", "--seed", "7"]
     assert main([*flags, "--adopt", str(published.parent)]) == 0
     assert "imagenet/near_ood: adopted 200 classes, 400 images (the paper: 10,000)" in capsys.readouterr().err

@@ -15,6 +15,7 @@ def ids(table):
 def test_every_class_of_each_source_has_one_decision():
     assert ids("imagenet") == [item.wnid for item in tables.imagenet1k()]
     assert ids("tiny158") == list(tables.tiny_imagenet200())
+    assert ids("cifar100") == [item.fine for item in tables.cifar100()]
     assert ids("food101") == list(tables.food101())
     assert ids("caltech256") == [item.folder for item in tables.caltech256()]
     assert ids("places365") == [item.category for item in tables.places365()]
@@ -22,9 +23,11 @@ def test_every_class_of_each_source_has_one_decision():
 
 @pytest.mark.parametrize("table", decisions.TABLES)
 def test_decisions_use_the_vocabulary_and_give_evidence(table):
-    allowed = {"keep", "remove"}
-    if table == "imagenet":
-        allowed = {"in_distribution", "near_candidate", "external", "excluded"}
+    vocabulary = {
+        "imagenet": {"in_distribution", "near_candidate", "external", "excluded"},
+        "cifar100": {"candidate"},
+    }
+    allowed = vocabulary.get(table, {"keep", "remove"})
     for item in decisions.load(table):
         assert item.decision in allowed
         assert item.rule in decisions.RULES

@@ -25,6 +25,7 @@ COUNTS = {
     "overrides.csv": 2,
     "decisions_imagenet.csv": 1000,
     "decisions_tiny158.csv": 200,
+    "decisions_cifar100.csv": 100,
     "decisions_food101.csv": 101,
     "decisions_caltech256.csv": 257,
     "decisions_places365.csv": 365,

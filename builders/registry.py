@@ -1,0 +1,12 @@
+"""Every benchmark that is declared, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from builders import cifar_benchmark, imagenet_benchmark
+from builders.benchmark import Benchmark
+
+BENCHMARKS: Mapping[str, Benchmark] = {
+    benchmark.name: benchmark for benchmark in (imagenet_benchmark.BENCHMARK, cifar_benchmark.BENCHMARK)
+}
