@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from builders.adopt import adopt, adoption_digest
 from builders.benchmark import Benchmark
@@ -21,7 +18,7 @@ from builders.completeness import shortfalls
 from builders.errors import BuildError, explaining_disk
 from builders.execute import Workers
 from builders.finish import finish_release, finish_split, known_train_overlaps
-from builders.locate import STAGING, Located, estimated_bytes, locate
+from builders.locate import STAGING, Located, estimated_bytes, locate, packed_rows
 from builders.making import Making
 from builders.plan import Adopted, PlannedSplit, drawn_classes, label_names, plan
 from builders.release import Layout
@@ -149,23 +146,13 @@ def _locate(layout: Layout, prepared: Prepared, meter: Meter) -> list[Located]:
     unpacked = {
         key: unpack(index, rows, layout.state / STAGING, meter.advance)
         for key, index in prepared.indexes.items()
-        if len(rows := _packed_rows(index, [s for s in planned if s.split.source.key == key]))
+        if len(rows := packed_rows(index, [s for s in planned if s.split.source.key == key]))
     }
     return [
         locate(split, prepared.indexes[key], unpacked.get(key), advance=meter.advance)
         for split in planned
         for key in [split.split.source.key]
     ]
-
-
-def _packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> npt.NDArray[np.int64]:
-    """The rows of an index that some split needs and that lie in containers, ascending."""
-    if not splits or all(piece.how in IN_PLACE for piece in index.pieces):
-        return np.zeros(0, np.int64)
-    in_place = pc.is_in(index.table["how"].cast(pa.string()), value_set=pa.array(IN_PLACE)).to_numpy()
-    rows = np.unique(np.concatenate([split.rows for split in splits]))
-    wanted: npt.NDArray[np.int64] = rows[~in_place[rows]]
-    return wanted
 
 
 def _annotate(

@@ -6,7 +6,6 @@ import contextlib
 import os
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,9 @@ from builders.errors import BuildError, explaining_disk
 from builders.execute import Workers
 from builders.progress import TerminalMeter
 from builders.report import built_text, dry_run_text
+from builders.roots import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
 from builders.sources.base import Source
 from builders.state import refuse_foreign
-
-_SOURCES_FILE = Path("sources.toml")
 
 
 def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
@@ -55,7 +53,7 @@ def make_command(benchmark: Benchmark) -> click.Command:
         with explaining_disk("read the sources and write the release"):
             _main(benchmark, module, flags)
 
-    for option in (*_source_options(benchmark), *_shared_options(benchmark)):
+    for option in (*source_options(benchmark.sources()), *_shared_options(benchmark)):
         command = option(command)
     return command
 
@@ -116,27 +114,8 @@ def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
             help="Keys every draw. Another seed is another benchmark.",
         ),
         click.option("--demo", is_flag=True, help="Use small synthetic sources made on the spot, to try the tools."),
-        click.option(
-            "--sources",
-            type=click.Path(path_type=Path, exists=True, dir_okay=False),
-            metavar="FILE",
-            help=f'TOML file with a line `source = "DIR"` for each source.  [default: {_SOURCES_FILE} if there]',
-        ),
+        sources_option(),
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
-    ]
-
-
-def _source_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
-    return [
-        click.option(
-            f"--{source.key}",
-            source.key,
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help=f"{source.title}. Run without any source to see the layouts that are accepted.",
-        )
-        for source in benchmark.sources()
-        if source.on_disk
     ]
 
 
@@ -221,7 +200,7 @@ def _any_demo(roots: Mapping[str, Path]) -> bool:
 
 def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapping[str, Any]) -> dict[str, Path]:
     """Folders of the sources that the splits need, from flags or the sources file."""
-    listed = _sources_file(flags["sources"])
+    listed = listed_sources(flags["sources"])
     declared = benchmark.by_key()
     roots: dict[str, Path] = {}
     missing: dict[Source, list[str]] = {}
@@ -236,26 +215,10 @@ def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapp
         lines = [
             f"expected a folder for {len(missing)} source{'s' if len(missing) > 1 else ''}, found no flag for it:"
         ]
-        for source, needing in missing.items():
-            lines.append(f"  --{source.key} DIR  {source.title}, for {', '.join(needing)}")
-            lines += [f"      {layout}" for layout in source.layouts]
+        lines += missing_sources((source, ", ".join(needing)) for source, needing in missing.items())
         lines.append(
-            f"Name folders once for all in {_SOURCES_FILE} (see README), choose --splits, or try the demo sources:"
+            f"Name folders once for all in {SOURCES_FILE} (see README), choose --splits, or try the demo sources:"
         )
         lines.append(f"  {module} --demo --out build/unknown-detection")
         raise BuildError("\n".join(lines))
     return roots
-
-
-def _sources_file(given: Path | None) -> dict[str, Path]:
-    path = given or (_SOURCES_FILE if _SOURCES_FILE.is_file() else None)
-    if path is None:
-        return {}
-    try:
-        listed = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise BuildError(f'expected lines such as imagenet = "DIR", found {error} in {path}; correct it.') from error
-    for key, value in listed.items():
-        if not isinstance(value, str):
-            raise BuildError(f'expected a folder in quotes for {key}, found {value!r} in {path}; write {key} = "DIR".')
-    return {key: path.parent / Path(value).expanduser() for key, value in listed.items()}

@@ -67,8 +67,6 @@ def finish_split(
         raise AssertionError(f"{planned.key}: {rows.num_rows} kept and {excluded} excluded of {planned.available}")
     index = layout.index(config.name, split.name)
     write_index(index, rows, planned.labels, config.columns)
-    shards = [layout.data(config.name, split.name, i, located.shards) for i in range(located.shards)]
-    data = [(path, record) for path, record in zip(shards, records, strict=True) if path.exists()]
     entry = {
         "role": split.role,
         "source": split.source.key,
@@ -82,9 +80,7 @@ def finish_split(
         "adopted": adopted,
         "shortfalls": [*lacking, *(f"{e.image} left out as unreadable ({e.evidence})" for e in unreadable)],
         "digest": rows_digest(rows),
-        "data": [
-            {"path": layout.relative(path), "bytes": record.bytes, "sha256": record.sha256} for path, record in data
-        ],
+        "data": data_entries(layout, located),
         "index": file_entry(layout, index),
     }
     if split.making is not None:
@@ -95,6 +91,18 @@ def finish_split(
     # Nine digits bring a float32 back exactly.
     audit = [NearDuplicate(planned.key, p["id"], p["near_duplicate_of"], f"{p['distance']:.9g}") for p in lines]
     return Finished(config.name, split.name, planned.labels, entry, exclusions, tuple(audit))
+
+
+def data_entries(layout: Layout, located: Located) -> list[dict[str, Any]]:
+    """The finished shards of a split that have pixels, as the manifest lists them."""
+    names = (located.planned.config.name, located.planned.split.name)
+    entries = []
+    for shard in range(located.shards):
+        path = layout.data(*names, shard, located.shards)
+        if path.exists():
+            record = read_record(layout.part(*names, shard, located.shards))
+            entries.append({"path": layout.relative(path), "bytes": record.bytes, "sha256": record.sha256})
+    return entries
 
 
 def finish_release(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,6 +108,16 @@ def locate(
     shard_sizes = sizes if making is None else np.full(len(sizes), making.nominal_bytes, dtype=np.int64)
     starts = shard_starts(shard_sizes, shard_bytes)
     return Located(planned, table, starts, _digest(planned.table, starts), packs)
+
+
+def packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:
+    """The rows of an index that some split needs and that lie in containers, ascending."""
+    if not splits or all(piece.how in IN_PLACE for piece in index.pieces):
+        return np.zeros(0, np.int64)
+    in_place = pc.is_in(index.table["how"].cast(pa.string()), value_set=pa.array(IN_PLACE)).to_numpy()
+    rows = np.unique(np.concatenate([split.rows for split in splits]))
+    wanted: Int64 = rows[~in_place[rows]]
+    return wanted
 
 
 def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:

@@ -203,6 +203,7 @@ def _write_groups(
     places = zip(*(rows[name].to_pylist() for name in ("root", "file", "offset", "size")), strict=True)
     made = rows["content_sha256"].to_pylist() if task.made else []
     failed = rows["unreadable"].to_pylist() if task.made else []
+    expected = rows["expected_sha256"].to_pylist() if "expected_sha256" in rows.column_names else []
     count = Counted(rows.num_rows, progress)
     for number, (root, file, offset, size) in enumerate(places):
         path = os.path.join(task.roots[root], file)  # noqa: PTH118 - a Path costs more than reading the file
@@ -216,6 +217,7 @@ def _write_groups(
             if failed[number]:
                 dropped.append((rows["source_id"][number].as_py(), failed[number]))
             else:
+                _refuse_other_content(rows, number, made[number], path, expected)
                 buffer.keep(number, made[number], "pixels")
             continue
         try:
@@ -229,10 +231,20 @@ def _write_groups(
             if mended is not None:
                 buffer.replace(start, mended)
             digest = hashlib.sha256(buffer.view(start)).hexdigest()
+            _refuse_other_content(rows, number, digest, path, expected)
             buffer.keep(number, digest, "source" if mended is None else "metadata_removed")
     if buffer.numbers:
         finished.append(_flush(task, rows, buffer, writer))
     return finished, dropped
+
+
+def _refuse_other_content(rows: pa.Table, number: int, digest: str, path: str, expected: list[str]) -> None:
+    """Where a plan comes from a published index, refuse an image that is not the publisher's."""
+    if expected and digest != expected[number]:
+        raise BuildError(
+            f"expected the image {rows['id'][number]} with content_sha256 {expected[number]} as published, found "
+            f"{digest} at {_place(rows, number, path)}; give the edition that the publisher used."
+        )
 
 
 def unreadable(rows: pa.Table, number: int, path: str, error: Exception) -> BuildError:
