@@ -144,6 +144,10 @@ class Split:
         """What is done to each image, also where that is only to store an array as a PNG; None where bytes pass."""
         return self.transform or (AS_PNG if self.source.arrays else None)
 
+    def row_id(self, source_id: str) -> str:
+        """The id of the row that an image of the source gives."""
+        return (self.making or AS_PNG).row_id(f"{self.source.key}/{source_id}")
+
 
 @dataclass(frozen=True)
 class Config:

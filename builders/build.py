@@ -77,6 +77,7 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
         splits=[*choices.splits, *references],
         adopted=adopted,
         limit_per_class=choices.limit_per_class,
+        withdrawn=choices.withdrawn,
     )
     count = len(choices.splits)
     return Prepared(indexes, lacking, adopted, tuple(planned[:count]), tuple(planned[count:]))

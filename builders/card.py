@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from builders.release import INDEX_SUFFIX, Layout, file_entry, write_manifest, write_text
+from builders.benchmark import ROLES
+from builders.release import EXTRA_COLUMNS, INDEX_SUFFIX, Layout, arrow_schema, file_entry, write_manifest, write_text
+
+# The Hub's own steps (hub-docs, datasetcard.md); the last has no upper end that a release of ours would reach.
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_LARGEST = "1M<n<10M"
 
 
 def seal(layout: Layout, manifest: dict[str, Any]) -> None:
@@ -32,7 +38,7 @@ def render(manifest: dict[str, Any]) -> str:
 
 
 def front_matter(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The card's YAML: every config with its files by split, with pixels and without.
+    """The card's YAML: licence and tags, and every config with its features, its files by split and their sizes.
 
     A config whose splits have no pixels here (`--index-only`) is listed only as its index: a pattern that matches no
     file breaks every config of a repository.
@@ -40,15 +46,64 @@ def front_matter(manifest: dict[str, Any]) -> dict[str, Any]:
     with_pixels, index = [], []
     for name, config in sorted(manifest["configs"].items()):
         splits = sorted(config["splits"].items())
-        files = [
-            {"split": split, "path": [f["path"] for f in entry["data"]]} for split, entry in splits if entry["data"]
-        ]
-        if files:
-            with_pixels.append({"config_name": name, "data_files": files})
-        rows = [{"split": split, "path": entry["index"]["path"]} for split, entry in splits]
-        index.append({"config_name": f"{name}{INDEX_SUFFIX}", "data_files": rows})
+        pixels = {split: entry["data"] for split, entry in splits if entry["data"]}
+        if pixels:
+            with_pixels.append(_config(name, config, pixels, image=True))
+        rows = {split: [entry["index"]] for split, entry in splits}
+        index.append(_config(f"{name}{INDEX_SUFFIX}", config, rows, image=False))
+    configs = with_pixels + index
     return {
         "pretty_name": "Unknown detection",
+        "license": "other",
+        "license_name": "several",
+        "license_link": "#sources",
         "task_categories": ["image-classification"],
-        "configs": with_pixels + index,
+        "tags": ["out-of-distribution-detection", "unknown-detection", "benchmark"],
+        "size_categories": [_size(manifest)],
+        "configs": [{key: config[key] for key in ("config_name", "data_files")} for config in configs],
+        "dataset_info": [config["info"] for config in configs],
     }
+
+
+def _config(
+    name: str, config: Mapping[str, Any], files: Mapping[str, Sequence[Any]], *, image: bool
+) -> dict[str, Any]:
+    splits = []
+    for split, listed in files.items():
+        size = sum(file["bytes"] for file in listed)
+        splits.append({"name": split, "num_bytes": size, "num_examples": config["splits"][split]["rows"]})
+    total = sum(split["num_bytes"] for split in splits)
+    return {
+        "config_name": name,
+        "data_files": [{"split": split, "path": [file["path"] for file in listed]} for split, listed in files.items()],
+        "info": {
+            "config_name": name,
+            "features": features(config["label_names"], config["columns"], image=image),
+            "splits": splits,
+            "download_size": total,
+            "dataset_size": total,
+        },
+    }
+
+
+def features(label_names: Sequence[str], columns: Sequence[str], *, image: bool) -> list[dict[str, Any]]:
+    """The columns of a config in the YAML form of `datasets.Features`; a test compares both.
+
+    They must be those of the files: `load_dataset` believes the YAML, and takes other label names silently.
+    """
+    classes = {"label": label_names, "role": ROLES}
+    described: list[dict[str, Any]] = []
+    for name in arrow_schema(label_names, columns, image=image).names:
+        if name == "image":
+            described.append({"name": name, "dtype": "image"})
+        elif name in classes:
+            names = {str(number): label for number, label in enumerate(classes[name])}
+            described.append({"name": name, "dtype": {"class_label": {"names": names}}})
+        else:
+            described.append({"name": name, "dtype": str(EXTRA_COLUMNS.get(name, "string"))})
+    return described
+
+
+def _size(manifest: Mapping[str, Any]) -> str:
+    rows = sum(split["rows"] for config in manifest["configs"].values() for split in config["splits"].values())
+    return next((name for limit, name in _SIZES if rows < limit), _LARGEST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +13,11 @@ from builders.sources.base import Source
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user chose. `roots` maps source keys to folders; `splits` are names as `config/split`."""
+    """What the user chose.
+
+    `roots` maps source keys to folders; `splits` are names as `config/split`; `withdrawn` has the reason why a row is
+    left out, by its id.
+    """
 
     out: Path
     splits: tuple[str, ...]
@@ -25,6 +29,7 @@ class Choices:
     decode: bool = False
     adopt: Path | None = None
     demo: bool = False
+    withdrawn: Mapping[str, str] = field(default_factory=dict)
 
 
 class Meter(Protocol):

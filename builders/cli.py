@@ -23,6 +23,7 @@ from builders.report import built_text, dry_run_text
 from builders.roots import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
 from builders.sources.base import Source
 from builders.state import refuse_foreign
+from builders.withdrawal import read_withdrawn
 
 
 def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
@@ -100,6 +101,12 @@ def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
             help="A copy of the published benchmark (folder), or a CSV of split,class: use its classes and images.",
         ),
         click.option(
+            "--withdraw",
+            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            metavar="FILE",
+            help="CSV of id,reason: rows that are left out, with the reason, in a new release.",
+        ),
+        click.option(
             "--workers",
             type=click.IntRange(min=1),
             default=os.cpu_count() or 1,
@@ -140,6 +147,7 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             decode=flags["check"] == "decode",
             adopt=flags["adopt"],
             demo=demo,
+            withdrawn=read_withdrawn(flags["withdraw"]) if flags["withdraw"] else {},
         )
         workers = Workers(1 if flags["dry_run"] else flags["workers"])
         started = time.monotonic()

@@ -77,6 +77,10 @@ def finish_split(
         "why": split.count.why,
         "available": planned.available,
         "excluded": excluded,
+        "excluded_by_rule": _by_rule(exclusions),
+        "withdrawn": [
+            {"id": split.row_id(e.image), "reason": e.evidence} for e in exclusions if e.rule == "withdrawn"
+        ],
         "adopted": adopted,
         "shortfalls": [*lacking, *(f"{e.image} left out as unreadable ({e.evidence})" for e in unreadable)],
         "digest": rows_digest(rows),
@@ -149,6 +153,12 @@ def finish_release(
                 "licence": dataclasses.asdict(source.licence),
                 "citation": source.citation,
             }
+    manifest["withdrawn"] = [
+        {**row, "split": f"{config}/{name}"}
+        for config, entry in sorted(configs.items())
+        for name, split in sorted(entry["splits"].items())
+        for row in split["withdrawn"]
+    ]
     card.seal(layout, manifest)
     return manifest
 
@@ -183,6 +193,14 @@ def _digests(paths: Iterable[Path]) -> pa.Array:
     columns = [pq.read_table(path, columns=["content_sha256"])["content_sha256"] for path in paths]
     chunks = [chunk for column in columns for chunk in column.chunks]
     return pa.concat_arrays(chunks) if chunks else pa.array([], pa.string())
+
+
+def _by_rule(exclusions: Sequence[Exclusion]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for exclusion in exclusions:
+        if exclusion.images:
+            counts[exclusion.rule] = counts.get(exclusion.rule, 0) + exclusion.images
+    return dict(sorted(counts.items()))
 
 
 def _unreadable(located: Located, dropped: Sequence[tuple[str, str]]) -> list[Exclusion]:

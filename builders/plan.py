@@ -103,6 +103,7 @@ def plan(
     splits: Sequence[str],
     adopted: Mapping[str, Adopted] | None = None,
     limit_per_class: int | None = None,
+    withdrawn: Mapping[str, str] | None = None,
 ) -> list[PlannedSplit]:
     """Choose the images of the given splits.
 
@@ -113,11 +114,12 @@ def plan(
         splits: names as `config/split`.
         adopted: by split name, what replaces the draw.
         limit_per_class: keep at most so many images a class, the first by keyed rank.
+        withdrawn: by row id, why a row may not be published any more; others do not move up into its place.
 
     Returns:
         One plan for each name in `splits`, in that order.
     """
-    planner = _Planner(benchmark, indexes, seed, adopted or {}, limit_per_class)
+    planner = _Planner(benchmark, indexes, seed, adopted or {}, limit_per_class, withdrawn or {})
     return [planner.plan(key) for key in splits]
 
 
@@ -194,6 +196,7 @@ class _Planner:
         seed: int,
         adopted: Mapping[str, Adopted],
         limit_per_class: int | None,
+        withdrawn: Mapping[str, str],
     ) -> None:
         self.benchmark = benchmark
         self.declared = benchmark.by_key()
@@ -201,16 +204,18 @@ class _Planner:
         self.seed = seed
         self.adopted = adopted
         self.limit = limit_per_class
+        self.withdrawn = withdrawn
         self.selected: dict[str, Rows] = {}
 
     def plan(self, key: str) -> PlannedSplit:
         config, split = self.declared[key]
         view = self.views[split.source.key]
         drawn = self.select(key)
+        kept, gone = self.without_withdrawn(split, view, drawn)
         rows = (
-            drawn
+            kept
             if self.limit is None
-            else first_of_each(view.class_codes, drawn, np.full(len(view.class_ids), self.limit))
+            else first_of_each(view.class_codes, kept, np.full(len(view.class_ids), self.limit))
         )
         labels = label_names(self.benchmark, config, seed=self.seed, adopted=self.adopted)
         return PlannedSplit(
@@ -220,7 +225,7 @@ class _Planner:
             table=_plan_table(labels, split, view, rows),
             rows=rows,
             available=int(view.in_partitions(split.partitions).sum()),
-            excluded=tuple(self.exclusions(key, drawn, rows)),
+            excluded=tuple(self.exclusions(key, drawn, kept, rows) + self.withdrawals(key, view, gone)),
         )
 
     def classes(self, key: str) -> list[str]:
@@ -251,12 +256,33 @@ class _Planner:
             return order
         return _take(split, view, order)
 
-    def exclusions(self, key: str, drawn: Rows, kept: Rows) -> list[Exclusion]:
+    def without_withdrawn(self, split: Split, view: _View, drawn: Rows) -> tuple[Rows, Rows]:
+        """The rows that stay, and those that were withdrawn."""
+        if not self.withdrawn:
+            return drawn, drawn[:0]
+        ids = _row_ids(split, view.ids.take(pa.array(drawn)))
+        gone = pc.is_in(ids, value_set=pa.array(list(self.withdrawn), pa.string())).to_numpy(zero_copy_only=False)
+        return drawn[~gone], drawn[gone]
+
+    def withdrawals(self, key: str, view: _View, rows: Rows) -> list[Exclusion]:
+        _, split = self.declared[key]
+        found = []
+        for row in rows.tolist():
+            class_id, source_id = str(view.class_ids[view.class_codes[row]]), view.ids[row].as_py()
+            reason = self.withdrawn[_row_ids(split, view.ids.slice(row, 1))[0].as_py()]
+            partition = str(view.partitions[view.partition_codes[row]])
+            name = view.names[class_id]
+            found.append(
+                Exclusion(key, split.source.key, partition, class_id, name, source_id, 1, "withdrawn", reason)
+            )
+        return sorted(found, key=lambda e: e.image)
+
+    def exclusions(self, key: str, drawn: Rows, left: Rows, kept: Rows) -> list[Exclusion]:
         _, split = self.declared[key]
         view = self.views[split.source.key]
         available = view.tally(np.flatnonzero(view.in_partitions(split.partitions)))
         undrawn = available - view.tally(drawn)
-        limited = view.tally(drawn) - view.tally(kept)
+        limited = view.tally(left) - view.tally(kept)
         reasons = self._reasons(key)
         found: list[Exclusion] = []
         for counts, limit in ((undrawn, False), (limited, True)):
@@ -371,9 +397,6 @@ def _plan_table(labels: Sequence[str], split: Split, view: _View, rows: Rows) ->
     count = len(rows)
     known = split.role == "in_distribution"
     source = pa.repeat(pa.scalar(split.source.key), count)
-    ids = pc.binary_join_element_wise(source, source_ids, "/")
-    if split.making is not None:
-        ids = pc.binary_join_element_wise(ids, split.making.row_id(""), "")
     return pa.Table.from_arrays(
         [
             pa.array(of_class[codes] if known else np.full(count, -1)),
@@ -382,10 +405,15 @@ def _plan_table(labels: Sequence[str], split: Split, view: _View, rows: Rows) ->
             pa.array([view.names[c] for c in class_ids]).take(taken),
             source,
             source_ids,
-            ids,
+            _row_ids(split, source_ids),
         ],
         schema=PLAN_SCHEMA,
     )
+
+
+def _row_ids(split: Split, source_ids: pa.Array) -> pa.Array:
+    ids = pc.binary_join_element_wise(pa.scalar(split.source.key), source_ids, "/")
+    return ids if split.making is None else pc.binary_join_element_wise(ids, split.making.row_id(""), "")
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.str_]]:

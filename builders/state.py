@@ -142,8 +142,8 @@ def record_plans(
     for split, digest in plans.items():
         if before.get(split, digest) != digest:
             raise BuildError(
-                f"expected the images that {split} was planned from before, found sources that changed since, "
-                f"in {layout.root}; give another --out, or the sources as they were."
+                f"expected the images that {split} was planned from before, found sources or a --withdraw that "
+                f"changed since, in {layout.root}; give another --out, or both as they were."
             )
     versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
     state = identity.choices() | {

@@ -3,7 +3,9 @@ import os
 import filelock
 import pytest
 
+from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.demo import write_demo
+from tests.builders.conftest import build_demo
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +21,27 @@ def demo(tmp_path_factory):
             write_demo(root)
             finished.touch()
     return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
+
+
+@pytest.fixture(scope="session")
+def release(demo, tmp_path_factory):
+    """An undisturbed release of all splits, built by one worker."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    root = shared / "release"
+    with filelock.FileLock(shared / "release.lock"):
+        if not (root / "manifest.json").exists():
+            build_demo(demo, root)
+    return root
+
+
+@pytest.fixture(scope="session")
+def cifar_release(demo, tmp_path_factory):
+    """An undisturbed CIFAR-scale release of all splits, built by one worker."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    root = shared / "cifar-release"
+    with filelock.FileLock(shared / "cifar-release.lock"):
+        if not (root / "manifest.json").exists():
+            build_demo(demo, root, benchmark=CIFAR)
+    return root

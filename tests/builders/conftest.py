@@ -1,14 +1,9 @@
-"""Builds of the demo sources, made once and read only."""
+"""Building the demo sources, and looking at what was built."""
 
 import dataclasses
-import os
-
-import filelock
-import pytest
 
 from builders.build import build, prepare
 from builders.choices import Choices
-from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.execute import Workers
 from builders.imagenet_benchmark import BENCHMARK
 from builders.progress import TerminalMeter
@@ -58,27 +53,3 @@ def files_of(root):
         for path in sorted(root.rglob("*"))
         if path.is_file() and ".state" not in path.relative_to(root).parts
     }
-
-
-@pytest.fixture(scope="session")
-def release(demo, tmp_path_factory):
-    """An undisturbed release of all splits, built by one worker."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    root = shared / "release"
-    with filelock.FileLock(shared / "release.lock"):
-        if not (root / "manifest.json").exists():
-            build_demo(demo, root)
-    return root
-
-
-@pytest.fixture(scope="session")
-def cifar_release(demo, tmp_path_factory):
-    """An undisturbed CIFAR-scale release of all splits, built by one worker."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    root = shared / "cifar-release"
-    with filelock.FileLock(shared / "cifar-release.lock"):
-        if not (root / "manifest.json").exists():
-            build_demo(demo, root, benchmark=CIFAR)
-    return root

@@ -1,0 +1,53 @@
+"""Render a release's dataset card anew, or tell whether it is out of date: `python -m hf_scripts.card DIR`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from builders import card
+from builders.command import exit_code
+from builders.errors import explaining_disk
+from builders.release import Layout, read_manifest
+
+
+@click.command(
+    name="python -m hf_scripts.card",
+    epilog="Example: python -m hf_scripts.card build/unknown-detection --check",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the card on disk is out of date.")
+def command(folder: Path, check: bool) -> int:
+    """Render the dataset card of the release in DIR from its manifest, with today's template.
+
+    The manifest then lists the new card. A build does this by itself; it is for releases that older tools built.
+    """
+    layout = Layout(folder)
+    with explaining_disk("read the release and write its card"):
+        manifest = read_manifest(folder)
+        text = card.render(manifest)
+        found = layout.card.read_text(encoding="utf-8") if layout.card.is_file() else ""
+        if found == text:
+            click.echo(f"{layout.card} is what its manifest and the template give")
+            return 0
+        if check:
+            at = next((i for i, (a, b) in enumerate(zip(found, text, strict=False)) if a != b), len(found))
+            line = text.count("\n", 0, at) + 1
+            click.echo(f"{layout.card} is out of date from line {line} on; render it with python -m hf_scripts.card")
+            return 1
+        card.seal(layout, manifest)
+    click.echo(f"wrote {layout.card}")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    return exit_code(command, argv, stopped="stopped; nothing was changed.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
