@@ -14,7 +14,16 @@ _LARGEST = "1M<n<10M"
 
 
 def seal(layout: Layout, manifest: dict[str, Any]) -> None:
-    """Write a release's card and then its manifest, which holds the card's size and digest as of every other file."""
+    """Write a release's card and then its manifest, which holds the card's size and digest as of every other file.
+
+    The manifest also gets the list of all withdrawn rows, from those of its splits.
+    """
+    manifest["withdrawn"] = [
+        {**row, "split": f"{config}/{name}"}
+        for config, entry in sorted(manifest["configs"].items())
+        for name, split in sorted(entry["splits"].items())
+        for row in split["withdrawn"]
+    ]
     write_text(layout.card, render(manifest))
     manifest["card"] = file_entry(layout, layout.card)
     write_manifest(layout.root, manifest)

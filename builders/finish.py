@@ -153,12 +153,6 @@ def finish_release(
                 "licence": dataclasses.asdict(source.licence),
                 "citation": source.citation,
             }
-    manifest["withdrawn"] = [
-        {**row, "split": f"{config}/{name}"}
-        for config, entry in sorted(configs.items())
-        for name, split in sorted(entry["splits"].items())
-        for row in split["withdrawn"]
-    ]
     card.seal(layout, manifest)
     return manifest
 
