@@ -36,6 +36,8 @@ _SPLIT = {
     "why": str,
     "available": int,
     "excluded": int,
+    "excluded_by_rule": dict,
+    "withdrawn": list,
     "shortfalls": list,
     "digest": str,
     "data": list,

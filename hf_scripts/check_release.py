@@ -32,23 +32,37 @@ def check_excluded(root: Path, manifest: Mapping[str, Any]) -> Problems:
             problems.add("exclusions", f"{path}: expected a table of exclusions, found other text ({error})")
             continue
         images = {f"{name}/{split}": 0 for split in config["splits"]}
+        by_rule: dict[str, dict[str, int]] = {key: {} for key in images}
         for line in lines:
             if line.split not in images:
                 problems.add("exclusions", f"{path}: expected splits of {name}, found a line of {line.split}")
             else:
                 images[line.split] += line.images
+                if line.images:
+                    rules = by_rule[line.split]
+                    rules[line.rule] = rules.get(line.rule, 0) + line.images
         for key, left_out in images.items():
             entry = config["splits"][key.rpartition("/")[2]]
             if entry["rows"] + left_out != entry["available"]:
                 sum_ = f"{entry['rows']:,} + {left_out:,}"
                 expected = f"rows and excluded images to add up to the source's {entry['available']:,}"
                 problems.add("exclusions", f"{key}: expected {expected}, found {sum_} in {path}")
+            elif entry["excluded_by_rule"] != by_rule[key]:
+                problems.add(
+                    "exclusions",
+                    f"{key}: expected {_rules(entry['excluded_by_rule'])} by rule as in manifest.json, found "
+                    f"{_rules(by_rule[key])} in {path}",
+                )
             elif left_out != entry["excluded"]:
                 problems.add(
                     "exclusions",
                     f"{key}: expected {entry['excluded']:,} excluded images, found {left_out:,} in {path}",
                 )
     return problems
+
+
+def _rules(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{rule} {images:,}" for rule, images in sorted(counts.items())) or "nothing"
 
 
 def check_audit(root: Path, manifest: Mapping[str, Any]) -> Problems:
@@ -90,9 +104,13 @@ def check_between_splits(root: Path, manifest: dict[str, Any]) -> tuple[Problems
         own, and such a pair says nothing untrue of an image.
     """
     problems, notes = Problems(), []
-    for key, ids in known_train_overlaps(Layout(root), manifest).items():
-        found = f"found {len(ids):,}, for instance {ids[0]}"
-        problems.add("training image", f"{key}: expected no image of an in-distribution training split, {found}")
+    for key, repeated in known_train_overlaps(Layout(root), manifest).items():
+        said, ids = _said(root, manifest, key, repeated)
+        if said:
+            notes.append(f"{key}: {len(said):,} images are also training images, and near_duplicate_of says so")
+        if ids:
+            found = f"found {len(ids):,}, for instance {ids[0]}; --withdraw leaves them out of a build"
+            problems.add("training image", f"{key}: expected no image of an in-distribution training split, {found}")
     for benchmark in sorted(manifest["benchmarks"]):
         mine = [
             (key, split)
@@ -108,6 +126,17 @@ def check_between_splits(root: Path, manifest: dict[str, Any]) -> tuple[Problems
         mine = [(f"{name}/{split}", entry) for split, entry in sorted(config["splits"].items())]
         _check_ids(root, mine, problems)
     return problems, notes
+
+
+def _said(root: Path, manifest: Mapping[str, Any], key: str, ids: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Of rows that repeat training images, those whose `near_duplicate_of` says so, and the others."""
+    config, _, name = key.partition("/")
+    entry = manifest["configs"][config]
+    if "near_duplicate_of" not in entry["columns"]:
+        return [], list(ids)
+    rows = pq.read_table(root / entry["splits"][name]["index"]["path"], columns=["id", "near_duplicate_of"])
+    marked = set(rows.filter(pc.not_equal(rows["near_duplicate_of"], ""))["id"].to_pylist())
+    return [row for row in ids if row in marked], [row for row in ids if row not in marked]
 
 
 def check_card(root: Path, manifest: dict[str, Any]) -> Problems:

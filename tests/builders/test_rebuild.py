@@ -124,7 +124,7 @@ def test_another_version_of_the_benchmark_is_refused(published, demo, tmp_path):
 
 def test_a_config_that_is_not_there_is_refused(published, demo, tmp_path):
     absent = Published(published["imagenet"].root, "absent")
-    with pytest.raises(BuildError, match="expected a config of the release .*, found absent"):
+    with pytest.raises(BuildError, match=r"expected a config of the release .*, found absent"):
         materialize(absent, demo, tmp_path / "out")
 
 

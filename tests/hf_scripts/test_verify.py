@@ -554,7 +554,7 @@ def test_a_training_image_among_the_unknowns(release, check):
     row = pq.read_table(release / NEAR_SHARD, columns=["id"])["id"][9]
     code, lines = check()
     assert code == 1
-    found = f"found 1, for instance {row}"
+    found = f"found 1, for instance {row}; --withdraw leaves them out of a build"
     assert problems(lines) == [f"imagenet/near_ood: expected no image of an in-distribution training split, {found}"]
 
 
