@@ -101,7 +101,7 @@ def entry(
         lines += [line for split in rows for line in _split_lines(split, old, new)]
         told = {*changes.added, *changes.removed, *changes.changed}
         others = [text for text in (*changes.major, *changes.minor) if text.split(" ")[0] not in told]
-        lines += [f"- {text[0].upper()}{text[1:]}." if text[0].islower() else f"- {text}." for text in others]
+        lines += [f"- `{place}` {words}." for place, _, words in (text.partition(" ") for text in others)]
         lines += [f"- Metadata: `{place}`." for place in changes.patch]
     withdrawn = list(_withdrawn(old, new))
     if withdrawn:
@@ -126,15 +126,19 @@ def _identities(path: Path | None) -> pa.Table:
 def _first(manifest: Mapping[str, Any]) -> Iterator[str]:
     for config_name, config in sorted(manifest["configs"].items()):
         for name, split in sorted(config["splits"].items()):
-            yield f"- `{config_name}/{name}`: {split['rows']:,} rows, digest `{split['digest'][:12]}`."
+            yield f"- `{config_name}/{name}`: {_rows(split)}, digest `{split['digest'][:12]}`."
+
+
+def _rows(split: Mapping[str, Any]) -> str:
+    return f"{split['rows']:,} row{'' if split['rows'] == 1 else 's'}"
 
 
 def _split_lines(rows: RowChanges, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     was, now = _split(old, rows.split), _split(new, rows.split)
     if not was:
-        text = f"is new: {now['rows']:,} rows, digest `{now['digest'][:12]}`"
+        text = f"is new: {_rows(now)}, digest `{now['digest'][:12]}`"
     elif not now:
-        text = f"is gone: {was['rows']:,} rows, digest `{was['digest'][:12]}`"
+        text = f"is gone: {_rows(was)}, digest `{was['digest'][:12]}`"
     else:
         counts = ", ".join(f"{len(ids):,} {kind}" for kind, ids in rows.ids.items()) if rows.total() else "other order"
         text = (

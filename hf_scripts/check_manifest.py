@@ -152,15 +152,22 @@ def check_tree(tree: Mapping[str, tuple[int, str]], manifest: Mapping[str, Any])
     """
     problems = Problems()
     files = {file.path: file for file in [*listed_files(manifest), Listed(**manifest["card"])]}
-    for path, file in sorted(files.items()):
-        size, digest = tree.get(path, (-1, ""))
-        if size < 0:
-            problems.add("file missing", f"{path}: expected a file, found none")
-        elif size != file.bytes:
-            problems.add("file size", f"{path}: expected {file.bytes:,} bytes, found {size:,}")
-        elif digest and digest != file.sha256:
-            problems.add("file digest", f"{path}: expected SHA-256 {file.sha256}, found {digest}")
+    for _, file in sorted(files.items()):
+        problems.merge(check_stored(file, tree))
     problems.merge(check_unlisted(tree, manifest))
+    return problems
+
+
+def check_stored(file: Listed, tree: Mapping[str, tuple[int, str]]) -> Problems:
+    """Check that a repository has a listed file with the right size and, where the Hub says it, the right digest."""
+    problems = Problems()
+    size, digest = tree.get(file.path, (-1, ""))
+    if size < 0:
+        problems.add("file missing", f"{file.path}: expected a file, found none")
+    elif size != file.bytes:
+        problems.add("file size", f"{file.path}: expected {file.bytes:,} bytes, found {size:,}")
+    elif digest and digest != file.sha256:
+        problems.add("file digest", f"{file.path}: expected SHA-256 {file.sha256}, found {digest}")
     return problems
 
 

@@ -170,11 +170,16 @@ class Repository:
         return patiently(f"find {self.name} at {revision} on {self.host}", ask, self.say)
 
     def tags(self) -> dict[str, str]:
-        """The commit of every tag."""
-        refs = patiently(
-            f"list the tags of {self.name}", lambda: self.api.list_repo_refs(self.name, repo_type="dataset"), self.say
-        )
-        return {tag.name: tag.target_commit for tag in refs.tags}
+        """The commit of every tag; none where there is no repository."""
+
+        def ask() -> dict[str, str]:
+            try:
+                refs = self.api.list_repo_refs(self.name, repo_type="dataset")
+            except RepositoryNotFoundError:
+                return {}
+            return {tag.name: tag.target_commit for tag in refs.tags}
+
+        return patiently(f"list the tags of {self.name}", ask, self.say)
 
     def tree(self, commit: str) -> dict[str, Stored]:
         """Every file of a commit by its path, without the one that the Hub puts there."""
@@ -281,4 +286,4 @@ class Repository:
                     raise
 
         patiently(f"set the tag {tag} of {self.name}", ask, self.say)
-        return self.tags()[tag]
+        return self.tags().get(tag, "")

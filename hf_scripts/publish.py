@@ -17,9 +17,21 @@ from hf_scripts import check_manifest
 from hf_scripts.hub import Info, Repository, addition
 from hf_scripts.licences import access_of, check_demo, check_licences
 from hf_scripts.merge import Manifest
+from hf_scripts.problems import Problems
 from hf_scripts.readback import read_back
 from hf_scripts.retry import Say
-from hf_scripts.staging import Snapshot, Staged, check_together, differences, not_whole, seal, snapshot, stage
+from hf_scripts.staging import (
+    Snapshot,
+    Staged,
+    broken,
+    check_together,
+    described,
+    differences,
+    not_whole,
+    seal,
+    snapshot,
+    stage,
+)
 from hf_scripts.versions import Changes, Version, check_version, compare, latest
 
 Sent = Callable[[int, int], object]
@@ -70,15 +82,19 @@ def publish(
     tag = wanted.version.tag
     if repository.has_token() or not wanted.dry_run:
         repository.check_account()
+    else:
+        say("there is no token, so this looks at what anybody sees")
+    # Before the newest commit, so that no tag can be of a commit that is newer still.
+    tags = repository.tags()
     info = repository.info()
     if info is not None and not wanted.dry_run:
         repository.check_write()
     _say_access(repository, wanted, info, say)
-    tags = repository.tags() if info else {}
     if tag in tags:
-        return _published_already(repository, wanted, tags, scratch, say)
+        with explaining_disk("write files of that version to the temporary folder"):
+            return _published_already(repository, wanted, tags, scratch, say)
     with explaining_disk("write the files of the next version to the temporary folder"):
-        base = snapshot(repository, info.head, scratch / "head") if info else None
+        base = _newest(repository, info, scratch)
         plan = _plan(repository, wanted, base, tags, scratch, say)
     _say_plan(plan, wanted, say)
     _check_access(repository, wanted, info, plan.staged.manifest)
@@ -119,6 +135,16 @@ def _published_already(repository: Repository, wanted: Wanted, tags: dict[str, s
     return True
 
 
+def _newest(repository: Repository, info: Info | None, scratch: Path) -> Snapshot | None:
+    """What the repository holds now; files that are no part of a release are nobody's to delete, and so refused."""
+    if info is None:
+        return None
+    base = snapshot(repository, info.head, scratch / "head")
+    if "card" in base.manifest and (strays := check_manifest.check_unlisted(base.tree, base.manifest)).total():
+        raise broken(f"{repository.name} at {info.head[:12]}", strays)
+    return base
+
+
 def _plan(
     repository: Repository, wanted: Wanted, base: Snapshot | None, tags: dict[str, str], scratch: Path, say: Say
 ) -> Plan:
@@ -146,13 +172,25 @@ def _changed_files(staged: Staged) -> Plan:
     for path in paths:
         local = staged.local(path)
         if local is None:
-            if path not in tree:
-                raise AssertionError(f"{path} is neither here nor in the repository")
-        elif not local.is_file():
+            continue  # it stays
+        if not local.is_file():
             raise not_whole(staged.folder, f"{path}: expected a file, found none")
-        elif path not in tree or not tree[path].is_content_of(local, known.get(path, "")):
+        if path not in tree or not tree[path].is_content_of(local, known.get(path, "")):
             additions.append(addition(path, local, known.get(path, "")))
+    _check_staying(staged)
     return Plan(staged, tuple(additions), tuple(sorted(tree.keys() - set(paths))))
+
+
+def _check_staying(staged: Staged) -> None:
+    """Refuse to list files that the repository does not have, or has with other contents."""
+    staying = [f for f in check_manifest.listed_files(staged.manifest) if staged.local(f.path) is None]
+    if staying and staged.base is not None:
+        tree = described(staged.base.tree)
+        problems = Problems()
+        for file in staying:
+            problems.merge(check_manifest.check_stored(file, tree))
+        if problems.total():
+            raise broken(f"{staged.base.repository.name} at {staged.base.commit[:12]}", problems)
 
 
 def _say_access(repository: Repository, wanted: Wanted, info: Info | None, say: Say) -> None:
@@ -235,8 +273,9 @@ def _tag(repository: Repository, tag: str, commit: str) -> None:
     named = repository.tag(tag, commit)
     if named != commit:
         raise BuildError(
-            f"expected the tag {tag} of {repository.name} to be free, found that another publisher set it to "
-            f"{named[:12]} meanwhile; this release is commit {commit[:12]}, so run again with a higher --tag."
+            f"expected the tag {tag} of {repository.name} to be free for commit {commit[:12]}, found that another "
+            f"publisher set it to {named[:12] or 'none'} meanwhile; run the same command again, which says whether "
+            "that version has this release and which tag is free."
         )
 
 

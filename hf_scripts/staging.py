@@ -58,12 +58,12 @@ class Snapshot:
             # The Hub's own list is of what somebody committed, which need not be what the manifest says.
             problems = check_manifest.check_file(self.root, files[path]) if path in files else Problems()
             if problems.total():
-                raise _broken(f"{self.repository.name} at {self.commit[:12]}", problems)
+                raise broken(f"{self.repository.name} at {self.commit[:12]}", problems)
         return local
 
 
 def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
-    """Look at a release in a repository; one with nothing of ours is a release without splits.
+    """Read what a repository's manifest says; one with nothing of ours is a release without splits.
 
     Raises:
         BuildError: other files lie there, or no manifest that this version reads.
@@ -80,14 +80,13 @@ def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
     repository.fetch(tree["manifest.json"], commit, root)
     problems = Problems()
     manifest = check_manifest.load(root, problems)
-    if manifest is not None:
-        problems.merge(check_manifest.check_tree(described(tree), manifest))
-    if manifest is None or problems.total():
-        raise _broken(where, problems)
+    if manifest is None:
+        raise broken(where, problems)
     return Snapshot(repository, commit, manifest, tree, root)
 
 
-def _broken(where: str, problems: Problems) -> BuildError:
+def broken(where: str, problems: Problems) -> BuildError:
+    """The error for a release in a repository that is damaged."""
     return BuildError(
         f"expected a whole release in {where}, found {problems.total():,} problems, of which the first is: "
         f"{next(problems.lines())}; mend the repository, or push to another."

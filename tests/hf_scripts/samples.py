@@ -156,7 +156,8 @@ def write_split(layout, config, split, rows, labels, columns, shards):
     table = pa.Table.from_pylist(rows, schema=schema)
     data = []
     for shard in range(shards):
-        part = table.slice(shard * len(rows) // shards, (shard + 1) * len(rows) // shards - shard * len(rows) // shards)
+        first, end = (number * len(rows) // shards for number in (shard, shard + 1))
+        part = table.slice(first, end - first)
         path = layout.data(config, split, shard, shards)
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(part, path, write_page_index=True, compression="none")
