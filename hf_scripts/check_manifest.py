@@ -11,7 +11,7 @@ from typing import Any
 
 from builders.benchmark import ROLES
 from builders.errors import BuildError
-from builders.release import EXTRA_COLUMNS, FOLDERS, Layout, file_sha256, read_manifest
+from builders.release import EXTRA_COLUMNS, FOLDERS, FORMAT, Layout, file_sha256, read_manifest
 from builders.shards import TEMPORARY
 from hf_scripts.problems import Problems
 
@@ -57,12 +57,13 @@ class Listed:
     sha256: str
 
 
-def load(root: Path, problems: Problems) -> dict[str, Any] | None:
+def load(root: Path, problems: Problems, name: str = "") -> dict[str, Any] | None:
     """Read the manifest and check its form.
 
     Args:
         root: the release folder.
         problems: where to add what is wrong.
+        name: what to call the release where the folder is only a place for downloads.
 
     Returns:
         The manifest, or None where nothing else can be checked with it.
@@ -82,6 +83,11 @@ def load(root: Path, problems: Problems) -> dict[str, Any] | None:
         if not isinstance(parsed, dict):
             problems.add("manifest", f"manifest.json: expected an object, found {_named(type(parsed))}")
             return None
+        if name and parsed.get("format") != FORMAT:
+            found = parsed.get("format")
+            raise BuildError(
+                f"expected manifest format {FORMAT}, found {found} in {name}; use the version that wrote it."
+            )
     manifest = read_manifest(root)
     before = problems.total()
     for sentence in _wrong_form(manifest):

@@ -83,13 +83,14 @@ def _resolve(repository: Repository, revision: str) -> str:
 def _wanted(repository: Repository, commit: str, into: Path) -> tuple[list[Stored], Problems]:
     """The files that a commit has of those that its manifest lists, and what it has besides."""
     tree = repository.tree(commit)
+    where = f"{repository.name} at commit {commit[:12]}"
     if "manifest.json" not in tree:
         raise BuildError(
-            f"expected a release with a manifest.json in {repository.name} at commit {commit[:12]}, found none; "
-            "give another --revision, or another repository."
+            f"expected a release with a manifest.json in {where}, found none; give another --revision, or another "
+            "repository."
         )
     repository.fetch(tree["manifest.json"], commit, into)
-    manifest = check_manifest.load(into, Problems())
+    manifest = check_manifest.load(into, Problems(), where)
     if manifest is None:
         return [], Problems()  # the check of the folder says why
     listed = {manifest["card"]["path"], *(file.path for file in check_manifest.listed_files(manifest))}

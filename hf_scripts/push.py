@@ -78,7 +78,7 @@ def command(
     if not is_repository(repo):
         raise BuildError(f"expected ORG/NAME for --repo, found {repo}; name an account and a repository.")
     manifest = _manifest(folder)
-    chosen = chosen_configs(manifest, [name for name in configs.split(",") if name])
+    chosen = chosen_configs(manifest, [name.strip() for name in configs.split(",") if name.strip()])
     ours = without_images(chosen) if index_only else chosen
     wanted = Wanted(folder, ours, version, private, allow_demo, max_files, dry_run)
 

@@ -79,7 +79,7 @@ def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
         )
     repository.fetch(tree["manifest.json"], commit, root)
     problems = Problems()
-    manifest = check_manifest.load(root, problems)
+    manifest = check_manifest.load(root, problems, where)
     if manifest is None:
         raise broken(where, problems)
     return Snapshot(repository, commit, manifest, tree, root)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import datasets
 import pyarrow.parquet as pq
@@ -176,7 +177,7 @@ def test_chosen_configs(push, hub, release):
     assert set(card_at(hub)) == {"bench", "bench-index"}
     assert push("release", "--configs", "bench-train", tag="v1.1.0").code == 0
     assert set(hub.files(REPO)) - {"changes/v1.1.0.csv"} == FILES
-    error = push("release", "--configs", "bench,nothing", tag="v1.2.0").error
+    error = push("release", "--configs", "bench, nothing", tag="v1.2.0").error
     assert "found nothing" in error
     assert "bench, bench-train" in error
 
@@ -301,6 +302,21 @@ def test_a_repository_of_something_else(push, hub, release, path):
     hub.commit(REPO, {path: b"mine\n", "README.md": b"# Mine\n"})
     error = _refused(push, hub, "release")
     assert f"expected an empty repository or a release, found {path} and no manifest.json" in error
+
+
+def test_a_repository_with_nothing_but_a_card_is_empty(push, hub, release):
+    """As somebody leaves it who began on the website."""
+    hub.create(REPO)
+    hub.commit(REPO, {"README.md": b"# To come\n"})
+    assert push("release").code == 0
+    assert hub.read(REPO, "README.md").startswith(b"---\n")
+
+
+def test_a_manifest_of_another_format(push, hub, release):
+    push("release")
+    hub.commit(REPO, {"manifest.json": b'{"format": 99}'})
+    error = _refused(push, hub, "release", tag="v1.1.0")
+    assert re.search(r"expected manifest format 1, found 99 in org/name at [0-9a-f]{12};", error)
 
 
 def test_a_release_with_other_files_beside_it(push, hub, release, tmp_path):

@@ -167,6 +167,12 @@ def test_a_repository_of_something_else(check, hub):
     assert "expected a release with a manifest.json in org/name at commit" in check().error
 
 
+def test_a_manifest_of_another_format(check, hub):
+    hub.create(REPO)
+    hub.commit(REPO, {"manifest.json": b'{"format": 99}'})
+    assert "expected manifest format 1, found 99 in org/name at commit" in check().error
+
+
 # Folder or repository
 
 
