@@ -100,7 +100,7 @@ class Changes:
     def reason(self) -> str:
         """The first change of the highest level, and how many more there are."""
         found = getattr(self, self.level) if self.level else ()
-        more = f" and {len(found) - 1:,} more such changes" if len(found) > 1 else ""
+        more = f" and {len(found) - 1:,} more such change{'' if len(found) == 2 else 's'}" if len(found) > 1 else ""
         return f"{found[0]}{more}" if found else "nothing differs"
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 
+from builders import card
 from tests.hf_scripts.samples import REPO, SPLITS, make_release
 
 
@@ -86,6 +87,24 @@ def test_nothing_new_is_no_version(push, hub, release):
     error = push("release", tag="v1.0.1").error
     assert "expected something that differs from v1.0.0 to publish as v1.0.1, found the same release" in error
     assert len(hub.commits(REPO)) == 2
+
+
+def test_a_card_that_shows_its_version_is_nothing_new(push, hub, release, monkeypatch):
+    rendered = card.render
+    monkeypatch.setattr(card, "render", lambda manifest: f"{rendered(manifest)}\n{manifest.get('version')}\n")
+    assert push("release").code == 0
+    assert hub.read(REPO, "README.md").endswith(b"\n1.0.0\n")
+    assert "found the same release" in push("release", tag="v1.0.1").error
+
+
+def test_another_card_is_a_patch(push, hub, release, monkeypatch):
+    """As of a later template."""
+    push("release")
+    rendered = card.render
+    monkeypatch.setattr(card, "render", lambda manifest: f"{rendered(manifest)}\nMore words.\n")
+    assert push("release", tag="v1.0.1").code == 0
+    assert hub.read(REPO, "README.md").endswith(b"\nMore words.\n")
+    assert "- Metadata: `README.md`." in changelog_at(hub)
 
 
 def test_tags_that_are_no_versions_are_left_alone(push, hub, release, tmp_path):

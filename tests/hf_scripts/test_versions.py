@@ -163,7 +163,7 @@ def test_all_that_differs_is_named_and_the_worst_decides(old, new):
     assert (changes.added, changes.removed, changes.changed) == (("a/more",), (), ("a/test",))
     assert changes.patch == ("sources.source.licence.url",)
     splits.pop("train")
-    assert compare(old, new).reason() == "a/test has other rows and 1 more such changes"
+    assert compare(old, new).reason() == "a/test has other rows and 1 more such change"
 
 
 # Which version
