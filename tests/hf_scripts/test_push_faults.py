@@ -5,8 +5,10 @@
 
 import pytest
 
+from hf_scripts import push as push_command
 from hf_scripts.retry import WAITS
 from tests.hf_scripts.samples import REPO, contents, make_release
+from tests.hub.client import in_process
 from tests.hub.faults import Faults
 from tests.hub.server import Hub
 
@@ -38,22 +40,26 @@ def more(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(sample, more, tmp_path_factory):
-    """What two pushes leave where nothing goes wrong, file by file."""
-    from hf_scripts import push
-    from tests.hub.client import in_process
-
+def versions(sample, more, tmp_path_factory):
+    """What two pushes leave where nothing goes wrong: all files of both versions."""
     with Hub() as hub, in_process(hub, tmp_path_factory.mktemp("undisturbed")):
         for folder, tag in ((sample, "v1.0.0"), (more, "v1.1.0")):
-            assert push.main([str(folder), "--repo", REPO, "--tag", tag, "--workers", "1"]) == 0
-        return contents(hub, "v1.1.0")
+            assert push_command.main([str(folder), "--repo", REPO, "--tag", tag, "--workers", "1"]) == 0
+        return [contents(hub, tag) for tag in ("v1.0.0", "v1.1.0")]
 
 
 @pytest.fixture
-def begun(push, release, more, tmp_path, naps, capsys):
+def undisturbed(versions):
+    return versions[1]
+
+
+@pytest.fixture
+def begun(push, hub, more, versions, tmp_path, naps):
     """A repository with a first version; `more` is at hand to be the next."""
     (tmp_path / "more").symlink_to(more)
-    assert push("release").code == 0
+    hub.create(REPO)
+    hub.commit(REPO, versions[0], title="Publish v1.0.0")
+    hub.tag(REPO, "v1.0.0")
     return push
 
 
