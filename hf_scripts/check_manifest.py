@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from builders.benchmark import ROLES
 from builders.errors import BuildError
-from builders.release import EXTRA_COLUMNS, FOLDERS, Layout, file_sha256, read_manifest
+from builders.release import EXTRA_COLUMNS, FOLDERS, FORMAT, Layout, file_sha256, read_manifest
 from builders.shards import TEMPORARY
 from hf_scripts.problems import Problems
+
+# What publishing adds: the list of versions, and what each of them changed.
+CHANGELOG = "CHANGELOG.md"
+CHANGES = "changes"
 
 _MANIFEST = {"benchmarks": dict, "configs": dict, "sources": dict, "card": dict}
 _FILE = {"path": str, "bytes": int, "sha256": str}
@@ -27,6 +31,7 @@ _CONFIG = {
     "splits": dict,
 }
 _SOURCE = {"title": str, "edition": str, "licence": dict, "citation": str}
+_LICENCE = {"name": str, "url": str, "publish": str}
 _SPLIT = {
     "role": str,
     "source": str,
@@ -54,12 +59,13 @@ class Listed:
     sha256: str
 
 
-def load(root: Path, problems: Problems) -> dict[str, Any] | None:
+def load(root: Path, problems: Problems, name: str = "") -> dict[str, Any] | None:
     """Read the manifest and check its form.
 
     Args:
         root: the release folder.
         problems: where to add what is wrong.
+        name: what to call the release where the folder is only a place for downloads.
 
     Returns:
         The manifest, or None where nothing else can be checked with it.
@@ -79,6 +85,11 @@ def load(root: Path, problems: Problems) -> dict[str, Any] | None:
         if not isinstance(parsed, dict):
             problems.add("manifest", f"manifest.json: expected an object, found {_named(type(parsed))}")
             return None
+        if name and parsed.get("format") != FORMAT:
+            found = parsed.get("format")
+            raise BuildError(
+                f"expected manifest format {FORMAT}, found {found} in {name}; use the version that wrote it."
+            )
     manifest = read_manifest(root)
     before = problems.total()
     for sentence in _wrong_form(manifest):
@@ -99,6 +110,7 @@ def listed_files(manifest: Mapping[str, Any]) -> list[Listed]:
     entries = [config[name] for config in configs for name in ("excluded", "audit") if name in config]
     for _, _, split in splits(manifest):
         entries += [split["index"], *split["data"]]
+    entries += manifest.get("changelog", [])
     return sorted({Listed(e["path"], e["bytes"], e["sha256"]) for e in entries}, key=lambda f: (f.path, f.sha256))
 
 
@@ -138,9 +150,47 @@ def check_strays(root: Path, files: list[Listed]) -> Problems:
     return problems
 
 
+def check_tree(tree: Mapping[str, tuple[int, str]], manifest: Mapping[str, Any]) -> Problems:
+    """Check that a repository holds what its manifest lists, and nothing else.
+
+    Args:
+        tree: size and SHA-256 of every file of a commit, without what the Hub puts there itself. The digest is empty
+            for small files, of which the Hub does not say it.
+        manifest: the commit's manifest.
+    """
+    problems = Problems()
+    files = {file.path: file for file in [*listed_files(manifest), Listed(**manifest["card"])]}
+    for _, file in sorted(files.items()):
+        problems.merge(check_stored(file, tree))
+    problems.merge(check_unlisted(tree, manifest))
+    return problems
+
+
+def check_stored(file: Listed, tree: Mapping[str, tuple[int, str]]) -> Problems:
+    """Check that a repository has a listed file with the right size and, where the Hub says it, the right digest."""
+    problems = Problems()
+    size, digest = tree.get(file.path, (-1, ""))
+    if size < 0:
+        problems.add("file missing", f"{file.path}: expected a file, found none")
+    elif size != file.bytes:
+        problems.add("file size", f"{file.path}: expected {file.bytes:,} bytes, found {size:,}")
+    elif digest and digest != file.sha256:
+        problems.add("file digest", f"{file.path}: expected SHA-256 {file.sha256}, found {digest}")
+    return problems
+
+
+def check_unlisted(paths: Iterable[str], manifest: Mapping[str, Any]) -> Problems:
+    """Check that a repository, of which `paths` are all files, holds nothing that its manifest does not list."""
+    problems = Problems()
+    known = {"manifest.json", manifest["card"]["path"], *(file.path for file in listed_files(manifest))}
+    for path in sorted(set(paths) - known):
+        problems.add("file not listed", f"{path}: expected only files that manifest.json lists, found this one")
+    return problems
+
+
 def _published(root: Path) -> Iterator[Path]:
     yield from sorted(path for path in root.iterdir() if path.is_file())
-    for folder in FOLDERS:
+    for folder in (*FOLDERS, CHANGES):
         for path in sorted((root / folder).rglob("*")):
             if not stat.S_ISDIR(path.lstat().st_mode):
                 yield path
@@ -161,6 +211,21 @@ def _wrong_form(manifest: Mapping[str, Any]) -> Iterator[str]:
             yield from shape
             if kind == "configs" and not shape:
                 yield from _wrong_config(manifest, name, entry)
+            if kind == "sources" and not shape:
+                yield from _wrong_keys(f"the licence of {name}", entry["licence"], _LICENCE)
+    yield from _wrong_published(manifest)
+
+
+def _wrong_published(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What publishing adds, where it did."""
+    if "version" in manifest:
+        yield from _wrong_keys("the manifest", manifest, {"version": str, "previous": str, "changelog": list})
+    changelog = manifest.get("changelog", [])
+    for entry in changelog if isinstance(changelog, list) else []:
+        shape = list(_wrong_keys("a file of changelog", entry, _FILE))
+        yield from shape
+        if not shape and entry["path"] != CHANGELOG and PurePosixPath(entry["path"]).parent.as_posix() != CHANGES:
+            yield f"expected {CHANGELOG} and files in {CHANGES} in changelog, found {entry['path']}"
 
 
 def _wrong_config(manifest: Mapping[str, Any], name: str, config: Mapping[str, Any]) -> Iterator[str]:

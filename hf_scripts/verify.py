@@ -1,4 +1,4 @@
-"""Recompute everything that a release says of itself: `python -m hf_scripts.verify DIR`."""
+"""Recompute everything that a release says of itself: `python -m hf_scripts.verify DIR`, or `ORG/NAME` on the Hub."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from hf_scripts import check_manifest, check_release
 from hf_scripts.check_manifest import Listed
 from hf_scripts.check_rows import UNREADABLE, IndexTask, Outcome, PlainTask, ShardTask, Task
 from hf_scripts.check_values import Split
+from hf_scripts.names import is_repository
 from hf_scripts.problems import SHOWN, Problems
 
 Advance = Callable[[int], object]
@@ -180,14 +181,14 @@ def _table(manifest: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _summary(root: Path, manifest: Mapping[str, Any], *, decode: bool) -> str:
+def _summary(name: object, manifest: Mapping[str, Any], *, decode: bool) -> str:
     files = check_manifest.listed_files(manifest)
     entries = [split for _, _, split in check_manifest.splits(manifest)]
     rows = sum(split["rows"] for split in entries)
     size = sum(file.bytes for file in files)
     how = "" if decode else "; no image was decoded, nor the digests of images over pixels computed (--quick)"
     return (
-        f"{root} is whole: {len(entries):,} splits, {rows:,} rows, {len(files):,} files, {size:,} bytes are as "
+        f"{name} is whole: {len(entries):,} splits, {rows:,} rows, {len(files):,} files, {size:,} bytes are as "
         f"manifest.json says{how}"
     )
 
@@ -197,7 +198,9 @@ def _summary(root: Path, manifest: Mapping[str, Any], *, decode: bool) -> str:
     epilog="Example: python -m hf_scripts.verify build/unknown-detection",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("release", metavar="DIR|ORG/NAME")
+@click.option("--revision", metavar="TAG", help="Version, branch or commit of ORG/NAME.  [default: main]")
+@click.option("--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep the download in this folder.")
 @click.option("--quick", is_flag=True, help="Compare bytes and digests, but decode no image.")
 @click.option(
     "--workers",
@@ -206,14 +209,35 @@ def _summary(root: Path, manifest: Mapping[str, Any], *, decode: bool) -> str:
     show_default="all cores",
     help="Processes that read files.",
 )
-def command(folder: Path, quick: bool, workers: int) -> int:
-    """Check that the release in DIR is whole and that every row is what it says.
+def command(release: str, revision: str | None, keep: Path | None, quick: bool, workers: int) -> int:
+    """Check that a release is whole and that every row is what it says.
+
+    The release is the folder DIR, or where there is no such folder the dataset repository ORG/NAME on the Hub, which
+    is downloaded.
 
     Exits with 0 when all is well, 1 when something is wrong with the release, 2 when there is none to check.
     """
+    folder = Path(release)
+    # What cannot be a repository's name is a folder, of which it is said that it is not there.
+    if folder.exists() or not is_repository(release):
+        if revision is not None or keep is not None:
+            raise BuildError(
+                f"expected ORG/NAME on the Hub for --revision and --keep, found the folder {release}, which comes "
+                "first; leave them out, or run from another folder."
+            )
+        return _check(folder, folder, Problems(), quick=quick, workers=workers)
+    # The client takes half a second to import.
+    from hf_scripts.download import downloaded
+
+    click.echo(f"there is no folder {release} here, so it is looked for on the Hub", err=True)
+    with downloaded(release, revision or "main", keep, lambda line: click.echo(line, err=True)) as found:
+        return _check(found.root, found.name, found.problems, quick=quick, workers=workers)
+
+
+def _check(folder: Path, name: object, problems: Problems, *, quick: bool, workers: int) -> int:
+    """Check a folder, say under its name what is found besides the given problems, and return the exit code."""
     from tqdm import tqdm
 
-    problems = Problems()
     notes: list[str] = []
     manifest = check_manifest.load(folder, problems)
     if manifest is not None:
@@ -231,9 +255,9 @@ def command(folder: Path, quick: bool, workers: int) -> int:
         click.echo(f"note: {note}")
     if whole is None:
         plural = "" if problems.total() == 1 else "s"
-        click.echo(f"{folder} is not whole: {problems.total():,} problem{plural}")
+        click.echo(f"{name} is not whole: {problems.total():,} problem{plural}")
         return 1
-    click.echo(_summary(folder, whole, decode=not quick))
+    click.echo(_summary(name, whole, decode=not quick))
     return 0
 
 

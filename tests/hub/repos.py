@@ -39,7 +39,7 @@ def _describe(repo: Repo, commit: Commit, *, blobs: bool) -> dict[str, object]:
         "createdAt": list(commit.history())[-1].date,
         "lastModified": repo.at("main").date,
         "private": repo.private,
-        "gated": False,
+        "gated": repo.gated,
         "disabled": False,
         "tags": [],
         "downloads": 0,

@@ -114,6 +114,8 @@ class Repo:
         self.name = name
         self.folder = folder
         self.private = private
+        self.gated: bool | str = False
+        """As the Hub says it: `auto` or `manual` where people must ask."""
         self.commits: dict[str, Commit] = {}
         self.branches: dict[str, str] = {}
         self.tags: dict[str, str] = {}

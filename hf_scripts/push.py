@@ -1,0 +1,135 @@
+"""Publish a release on the Hugging Face Hub: `python -m hf_scripts.push DIR --repo ORG/NAME --tag v1.0.0`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from builders.card import front_matter
+from builders.command import exit_code
+from builders.errors import BuildError
+from hf_scripts import check_manifest, verify
+from hf_scripts.merge import Manifest, chosen_configs, without_images
+from hf_scripts.names import is_repository
+from hf_scripts.problems import Problems
+from hf_scripts.versions import wanted_version
+
+
+@click.command(
+    name="python -m hf_scripts.push",
+    epilog="Example: python -m hf_scripts.push build/unknown-detection --repo org/unknown-detection --tag v1.0.0 "
+    "--private",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--repo", required=True, metavar="ORG/NAME", help="Dataset repository; created where there is none.")
+@click.option("--tag", required=True, metavar="vX.Y.Z", help="The version: rows major, new splits minor, else patch.")
+@click.option("--private", is_flag=True, help="Create the repository as a private one.")
+@click.option("--configs", metavar="NAME,...", default="", help="Publish these configs only; others stay as they are.")
+@click.option("--index-only", is_flag=True, help="Publish rows without images.")
+@click.option("--allow-demo", is_flag=True, help="Publish a release of demo sources where others can read it.")
+@click.option("--dry-run", is_flag=True, help="Say what would be sent, and change nothing.")
+@click.option("--no-decode", is_flag=True, help="Check the folder's bytes and digests, but decode no image.")
+@click.option(
+    "--max-files",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Refuse to send more files than this.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=os.cpu_count() or 1,
+    show_default="all cores",
+    help="Processes that check the folder.",
+)
+def command(
+    folder: Path,
+    repo: str,
+    tag: str,
+    private: bool,
+    configs: str,
+    index_only: bool,
+    allow_demo: bool,
+    dry_run: bool,
+    no_decode: bool,
+    max_files: int,
+    workers: int,
+) -> int:
+    """Publish the release in DIR as a version of a dataset repository on the Hub.
+
+    Splits that the repository has and DIR has not stay. A run that was cut off is run again with the same command and
+    sends no file twice. The Hub is that of HF_ENDPOINT, the token that of `hf auth login` or HF_TOKEN.
+    """
+    # The client takes half a second to import, which no `--help` needs to wait for.
+    from tqdm import tqdm
+
+    from hf_scripts.client import manners
+    from hf_scripts.hub import Repository
+    from hf_scripts.publish import Wanted, publish
+
+    version = wanted_version(tag)
+    if not is_repository(repo):
+        raise BuildError(f"expected ORG/NAME for --repo, found {repo}; name an account and a repository.")
+    manifest = _manifest(folder)
+    chosen = chosen_configs(manifest, [name.strip() for name in configs.split(",") if name.strip()])
+    ours = without_images(chosen) if index_only else chosen
+    wanted = Wanted(folder, ours, version, private, allow_demo, max_files, dry_run)
+
+    def check_folder() -> None:
+        _check_folder(folder, manifest, decode=not no_decode, workers=workers)
+
+    # disable=None hides the bar where stderr is no terminal.
+    bar = tqdm(desc="sending", unit="B", unit_scale=True, disable=None, leave=False)
+
+    def sent(size: int, total: int) -> None:
+        bar.total = total
+        bar.update(size)
+
+    with tempfile.TemporaryDirectory(prefix="push-") as scratch, manners(), bar:
+        repository = Repository(repo, lambda line: click.echo(line, err=True))
+        done = publish(repository, wanted, check_folder, Path(scratch), click.echo, sent)
+    if done:
+        config = front_matter(ours)["configs"][0]
+        split = config["data_files"][0]["split"]
+        click.echo(f'load_dataset("{repo}", "{config["config_name"]}", split="{split}", revision="{tag}")')
+    return 0
+
+
+def _manifest(folder: Path) -> Manifest:
+    problems = Problems()
+    manifest = check_manifest.load(folder, problems)
+    if manifest is None:
+        raise _not_whole(folder, problems)
+    return manifest
+
+
+def _check_folder(folder: Path, manifest: Manifest, *, decode: bool, workers: int) -> None:
+    problems, _ = verify.verify(folder, manifest, decode=decode, workers=workers, advance=lambda _: None)
+    if problems.total():
+        raise _not_whole(folder, problems)
+    click.echo(f"{folder} is whole" + ("" if decode else "; no image was decoded (--no-decode)"))
+
+
+def _not_whole(folder: Path, problems: Problems) -> BuildError:
+    return BuildError(
+        f"expected a whole release in {folder}, found {problems.total():,} problems, of which the first is: "
+        f"{next(problems.lines())}; see all with python -m hf_scripts.verify {folder}, and build it anew."
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    return exit_code(
+        command, argv, stopped="stopped; run the same command again, which goes on where this run stopped."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Releases to publish, a stand-in to publish them to, and the command in this process."""
+
+import os
+from dataclasses import dataclass
+
+import pytest
+
+from hf_scripts import push as push_command
+from tests.hf_scripts.samples import REPO, SPLITS, make_release
+from tests.hub.fixtures import api, hub, waits
+from tests.hub.guard import only_loopback
+
+__all__ = ["api", "hub", "only_loopback", "waits"]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended and what it said."""
+
+    code: int
+    out: list[str]
+    err: list[str]
+
+    @property
+    def error(self):
+        """The one sentence of a failure."""
+        assert self.code == 2, self
+        assert self.err[-1].startswith("error: expected "), self
+        assert not any(line.startswith("Traceback") for line in self.err)
+        return self.err[-1].removeprefix("error: ")
+
+
+@pytest.fixture
+def naps(monkeypatch, waits):
+    """Nobody waits between tries, neither the client nor we; the seconds that we would have."""
+    seconds = []
+    monkeypatch.setattr("hf_scripts.retry.sleep", seconds.append)
+    return seconds
+
+
+@pytest.fixture
+def push(hub, api, only_loopback, tmp_path, monkeypatch, capsys):
+    """Run the command on a folder of `tmp_path`, named as from there."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(folder, *flags, tag="v1.0.0", repo=REPO):
+        arguments = [folder, "--repo", repo, "--tag", tag, "--workers", "1", *flags]
+        code = push_command.main(arguments)
+        said = capsys.readouterr()
+        for text in (said.out, said.err):
+            assert hub.token not in text
+            assert str(tmp_path) not in text
+            assert "/tmp/" not in text
+        return Ran(code, said.out.splitlines(), said.err.splitlines())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory):
+    """A release of three splits. Read only."""
+    return make_release(tmp_path_factory.mktemp("sample") / "release", SPLITS)
+
+
+@pytest.fixture
+def release(sample, tmp_path):
+    """A copy of it under the name `release`: a file may be replaced, never written into, since it is a link."""
+    root = tmp_path / "release"
+    for path in sorted(sample.rglob("*")):
+        if path.is_file():
+            (root / path.relative_to(sample)).parent.mkdir(parents=True, exist_ok=True)
+            os.link(path, root / path.relative_to(sample))
+    return root

@@ -1,0 +1,189 @@
+"""Releases of a few rows, made here and whole as `hf_scripts.verify` understands it, for tests that publish them."""
+
+import hashlib
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from builders import card
+from builders.benchmark import ROLES
+from builders.plan import Exclusion
+from builders.release import (
+    FORMAT,
+    Layout,
+    NearDuplicate,
+    arrow_schema,
+    file_entry,
+    rows_digest,
+    write_audit,
+    write_excluded,
+    write_index,
+)
+
+REPO = "org/name"
+LABELS = ("n01", "n02")
+EXCLUDED = 3
+"""Images that each split leaves out."""
+
+
+def png(text):
+    """A picture that no other text has, four pixels wide."""
+    digest = hashlib.sha256(text.encode()).digest()
+    encoded = io.BytesIO()
+    Image.frombytes("RGB", (4, 2), digest[:24]).save(encoded, format="PNG")
+    return encoded.getvalue()
+
+
+def role_of(split):
+    return next((role for role in ROLES if split.startswith(role)), "in_distribution")
+
+
+def rows_of(split, numbers, *, labels=LABELS, repainted=(), near=None, picture=png):
+    """Rows of a split by number; `repainted` ones have another picture, `near` maps numbers to near-duplicates."""
+    known = role_of(split) == "in_distribution"
+    rows = []
+    for number in numbers:
+        name = f"{split}/{number}.png"
+        data = picture(name + ("!" if number in repainted else ""))
+        label = number % len(labels) if known else -1
+        row = {
+            "image": {"bytes": data, "path": f"{number}.png"},
+            "label": label,
+            "role": ROLES.index(role_of(split)),
+            "class_id": labels[label] if known else "unknown",
+            "class_name": "a class",
+            "source": "source",
+            "source_id": name,
+            "id": f"source/{name}",
+            "content_sha256": hashlib.sha256(data).hexdigest(),
+            "stored": "source",
+        }
+        rows.append(row if near is None else {**row, "near_duplicate_of": near.get(number, "")})
+    return rows
+
+
+def make_release(
+    root,
+    splits,
+    *,
+    publish="open",
+    demo=False,
+    seed=0,
+    version="1.0.0",
+    labels=LABELS,
+    shards=1,
+    near=None,
+    repainted=(),
+    edition="edition",
+    withdrawn=(),
+    picture=png,
+):
+    """Write a release.
+
+    `splits` maps `config/split` to the numbers of its rows, in order. `near` maps such keys to the near-duplicates of
+    their rows by number; with it every config has the column for them. `shards` is how many each split has.
+    """
+    layout = Layout(root)
+    columns = [] if near is None else ["near_duplicate_of"]
+    configs = {}
+    for key, numbers in splits.items():
+        name, split = key.split("/")
+        pairs = {} if near is None else near.get(key, {})
+        rows = rows_of(
+            split,
+            numbers,
+            labels=labels,
+            repainted=repainted,
+            near=None if near is None else pairs,
+            picture=picture,
+        )
+        config = configs.setdefault(
+            name,
+            {
+                "benchmark": "bench",
+                "description": f"What {name} is for.",
+                "label_names": list(labels),
+                "columns": columns,
+                "splits": {},
+            },
+        )
+        config["splits"][split] = write_split(layout, name, split, rows, labels, columns, shards)
+        excluded = Exclusion(key, "source", "val", "x", "a name", "", EXCLUDED, "i", "evidence")
+        write_excluded(layout.excluded(name), [excluded], [key])
+        config["excluded"] = file_entry(layout, layout.excluded(name))
+        if near is not None:
+            audit = [NearDuplicate(key, f"source/{split}/{n}.png", of, "0.5") for n, of in pairs.items()]
+            write_audit(layout.audit(name), audit, [key])
+            config |= {"audit": file_entry(layout, layout.audit(name)), "duplicates_of": "bench-train/train"}
+    manifest = {
+        "format": FORMAT,
+        "benchmarks": {
+            "bench": {
+                "title": "A benchmark",
+                "version": version,
+                "seed": seed,
+                "limit_per_class": None,
+                "demo": demo,
+                "paper": "A paper",
+                "citation": "@misc{paper}",
+            }
+        },
+        "sources": {
+            "source": {
+                "title": "The Source",
+                "edition": edition,
+                "licence": {
+                    "name": "Its Licence",
+                    "url": "https://example.org/terms",
+                    "statement": "Do as you are told.",
+                    "publish": publish,
+                },
+                "citation": "@misc{source}",
+            }
+        },
+        "configs": configs,
+    }
+    if withdrawn:
+        manifest["withdrawn"] = list(withdrawn)
+    card.seal(layout, manifest)
+    return root
+
+
+def write_split(layout, config, split, rows, labels, columns, shards):
+    schema = arrow_schema(labels, columns)
+    table = pa.Table.from_pylist(rows, schema=schema)
+    data = []
+    for shard in range(shards):
+        first, end = (number * len(rows) // shards for number in (shard, shard + 1))
+        part = table.slice(first, end - first)
+        path = layout.data(config, split, shard, shards)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(part, path, write_page_index=True, compression="none")
+        data.append(file_entry(layout, path))
+    write_index(layout.index(config, split), table, labels, columns)
+    return {
+        "role": role_of(split),
+        "source": "source",
+        "partitions": ["val"],
+        "rows": len(rows),
+        "expected": len(rows),
+        "paper": len(rows),
+        "why": "",
+        "available": len(rows) + EXCLUDED,
+        "excluded": EXCLUDED,
+        "adopted": "",
+        "shortfalls": [],
+        "digest": rows_digest(table),
+        "data": data,
+        "index": file_entry(layout, layout.index(config, split)),
+    }
+
+
+SPLITS = {"bench/test": range(4), "bench/near_ood": range(4), "bench-train/train": range(100, 106)}
+
+
+def contents(hub, revision="main", repo=REPO):
+    """Every file of a revision with its bytes."""
+    return {path: hub.read(repo, path, revision) for path in hub.files(repo, revision)}

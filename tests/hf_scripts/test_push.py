@@ -1,0 +1,401 @@
+"""Publishing with the real client to the stand-in: what is there afterwards, and what is refused before."""
+
+import csv
+import json
+import re
+
+import datasets
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from builders import imagenet_benchmark
+from builders.release import Layout, file_sha256, lines_digest, read_audit, read_excluded
+from hf_scripts import push as push_command
+from hf_scripts import verify
+from tests.hf_scripts.samples import REPO, SPLITS, contents, make_release, png
+
+FILES = {
+    "README.md",
+    "manifest.json",
+    "CHANGELOG.md",
+    "excluded/bench.csv",
+    "excluded/bench-train.csv",
+    "index/bench/test.parquet",
+    "index/bench/near_ood.parquet",
+    "index/bench-train/train.parquet",
+    "data/bench/test-00000-of-00001.parquet",
+    "data/bench/near_ood-00000-of-00001.parquet",
+    "data/bench-train/train-00000-of-00001.parquet",
+}
+CHANGES = ("create_repo", "preupload", "lfs_batch", "lfs_put", "commit", "create_tag", "delete_tag")
+
+
+def manifest_at(hub, revision="main"):
+    return json.loads(hub.read(REPO, "manifest.json", revision))
+
+
+def card_at(hub, revision="main"):
+    """The patterns of every config's splits in the card's YAML."""
+    front = yaml.safe_load(hub.read(REPO, "README.md", revision).decode().split("---\n")[1])
+    return {c["config_name"]: {f["split"]: f["path"] for f in c["data_files"]} for c in front["configs"]}
+
+
+@pytest.fixture
+def whole(capsys):
+    """Whether a revision, written to a folder, is a whole release."""
+
+    def check(root, hub, revision="main"):
+        write(root, hub, revision)
+        code = verify.main([str(root), "--workers", "1"])
+        capsys.readouterr()
+        return code == 0
+
+    return check
+
+
+def write(root, hub, revision="main"):
+    for path, data in contents(hub, revision).items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(data)
+
+
+# Publishing
+
+
+def test_a_first_version(push, whole, hub, release, tmp_path):
+    (release / ".state").mkdir()
+    (release / ".state/bench.json").write_text("{}")
+    (release / "notes.txt").write_text("mine")
+    ran = push("release")
+    assert ran.code == 0
+    assert set(hub.files(REPO)) == FILES
+    assert [commit.title for commit in hub.commits(REPO)] == ["Publish v1.0.0", "initial commit"]
+    assert hub.tags(REPO) == {"v1.0.0": hub.commits(REPO)[0].id}
+    same = FILES - {"README.md", "manifest.json", "CHANGELOG.md"}
+    assert all(hub.read(REPO, path) == (release / path).read_bytes() for path in same)
+    assert (manifest_at(hub)["version"], manifest_at(hub)["previous"]) == ("1.0.0", "")
+    assert whole(tmp_path / "there", hub, "v1.0.0")
+    size = sum(file.size for file in hub.files(REPO).values())
+    assert f"to send: 11 files, {size:,} bytes, in 1 commit; 0 files stay, 0 go" in ran.out
+    assert ran.out[-2].endswith("read back, its 11 files are as manifest.json says")
+    assert ran.out[-1] == f'load_dataset("{REPO}", "bench", split="near_ood", revision="v1.0.0")'
+
+
+def test_the_folder_is_left_as_it_is(push, release):
+    before = {path: path.read_bytes() for path in sorted(release.rglob("*")) if path.is_file()}
+    push("release")
+    assert {path: path.read_bytes() for path in sorted(release.rglob("*")) if path.is_file()} == before
+
+
+def test_the_same_again_changes_nothing(push, hub, release):
+    push("release")
+    before = len(hub.requests)
+    ran = push("release")
+    assert ran.code == 0
+    assert any("has this release already; nothing was changed" in line for line in ran.out)
+    assert not {request.route for request in hub.requests[before:]} & set(CHANGES)
+
+
+def test_the_same_again_after_a_later_version_changes_nothing(push, hub, release, tmp_path):
+    push("release")
+    make_release(tmp_path / "more", {"bench/far_ood": range(4)})
+    push("more", tag="v1.1.0")
+    ran = push("release")
+    assert (ran.code, len(hub.commits(REPO))) == (0, 3)
+    assert any("nothing was changed" in line for line in ran.out)
+
+
+def test_new_splits_join_those_that_are_there(push, whole, hub, release, tmp_path):
+    push("release")
+    was, uploads = manifest_at(hub), hub.uploads()
+    make_release(tmp_path / "more", {"bench/far_ood": range(5), "other/test": range(7, 9)})
+    ran = push("more", tag="v1.1.0")
+    assert ran.code == 0
+    now = manifest_at(hub)
+    assert (now["version"], now["previous"]) == ("1.1.0", "1.0.0")
+    for name in ("bench", "bench-train"):
+        for split, entry in was["configs"][name]["splits"].items():
+            assert now["configs"][name]["splits"][split] == entry
+    assert set(card_at(hub)["bench"]) == {"test", "near_ood", "far_ood"}
+    assert set(card_at(hub)) == {"bench", "bench-train", "other", "bench-index", "bench-train-index", "other-index"}
+    assert sorted(line.split for line in read_excluded(_at(hub, tmp_path, "excluded/bench.csv"))) == [
+        "bench/far_ood",
+        "bench/near_ood",
+        "bench/test",
+    ]
+    assert all(hub.uploads()[oid] == 1 for oid in uploads)
+    assert len(hub.uploads()) == len(uploads) + 4
+    assert whole(tmp_path / "there", hub, "v1.1.0")
+    assert len(hub.commits(REPO)) == 3
+
+
+def _at(hub, tmp_path, path):
+    local = tmp_path / "at" / path
+    local.parent.mkdir(parents=True, exist_ok=True)
+    local.write_bytes(hub.read(REPO, path))
+    return local
+
+
+def test_near_duplicates_join_those_that_are_there(push, whole, hub, tmp_path):
+    train = {"bench-train/train": range(100, 103)}
+    make_release(tmp_path / "a", {"bench/test": range(3), **train}, near={"bench/test": {1: "source/train/100.png"}})
+    make_release(tmp_path / "b", {"bench/near_ood": range(3)}, near={"bench/near_ood": {2: "source/train/101.png"}})
+    assert push("a").code == push("b", tag="v1.1.0").code == 0
+    pairs = read_audit(_at(hub, tmp_path, "audit/bench/near_duplicates.csv"))
+    assert [(pair.split, pair.id, pair.near_duplicate_of) for pair in pairs] == [
+        ("bench/near_ood", "source/near_ood/2.png", "source/train/101.png"),
+        ("bench/test", "source/test/1.png", "source/train/100.png"),
+    ]
+    assert whole(tmp_path / "there", hub)
+
+
+def test_a_replaced_split_takes_its_old_files_with_it(push, whole, hub, tmp_path):
+    make_release(tmp_path / "a", SPLITS, shards=2)
+    make_release(tmp_path / "b", {"bench/test": range(1, 7)}, shards=1)
+    assert push("a").code == 0
+    assert "data/bench/test-00001-of-00002.parquet" in hub.files(REPO)
+    ran = push("b", tag="v2.0.0")
+    assert ran.code == 0
+    tests = [path for path in hub.files(REPO) if path.startswith("data/bench/test")]
+    assert tests == ["data/bench/test-00000-of-00001.parquet"]
+    assert any(line.endswith("2 go") for line in ran.out)
+    assert whole(tmp_path / "there", hub)
+
+
+def test_other_shards_of_the_same_rows_are_a_patch(push, hub, tmp_path):
+    make_release(tmp_path / "a", SPLITS, shards=2)
+    make_release(tmp_path / "b", SPLITS)
+    assert push("a").code == push("b", tag="v1.0.1").code == 0
+    assert len(card_at(hub, "v1.0.0")["bench"]["test"]) == 2
+    assert len(card_at(hub, "v1.0.1")["bench"]["test"]) == 1
+
+
+def test_chosen_configs(push, hub, release):
+    assert push("release", "--configs", "bench").code == 0
+    assert set(hub.files(REPO)) == {path for path in FILES if "bench-train" not in path}
+    assert set(card_at(hub)) == {"bench", "bench-index"}
+    assert push("release", "--configs", "bench-train", tag="v1.1.0").code == 0
+    assert set(hub.files(REPO)) - {"changes/v1.1.0.csv"} == FILES
+    error = push("release", "--configs", "bench, nothing", tag="v1.2.0").error
+    assert "found nothing" in error
+    assert "bench, bench-train" in error
+
+
+def test_rows_without_images(push, hub, release, api):
+    ran = push("release", "--index-only")
+    assert ran.code == 0
+    assert set(hub.files(REPO)) == {path for path in FILES if not path.startswith("data/")}
+    assert set(card_at(hub)) == {"bench-index", "bench-train-index"}
+    assert ran.out[-1] == f'load_dataset("{REPO}", "bench-index", split="near_ood", revision="v1.0.0")'
+    rows = datasets.load_dataset(REPO, "bench-index", split="test", revision="v1.0.0")
+    assert rows["id"] == [f"source/test/{number}.png" for number in range(4)]
+    assert "image" not in rows.features
+
+
+def test_images_can_follow_and_are_not_lost_by_accident(push, hub, release):
+    push("release", "--index-only")
+    assert push("release", tag="v1.1.0").code == 0
+    assert set(hub.files(REPO)) == FILES
+    error = push("release", "--index-only", tag="v1.2.0").error
+    assert "bench-train/train loses its images" in error
+    assert "--tag v2.0.0" in error
+
+
+# Reading what was published
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_load_dataset_reads_a_version(push, api, release, streaming):
+    push("release")
+    rows = datasets.load_dataset(REPO, "bench", split="near_ood", revision="v1.0.0", streaming=streaming)
+    table = datasets.Dataset.from_list(list(rows), features=rows.features).data.table
+    digest = lines_digest(table, ("id", "label", "role", "content_sha256"))
+    manifest = json.loads((release / "manifest.json").read_text())
+    assert digest == manifest["configs"]["bench"]["splits"]["near_ood"]["digest"]
+    assert next(iter(rows))["image"].size == (4, 2)
+    assert rows.features["label"].names == ["n01", "n02"]
+
+
+def test_a_built_release(push, hub, api, demo, tmp_path):
+    """Build the demo, push, load: what a person does first."""
+    flags = ["--limit-per-class", "1", "--allow-partial", "--splits", "imagenet/near_ood", "--quiet", "--workers", "1"]
+    source = ["--imagenet", str(demo["imagenet"])]
+    assert imagenet_benchmark.main([*source, *flags, "--out", "built"]) == 0
+    ran = push("built", "--private")
+    assert ran.code == 0
+    rows = datasets.load_dataset(REPO, "imagenet", split="near_ood", revision="v1.0.0")
+    built = manifest_at(hub)["configs"]["imagenet"]["splits"]["near_ood"]
+    assert lines_digest(rows.data.table, ("id", "label", "role", "content_sha256")) == built["digest"]
+    assert hub.repos[REPO].private
+
+
+# Looking first
+
+
+def test_a_dry_run_changes_nothing(push, hub, release):
+    ran = push("release", "--dry-run")
+    assert ran.code == 0
+    assert any(line.startswith("to send: 11 files") for line in ran.out)
+    assert (hub.repos, {request.route for request in hub.requests}) == ({}, {"whoami", "repo_info", "refs"})
+
+
+def test_a_dry_run_needs_no_token(push, hub, release, monkeypatch):
+    push("release", "--index-only")
+    monkeypatch.delenv("HF_TOKEN")
+    before = len(hub.requests)
+    ran = push("release", "--dry-run", tag="v1.1.0")
+    assert ran.code == 0
+    assert "there is no token, so this looks at what anybody sees" in ran.out
+    # Three shards, the card, the manifest and the changelog; the indexes and tables of exclusions are there.
+    assert any(line.startswith("to send: 6 files, ") and "5 files stay, 0 go" in line for line in ran.out)
+    assert not {request.route for request in hub.requests[before:]} & set(CHANGES)
+
+
+def test_too_many_files_are_refused(push, hub, release):
+    error = push("release", "--max-files", "10").error
+    assert "expected at most 10 files to send, found 11" in error
+    assert "--max-files 11" in error
+    assert push("release", "--max-files", "11").code == 0
+
+
+# What is refused before anything is sent
+
+
+def _refused(push, hub, *arguments, **more):
+    before = len(hub.requests)
+    error = push(*arguments, **more).error
+    assert not {request.route for request in hub.requests[before:]} & set(CHANGES)
+    return error
+
+
+def test_a_damaged_folder(push, hub, release):
+    path = release / "data/bench/test-00000-of-00001.parquet"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.unlink()
+    path.write_bytes(bytes(data))
+    error = _refused(push, hub, "release")
+    assert "expected a whole release in release" in error
+    assert "data/bench/test-00000-of-00001.parquet: expected SHA-256" in error
+
+
+@pytest.mark.parametrize("path", ["excluded/bench.csv", "data/bench/test-00000-of-00001.parquet"])
+def test_a_folder_that_lacks_a_file(push, hub, release, path):
+    (release / path).unlink()
+    assert f"{path}: expected a file, found none" in _refused(push, hub, "release")
+
+
+def test_a_folder_without_a_release(push, hub, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert "expected a release folder with a manifest.json, found none" in _refused(push, hub, "empty")
+
+
+def test_names_that_are_none(push, hub, release):
+    assert "expected ORG/NAME for --repo, found name" in _refused(push, hub, "release", repo="name")
+    assert "expected a tag such as v1.0.0 for --tag, found 1.0" in _refused(push, hub, "release", tag="1.0")
+
+
+@pytest.mark.parametrize("path", ["train.csv", ".gitignore", "data/bench/test-00000-of-00001.parquet"])
+def test_a_repository_of_something_else(push, hub, release, path):
+    hub.create(REPO)
+    hub.commit(REPO, {path: b"mine\n", "README.md": b"# Mine\n"})
+    error = _refused(push, hub, "release")
+    assert f"expected an empty repository or a release, found {path} and no manifest.json" in error
+
+
+def test_a_repository_with_nothing_but_a_card_is_empty(push, hub, release):
+    """As somebody leaves it who began on the website."""
+    hub.create(REPO)
+    hub.commit(REPO, {"README.md": b"# To come\n"})
+    assert push("release").code == 0
+    assert hub.read(REPO, "README.md").startswith(b"---\n")
+
+
+def test_a_manifest_of_another_format(push, hub, release):
+    push("release")
+    hub.commit(REPO, {"manifest.json": b'{"format": 99}'})
+    error = _refused(push, hub, "release", tag="v1.1.0")
+    assert re.search(r"expected manifest format 1, found 99 in org/name at [0-9a-f]{12};", error)
+
+
+def test_a_release_with_other_files_beside_it(push, hub, release, tmp_path):
+    """Else `.gitignore`, for one, could make the Hub drop files without a word."""
+    push("release")
+    hub.commit(REPO, {".gitignore": b"*.csv\n"})
+    make_release(tmp_path / "more", {"bench/far_ood": range(4)})
+    error = _refused(push, hub, "more", tag="v1.1.0")
+    assert ".gitignore: expected only files that manifest.json lists, found this one" in error
+
+
+def test_a_repository_that_lacks_a_file_that_stays(push, hub, release, tmp_path):
+    push("release")
+    hub.commit(REPO, {"index/bench/test.parquet": None})
+    make_release(tmp_path / "more", {"bench/far_ood": range(4)})
+    error = _refused(push, hub, "more", tag="v1.1.0")
+    assert "index/bench/test.parquet: expected a file, found none" in error
+    # Whoever has all splits can put it back.
+    make_release(tmp_path / "all", SPLITS, edition="another edition")
+    assert push("all", tag="v1.0.1").code == 0
+    assert "index/bench/test.parquet" in hub.files(REPO)
+
+
+def test_splits_of_other_choices(push, hub, release, tmp_path):
+    push("release")
+    for name, choices in {"seed": {"seed": 1}, "version": {"version": "2.0.0"}}.items():
+        make_release(tmp_path / name, {"bench/far_ood": range(4)}, **choices)
+        error = _refused(push, hub, name, tag="v1.1.0")
+        assert f"expected benchmark bench with {name} " in error
+        assert "which stays in org/name" in error
+    make_release(tmp_path / "labels", {"bench/far_ood": range(4)}, labels=("n02", "n01"))
+    assert "expected the label names of bench/" in _refused(push, hub, "labels", tag="v1.1.0")
+    # Where nothing of the benchmark stays, its choices are free.
+    make_release(tmp_path / "all", SPLITS, seed=1, labels=("n02", "n01"))
+    assert push("all", tag="v2.0.0").code == 0
+
+
+def test_a_split_with_an_image_of_the_training_split_that_is_there(push, hub, release, tmp_path):
+    push("release")
+    name = "train/100.png"
+
+    def picture(text):
+        return png(name if text == "far_ood/2.png" else text)
+
+    make_release(tmp_path / "more", {"bench/far_ood": range(4)}, picture=picture)
+    error = _refused(push, hub, "more", tag="v1.1.0")
+    assert "bench/far_ood: expected no image of an in-distribution training split, found 1" in error
+
+
+def test_help_ends_with_a_command_that_runs(capsys):
+    assert push_command.main(["--help"]) == 0
+    example = " ".join(capsys.readouterr().out.split("Example: ")[1].split())
+    assert example == (
+        "python -m hf_scripts.push build/unknown-detection --repo org/unknown-detection --tag v1.0.0 --private"
+    )
+
+
+# Files of a version that nothing of ours writes locally
+
+
+def test_every_file_is_listed_with_its_digest(push, hub, release, tmp_path):
+    push("release")
+    make_release(tmp_path / "more", {"bench/far_ood": range(4)})
+    push("more", tag="v1.1.0")
+    listed = {entry["path"]: entry for entry in manifest_at(hub)["changelog"]}
+    assert set(listed) == {"CHANGELOG.md", "changes/v1.1.0.csv"}
+    for path, entry in listed.items():
+        assert entry["sha256"] == file_sha256(_at(hub, tmp_path, path))
+    rows = list(csv.reader(hub.read(REPO, "changes/v1.1.0.csv").decode().splitlines()))
+    assert rows == [
+        ["split", "change", "id"],
+        *(["bench/far_ood", "added", f"source/far_ood/{number}.png"] for number in range(4)),
+    ]
+
+
+def test_a_downloaded_version_can_be_published_elsewhere(push, hub, release, tmp_path):
+    push("release")
+    write(tmp_path / "there", hub)
+    assert push("there", repo="org/copy").code == 0
+    assert set(hub.files("org/copy")) == FILES
+    schema = pq.read_schema(Layout(tmp_path / "there").index("bench", "test"))
+    assert b"huggingface" in schema.metadata

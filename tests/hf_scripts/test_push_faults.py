@@ -1,0 +1,299 @@
+"""The Hub falters while a release is published: what is mended by trying again, and what is said when it is not.
+
+`naps` holds the seconds that we would have waited between tries; the client waits by itself where it tries again.
+"""
+
+import pytest
+
+from hf_scripts import push as push_command
+from hf_scripts.retry import WAITS
+from tests.hf_scripts.samples import REPO, contents, make_release
+from tests.hub.client import in_process
+from tests.hub.faults import Faults
+from tests.hub.server import Hub
+
+HTML = "<html><body>503 Service Temporarily Unavailable</body></html>"
+
+# Routes of a second push, of a split that fits those that are there, in the order of first use.
+STEPS = (
+    "whoami",
+    "refs",
+    "repo_info",
+    "auth_check_write",
+    "tree",
+    "resolve",
+    "cdn",
+    "preupload",
+    "lfs_batch",
+    "lfs_put",
+    "lfs_verify",
+    "validate_yaml",
+    "commit",
+    "create_tag",
+)
+
+
+@pytest.fixture(scope="module")
+def more(tmp_path_factory):
+    """A release of one split that joins `release`. Read only."""
+    return make_release(tmp_path_factory.mktemp("more") / "more", {"bench/far_ood": range(4)})
+
+
+@pytest.fixture(scope="module")
+def versions(sample, more, tmp_path_factory):
+    """What two pushes leave where nothing goes wrong: all files of both versions."""
+    with Hub() as hub, in_process(hub, tmp_path_factory.mktemp("undisturbed")):
+        for folder, tag in ((sample, "v1.0.0"), (more, "v1.1.0")):
+            assert push_command.main([str(folder), "--repo", REPO, "--tag", tag, "--workers", "1"]) == 0
+        return [contents(hub, tag) for tag in ("v1.0.0", "v1.1.0")]
+
+
+@pytest.fixture
+def undisturbed(versions):
+    return versions[1]
+
+
+@pytest.fixture
+def begun(push, hub, more, versions, tmp_path, naps):
+    """A repository with a first version; `more` is at hand to be the next."""
+    (tmp_path / "more").symlink_to(more)
+    hub.create(REPO)
+    hub.commit(REPO, versions[0], title="Publish v1.0.0")
+    hub.tag(REPO, "v1.0.0")
+    return push
+
+
+def again(push, hub, undisturbed):
+    """The same command again ends well, in the commit that an undisturbed push would have made."""
+    assert push("more", tag="v1.1.0").code == 0
+    assert contents(hub, "v1.1.0") == undisturbed
+    assert [commit.title for commit in hub.commits(REPO)] == ["Publish v1.1.0", "Publish v1.0.0", "initial commit"]
+    assert hub.tags(REPO)["v1.1.0"] == hub.commits(REPO)[0].id
+
+
+def mend(hub):
+    """No fault strikes from here on."""
+    hub.faults = Faults()
+
+
+# Errors that pass
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_errors_that_pass(begun, hub, undisturbed, step):
+    """A 429, a 500 and a 503 with a load balancer's page, one after the other."""
+    hub.fail(step, status=429)
+    hub.fail(step, status=500)
+    hub.fail(step, status=503, body=HTML)
+    again(begun, hub, undisturbed)
+    assert all(count == 1 for count in hub.uploads().values())
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_connections_that_end(begun, hub, undisturbed, step):
+    hub.drop(step, times=2)
+    again(begun, hub, undisturbed)
+    assert all(count == 1 for count in hub.uploads().values())
+
+
+def test_errors_while_a_repository_is_made(push, hub, release, naps):
+    hub.fail("create_repo", status=503)
+    hub.lose_response("create_repo")
+    assert push("release").code == 0
+    assert (len(hub.asked("create_repo")), naps) == (3, [1, 2])
+
+
+def test_the_hub_says_how_long_to_wait(begun, hub, naps):
+    hub.fail("commit", status=429, headers={"Retry-After": "17"})
+    hub.fail("create_tag", status=429, headers={"RateLimit": '"api";r=0;t=55'})
+    ran = begun("more", tag="v1.1.0")
+    assert (ran.code, naps) == (0, [17, 55])
+    assert ran.err == [
+        "the answer 429 Too Many Requests (fault of the stand-in); trying again in 17 s to commit to org/name",
+        "the answer 429 Too Many Requests (fault of the stand-in); trying again in 55 s to set the tag v1.1.0 of "
+        "org/name",
+    ]
+
+
+def test_an_upload_that_breaks_off_is_sent_again(begun, hub, undisturbed):
+    hub.drop("lfs_put", after=100)
+    again(begun, hub, undisturbed)
+    assert all(count == 1 for count in hub.uploads().values())
+
+
+def test_a_hub_that_falls_silent(begun, hub, undisturbed, monkeypatch):
+    monkeypatch.setattr("hf_scripts.client.SILENCE_SECONDS", 0.5)
+    hub.slow("commit", 60)
+    again(begun, hub, undisturbed)
+
+
+def test_damage_on_the_way_is_noticed(begun, hub, undisturbed):
+    """The manifest, the first file that is downloaded, comes with another first byte."""
+    hub.corrupt("resolve", skip=1)
+    again(begun, hub, undisturbed)
+
+
+# Errors that do not
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS if step != "lfs_verify"])
+def test_a_step_that_fails_for_good(begun, hub, undisturbed, step):
+    """One sentence; nothing is to be seen before the commit; the same command goes on, and sends no file twice."""
+    hub.fail(step, status=503, body=HTML, times=None)
+    error = begun("more", tag="v1.1.0").error
+    assert error.startswith("expected to ")
+    assert "found the answer 503 Service Unavailable" in error or "found an answer that is not JSON" in error
+    assert error.endswith("run the same command again, which goes on where this run stopped.")
+    if step != "create_tag":
+        assert len(hub.commits(REPO)) == 2
+    assert set(hub.tags(REPO)) == {"v1.0.0"}
+    mend(hub)
+    again(begun, hub, undisturbed)
+    assert all(count == 1 for count in hub.uploads().values())
+
+
+def test_an_object_that_is_there_need_not_be_confirmed(begun, hub, undisturbed):
+    """The client asks the Hub to confirm each upload; where that fails for good, the next try finds the object."""
+    hub.fail("lfs_verify", status=503, times=None)
+    again(begun, hub, undisturbed)
+    assert all(count == 1 for count in hub.uploads().values())
+
+
+def test_we_try_so_often_and_no_more(begun, hub, naps):
+    hub.fail("whoami", status=503, times=None)
+    before = len(hub.asked("whoami"))
+    assert begun("more", tag="v1.1.0").code == 2
+    assert len(hub.asked("whoami")) - before == len(WAITS) + 1
+    assert naps == list(WAITS)
+
+
+def test_a_wait_that_is_too_long_is_not_begun(begun, hub, naps):
+    hub.fail("commit", status=429, headers={"Retry-After": "3600"})
+    error = begun("more", tag="v1.1.0").error
+    assert "found the answer 429 Too Many Requests, wait 3,600 s" in error
+    assert naps == []
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [(413, "publish fewer configs at a time with --configs"), (403, "use a token with write access there")],
+)
+def test_a_refusal_is_not_repeated(begun, hub, naps, status, advice):
+    hub.fail("commit", status=status)
+    error = begun("more", tag="v1.1.0").error
+    assert error.startswith(f"expected to commit to org/name, found the answer {status}")
+    assert advice in error
+    assert naps == []
+
+
+def test_an_upload_that_is_refused_names_its_file(begun, hub):
+    hub.fail("lfs_put", status=403, times=None)
+    error = begun("more", tag="v1.1.0").error
+    assert error.startswith("expected to send CHANGELOG.md and 6 more, found the answer 403 Forbidden")
+
+
+def test_a_card_that_the_hub_refuses(begun, hub):
+    hub.fail("validate_yaml", status=400, body='{"errors": [{"message": "no such licence"}], "warnings": []}')
+    error = begun("more", tag="v1.1.0").error
+    assert "no such licence" in error
+    assert len(hub.commits(REPO)) == 2
+
+
+def test_warnings_of_the_card_are_said(begun, hub):
+    hub.fail("validate_yaml", status=200, body='{"errors": [], "warnings": [{"message": "no licence is named"}]}')
+    ran = begun("more", tag="v1.1.0")
+    assert ran.code == 0
+    assert ran.err == ["note: Warnings while validating metadata in README.md: - no licence is named"]
+
+
+def test_a_network_that_is_gone(begun, hub):
+    hub.close()
+    error = begun("more", tag="v1.1.0").error
+    assert error.startswith("expected to ask whose token this is, found no connection to the Hub (ConnectError)")
+
+
+def test_offline_by_choice(begun, monkeypatch, naps):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert begun("more", tag="v1.1.0").error.endswith("unset HF_HUB_OFFLINE.")
+    assert naps == []
+
+
+# Answers that are lost
+
+
+@pytest.mark.parametrize("status", [None, 500, 504])
+def test_a_commit_whose_answer_is_lost(begun, hub, undisturbed, status):
+    hub.lose_response("commit", status=status)
+    again(begun, hub, undisturbed)
+
+
+@pytest.mark.parametrize("status", [None, 500])
+def test_a_tag_whose_answer_is_lost(begun, hub, undisturbed, status):
+    hub.lose_response("create_tag", status=status)
+    again(begun, hub, undisturbed)
+
+
+def test_a_replacing_commit_whose_answer_is_lost(begun, hub, tmp_path):
+    """Deletions cannot be repeated, and need not be."""
+    make_release(tmp_path / "fewer", {"bench/test": range(3)}, shards=3)
+    hub.lose_response("commit")
+    assert begun("fewer", tag="v2.0.0").code == 0
+    assert "data/bench/test-00000-of-00001.parquet" not in hub.files(REPO, "v2.0.0")
+    assert len(hub.commits(REPO)) == 3
+
+
+def test_another_release_after_a_commit_without_its_tag(begun, hub, more, tmp_path):
+    """Both are of the version that is tagged at last, and its changelog has both."""
+    hub.fail("create_tag", times=None)
+    assert begun("more", tag="v1.1.0").code == 2
+    mend(hub)
+    make_release(tmp_path / "third", {"bench/far_ood_b": range(2)})
+    assert begun("third", tag="v1.1.0").code == 0
+    table = hub.read(REPO, "changes/v1.1.0.csv", "v1.1.0").decode().splitlines()
+    assert table == [
+        "split,change,id",
+        *(f"bench/far_ood,added,source/far_ood/{number}.png" for number in range(4)),
+        *(f"bench/far_ood_b,added,source/far_ood_b/{number}.png" for number in range(2)),
+    ]
+    assert hub.read(REPO, "CHANGELOG.md").decode().count("## v1.1.0") == 1
+
+
+def test_another_tag_for_a_commit_without_its_tag(begun, hub):
+    hub.fail("create_tag", times=None)
+    assert begun("more", tag="v1.1.0").code == 2
+    mend(hub)
+    assert begun("more", tag="v1.2.0").code == 0
+    assert {path for path in hub.files(REPO) if path.startswith("changes/")} == {"changes/v1.2.0.csv"}
+    assert "v1.1.0" not in hub.read(REPO, "CHANGELOG.md").decode()
+
+
+# Others who publish at the same time
+
+
+def test_a_parent_that_is_said_to_be_stale(begun, hub, undisturbed):
+    hub.stale_parent()
+    error = begun("more", tag="v1.1.0").error
+    assert "expected nobody else to commit to org/name meanwhile" in error
+    again(begun, hub, undisturbed)
+
+
+def test_another_commit_comes_first(begun, hub, tmp_path):
+    hub.race(lambda: hub.commit(REPO, {"LICENSE": b"mine\n"}))
+    error = begun("more", tag="v1.1.0").error
+    assert "nothing of this release was published" in error
+    assert "more" not in hub.commits(REPO)[0].title
+    # What came is no release, so a person must look.
+    assert "LICENSE: expected only files that manifest.json lists" in begun("more", tag="v1.1.0").error
+
+
+def test_a_tag_that_another_sets_first(begun, hub):
+    elsewhere = hub.tags(REPO)["v1.0.0"]
+    hub.race(lambda: hub.tag(REPO, "v1.1.0", elsewhere))
+    error = begun("more", tag="v1.1.0").error
+    assert "expected the tag v1.1.0 of org/name to be free for commit" in error
+    assert "another publisher set it" in error
+    assert hub.tags(REPO)["v1.1.0"] == elsewhere
+    error = begun("more", tag="v1.1.0").error
+    assert "(bench/far_ood is new)" in error
+    assert "--tag v1.2.0 or higher" in error
+    assert begun("more", tag="v1.2.0").code == 0

@@ -1,0 +1,127 @@
+"""Publishers that are killed, that race each other, and that must not need more memory for more files."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.hf_scripts.samples import REPO, contents, make_release
+from tests.hub.process import HubProcess
+from tests.hub.server import Hub
+
+
+def start(hub, folder, home, *flags, tag="v1.0.0", repo=REPO, module=("-m", "hf_scripts.push")):
+    command = [sys.executable, *module, str(folder), "--repo", repo, "--tag", tag, "--workers", "1", *flags]
+    return subprocess.Popen(
+        command, env=hub.environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def ended(process):
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A release of many files: twelve shards in three splits. Read only."""
+    splits = {"bench/test": range(8), "bench/near_ood": range(8), "bench-train/train": range(100, 108)}
+    return make_release(tmp_path_factory.mktemp("many") / "release", splits, shards=4)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(many, tmp_path_factory):
+    with Hub() as hub:
+        code, _, err = ended(start(hub, many, tmp_path_factory.mktemp("home")))
+        assert (code, err) == (0, "")
+        return contents(hub, "v1.0.0")
+
+
+@pytest.mark.parametrize(
+    ("step", "passing"), [("lfs_put", 5), ("commit", 0), ("create_tag", 0)], ids=["uploading", "committing", "tagging"]
+)
+def test_a_publisher_that_is_killed(many, undisturbed, tmp_path, only_loopback, step, passing):
+    """With SIGKILL, while a request is being answered. The next run sends nothing again that had arrived."""
+    with Hub() as hub:
+        hub.slow(step, 3600, skip=passing)
+        process = start(hub, many, tmp_path / "home")
+        while len(hub.asked(step)) <= passing and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        assert ended(process)[0] == -signal.SIGKILL
+        assert hub.tags(REPO) == {}
+        arrived = hub.uploads()
+        assert len(arrived) >= passing
+        code, out, err = ended(start(hub, many, tmp_path / "home"))
+        assert (code, err) == (0, "")
+        assert contents(hub, "v1.0.0") == undisturbed
+        assert all(count == 1 for count in hub.uploads().values())
+        assert len(hub.commits(REPO)) == 2
+        assert hub.tags(REPO) == {"v1.0.0": hub.commits(REPO)[0].id}
+        if step == "create_tag":
+            assert "the commit is there already" in out
+
+
+def test_two_publishers_at_once(tmp_path, only_loopback):
+    """One comes first; the other is told in a sentence, and its next run joins both."""
+    make_release(tmp_path / "base", {"bench/test": range(4)})
+    make_release(tmp_path / "ours", {"bench/near_ood": range(4)})
+    make_release(tmp_path / "theirs", {"bench/far_ood": range(4)})
+    with Hub() as hub:
+        assert ended(start(hub, tmp_path / "base", tmp_path / "home"))[0] == 0
+        other = {}
+
+        def overtake():
+            other["ended"] = ended(start(hub, tmp_path / "theirs", tmp_path / "other", tag="v1.1.0"))
+
+        hub.race(overtake)
+        code, _, err = ended(start(hub, tmp_path / "ours", tmp_path / "home", tag="v1.1.0"))
+        assert (code, other["ended"][0]) == (2, 0)
+        assert re.fullmatch(r"error: expected nobody else to commit to org/name meanwhile, found .*\.\n", err)
+        assert "near_ood" not in hub.read(REPO, "README.md").decode()
+        code, _, err = ended(start(hub, tmp_path / "ours", tmp_path / "home", tag="v1.1.0"))
+        assert code == 2
+        assert "--tag v1.2.0 or higher" in err
+        code, _, err = ended(start(hub, tmp_path / "ours", tmp_path / "home", tag="v1.2.0"))
+        assert (code, err) == (0, "")
+        manifest = json.loads(hub.read(REPO, "manifest.json", "v1.2.0"))
+        assert set(manifest["configs"]["bench"]["splits"]) == {"test", "near_ood", "far_ood"}
+        assert all(count == 1 for count in hub.uploads().values())
+
+
+# Not ru_maxrss, which a process inherits from the one that started it (getrusage(2), and execve in the kernel).
+MEASURED = """
+import pathlib, sys
+from hf_scripts import push
+code = push.main(sys.argv[1:])
+print(pathlib.Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+sys.exit(code)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc, which is not here")
+def test_memory_does_not_follow_the_number_of_files(tmp_path, only_loopback):
+    """Ten shards of a megabyte and a hundred of them: the peaks are within a tenth of each other."""
+    peaks = {}
+    with HubProcess() as hub:
+        for shards in (10, 100):
+            # No images, but megabytes that do not compress.
+            folder = make_release(
+                tmp_path / str(shards),
+                {"bench/test": range(shards)},
+                shards=shards,
+                picture=lambda text: os.urandom(1_000_000),
+            )
+            repo = f"org/of-{shards}"
+            process = start(hub, folder, tmp_path / "home", "--no-decode", repo=repo, module=("-c", MEASURED))
+            code, out, err = ended(process)
+            assert (code, err) == (0, "")
+            assert len(hub.call("files", repo)) == shards + 5
+            peaks[shards] = int(out.splitlines()[-1])
+    assert peaks[100] < 1.1 * peaks[10], peaks

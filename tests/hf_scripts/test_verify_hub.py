@@ -1,0 +1,240 @@
+"""Verifying a version over the Hub: the same checks as on a folder, on exactly the bytes that readers get."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import datasets
+import pytest
+
+from hf_scripts import verify
+from tests.hf_scripts.conftest import Ran
+from tests.hf_scripts.samples import REPO, SPLITS, contents, make_release
+from tests.hub.faults import Faults
+from tests.hub.samples import BINARY
+
+SHARD = "data/bench/test-00000-of-00001.parquet"
+
+
+@pytest.fixture
+def check(hub, api, only_loopback, tmp_path, monkeypatch, capsys):
+    """Run the command in an empty folder."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+    def run(target=REPO, *flags):
+        capsys.readouterr()
+        code = verify.main([target, "--workers", "1", *flags])
+        said = capsys.readouterr()
+        assert hub.token not in said.out + said.err
+        assert str(tmp_path) not in said.out + said.err
+        return Ran(code, said.out.splitlines(), said.err.splitlines())
+
+    return run
+
+
+@pytest.fixture
+def published(push, release, check, tmp_path, monkeypatch):
+    assert push("release").code == 0
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def spoil(hub, changes):
+    hub.commit(REPO, changes)
+    hub.tag(REPO, "v1.0.0")
+
+
+def problems(ran):
+    assert ran.code == 1
+    assert "is not whole" in ran.out[-1]
+    return [line for line in ran.out[:-1] if not line.startswith("note: ")]
+
+
+def test_a_whole_version(check, published, hub):
+    ran = check(REPO, "--revision", "v1.0.0")
+    assert ran.code == 0
+    commit = hub.tags(REPO)["v1.0.0"][:12]
+    sizes = {path: file.size for path, file in hub.files(REPO).items()}
+    # The manifest comes first and tells what else there is; the summary counts what it lists besides the card.
+    size = sum(sizes.values()) - sizes["manifest.json"]
+    assert ran.err == [
+        "there is no folder org/name here, so it is looked for on the Hub",
+        f"downloading org/name at v1.0.0 (commit {commit}) from {hub.endpoint.removeprefix('http://')}: 10 files, "
+        f"{size:,} bytes into a temporary folder",
+    ]
+    size -= sizes["README.md"]
+    assert ran.out[-1] == (
+        f"org/name at v1.0.0 (commit {commit}) is whole: 3 splits, 14 rows, 9 files, {size:,} bytes are as "
+        "manifest.json says"
+    )
+
+
+def test_quick_decodes_nothing(check, published):
+    assert check(REPO, "--revision", "v1.0.0", "--quick").out[-1].endswith("(--quick)")
+
+
+def test_the_newest_commit_without_a_revision(check, published, push, hub, tmp_path, monkeypatch):
+    make_release(tmp_path / "more", {"bench/far_ood": range(4)})
+    monkeypatch.chdir(tmp_path)
+    assert push("more", tag="v1.1.0").code == 0
+    monkeypatch.chdir(tmp_path / "here")
+    assert "4 splits" in check().out[-1]
+    assert "3 splits" in check(REPO, "--revision", "v1.0.0").out[-1]
+    assert "3 splits" in check(REPO, "--revision", hub.tags(REPO)["v1.0.0"]).out[-1]
+
+
+def test_all_files_are_of_one_commit(check, published, hub):
+    """A tag that moves while files are downloaded changes nothing."""
+    old = hub.tags(REPO)["v1.0.0"]
+
+    def move(request):
+        if request.route == "cdn" and hub.tags(REPO)["v1.0.0"] == old:
+            spoil(hub, {SHARD: BINARY, "excluded/bench.csv": b"split\n"})
+        return False
+
+    hub.faults.add("fail", move, times=None)
+    assert check(REPO, "--revision", "v1.0.0").code == 0
+    assert hub.tags(REPO)["v1.0.0"] != old
+    hub.faults = Faults()
+
+
+# What is wrong with a version
+
+
+def test_a_stray_file(check, published, hub):
+    spoil(hub, {"data/bench/test-00000-of-00002.parquet": BINARY, "LICENSE": b"mine\n"})
+    before = len(hub.asked("cdn"))
+    assert problems(check(REPO, "--revision", "v1.0.0")) == [
+        "LICENSE: expected only files that manifest.json lists, found this one",
+        "data/bench/test-00000-of-00002.parquet: expected only files that manifest.json lists, found this one",
+    ]
+    # Six files in LFS are listed; the stray one is not downloaded.
+    assert len(hub.asked("cdn")) - before == 6
+
+
+def test_a_file_that_is_gone(check, published, hub):
+    spoil(hub, {SHARD: None})
+    assert f"{SHARD}: expected a file, found none" in problems(check(REPO, "--revision", "v1.0.0"))
+
+
+def test_a_file_of_other_bytes(check, published, hub):
+    data = hub.read(REPO, SHARD)
+    spoil(hub, {SHARD: data[:-1] + bytes([data[-1] ^ 1])})
+    assert problems(check(REPO, "--revision", "v1.0.0"))[0].startswith(f"{SHARD}: expected SHA-256 ")
+
+
+def test_a_changelog_of_other_bytes(check, published, hub):
+    spoil(hub, {"CHANGELOG.md": b"# Nothing happened\n"})
+    assert problems(check(REPO, "--revision", "v1.0.0"))[0].startswith("CHANGELOG.md: expected ")
+
+
+def test_a_manifest_that_is_none(check, published, hub):
+    spoil(hub, {"manifest.json": b"[]\n"})
+    assert problems(check(REPO, "--revision", "v1.0.0")) == ["manifest.json: expected an object, found a list"]
+
+
+def test_a_changelog_entry_that_leads_elsewhere(check, published, hub):
+    manifest = json.loads(hub.read(REPO, "manifest.json"))
+    manifest["changelog"][0]["path"] = "../CHANGELOG.md"
+    spoil(hub, {"manifest.json": json.dumps(manifest).encode()})
+    assert problems(check(REPO, "--revision", "v1.0.0")) == [
+        "manifest.json: expected CHANGELOG.md and files in changes in changelog, found ../CHANGELOG.md"
+    ]
+
+
+# No version to check
+
+
+def test_a_revision_that_is_not_there(check, published, hub):
+    error = check(REPO, "--revision", "v9.0.0").error
+    host = hub.endpoint.removeprefix("http://")
+    assert error == f"expected a revision of org/name, found no v9.0.0 on {host}; its tags are v1.0.0."
+
+
+def test_a_repository_that_is_not_there(check, hub):
+    error = check("org/nothing").error
+    assert error.startswith("expected a folder or a dataset repository org/nothing, found neither here nor on 127.0.")
+
+
+def test_a_private_repository_without_a_token(check, hub, monkeypatch):
+    hub.create(REPO, private=True)
+    monkeypatch.delenv("HF_TOKEN")
+    assert "log in with `hf auth login` where the repository is private" in check().error
+
+
+def test_a_repository_of_something_else(check, hub):
+    hub.create(REPO)
+    assert "expected a release with a manifest.json in org/name at commit" in check().error
+
+
+def test_a_manifest_of_another_format(check, hub):
+    hub.create(REPO)
+    hub.commit(REPO, {"manifest.json": b'{"format": 99}'})
+    assert "expected manifest format 1, found 99 in org/name at commit" in check().error
+
+
+# Folder or repository
+
+
+def test_a_folder_comes_first(check, published, hub):
+    make_release(Path("org/name"), SPLITS)
+    before = len(hub.requests)
+    ran = check()
+    assert (ran.code, ran.err, len(hub.requests)) == (0, [], before)
+    assert ran.out[-1].startswith("org/name is whole: 3 splits")
+    error = check(REPO, "--revision", "v1.0.0").error
+    assert error.startswith("expected ORG/NAME on the Hub for --revision and --keep, found the folder org/name")
+
+
+def test_what_can_be_no_repository_is_a_folder(check, hub):
+    assert check("a/b/c").error.startswith("expected a release folder with a manifest.json, found none at a/b/c")
+    assert hub.requests == []
+
+
+def test_a_download_can_be_kept(check, published, hub):
+    assert check(REPO, "--revision", "v1.0.0", "--keep", "kept").code == 0
+    kept = {path.relative_to("kept").as_posix(): path for path in sorted(Path("kept").rglob("*")) if path.is_file()}
+    assert {name: path.read_bytes() for name, path in kept.items()} == contents(hub, "v1.0.0")
+    assert check("kept").code == 0
+    error = check(REPO, "--revision", "v1.0.0", "--keep", "kept").error
+    assert "expected a new or empty folder for --keep, found something in kept" in error
+
+
+# The network
+
+
+def test_what_is_cached_is_not_trusted(check, published, hub, tmp_path):
+    """A cache of this machine with other bytes under the right name is not what readers get."""
+    datasets.load_dataset(REPO, "bench", split="test", revision="v1.0.0")
+    spoiled = 0
+    for path in sorted((tmp_path / "hf-home").rglob("*.parquet")):
+        path.resolve().write_bytes(BINARY)
+        spoiled += 1
+    assert spoiled == 2
+    assert check(REPO, "--revision", "v1.0.0").code == 0
+
+
+def test_damage_on_the_way_is_no_damage_of_the_release(check, published, hub, naps):
+    hub.corrupt("cdn", times=2)
+    ran = check(REPO, "--revision", "v1.0.0")
+    assert ran.code == 0
+    assert sum("than the Hub lists; trying again" in line for line in ran.err) == 2
+
+
+@pytest.mark.parametrize("route", ["repo_info", "tree", "resolve", "cdn"])
+def test_errors_that_pass(check, published, hub, naps, route):
+    hub.fail(route, status=503)
+    hub.drop(route)
+    assert check(REPO, "--revision", "v1.0.0").code == 0
+
+
+def test_an_error_that_does_not(check, published, hub, naps):
+    hub.fail("cdn", status=503, times=None)
+    error = check(REPO, "--revision", "v1.0.0").error
+    assert error.startswith("expected to download ")
+    assert "found the answer 503 Service Unavailable" in error
+
+
+def test_a_disk_without_room(check, published, monkeypatch):
+    monkeypatch.setattr("hf_scripts.download.shutil.disk_usage", lambda path: SimpleNamespace(free=10))
+    assert "bytes of room for the download, found 10" in check(REPO, "--revision", "v1.0.0").error
