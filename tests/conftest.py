@@ -24,8 +24,8 @@ def demo(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def release(demo, tmp_path_factory):
-    """An undisturbed release of all splits, built by one worker."""
+def imagenet_release(demo, tmp_path_factory):
+    """An undisturbed ImageNet-scale release of all splits, built by one worker."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     root = shared / "release"

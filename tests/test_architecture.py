@@ -13,7 +13,8 @@ from builders.registry import BENCHMARKS
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxonomy")
 
-# What each package may import of ours. hf_scripts sees of builders only what a release is and how commands behave.
+# What each package may import of ours. hf_scripts sees of builders only what a release is and how commands behave, but
+# for `materialize`, which builds one.
 ARROWS = {
     "taxonomy": set(),
     "cards": set(),
@@ -33,6 +34,7 @@ A_RELEASE_IS = {
     "builders.release",
     "builders.shards",
 }
+BUILDS = {"builders.execute", "builders.progress", "builders.rebuild", "builders.roots", "builders.sources"}
 CORE_WEIGHT = {"torch", "torchvision", "diffusers", "timm", "torchattacks", "imagecorruptions", "ray", "matplotlib"}
 
 
@@ -64,7 +66,8 @@ def test_hf_scripts_sees_only_what_a_release_is():
     for path in sources("hf_scripts"):
         for module in imports(path):
             if module.startswith("builders."):
-                assert ".".join(module.split(".")[:2]) in A_RELEASE_IS, f"{path.relative_to(ROOT)} imports {module}"
+                allowed = A_RELEASE_IS | (BUILDS if path.stem == "materialize" else set())
+                assert ".".join(module.split(".")[:2]) in allowed, f"{path.relative_to(ROOT)} imports {module}"
 
 
 def test_the_core_imports_nothing_heavy():

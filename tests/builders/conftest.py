@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import pytest
+
 from builders.build import build, prepare
 from builders.choices import Choices
 from builders.execute import Workers
@@ -53,3 +55,9 @@ def files_of(root):
         for path in sorted(root.rglob("*"))
         if path.is_file() and ".state" not in path.relative_to(root).parts
     }
+
+
+@pytest.fixture(scope="session")
+def release(imagenet_release):
+    """An undisturbed ImageNet-scale release."""
+    return imagenet_release

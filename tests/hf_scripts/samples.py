@@ -116,6 +116,7 @@ def make_release(
         if near is not None:
             audit = [NearDuplicate(key, f"source/{split}/{n}.png", of, "0.5") for n, of in pairs.items()]
             write_audit(layout.audit(name), audit, [key])
+            config["splits"][split]["near_duplicates"] = len(pairs)
             config |= {"audit": file_entry(layout, layout.audit(name)), "duplicates_of": "bench-train/train"}
     manifest = {
         "format": FORMAT,
@@ -145,8 +146,9 @@ def make_release(
         },
         "configs": configs,
     }
-    if withdrawn:
-        manifest["withdrawn"] = list(withdrawn)
+    for row in withdrawn:
+        config, _, split = row["split"].partition("/")
+        configs[config]["splits"][split]["withdrawn"].append({"id": row["id"], "reason": row["reason"]})
     card.seal(layout, manifest)
     return root
 
@@ -173,6 +175,8 @@ def write_split(layout, config, split, rows, labels, columns, shards):
         "why": "",
         "available": len(rows) + EXCLUDED,
         "excluded": EXCLUDED,
+        "excluded_by_rule": {"i": EXCLUDED},
+        "withdrawn": [],
         "adopted": "",
         "shortfalls": [],
         "digest": rows_digest(table),

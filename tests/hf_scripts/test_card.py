@@ -18,7 +18,7 @@ from hf_scripts.card import main
 LABELS = ["n01443537", "yes", "1e5", "0x1f", "no: colon", "ünïcode"]
 
 
-@pytest.fixture(params=["release", "cifar_release"])
+@pytest.fixture(params=["imagenet_release", "cifar_release"])
 def built(request):
     """A built release and its manifest."""
     root = request.getfixturevalue(request.param)

@@ -1,0 +1,143 @@
+"""Build a published index with your own images: `python -m hf_scripts.materialize ORG/NAME CONFIG --revision TAG`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from builders.command import exit_code
+from builders.errors import BuildError, explaining_disk
+from builders.execute import Workers
+from builders.process import without_pandas
+from builders.progress import TerminalMeter
+from builders.rebuild import Published, needed_sources, rebuild
+from builders.release import file_sha256
+from builders.roots import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
+from builders.sources import SOURCES
+from hf_scripts.client import manners
+from hf_scripts.hub import Repository
+
+
+def _command(**flags: Any) -> None:
+    """Build the rows of CONFIG, exactly as ORG/NAME (or the release folder DIR) publishes them, from your own sources.
+
+    Every image is compared with the digest that the publisher's had. The result's split digests equal the publisher's.
+    """
+    target, config = flags["target"], flags["config"]
+    with (
+        TerminalMeter(quiet=flags["quiet"]) as meter,
+        explaining_disk("read the sources and write the release"),
+        _published(target, config, flags["revision"], meter) as published,
+    ):
+        roots = _roots(published, flags)
+        with Workers(flags["workers"]) as workers:
+            manifest = rebuild(published, roots, flags["out"], meter, workers)
+    splits = manifest["configs"][config]["splits"]
+    for name in sorted(splits):
+        click.echo(
+            f"{config}/{name}: {splits[name]['rows']:,} rows, digest {splits[name]['digest'][:12]} as published"
+        )
+    click.echo(f"built {flags['out']}")
+    click.echo(f'load_dataset("{flags["out"]}", "{config}", split="{min(splits)}")')
+
+
+@contextlib.contextmanager
+def _published(target: str, config: str, revision: str | None, meter: TerminalMeter) -> Iterator[Published]:
+    """The rows of a config: in a release folder, or fetched from the Hub into a folder that is gone afterwards."""
+    if Path(target).is_dir():
+        yield Published(Path(target), config)
+        return
+    if revision is None:
+        raise BuildError(
+            f"expected --revision with the tag of {target} to build, found none; name one, such as v1.0.0 (a branch "
+            "moves)."
+        )
+    with tempfile.TemporaryDirectory(prefix="materialize-") as folder, manners():
+        into = Path(folder)
+        repository = Repository(target, meter.note)
+        commit = repository.resolve(revision)
+        if commit is None:
+            raise BuildError(
+                f"expected the revision {revision} of {target}, found no such revision, repository or folder; check "
+                "the names, and log in with `hf auth login` if it is private."
+            )
+        _fetch(repository, commit, ["manifest.json"], into)
+        published = Published(into, config)
+        entry = published.entry()
+        listed = [entry["excluded"], *([entry["audit"]] if "audit" in entry else [])]
+        listed += [split["index"] for split in entry["splits"].values()]
+        _fetch(repository, commit, [file["path"] for file in listed], into)
+        for file in listed:
+            if file_sha256(into / file["path"]) != file["sha256"]:
+                raise BuildError(
+                    f"expected {file['path']} of {target} with the digest in its manifest, found another; the "
+                    "release is damaged: tell its publisher."
+                )
+        yield published
+
+
+def _fetch(repository: Repository, commit: str, paths: Sequence[str], into: Path) -> None:
+    there = repository.tree(commit)
+    for path in paths:
+        if path not in there:
+            raise BuildError(f"expected {path} in {repository.name}, found none; it is no release of these tools.")
+        repository.fetch(there[path], commit, into)
+
+
+def _roots(published: Published, flags: dict[str, Any]) -> dict[str, Path]:
+    listed = listed_sources(flags["sources"])
+    needed = [source for source in needed_sources(published) if source.on_disk]
+    roots = {source.key: flags[source.key] or listed.get(source.key) for source in needed}
+    missing = [source for source in needed if roots[source.key] is None]
+    if missing:
+        lines = [f"expected a folder for each source of {published.config}, found no flag for:"]
+        lines += missing_sources((source, published.config) for source in missing)
+        raise BuildError("\n".join([*lines, f"Name folders once for all in {SOURCES_FILE} (see README)."]))
+    return {key: root for key, root in roots.items() if root is not None}
+
+
+def _make_command() -> click.Command:
+    command = click.command(
+        name="python -m hf_scripts.materialize",
+        help=_command.__doc__,
+        epilog="Example: python -m hf_scripts.materialize ORG/unknown-detection cifar-train --revision v1.0.0 "
+        "--cifar100 DIR --out build/cifar",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )(_command)
+    options = [
+        click.argument("target", metavar="ORG/NAME|DIR"),
+        click.argument("config", metavar="CONFIG"),
+        click.option("--revision", metavar="TAG", help="Tag or commit of the published release."),
+        click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Release folder."),
+        click.option(
+            "--workers",
+            type=click.IntRange(min=1),
+            default=os.cpu_count() or 1,
+            show_default="all cores",
+            help="Processes that write shards.",
+        ),
+        sources_option(),
+        click.option("--quiet", is_flag=True, help="No progress on stderr."),
+        *source_options(SOURCES.values()),
+    ]
+    for option in options:
+        command = option(command)
+    return command
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    stopped = "stopped; run the same command again and it goes on where this run stopped."
+    return exit_code(_make_command(), argv, stopped=stopped)
+
+
+if __name__ == "__main__":
+    without_pandas()
+    sys.exit(main())

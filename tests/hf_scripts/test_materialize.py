@@ -1,0 +1,48 @@
+"""`python -m hf_scripts.materialize`: a published index, on the stand-in Hub or in a folder, becomes the release."""
+
+import json
+
+import pytest
+
+from hf_scripts.materialize import main
+from tests.builders.conftest import files_of
+from tests.hf_scripts.samples import REPO
+
+
+@pytest.fixture
+def published(push, cifar_release, tmp_path):
+    """The CIFAR-scale demo release on the Hub, without pixels."""
+    (tmp_path / "cifar").symlink_to(cifar_release, target_is_directory=True)
+    assert push("cifar", "--index-only", "--allow-demo").code == 0
+
+
+def test_a_published_index_becomes_the_publishers_rows_and_images(published, cifar_release, demo, tmp_path, capsys):
+    out = tmp_path / "built"
+    source = ["--cifar100", str(demo["cifar100"])]
+    assert main([REPO, "cifar-train", "--revision", "v1.0.0", *source, "--out", str(out), "--workers", "1"]) == 0
+    expected = json.loads((cifar_release / "manifest.json").read_text(encoding="utf-8"))["configs"]["cifar-train"]
+    built = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["configs"]["cifar-train"]
+    assert built["splits"]["train"]["digest"] == expected["splits"]["train"]["digest"]
+    assert built["splits"]["train"]["data"] == expected["splits"]["train"]["data"]
+    path = expected["splits"]["train"]["data"][0]["path"]
+    assert files_of(out)[path] == (cifar_release / path).read_bytes()
+    said = capsys.readouterr()
+    assert f"cifar-train/train: 160 rows, digest {expected['splits']['train']['digest'][:12]} as published" in said.out
+
+
+def test_a_folder_is_taken_as_it_is(cifar_release, demo, tmp_path):
+    flags = ["--cifar100", str(demo["cifar100"]), "--out", str(tmp_path / "built"), "--workers", "1", "--quiet"]
+    assert main([str(cifar_release), "cifar-train", *flags]) == 0
+
+
+def test_what_is_not_on_the_hub_gets_one_sentence(published, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "built")]
+    for arguments, sentence in (
+        ([REPO, "cifar-train", *out], "expected --revision with the tag of"),
+        ([REPO, "cifar-train", "--revision", "v9.9.9", *out], "expected the revision v9.9.9 of"),
+        ([REPO, "absent", "--revision", "v1.0.0", *out], "expected a config of the release"),
+        ([REPO, "cifar-train", "--revision", "v1.0.0", *out], "expected a folder for each source of cifar-train"),
+    ):
+        assert main(arguments) == 2
+        assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "built").exists()
