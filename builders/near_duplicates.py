@@ -53,6 +53,7 @@ from builders.perceptual import (
     patterns,
     squared_distances,
     steps,
+    totals,
     variants,
     window_sums,
 )
@@ -73,7 +74,7 @@ _SLACK = 1e-3
 _QUERIES = 256
 _REFERENCES = 2048
 _BALLS = 512
-_CANDIDATES = 4096
+_CANDIDATES = 512
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -216,7 +217,7 @@ class _Search:
 
 def _patterns(sums: npt.NDArray[np.integer]) -> Floats:
     """Pattern vectors, float32 (..., 84), of block sums (..., 7, 7, 3)."""
-    return patterns(steps(sums.sum(axis=-1, dtype=np.int32)), np.float32)
+    return patterns(steps(totals(sums.astype(np.int32, copy=False))), np.float32)
 
 
 def _project(vectors: Floats, axes: Floats) -> Floats:

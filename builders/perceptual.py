@@ -31,6 +31,7 @@ images are batched.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +57,7 @@ _PLAIN_LEVELS = 20.0
 _ROUGH_LEVELS = 6.0
 
 Sums = npt.NDArray[np.int32]
+_Int = TypeVar("_Int", bound=np.integer)
 
 
 def window_sums(images: npt.NDArray[np.uint8]) -> Sums:
@@ -87,17 +89,24 @@ def variants(windows: Sums) -> Iterator[Sums]:
             yield blocks[:, :, ::-1]
 
 
-def steps(totals: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def totals(blocks: npt.NDArray[_Int]) -> npt.NDArray[_Int]:
+    """Add up the three channels, which stand last."""
+    # Several times faster than `sum` over so short an axis.
+    added: npt.NDArray[_Int] = blocks[..., 0] + blocks[..., 1] + blocks[..., 2]
+    return added
+
+
+def steps(sums: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """Return the 84 differences of neighbouring blocks, in 1/48 level.
 
     Args:
-        totals: (..., 7, 7) block sums over the three channels.
+        sums: (..., 7, 7) totals of blocks.
 
     Returns:
         (..., 84), down and then right.
     """
-    flat = (*totals.shape[:-2], STEPS // 2)
-    down, right = np.diff(totals, axis=-2), np.diff(totals, axis=-1)
+    flat = (*sums.shape[:-2], STEPS // 2)
+    down, right = np.diff(sums, axis=-2), np.diff(sums, axis=-1)
     return np.concatenate([down.reshape(flat), right.reshape(flat)], axis=-1)
 
 
@@ -124,17 +133,16 @@ def squared_distances(queries: Sums, references: Sums) -> npt.NDArray[np.float64
         queries: (k, 7, 7, 3) block sums of one variant each.
         references: (k, 7, 7, 3) block sums of centre crops.
     """
-    query_totals, reference_totals = queries.sum(axis=-1), references.sum(axis=-1)
+    query_totals, reference_totals = totals(queries), totals(references)
     pattern = patterns(steps(query_totals), np.float64) - patterns(steps(reference_totals), np.float64)
     levels = (queries - references).astype(np.int64)
-    greys = query_totals - reference_totals
     # The deviation from grey, times 3 to stay whole: its unit is that of the totals.
-    colour = 3 * levels - greys[..., None]
+    colour = 3 * levels - totals(levels)[..., None]
     squares = np.square(pattern).sum(axis=1)
-    squares += _sum(np.square(colour)) / (GRID * GRID * (_ALL_UNITS * _COLOUR_LEVELS) ** 2)
+    squares += _sum_of_squares(colour) / (GRID * GRID * (_ALL_UNITS * _COLOUR_LEVELS) ** 2)
     rough = np.maximum(_roughness(query_totals), _roughness(reference_totals))
     weight = np.maximum(0.0, 1.0 - rough / _ROUGH_LEVELS)
-    plain = _sum(np.square(levels)) / (3 * GRID * GRID * (_CHANNEL_UNITS * _PLAIN_LEVELS) ** 2)
+    plain = _sum_of_squares(levels) / (3 * GRID * GRID * (_CHANNEL_UNITS * _PLAIN_LEVELS) ** 2)
     total: npt.NDArray[np.float64] = squares + weight * plain
     return total
 
@@ -166,13 +174,16 @@ def check_images(name: str, images: npt.NDArray[np.uint8], *, ndim: int) -> None
         raise ValueError(f"expected {name} as a uint8 array ({wanted}), found {images.dtype} {images.shape}")
 
 
-def _roughness(totals: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
-    """Mean absolute second difference of (k, 7, 7) totals, in levels."""
-    bends = _sum(np.abs(np.diff(totals, 2, axis=1))) + _sum(np.abs(np.diff(totals, 2, axis=2)))
-    rough: npt.NDArray[np.float64] = bends / (2 * GRID * (GRID - 2) * _ALL_UNITS)
+def _roughness(sums: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+    """Mean absolute second difference of the totals (k, 7, 7), in levels."""
+    down, right = np.abs(np.diff(sums, 2, axis=1)), np.abs(np.diff(sums, 2, axis=2))
+    rough: npt.NDArray[np.float64] = (down.sum(axis=(1, 2)) + right.sum(axis=(1, 2))) / (
+        2 * GRID * (GRID - 2) * _ALL_UNITS
+    )
     return rough
 
 
-def _sum(values: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    total: npt.NDArray[np.int64] = values.sum(axis=tuple(range(1, values.ndim)), dtype=np.int64)
-    return total
+def _sum_of_squares(blocks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Of (k, 7, 7, 3) whole numbers."""
+    sums: npt.NDArray[np.int64] = np.einsum("kijc,kijc->k", blocks, blocks)
+    return sums
