@@ -84,7 +84,7 @@ def test_two_publishers_at_once(tmp_path, only_loopback):
         code, _, err = ended(start(hub, tmp_path / "ours", tmp_path / "home", tag="v1.1.0"))
         assert (code, other["ended"][0]) == (2, 0)
         assert re.fullmatch(r"error: expected nobody else to commit to org/name meanwhile, found .*\.\n", err)
-        assert "near_ood" not in hub.read(REPO, "README.md").decode()
+        assert "bench/near_ood" not in hub.read(REPO, "README.md").decode()
         code, _, err = ended(start(hub, tmp_path / "ours", tmp_path / "home", tag="v1.1.0"))
         assert code == 2
         assert "--tag v1.2.0 or higher" in err
