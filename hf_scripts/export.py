@@ -1,0 +1,280 @@
+"""Write a release in the shapes that other harnesses read: `python -m hf_scripts.export DIR --format F --out OUT`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from builders.command import exit_code
+from builders.errors import BuildError, explaining_disk
+from builders.release import write_text
+from hf_scripts import check_manifest, export_readme
+from hf_scripts.export_formats import SHARD_BYTES, SMALLEST_SHARD, WRITERS, Place
+from hf_scripts.export_rows import Row, check_identity, read_rows
+from hf_scripts.export_state import State, locked, sweep
+from hf_scripts.export_targets import Disk, DryRun, Target
+from hf_scripts.problems import Problems
+
+Advance = Callable[[int], object]
+"""Called with the images done since the last call."""
+
+# Configs and splits become folders and words in image lists, whatever a manifest from elsewhere calls them.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is to be written: splits of the release in `root` by `config/split`, their format, and where to.
+
+    `shard_bytes` is the most bytes of one tar.
+    """
+
+    root: Path
+    manifest: Mapping[str, Any]
+    splits: Mapping[str, Mapping[str, Any]]
+    out: Path
+    format: str
+    shard_bytes: int = SHARD_BYTES
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The choices that shape every file."""
+        tars = {"shard-bytes": self.shard_bytes} if self.format == "webdataset" else {}
+        return {"format": self.format} | tars
+
+    def run(self, advance: Advance) -> dict[str, Any]:
+        """Write what is not written yet.
+
+        Returns:
+            Of every split: its `state` (`written` or `already there`), `rows`, `files`, `bytes` and `kinds`.
+
+        Raises:
+            BuildError: the folder holds something else, or the release is damaged.
+        """
+        self._state()  # refuses before anything is made
+        done: dict[str, Any] = {}
+        with locked(self.out):
+            state = self._state()
+            if not all(state.finished(key) for key in self.splits):
+                sweep(self.out)
+            for key, split in self.splits.items():
+                there = state.finished(key)
+                if there:
+                    advance(split["rows"])
+                else:
+                    state.begin(key, split["digest"])
+                    state.finish(key, self._write(key, Disk(), advance))
+                done[key] = {"state": "already there" if there else "written", **state.splits[key]}
+                self._write_readme(state)
+        return done
+
+    def dry_run(self, advance: Advance) -> dict[str, Any]:
+        """Count what `run` would write, by doing all of it but the writing.
+
+        Returns:
+            As `run` does; `state` is `to be written` or `already there`.
+
+        Raises:
+            BuildError: what `run` would raise.
+        """
+        state = self._state()
+        done: dict[str, Any] = {}
+        for key, split in self.splits.items():
+            if state.finished(key):
+                advance(split["rows"])
+                done[key] = {"state": "already there", **state.splits[key]}
+            else:
+                done[key] = {"state": "to be written", **self._write(key, DryRun(), advance)}
+        return done
+
+    def _state(self) -> State:
+        state = State(self.out, self.settings)
+        digests = {key: split["digest"] for key, _, split in check_manifest.splits(self.manifest)}
+        state.check_release(self.root, digests)
+        return state
+
+    def _write(self, key: str, target: Target, advance: Advance) -> dict[str, Any]:
+        split = self.splits[key]
+        config, _, name = key.partition("/")
+        check_identity(self.root, key, split)
+        kinds: set[str] = set()
+        rows = _watched(read_rows(self.root, key, split), kinds, advance)
+        WRITERS[self.format](Place(self.out, config, name, self.shard_bytes), rows, target)
+        return {
+            "rows": split["rows"],
+            "files": target.files,
+            "bytes": target.bytes,
+            "kinds": sorted(kinds),
+            "listed": {path.relative_to(self.out).as_posix(): size for path, size in target.streamed.items()},
+        }
+
+    def _write_readme(self, state: State) -> None:
+        path = self.out / export_readme.NAME
+        finished = {key: split for key, split in state.splits.items() if "listed" in split}
+        text = export_readme.readme(self.manifest, self.format, finished)
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            write_text(path, text)
+
+
+def _watched(rows: Iterable[Row], kinds: set[str], advance: Advance) -> Iterator[Row]:
+    """Pass rows on, note the formats of their images and report each that is done with."""
+    for row in rows:
+        kinds.add(row.kind)
+        yield row
+        advance(1)
+
+
+def _manifest(root: Path) -> dict[str, Any]:
+    problems = Problems()
+    manifest = check_manifest.load(root, problems)
+    if manifest is None:
+        first = next(problems.lines())
+        raise BuildError(
+            f"expected a whole manifest in {root}, found {first}; "
+            f"`python -m hf_scripts.verify {root}` says what else is wrong."
+        )
+    return manifest
+
+
+def _chosen(root: Path, manifest: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """The splits that are asked for, sorted; all of them where none is named."""
+    splits = {key: split for key, _, split in check_manifest.splits(manifest)}
+    names = [name for group in wanted for name in group.split(",") if name]
+    configs = sorted(manifest["configs"])
+    for name in names:
+        if name not in splits and name not in configs:
+            raise BuildError(
+                f"expected --configs to name configs ({', '.join(configs)}) or splits such as {next(iter(splits))}, "
+                f"found {name}; name some of those in {root}."
+            )
+    chosen = {key: s for key, s in splits.items() if not names or key in names or key.partition("/")[0] in names}
+    for key, split in chosen.items():
+        if not all(_NAME.fullmatch(part) for part in key.split("/", 1)):
+            raise BuildError(
+                f"expected names of plain letters, digits, '-', '_' and '.', found {key} in {root}; leave it out with "
+                "--configs."
+            )
+        if not split["data"]:
+            raise BuildError(
+                f"expected pixels of {key}, found only its index in {root}; build it without --index-only, or leave "
+                "it out with --configs."
+            )
+    return chosen
+
+
+def _refuse_inside(root: Path, out: Path) -> None:
+    if out.resolve().is_relative_to(root.resolve()):
+        raise BuildError(
+            f"expected a folder outside the release {root}, found {out} inside it, where it would be published with "
+            "the release; give another --out."
+        )
+
+
+def _table(done: Mapping[str, Any]) -> list[str]:
+    lines = [["split", "rows", "files", "bytes", "state"]]
+    for key, split in done.items():
+        lines.append([key, f"{split['rows']:,}", f"{split['files']:,}", f"{split['bytes']:,}", split["state"]])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    left = (0, 4)
+    return [
+        "  ".join(
+            cell.ljust(w) if i in left else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def _summary(job: Export, done: Mapping[str, Any], *, dry_run: bool) -> str:
+    rows, files, size = (sum(split[name] for split in done.values()) for name in ("rows", "files", "bytes"))
+    plural = "" if len(done) == 1 else "s"
+    what = f"{len(done):,} split{plural}, {rows:,} rows, {files:,} files, {size:,} bytes as {job.format}"
+    if dry_run:
+        return f"dry run: nothing was written; {job.out} would have {what}"
+    return f"{job.out} has {what}; its {export_readme.NAME} says how to read them and where they are from"
+
+
+@click.command(
+    name="python -m hf_scripts.export",
+    epilog="Example: python -m hf_scripts.export build/unknown-detection --format openood --out build/openood",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "chosen_format",
+    type=click.Choice(list(WRITERS)),
+    required=True,
+    help="openood: image files and image lists. imagefolder: class folders and metadata. webdataset: tars.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder of the export. Later runs of the same format may add splits to it.",
+)
+@click.option(
+    "--configs",
+    multiple=True,
+    metavar="CONFIG[/SPLIT],...",
+    help="Write only these; a config alone means all its splits.",
+)
+@click.option(
+    "--shard-bytes",
+    type=click.IntRange(min=SMALLEST_SHARD),
+    metavar="N",
+    show_default=f"{SHARD_BYTES:,}",
+    help="The most bytes of one tar (webdataset). A sample that alone is larger gets its own.",
+)
+@click.option("--dry-run", is_flag=True, help="Read everything, print files and bytes of each split; write nothing.")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+def command(
+    folder: Path,
+    chosen_format: str,
+    out: Path,
+    configs: Sequence[str],
+    shard_bytes: int | None,
+    dry_run: bool,
+    quiet: bool,
+) -> None:
+    """Write the splits of the release in DIR in a shape that other harnesses read.
+
+    Run the same command again after a crash and it goes on; what is whole stays as it is.
+    """
+    from tqdm import tqdm
+
+    if shard_bytes is not None and chosen_format != "webdataset":
+        raise BuildError(
+            f"expected --shard-bytes with --format webdataset alone, found it with {chosen_format}; leave it out."
+        )
+    with explaining_disk(f"read the release and write the export to {out}"):
+        manifest = _manifest(folder)
+        _refuse_inside(folder, out)
+        splits = _chosen(folder, manifest, configs)
+        job = Export(folder, manifest, splits, out, chosen_format, shard_bytes or SHARD_BYTES)
+        rows = sum(split["rows"] for split in job.splits.values())
+        hidden = True if quiet else None  # None: hidden where stderr is no terminal
+        with tqdm(total=rows, desc="exporting", unit=" images", disable=hidden, file=sys.stderr) as bar:
+            done = job.dry_run(bar.update) if dry_run else job.run(bar.update)
+    click.echo("\n".join([*_table(done), ""]))
+    if chosen_format == "webdataset":
+        for text in export_readme.mixed(done):
+            click.echo(
+                f"note: images of several formats in {text}; {export_readme.NAME} says how `datasets` reads them"
+            )
+    click.echo(_summary(job, done, dry_run=dry_run))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    stopped = "stopped; run the same command again and it goes on where this run stopped."
+    return exit_code(command, argv, stopped=stopped)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Names of exported files: safe on every file system, different where what they name is different.
+
+Three kinds of reader look at these names. Image lists are split at the first space. `datasets` guesses splits from
+words in names (`datasets` 5.2, `data_files.py`): one class folder `train`, or file names with `_val_`, and it takes
+those files alone for a split. Windows reserves characters and device names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import PurePosixPath
+from urllib.parse import quote
+
+from builders.errors import BuildError
+
+NO_CLASS = "_"
+"""The folder of images that have no class."""
+
+_LONGEST_FOLDER = 100
+_LONGEST_STEM = 60
+
+# Words and the separators around them as in the patterns of datasets 5.2, data_files.py.
+_WORDS = ("train", "training", "validation", "valid", "dev", "val", "test", "testing", "eval", "evaluation")
+_SPLIT_WORD = re.compile(rf"(?<![^-._ 0-9])(?:{'|'.join(_WORDS)})(?![^-._ 0-9])")
+
+# Microsoft, "Naming Files, Paths, and Namespaces": reserved alone and in front of an extension, in any case.
+_DEVICE = re.compile(r"^(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?=\.|$)", re.IGNORECASE)
+
+_SIGNATURES = (
+    (b"\xff\xd8", "jpg"),
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"GIF8", "gif"),
+    (b"BM", "bmp"),
+    (b"II*\0", "tif"),
+    (b"MM\0*", "tif"),
+)
+_SIGNATURE_BYTES = 12
+
+
+def class_folder(class_id: str) -> str:
+    """The folder of a class.
+
+    The class id with percent-encoding (RFC 3986): ASCII letters, digits and `-._~` stay; every other byte of its
+    UTF-8 becomes `%XX`. So does a first character that is no letter or digit, a point at the end, and the last letter
+    of a word that `datasets` takes for a split or Windows for a device (`train` becomes `trai%6E`, which is sorted
+    where `train` was). `urllib.parse.unquote` gives the class id back. Names that come out longer than 100 characters
+    are cut, and end with `+` and a digest of the class id.
+
+    Returns:
+        A name of ASCII characters without spaces. Class ids that differ only in case have names that do so, too.
+    """
+    name = quote(class_id, safe="")
+    if not name:
+        return NO_CLASS
+    name = _DEVICE.sub(_last_escaped, _SPLIT_WORD.sub(_last_escaped, name))
+    if name[0] in "-._~":
+        name = _escaped(name[0]) + name[1:]
+    if name[-1] == ".":
+        name = name[:-1] + _escaped(".")
+    if len(name) > _LONGEST_FOLDER:
+        # `quote` leaves no plus sign, so no name that was not cut can look like one that was.
+        name = f"{name[: _LONGEST_FOLDER - 17]}+{_digest(class_id, 16)}"
+    return name
+
+
+def file_stem(name: str, row_id: str) -> str:
+    """The name of an image's file, without extension.
+
+    Args:
+        name: the file's name in its source.
+        row_id: the row's id.
+
+    Returns:
+        What is plain in the source's name, for a person, with words that `datasets` takes for a split in capitals;
+        then 12 hex digits of the SHA-256 of the row's id, which tell apart images of one name. ASCII letters, digits,
+        `-` and `_` only.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", PurePosixPath(name).stem)[:_LONGEST_STEM].strip("_-")
+    shown = _SPLIT_WORD.sub(lambda word: word[0].upper(), plain)
+    return f"{shown}-{_digest(row_id, 12)}" if shown else _digest(row_id, 12)
+
+
+def extension(start: bytes, where: str) -> str:
+    """The file extension, without a point, of an image's real format.
+
+    Args:
+        start: its first bytes, at least 12 where it has so many.
+        where: the image, for the message.
+
+    Raises:
+        BuildError: the bytes begin like no image that image folders may hold.
+    """
+    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
+        return "webp"
+    for signature, name in _SIGNATURES:
+        if start.startswith(signature):
+            return name
+    raise BuildError(
+        "expected a JPEG, PNG, WebP, GIF, BMP or TIFF image, found bytes that begin with "
+        f"{start[:_SIGNATURE_BYTES].hex() or 'nothing'}, at {where}; leave that split out with --configs."
+    )
+
+
+def _last_escaped(word: re.Match[str]) -> str:
+    return word[0][:-1] + _escaped(word[0][-1])
+
+
+def _escaped(character: str) -> str:
+    return f"%{ord(character):02X}"
+
+
+def _digest(text: str, digits: int) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]

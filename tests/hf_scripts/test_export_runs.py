@@ -1,0 +1,485 @@
+"""Runs that are stopped, repeated, refused or only counted."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from builders.release import rows_digest, write_manifest
+from hf_scripts.export_state import locked
+from tests.builders.conftest import build_demo, files_of
+from tests.hf_scripts.exports import (
+    FORMATS,
+    PLACES,
+    SMALL_SHARDS,
+    TEST,
+    copy,
+    manifest_of,
+    release,
+    run,
+    splits_of,
+    stamps,
+    table_of,
+    written,
+)
+
+__all__ = ["copy", "release"]
+
+ROOT = Path(__file__).parents[2]
+TWO = ["--configs", f"{PLACES},{TEST}"]
+
+
+def flags_of(chosen_format):
+    return [*TWO, *(SMALL_SHARDS if chosen_format == "webdataset" else [])]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(release, tmp_path_factory):
+    """Two splits exported in each format without a disturbance: the files by format. Read only."""
+    found = {}
+    for chosen_format in FORMATS:
+        out = tmp_path_factory.mktemp("undisturbed") / "out"
+        assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
+        found[chosen_format] = written(out)
+    return found
+
+
+def refused(capsys, release, chosen_format, out, *flags):
+    """The one sentence of a run that ends with exit code 2 and prints nothing else."""
+    assert run(release, chosen_format, out, *flags) == 2
+    printed, sentence = capsys.readouterr()
+    assert printed == ""
+    assert sentence.startswith("error: expected ") and sentence.count("\n") == 1
+    return sentence
+
+
+# Stopped and repeated
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from hf_scripts import export
+point, renames, replace = int(sys.argv[1]), 0, Path.replace
+def counting(self, target):
+    global renames
+    renames += 1
+    if renames == point:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return replace(self, target)
+Path.replace = counting
+sys.exit(export.main(sys.argv[2:]))
+"""
+
+LISTS = [f"imglists/{PLACES}.jsonl", f"imglists/{PLACES}.txt"]
+TARS = [f"{PLACES}-{number:05d}.tar" for number in range(10)]
+
+
+# Everything that an export makes visible, it renames into place: its record, then each file of the first split (492
+# images, or 10 tars), the split's lists, the record, the README, then the same again for the second split.
+@pytest.mark.parametrize(
+    ("chosen_format", "point", "images", "others"),
+    [
+        ("openood", 1, 0, []),
+        ("openood", 494, 492, []),
+        ("openood", 495, 492, LISTS[:1]),
+        ("openood", 496, 492, LISTS),
+        ("openood", 700, 492 + 201, [*LISTS, "README.txt"]),
+        ("imagefolder", 300, 298, []),
+        ("imagefolder", 495, 492, [f"{PLACES}/metadata.jsonl"]),
+        ("webdataset", 4, 0, TARS[:2]),
+        ("webdataset", 17, 0, [*TARS, f"{TEST}-00000.tar", f"{TEST}-00001.tar", "README.txt"]),
+    ],
+)
+def test_a_killed_export_goes_on_to_the_same_files_and_keeps_those_it_has(
+    chosen_format, point, images, others, release, undisturbed, tmp_path
+):
+    out = tmp_path / "out"
+    command = [release, "--format", chosen_format, "--out", out, "--quiet", *flags_of(chosen_format)]
+    script = [sys.executable, "-c", KILLED, str(point), *map(str, command)]
+    killed = subprocess.run(script, cwd=ROOT, capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    visible = [name for name in written(out) if not name.endswith(".tmp")]
+    assert sorted(name for name in visible if not name.endswith((".jpg", ".png"))) == sorted(others)
+    assert len(visible) == images + len(others)
+    assert len([name for name in written(out) if name.endswith(".tmp")]) <= 3
+    # What stands under its own name is whole; the lists of a split that is not done are written anew.
+    kept = {path: stamp for path, stamp in stamps(out).items() if path.suffix in {".jpg", ".png", ".tar"}}
+    assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
+    assert written(out) == undisturbed[chosen_format]
+    assert kept.items() <= stamps(out).items()
+
+
+@pytest.mark.parametrize("chosen_format", FORMATS)
+def test_repeating_a_finished_export_changes_nothing(chosen_format, release, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
+    first, before = capsys.readouterr().out, stamps(out)
+    assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
+    assert stamps(out) == before
+    assert capsys.readouterr().out == first.replace("  written", "  already there")
+
+
+@pytest.mark.parametrize("chosen_format", FORMATS)
+def test_splits_exported_one_after_another_make_the_export_of_all(chosen_format, release, undisturbed, tmp_path):
+    small = SMALL_SHARDS if chosen_format == "webdataset" else []
+    for key in (TEST, PLACES):
+        assert run(release, chosen_format, tmp_path / "out", "--configs", key, *small) == 0
+    assert written(tmp_path / "out") == undisturbed[chosen_format]
+
+
+@pytest.mark.parametrize(
+    ("chosen_format", "lists"),
+    [
+        ("openood", f"imglists/{TEST}.txt"),
+        ("imagefolder", f"{TEST}/metadata.jsonl"),
+        ("webdataset", f"{TEST}-00002.tar"),
+    ],
+)
+def test_what_was_lost_or_cut_is_written_again(chosen_format, lists, release, undisturbed, tmp_path):
+    out = tmp_path / "out"
+    assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
+    (out / lists).unlink()
+    images = sorted(path for path in out.rglob("*.jpg") if "test" in path.parts)
+    for path in images[:1]:
+        path.write_bytes(path.read_bytes()[:-1])
+    for path in images[1:2]:
+        path.unlink()
+    (out / "README.txt").unlink()
+    assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
+    assert written(out) == undisturbed[chosen_format]
+
+
+def test_a_tar_with_other_bytes_is_not_kept_silently(release, tmp_path, capsys):
+    out = tmp_path / "out"
+    flags = ["--configs", TEST, *SMALL_SHARDS]
+    assert run(release, "webdataset", out, *flags) == 0
+    capsys.readouterr()
+    first, last = sorted(out.glob("imagenet/*.tar"))[0], sorted(out.glob("imagenet/*.tar"))[-1]
+    last.unlink()
+    for damage in (lambda data: data[:700] + b"?" + data[701:], lambda data: data[:-512], lambda data: data + b"\0"):
+        whole = first.read_bytes()
+        first.write_bytes(damage(whole))
+        sentence = refused(capsys, release, "webdataset", out, *flags)
+        assert sentence.startswith(
+            f"error: expected the bytes that this export writes, found others at {first}; remove"
+        )
+        first.write_bytes(whole)
+    assert run(release, "webdataset", out, *flags) == 0
+
+
+def test_two_exports_of_one_folder_do_not_mix(release, tmp_path, capsys):
+    with locked(tmp_path / "out"):
+        sentence = refused(capsys, release, "openood", tmp_path / "out", "--configs", TEST)
+    assert "expected to be the only export to " in sentence
+    assert run(release, "openood", tmp_path / "out", "--configs", TEST) == 0
+
+
+# Counted
+
+
+@pytest.mark.parametrize("chosen_format", FORMATS)
+def test_a_dry_run_says_what_is_written_and_writes_nothing(chosen_format, release, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run(release, chosen_format, out, *flags_of(chosen_format), "--dry-run") == 0
+    dry, err = capsys.readouterr()
+    assert err == ""
+    assert not out.exists()
+    assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
+    done = capsys.readouterr().out
+    table = [line for line in done.splitlines() if line.startswith("imagenet/")]
+    assert [
+        line.replace("to be written", "written") for line in dry.splitlines() if line.startswith("imagenet/")
+    ] == table
+    assert [line.split()[0] for line in table] == [PLACES, TEST]
+    for line in table:
+        key, rows, files, size, state = line.split()
+        names = [name for name in written(out) if name.startswith(PREFIXES[chosen_format](key))]
+        assert state == "written"
+        assert int(rows.replace(",", "")) == splits_of(release)[key]["rows"]
+        assert int(files.replace(",", "")) == len(names)
+        assert int(size.replace(",", "")) == sum((out / name).stat().st_size for name in names)
+    before = stamps(out)
+    assert run(release, chosen_format, out, *flags_of(chosen_format), "--dry-run") == 0
+    assert [line.split(maxsplit=4)[4] for line in capsys.readouterr().out.splitlines()[1:3]] == ["already there"] * 2
+    assert stamps(out) == before
+
+
+PREFIXES = {
+    "openood": lambda key: (f"images/{key}/", f"imglists/{key}."),
+    "imagefolder": lambda key: (f"{key}/",),
+    "webdataset": lambda key: (f"{key}-",),
+}
+
+
+def test_progress_is_shown_on_stderr_alone_and_only_if_asked_for(release, tmp_path):
+    # A pseudo-terminal as stderr, because progress is for terminals.
+    command = [sys.executable, "-m", "hf_scripts.export", release, "--format", "webdataset", "--configs", TEST]
+    for flags, shown in (([], True), (["--quiet"], False)):
+        ours, theirs = os.openpty()
+        termios.tcsetwinsize(theirs, (24, 120))
+        done = subprocess.run(
+            [*command, "--out", tmp_path / str(shown), *flags],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+        )
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        try:
+            progress = os.read(ours, 65536).decode()
+        except OSError:  # nothing was ever written there
+            progress = ""
+        os.close(ours)
+        assert done.returncode == 0
+        assert ("exporting" in progress and "400/400" in progress) is shown
+        assert "exporting" not in done.stdout
+
+
+# The README
+
+
+@pytest.mark.parametrize("chosen_format", FORMATS)
+def test_an_export_says_where_it_is_from_and_under_which_licences(chosen_format, release, undisturbed):
+    text = undisturbed[chosen_format]["README.txt"].decode()
+    manifest = manifest_of(release)
+    for key in (TEST, PLACES):
+        entry = splits_of(release)[key]
+        assert f"{key}: {entry['rows']:,} rows, digest {entry['digest']}\n" in text
+        source = manifest["sources"][entry["source"]]
+        assert f"{source['title']}, {source['edition']}\nLicence: {source['licence']['name']} (" in text
+        assert f"May be published as: {source['licence']['publish']}\n" in text
+    assert manifest["sources"]["caltech256"]["title"] not in text
+    assert manifest["benchmarks"]["imagenet"]["title"] in text
+    assert "Built from demo sources" in text
+    assert str(release) not in text
+
+
+# Refused
+
+
+def test_a_folder_with_other_files_is_left_alone(release, tmp_path, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("mine")
+    for flags in ([], ["--dry-run"]):
+        sentence = refused(capsys, release, "openood", out, *flags)
+        assert f"expected an empty folder or an export, found other files in {out}; give another --out" in sentence
+    assert [path.name for path in out.iterdir()] == ["thesis.txt"]
+    assert "found a file at" in refused(capsys, release, "openood", out / "thesis.txt")
+
+
+def test_an_empty_folder_and_one_of_a_run_stopped_at_once_are_taken(release, tmp_path):
+    (tmp_path / "out" / ".export").mkdir(parents=True)
+    assert run(release, "openood", tmp_path / "out", "--configs", TEST) == 0
+
+
+def test_exports_of_other_choices_do_not_mix(release, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run(release, "webdataset", out, "--configs", TEST, *SMALL_SHARDS) == 0
+    capsys.readouterr()
+    before = stamps(out)
+    sentence = refused(capsys, release, "openood", out)
+    assert (
+        f"expected an export with format openood in {out}, found one with webdataset; give another --out" in sentence
+    )
+    sentence = refused(capsys, release, "webdataset", out, "--configs", PLACES)
+    assert f"expected an export with shard-bytes 512000000 in {out}, found one with 200000" in sentence
+    assert stamps(out) == before
+
+
+def test_rows_of_two_releases_do_not_mix(release, demo, tmp_path, capsys):
+    other, smaller = tmp_path / "other", tmp_path / "smaller"
+    build_demo(demo, other, splits=(TEST, PLACES), seed=1)
+    build_demo(demo, smaller, splits=(TEST,))
+    out = tmp_path / "out"
+    assert run(release, "openood", out, *TWO) == 0
+    capsys.readouterr()
+    before = stamps(out)
+    ours, theirs = (splits_of(root)[PLACES]["digest"][:12] for root in (release, other))
+    for root, found in ((other, theirs), (smaller, "none")):
+        sentence = refused(capsys, root, "openood", out, "--configs", TEST)
+        expected = f"expected {root} to have {PLACES} with digest {ours}, as it was exported to {out}, found {found}; "
+        assert expected in sentence
+    assert stamps(out) == before
+
+
+def test_a_split_without_pixels_is_named(demo, tmp_path, capsys):
+    root = tmp_path / "index"
+    build_demo(demo, root, splits=(TEST,))
+    build_demo(demo, root, splits=(PLACES,), index_only=True)
+    sentence = refused(capsys, root, "imagefolder", tmp_path / "out")
+    assert (
+        f"expected pixels of {PLACES}, found only its index in {root}; build it without --index-only, or" in sentence
+    )
+    assert not (tmp_path / "out").exists()
+    assert run(root, "imagefolder", tmp_path / "out", "--configs", TEST) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--configs", "imagenet-index"], "expected --configs to name configs (imagenet, imagenet-external, "),
+        (["--configs", "imagenet/tset"], "or splits such as imagenet/external_validation, found imagenet/tset; "),
+        (["--shard-bytes", "99999"], "expected --shard-bytes with --format webdataset alone, found it with openood"),
+    ],
+)
+def test_choices_that_make_no_sense(flags, words, release, tmp_path, capsys):
+    assert words in refused(capsys, release, "openood", tmp_path / "out", *flags)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_export_into_the_release_is_refused(copy, capsys):
+    before = files_of(copy)
+    for out in (copy, copy / "data" / "export", copy.parent / "x" / ".." / "copy" / "y"):
+        assert f"expected a folder outside the release {copy}, found {out}" in refused(capsys, copy, "openood", out)
+    assert files_of(copy) == before
+
+
+def test_a_folder_that_is_no_release(tmp_path, capsys):
+    sentence = refused(capsys, tmp_path, "openood", tmp_path / "out")
+    assert f"expected a release folder with a manifest.json, found none at {tmp_path}" in sentence
+
+
+def damaged_manifest(root, change):
+    manifest = manifest_of(root)
+    change(manifest)
+    write_manifest(root, manifest)
+
+
+def test_a_manifest_that_is_not_whole(copy, tmp_path, capsys):
+    damaged_manifest(copy, lambda manifest: manifest["configs"]["imagenet"]["splits"]["test"].pop("digest"))
+    sentence = refused(capsys, copy, "openood", tmp_path / "out")
+    assert "found manifest.json: expected digest in imagenet/test, found none" in sentence
+
+
+@pytest.mark.parametrize("name", ["../../escape", "two words", ".hidden", "a/b"])
+def test_a_split_whose_name_cannot_be_a_folder(name, copy, tmp_path, capsys):
+    def rename(manifest):
+        splits = manifest["configs"]["imagenet"]["splits"]
+        splits[name] = splits.pop("test")
+
+    damaged_manifest(copy, rename)
+    sentence = refused(capsys, copy, "openood", tmp_path / "out")
+    assert f"expected names of plain letters, digits, '-', '_' and '.', found imagenet/{name} in {copy}" in sentence
+    assert not (tmp_path / "out").exists()
+
+
+def damaged_shard(root, key, change):
+    path = root / splits_of(root)[key]["data"][0]["path"]
+    table = change(pq.read_table(path))
+    path.unlink()
+    pq.write_table(table, path, row_group_size=50)
+
+
+def with_image(table, row, change):
+    images = table["image"].to_pylist()
+    images[row]["bytes"] = change(images[row]["bytes"])
+    return table.set_column(0, "image", pa.array(images, table.schema.field("image").type))
+
+
+def test_rows_that_are_not_those_of_the_manifest(copy, tmp_path, capsys):
+    damaged_shard(copy, TEST, lambda table: table.slice(1))
+    for flags in (["--dry-run"], []):
+        sentence = refused(capsys, copy, "imagefolder", tmp_path / "out", "--configs", TEST, *flags)
+        digest = splits_of(copy)[TEST]["digest"][:12]
+        assert f"expected rows with digest {digest} in the shards of {TEST}, found " in sentence
+        assert f"`python -m hf_scripts.verify {copy}` says what else is wrong" in sentence
+    assert not list(tmp_path.rglob("*.jpg"))
+
+
+@pytest.mark.parametrize("chosen_format", FORMATS)
+def test_a_damaged_image_stops_the_export_which_goes_on_when_it_is_mended(
+    chosen_format, release, copy, undisturbed, tmp_path, capsys
+):
+    out = tmp_path / "out"
+    damaged_shard(copy, TEST, lambda table: with_image(table, 200, lambda data: data[:-1] + b"?"))
+    sentence = refused(capsys, copy, chosen_format, out, *flags_of(chosen_format))
+    row = table_of(copy, TEST).select(["id", "content_sha256"]).to_pylist()[200]
+    assert f"expected the image with content_sha256 {row['content_sha256'][:12]} in the row {row['id']} of" in sentence
+    half = {path: stamp for path, stamp in stamps(out).items() if path.suffix in {".jpg", ".png", ".tar"}}
+    assert len([path for path in half if "test" in path.as_posix().removeprefix(str(out))]) > 1
+    assert not list(out.rglob("*.tmp"))
+    assert TEST not in (out / "README.txt").read_text(encoding="utf-8")
+    assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
+    assert written(out) == undisturbed[chosen_format]
+    assert half.items() <= stamps(out).items()
+
+
+def test_an_image_of_a_format_that_no_folder_holds(copy, tmp_path, capsys):
+    data = b"%PDF-1.7 and so on"
+
+    def change(table):
+        digests = table["content_sha256"].to_pylist()
+        digests[3] = hashlib.sha256(data).hexdigest()
+        place = table.column_names.index("content_sha256")
+        return with_image(table, 3, lambda _: data).set_column(place, "content_sha256", pa.array(digests))
+
+    damaged_shard(copy, TEST, change)
+    digest = rows_digest(table_of(copy, TEST))
+    damaged_manifest(copy, lambda m: m["configs"]["imagenet"]["splits"]["test"].update(digest=digest))
+    sentence = refused(capsys, copy, "openood", tmp_path / "out", "--configs", TEST)
+    assert (
+        "expected a JPEG, PNG, WebP, GIF, BMP or TIFF image, found bytes that begin with 255044462d312e37" in sentence
+    )
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "page"])
+def test_a_shard_that_cannot_be_read(damage, copy, tmp_path, capsys):
+    path = copy / splits_of(copy)[TEST]["data"][0]["path"]
+    data = path.read_bytes()
+    path.unlink()
+    if damage == "cut":
+        path.write_bytes(data[:-10])
+    elif damage == "page":
+        # The first page's header, behind the file's four signature bytes.
+        path.write_bytes(data[:4] + b"\xff" * 64 + data[68:])
+    sentence = refused(capsys, copy, "openood", tmp_path / "out", "--configs", TEST)
+    assert f"expected a readable shard at {path}, found " in sentence
+
+
+def test_a_disk_that_refuses_ends_in_one_sentence_and_the_export_can_go_on(release, undisturbed, tmp_path):
+    out = tmp_path / "out"
+    # The kernel's limit on the size of a file stands in for a disk that fills up: a list is longer than an image.
+    script = (
+        "import resource, signal, sys\nfrom hf_scripts import export\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))\n"
+        "sys.exit(export.main(sys.argv[1:]))\n"
+    )
+    command = [str(release), "--format", "imagefolder", "--out", str(out), "--quiet", *TWO]
+    done = subprocess.run([sys.executable, "-c", script, *command], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"error: expected to read the release and write the export to {out}, found File too "
+    )
+    assert done.stderr.count("\n") == 1 and "goes on where this run stopped" in done.stderr
+    assert not list(out.rglob("*.tmp"))
+    assert run(release, "imagefolder", out, *TWO) == 0
+    assert written(out) == undisturbed["imagefolder"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "expected JSON in "),
+        ("[]", "expected the record of an export of version 1, found another in "),
+        (
+            '{"version": 2, "settings": {}, "splits": {}}',
+            "expected the record of an export of version 1, found another",
+        ),
+    ],
+)
+def test_a_record_that_cannot_be_read(text, words, release, tmp_path, capsys):
+    record = tmp_path / "out" / ".export" / "export.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(text)
+    assert words in refused(capsys, release, "openood", tmp_path / "out")
