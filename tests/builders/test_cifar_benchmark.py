@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders.demo_containers import NEAR_DUPLICATES
 
 from builders import images
 from builders.cifar_benchmark import BENCHMARK
+from builders.demo_containers import NEAR_DUPLICATES
 from builders.errors import BuildError
 from builders.plan import class_ids, plan
 from builders.release import read_audit, read_excluded
