@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import wait as wait_for
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import BaseContext
 from typing import Any, Protocol
 
 from builders.errors import BuildError
@@ -15,6 +17,10 @@ from builders.process import end_with_parent, without_pandas
 from builders.shards import Progress
 
 _POLL_SECONDS = 0.1
+
+_IMPORTED_ONCE = ("builders.cli", "builders.registry", "builders.strips")
+"""What the server imports that workers are forked from: all that a build uses, half a second of a core for each worker
+that would import it itself."""
 
 _counters: Any = None
 """In a worker: images and bytes done by all workers, shared with the parent."""
@@ -35,22 +41,34 @@ class Workers:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        # Spawned, not forked: the parent has used Arrow's thread pool by now, and threads do not survive a fork.
-        self._context = multiprocessing.get_context("spawn")
+        # Not forked from this process: it has used Arrow's thread pool by now, and threads do not survive a fork.
+        if "forkserver" in multiprocessing.get_all_start_methods():  # everywhere but on Windows
+            self._context: BaseContext = multiprocessing.get_context("forkserver")
+            self._context.set_forkserver_preload(list(_IMPORTED_ONCE))
+        else:
+            self._context = multiprocessing.get_context("spawn")
         self._counters = self._context.Array("q", 2)
         self._pool: ProcessPoolExecutor | None = None
+        self._starting: threading.Thread | None = None
 
     def __enter__(self) -> Workers:
         if self.count > 1:
             self._pool = ProcessPoolExecutor(
                 self.count, mp_context=self._context, initializer=_start_worker, initargs=(self._counters,)
             )
-            for _ in range(self.count):
-                self._pool.submit(_stand_by)
+            # In a thread, because the server answers only when it has imported everything.
+            self._starting = threading.Thread(target=self._start, args=(self._pool,), daemon=True)
+            self._starting.start()
         return self
+
+    def _start(self, pool: ProcessPoolExecutor) -> None:
+        for _ in range(self.count):
+            pool.submit(_stand_by)
 
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
+            if self._starting is not None:
+                self._starting.join()
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def run(self, tasks: Sequence[Task], progress: Progress) -> None:

@@ -11,6 +11,8 @@ import io
 import struct
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 from PIL import ExifTags, Image, ImageOps
 
 Stored = Literal["source", "metadata_removed", "pixels"]
@@ -133,15 +135,21 @@ def content_sha256(stored: Stored, data: bytes) -> str:
 def pixel_sha256(image: Image.Image) -> str:
     """SHA-256 over mode, size, palette if any, and raw pixels, so that equal pixels agree whatever the encoder."""
     if image.mode == "RGB":
-        return rgb_sha256(image.tobytes(), *image.size)
+        return rgb_sha256(np.asarray(image)[np.newaxis])[0]
     header = f"{image.mode} {image.width} {image.height}\n".encode()
     palette = bytes(image.getpalette("RGBA") or ()) if image.mode == "P" else b""
     return hashlib.sha256(header + palette + image.tobytes()).hexdigest()
 
 
-def rgb_sha256(pixels: bytes, width: int, height: int) -> str:
-    """`pixel_sha256` of RGB pixels that are no image yet."""
-    return hashlib.sha256(f"RGB {width} {height}\n".encode() + pixels).hexdigest()
+def rgb_sha256(pixels: npt.NDArray[np.uint8]) -> list[str]:
+    """`pixel_sha256` of many RGB images of one size, of shape (n, height, width, 3)."""
+    header = hashlib.sha256(f"RGB {pixels.shape[2]} {pixels.shape[1]}\n".encode())
+    digests = []
+    for image in pixels:
+        digest = header.copy()
+        digest.update(image)
+        digests.append(digest.hexdigest())
+    return digests
 
 
 def _looks_whole(view: memoryview) -> bool:

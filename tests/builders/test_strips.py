@@ -99,6 +99,17 @@ def test_arrays_and_files_become_the_pngs_that_the_transform_makes(tmp_path):
         assert data.startswith(b"\x89PNG")
 
 
+def test_arrays_that_are_kept_as_they_are(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
+    contents = [pixels[0].tobytes(), pixels[1].transpose(2, 0, 1).tobytes(), encoded(pixels[2])]
+    rows = plan_of(tmp_path, contents, ["rgb32", "planar32", "encoded"])
+    found, done = make(tmp_path, rows, AS_PNG)
+    made = made_table(rows.select(["id", "source_id"]), found, "staging")
+    assert made["content_sha256"].to_pylist() == [pixel_sha256(Image.fromarray(image)) for image in pixels]
+    assert np.array_equal(read_pixels(made, tmp_path), pixels)
+    assert np.array_equal(np.sum(done, axis=0), [3, sum(map(len, contents))])
+
+
 def test_noise_needs_no_file(tmp_path):
     rows = plan_of(tmp_path, [b"", b""], ["none", "none"])
     (tmp_path / "file").unlink()
@@ -108,14 +119,17 @@ def test_noise_needs_no_file(tmp_path):
 
 def test_what_cannot_be_decoded_is_refused_or_recorded(tmp_path):
     whole = encoded(np.zeros((8, 8, 3), np.uint8))
-    rows = plan_of(tmp_path, [whole, whole[:40], b"no image"], ["encoded"] * 3)
+    other = encoded(np.full((8, 8, 3), 200, np.uint8))
+    rows = plan_of(tmp_path, [whole, whole[:40], b"no image", other], ["encoded"] * 4)
     with pytest.raises(BuildError, match=r"expected a whole image, found one that .* \(1\); replace it"):
         make(tmp_path, rows, FIXED_RESIZE)
     assert not list(tmp_path.glob("*.pack"))
     found, _ = make(tmp_path, rows, FIXED_RESIZE, drop=True)
     known = known_of(found)
-    assert [bool(reason) for reason in known["unreadable"].to_pylist()] == [False, True, True]
-    assert known["size"].to_pylist()[1:] == [0, 0]
+    assert [bool(reason) for reason in known["unreadable"].to_pylist()] == [False, True, True, False]
+    assert known["size"].to_pylist()[1:3] == [0, 0]
+    assert known["content_sha256"].to_pylist()[1:3] == ["", ""]
+    assert np.array_equal(read_pixels(known.take([0, 3]), tmp_path)[:, 0, 0, 0], [0, 200])
 
 
 def test_the_record_comes_after_the_pack(tmp_path, monkeypatch):

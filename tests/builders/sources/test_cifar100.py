@@ -79,6 +79,20 @@ def test_many_images_come_in_several_batches(tmp_path):
     assert np.array_equal(joined.reshape(-1, 32, 32, 3), data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
 
 
+def test_the_owners_pickle_is_read_in_place(tmp_path):
+    """Pixels of more than 1 MB that are no whole number of MB, as in the owner's two files."""
+    data = np.random.default_rng(0).integers(0, 256, (500, 3072), dtype=np.uint8)
+    values = {"data": data, "filenames": ["x"] * 500, "fine_labels": [0] * 500, "coarse_labels": [4] * 500}
+    tree(tmp_path, {"train": python2_pickle(values)})
+    index = open_source(SOURCES["cifar100"], tmp_path, ("train",))
+    content = (tmp_path / "train").read_bytes()
+    rows = index.table.select(["how", "form", "offset", "size", "source_id"]).to_pylist()
+    assert {(row["how"], row["form"]) for row in rows} == {("span", "planar32")}
+    for row in rows:
+        number = int(row["source_id"].removeprefix("train/"))
+        assert content[row["offset"] : row["offset"] + row["size"]] == data[number].tobytes()
+
+
 def test_one_partition_can_be_in_a_folder_and_the_other_in_the_archive(demo, tmp_path):
     root = cifar100_archive(demo["cifar100"], tmp_path)
     tree(root, {"test": (demo["cifar100"] / FOLDER / "test").read_bytes()})
