@@ -12,12 +12,11 @@ import click
 import numpy as np
 from tqdm import tqdm
 
-from builders.command import exit_code
+from builders.command import aligned, exit_code
 from builders.errors import BuildError, explaining_disk
 from builders.pictures import contact_sheet
 from builders.reading import config_of, read_images
 from builders.release import Layout, read_audit, read_manifest
-from builders.report import aligned
 from builders.smoothness import Float64, auroc, smoothness_score, total_variation
 
 SEPARABLE = 0.75

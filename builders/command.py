@@ -1,4 +1,4 @@
-"""How every command of ours ends: an exit code, and one sentence for what the user can mend."""
+"""What every command of ours shares: an exit code and one sentence for what the user can mend, and aligned tables."""
 
 from __future__ import annotations
 
@@ -31,3 +31,19 @@ def exit_code(command: click.Command, argv: Sequence[str] | None, *, stopped: st
     except (click.Abort, KeyboardInterrupt):
         click.echo(stopped, err=True)
         return 130
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Columns side by side: words to the left, numbers to the right."""
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    numeric = [all(_is_number(line[i]) for line in lines[1:]) for i in range(len(widths))]
+    return [
+        "  ".join(
+            cell.rjust(w) if right else cell.ljust(w) for cell, w, right in zip(line, widths, numeric, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def _is_number(cell: str) -> bool:
+    return cell.replace(",", "").lstrip("+-").isdigit()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+NAMED = 3
+"""How many of many things a sentence names."""
 
 
 class BuildError(Exception):
@@ -12,6 +15,11 @@ class BuildError(Exception):
     The message is one sentence that says what was expected, what was found, where, and the next step. The command line
     prints it without a traceback and exits with code 2.
     """
+
+
+def more(names: Sequence[object], named: int = NAMED) -> str:
+    """The end of a list that names only the first of its things; empty where that is all of them."""
+    return f" and {len(names) - named:,} more" if len(names) > named else ""
 
 
 @contextmanager

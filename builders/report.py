@@ -8,6 +8,7 @@ from typing import Any
 
 from builders.benchmark import Benchmark, Split
 from builders.build import Prepared
+from builders.command import aligned
 from builders.locate import estimated_bytes
 from builders.release import INDEX_SUFFIX
 
@@ -82,19 +83,3 @@ def _size(size: int) -> str:
 
 def _notes(splits: Mapping[str, Split]) -> list[str]:
     return [f"{key}: {split.count.why}" for key, split in splits.items() if split.count.why]
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Columns side by side: words to the left, numbers to the right."""
-    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-    numeric = [all(_is_number(line[i]) for line in lines[1:]) for i in range(len(widths))]
-    return [
-        "  ".join(
-            cell.rjust(w) if right else cell.ljust(w) for cell, w, right in zip(line, widths, numeric, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
-
-
-def _is_number(cell: str) -> bool:
-    return cell.replace(",", "").lstrip("+-").isdigit()

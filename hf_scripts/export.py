@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from builders.command import exit_code
+from builders.command import aligned, exit_code
 from builders.errors import BuildError, explaining_disk
 from builders.release import write_text
 from hf_scripts import check_manifest, export_readme
@@ -180,14 +180,7 @@ def _table(done: Mapping[str, Any]) -> list[str]:
     lines = [["split", "rows", "files", "bytes", "state"]]
     for key, split in done.items():
         lines.append([key, f"{split['rows']:,}", f"{split['files']:,}", f"{split['bytes']:,}", split["state"]])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    left = (0, 4)
-    return [
-        "  ".join(
-            cell.ljust(w) if i in left else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
+    return aligned(lines)
 
 
 def _summary(job: Export, done: Mapping[str, Any], *, dry_run: bool) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import click
 import pyarrow.parquet as pq
 
-from builders.command import exit_code
+from builders.command import aligned, exit_code
 from builders.errors import BuildError
 from builders.process import end_with_parent
 from hf_scripts import check_manifest, check_release
@@ -171,14 +171,7 @@ def _table(manifest: Mapping[str, Any]) -> list[str]:
         files = [*split["data"], split["index"]]
         size = sum(file["bytes"] for file in files)
         lines.append([key, f"{split['rows']:,}", split["digest"][:12], f"{len(files):,}", f"{size:,}"])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    left = (0, 2)
-    return [
-        "  ".join(
-            cell.ljust(w) if i in left else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    ]
+    return aligned(lines)
 
 
 def _summary(name: object, manifest: Mapping[str, Any], *, decode: bool) -> str:

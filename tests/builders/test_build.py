@@ -2,7 +2,6 @@ import dataclasses
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from builders.release import read_excluded
 from builders.staging import Pack
 from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.layouts import imagenet_archives, imagenet_parquet
+from tests.killing import killed_at_rename, renames_of
 
 SPLITS = tuple(BENCHMARK.by_key())
 ROOT = Path(__file__).parents[2]
@@ -125,20 +125,8 @@ def test_a_second_run_changes_nothing_and_writes_no_shard(demo, tmp_path, monkey
 
 
 KILLED = """
-import os, signal, sys
-from pathlib import Path
 from tests.builders.conftest import build_demo
-point, out, demo = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
-renames = 0
-replace = Path.replace
-def counting(self, target):
-    global renames
-    renames += 1
-    if renames == point:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return replace(self, target)
-Path.replace = counting
-build_demo({path.name: path for path in sorted(demo.iterdir()) if path.is_dir()}, out)
+build_demo(sources(sys.argv[3]), Path(sys.argv[2]))
 """
 
 # Everything that a build makes visible, it renames into place: the run's state, 9 plans, 9 times a data file and its
@@ -150,9 +138,7 @@ RENAMES = 42
 @pytest.mark.parametrize("point", [4, 10, 11, 12, 20, 27, 31, 38, 41, 42])
 def test_a_killed_build_goes_on_to_the_same_bytes(point, demo, release, tmp_path):
     out = tmp_path / "out"
-    command = [sys.executable, "-c", KILLED, str(point), str(out), str(demo["imagenet"].parent)]
-    killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    killed_at_rename(point, KILLED, out, demo["imagenet"].parent)
     # A shard is finished when its record is there too; one between its two renames is due again.
     recorded = [
         path.relative_to(out / ".state" / "parts") for path in (out / ".state" / "parts").rglob("[!.]*.parquet")
@@ -164,10 +150,7 @@ def test_a_killed_build_goes_on_to_the_same_bytes(point, demo, release, tmp_path
 
 
 def test_the_kill_points_cover_a_whole_build(demo, tmp_path):
-    script = KILLED + "\nprint(renames)\n"
-    command = [sys.executable, "-c", script, "-1", str(tmp_path / "out"), str(demo["imagenet"].parent)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert int(done.stdout) == RENAMES
+    assert renames_of(KILLED, tmp_path / "out", demo["imagenet"].parent) == RENAMES
 
 
 def test_killing_a_build_with_workers_leaves_no_process_behind(demo, release, tmp_path):

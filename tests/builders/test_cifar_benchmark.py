@@ -3,9 +3,6 @@
 import dataclasses
 import json
 import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 
 import datasets
@@ -25,6 +22,7 @@ from builders.transforms import FIXED_RESIZE, fixed_resize, gaussian_noise
 from taxonomy import tables
 from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.layouts import LAYOUTS
+from tests.killing import killed_at_rename
 
 SPLITS = tuple(BENCHMARK.by_key())
 ARRAYS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_svhn", "cifar-train/train")
@@ -193,30 +191,16 @@ def test_splits_built_one_after_another_make_the_release_of_all(cifar_release, d
 
 
 KILLED = """
-import os, signal, sys
-from pathlib import Path
 from builders.cifar_benchmark import BENCHMARK
 from tests.builders.conftest import build_demo
-point, out, demo = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
-renames = 0
-replace = Path.replace
-def counting(self, target):
-    global renames
-    renames += 1
-    if renames == point:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return replace(self, target)
-Path.replace = counting
-roots = {path.name: path for path in demo.iterdir() if path.is_dir()}
-build_demo(roots, out, benchmark=BENCHMARK, splits=sys.argv[4:])
+build_demo(sources(sys.argv[3]), Path(sys.argv[2]), benchmark=BENCHMARK, splits=sys.argv[4:])
 """
 
 
 @pytest.mark.parametrize("point", [2, 5, 9, 14, 20, 26])
 def test_a_killed_build_goes_on_to_the_same_bytes(cifar_release, demo, tmp_path, point):
     splits = ("cifar/test", "cifar/far_ood_svhn", "cifar/far_ood_dtd")
-    run = [sys.executable, "-c", KILLED, str(point), str(tmp_path), str(demo["dtd"].parent), *splits]
-    assert subprocess.run(run, check=False).returncode == -signal.SIGKILL
+    killed_at_rename(point, KILLED, tmp_path, demo["dtd"].parent, *splits)
     build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=splits)
     expected = files_of(cifar_release)
     found = files_of(tmp_path)

@@ -3,9 +3,6 @@
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 
 import pytest
 from PIL import Image
@@ -16,6 +13,7 @@ from builders.progress import TerminalMeter
 from builders.rebuild import Published, rebuild
 from builders.release import write_manifest
 from tests.builders.conftest import files_of
+from tests.killing import killed_at_rename
 
 
 @pytest.fixture(scope="module")
@@ -129,29 +127,16 @@ def test_a_config_that_is_not_there_is_refused(published, demo, tmp_path):
 
 
 KILLED = """
-import os, signal, sys
-from pathlib import Path
 from builders.rebuild import Published
 from tests.builders.test_rebuild import materialize
-point, root, out, demo = int(sys.argv[1]), *map(Path, sys.argv[2:])
-renames = 0
-replace = Path.replace
-def counting(self, target):
-    global renames
-    renames += 1
-    if renames == point:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return replace(self, target)
-Path.replace = counting
-materialize(Published(root, "imagenet"), {p.name: p for p in demo.iterdir() if p.is_dir()}, out)
+materialize(Published(Path(sys.argv[2]), "imagenet"), sources(sys.argv[4]), Path(sys.argv[3]))
 """
 
 
 @pytest.mark.parametrize("point", [3, 11, 20])
 def test_a_killed_run_goes_on_to_the_publishers_files(published, release, demo, tmp_path, point):
     place = published["imagenet"].root
-    run = [sys.executable, "-c", KILLED, str(point), str(place), str(tmp_path), str(demo["dtd"].parent)]
-    assert subprocess.run(run, check=False).returncode == -signal.SIGKILL
+    killed_at_rename(point, KILLED, place, tmp_path, demo["dtd"].parent)
     materialize(published["imagenet"], demo, tmp_path)
     expected = files_of(release)
     found = files_of(tmp_path)

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import signal
 import subprocess
 import sys
 import termios
@@ -29,6 +28,7 @@ from tests.hf_scripts.exports import (
     table_of,
     written,
 )
+from tests.killing import killed_at_rename
 
 __all__ = ["copy", "release"]
 
@@ -64,18 +64,8 @@ def refused(capsys, release, chosen_format, out, *flags):
 
 
 KILLED = """
-import os, signal, sys
-from pathlib import Path
 from hf_scripts import export
-point, renames, replace = int(sys.argv[1]), 0, Path.replace
-def counting(self, target):
-    global renames
-    renames += 1
-    if renames == point:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return replace(self, target)
-Path.replace = counting
-sys.exit(export.main(sys.argv[2:]))
+export.main(sys.argv[2:])
 """
 
 LISTS = [f"imglists/{PLACES}.jsonl", f"imglists/{PLACES}.txt"]
@@ -103,9 +93,7 @@ def test_a_killed_export_goes_on_to_the_same_files_and_keeps_those_it_has(
 ):
     out = tmp_path / "out"
     command = [release, "--format", chosen_format, "--out", out, "--quiet", *flags_of(chosen_format)]
-    script = [sys.executable, "-c", KILLED, str(point), *map(str, command)]
-    killed = subprocess.run(script, cwd=ROOT, capture_output=True, text=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    killed_at_rename(point, KILLED, *command)
     visible = [name for name in written(out) if not name.endswith(".tmp")]
     assert sorted(name for name in visible if not name.endswith((".jpg", ".png"))) == sorted(others)
     assert len(visible) == images + len(others)
