@@ -15,7 +15,7 @@ from builders.adopt import adopt, adoption_digest
 from builders.benchmark import Benchmark
 from builders.choices import Choices, Meter, needed_partitions, references_of, with_parents
 from builders.completeness import shortfalls
-from builders.errors import BuildError, explaining_disk
+from builders.errors import NAMED, BuildError, explaining_disk, more
 from builders.execute import Workers
 from builders.finish import finish_release, finish_split, known_train_overlaps
 from builders.locate import STAGING, Located, estimated_bytes, locate, packed_rows
@@ -79,8 +79,18 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
         limit_per_class=choices.limit_per_class,
         withdrawn=choices.withdrawn,
     )
+    _note_strangers(choices, planned, meter)
     count = len(choices.splits)
     return Prepared(indexes, lacking, adopted, tuple(planned[:count]), tuple(planned[count:]))
+
+
+def _note_strangers(choices: Choices, planned: Sequence[PlannedSplit], meter: Meter) -> None:
+    """Say which ids of a withdrawal list no chosen split has: they may be misspelt, or of splits built elsewhere."""
+    met = {split.split.row_id(e.image) for split in planned for e in split.excluded if e.rule == "withdrawn"}
+    strangers = sorted(choices.withdrawn.keys() - met)
+    if strangers:
+        names = ", ".join(strangers[:NAMED]) + more(strangers)
+        meter.note(f"--withdraw: no row of these splits has the id {names}; look at the spelling")
 
 
 def build(

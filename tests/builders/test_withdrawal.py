@@ -43,14 +43,14 @@ def test_a_withdrawn_training_image_does_not_bring_in_another(cifar_release, dem
 
 def test_the_command_line_reads_the_list(cifar_release, demo, tmp_path, capsys):
     gone = ids(cifar_release, "far_ood_dtd")[5]
-    (tmp_path / "gone.csv").write_text(f"id,reason\n{gone},asked\n", encoding="utf-8")
+    (tmp_path / "gone.csv").write_text(f"id,reason\n{gone},asked\ndtd/nowhere.jpg,asked\n", encoding="utf-8")
     sources = [text for key in ("cifar100", "dtd") for text in (f"--{key}", str(demo[key]))]
-    flags = ["--splits", "cifar/far_ood_dtd", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
+    flags = ["--splits", "cifar/far_ood_dtd", "--out", str(tmp_path / "out"), "--workers", "1"]
     assert main([*sources, *flags, "--withdraw", str(tmp_path / "gone.csv")]) == 0
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text(encoding="utf-8"))
     assert [row["id"] for row in manifest["withdrawn"]] == [gone]
     # The same folder cannot hold the rows without the withdrawal.
-    capsys.readouterr()
+    assert "no row of these splits has the id dtd/nowhere.jpg; look" in capsys.readouterr().err
     assert main([*sources, *flags]) == 2
     assert "a --withdraw that changed since" in capsys.readouterr().err
 
