@@ -18,7 +18,7 @@ from builders.shards import Progress
 
 _POLL_SECONDS = 0.1
 
-_IMPORTED_ONCE = ("builders.cli", "builders.registry", "builders.strips")
+_IMPORTED_ONCE = ("builders.cli", "builders.strips")
 """What the server imports that workers are forked from: all that a build uses, half a second of a core for each worker
 that would import it itself."""
 

@@ -125,6 +125,7 @@ class MakeTask:
         width, height = transform.size
         pixels = np.zeros((rows.num_rows, height, width, 3), np.uint8)
         reasons = [""] * rows.num_rows
+        planar: list[int] = []
         count = Counted(rows.num_rows, progress)
         for number, values in enumerate(zip(*(rows[name].to_pylist() for name in _Place._fields), strict=True)):
             place = _Place(*values)
@@ -132,7 +133,7 @@ class MakeTask:
             if transform is AS_PNG and place.form in _ARRAY_FORMS:
                 reader.read_into(memoryview(pixels[number].reshape(-1)), path, place.offset)
                 if place.form == "planar32":
-                    pixels[number] = _interleaved(pixels[number])
+                    planar.append(number)
             else:
                 data = bytearray(place.size)
                 if place.form != "none":
@@ -144,6 +145,7 @@ class MakeTask:
                         raise unreadable(rows, number, path, error) from error
                     reasons[number] = str(error)
             count.one(place.size)
+        pixels[planar] = _interleaved(pixels[planar])
         return pixels, reasons
 
 
@@ -160,14 +162,14 @@ def _source_image(place: _Place, data: bytes) -> Image.Image | None:
     if place.form == "none":
         return None
     if place.form in _ARRAY_FORMS:
-        array = np.frombuffer(data, np.uint8).reshape(SIDE, SIDE, 3)
-        return Image.fromarray(_interleaved(array) if place.form == "planar32" else array)
+        array = np.frombuffer(data, np.uint8).reshape(1, SIDE, SIDE, 3)
+        return Image.fromarray((_interleaved(array) if place.form == "planar32" else array)[0])
     return images.decode_or_mend(data)[0]
 
 
-def _interleaved(array: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """An image that is stored as a plane for each colour, as rows of pixels."""
-    return np.ascontiguousarray(array.reshape(3, SIDE, SIDE).transpose(1, 2, 0))
+def _interleaved(arrays: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Images that are stored as a plane for each colour, as rows of pixels; shape (n, 32, 32, 3)."""
+    return np.ascontiguousarray(arrays.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1))
 
 
 def known_of(strip_list: Sequence[Strip]) -> pa.Table:
