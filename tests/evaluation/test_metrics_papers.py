@@ -26,13 +26,13 @@ FACETS = {
         (96.40, 49.97),
     ],
 }
-# Two errors of OODL do not go with a TPR of 95 %, which would make them 2.685 and 50.70. By 0.5 (1 - TPR) + 0.5 FPR they
-# are of thresholds with a TPR of 97.15 % and 96.46 %, as the first above 95 % can be where scores have ties.
-TIED = {("Baseline", 5): (97.15, 2.685), ("misclassification", 5): (96.46, 50.70)}
+# Two errors of OODL do not go with a TPR of 95 %, which would make them 2.685 and 50.70. By 0.5 (1 - TPR) + 0.5 FPR
+# they are of thresholds with these TPRs, as the first above 95 % can be where scores have ties.
+TPR_ABOVE_95 = {("Baseline", 5): 97.15, ("misclassification", 5): 96.46}
 
 
 def scores(tpr, fpr):
-    """Scores of known rows, then of unknown rows, and one threshold, at which the rates are as asked for in percent."""
+    """Scores of known rows, then of unknown rows, and one threshold at which the rates are as asked, in percent."""
     accepted, mistaken = round(tpr / 100 * ROWS), round(fpr / 100 * ROWS)
     assert (accepted / ROWS, mistaken / ROWS) == pytest.approx((tpr / 100, fpr / 100), abs=1e-12)
     known = np.where(np.arange(ROWS) < accepted, 0.0, 2.0)
@@ -43,10 +43,8 @@ def scores(tpr, fpr):
 @pytest.mark.parametrize(("config", "detector"), [(config, d) for config in FACETS for d in range(6)])
 def test_detection_errors_of_facets_follow_from_its_fprs(config, detector):
     fpr, printed = FACETS[config][detector]
-    tpr, at_95 = TIED.get((config, detector), (95.0, printed))
-    column = scores(tpr, fpr)
+    column = scores(TPR_ABOVE_95.get((config, detector), 95.0), fpr)
     assert 100 * fpr_at_95_tpr(*column, positive="known") == pytest.approx(fpr, abs=1e-9)
-    # Printed numbers are rounded to 0.01, so an error that follows from its FPR may differ by 0.0075. 41 of 48 are nearer
+    # Numbers are printed to 0.01, so an error that follows from its FPR may differ by 0.0075. 41 of the 48 are nearer
     # than that; the other 7 are printed up to 0.015 lower, as with a TPR a little above 95 % (to 95.03 %).
     assert -0.0151 < printed - 100 * detection_error(*column, positive="known") < 0.0076
-    assert -0.0151 < at_95 - 100 * detection_error(*scores(95.0, fpr), positive="known") < 0.0076
