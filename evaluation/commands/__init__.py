@@ -1,0 +1,1 @@
+"""One command a file: flags, and a call of what does the work."""

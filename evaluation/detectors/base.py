@@ -1,0 +1,50 @@
+"""What a detector is, and the table they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from evaluation.features import Features
+
+Scores = npt.NDArray[np.float64]
+"""One score for each row, shape (n,), higher = more unknown."""
+
+Fit = Literal["none", "train", "validation"]
+"""The in-distribution rows that a detector is fitted on."""
+
+
+class Detector(Protocol):
+    """A fitted detector. Scores depend on nothing but the row: not on the batch, the order or the rows beside it."""
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), float64, higher = more unknown."""
+        ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to detect unknowns, before it is fitted.
+
+    Attributes:
+        name: as the command line and the results write it.
+        title: as a paper's table writes it.
+        source: the paper and its section or equation.
+        make: fits and returns the detector; called as `make(features_to_fit_on, head, **hyperparameters)`, where the
+            features are those of the rows that `fit` names (None for "none").
+        fit: which in-distribution rows it is fitted on.
+        grid: for each hyperparameter the values that a search on `external_validation` tries, the default first.
+        reads: what it needs besides `Features` of the row: nothing, or the model and the images again.
+    """
+
+    name: str
+    title: str
+    source: str
+    make: Callable[..., Detector]
+    fit: Fit = "none"
+    grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    reads: Literal["features", "images"] = "features"
