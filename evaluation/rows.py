@@ -1,0 +1,89 @@
+"""The rows of a release beside one detector's scores: what every protocol judges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from evaluation.errors import EvaluationError
+
+IN_DISTRIBUTION = "in_distribution"
+"""The role of rows that a detector should accept."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """n rows of one or several configs, in any order.
+
+    Attributes:
+        id: the release's `id`, shape (n,).
+        config: name of the row's config, shape (n,).
+        split: name of its split, shape (n,).
+        role: name of its role as the release writes it (`in_distribution`, `near_ood`, ...), shape (n,).
+        label: in-distribution class as an index, shape (n,); -1 where no such class applies.
+        class_id: the source's own class, shape (n,).
+        source_id: the image that the row shows or is made from, unique among all sources, shape (n,): a corrupted row
+            and the clean one it comes from have the same.
+        score: shape (n,), float64, finite, higher = more unknown.
+        prediction: predicted class as an index, shape (n,), any for rows without a label; None without predictions.
+        overlap: whether the release says that the row nearly repeats a training image, shape (n,); None where the
+            release has no such column.
+
+    Raises:
+        EvaluationError: the columns have different lengths, or a score is NaN or infinite.
+    """
+
+    id: npt.NDArray[np.str_]
+    config: npt.NDArray[np.str_]
+    split: npt.NDArray[np.str_]
+    role: npt.NDArray[np.str_]
+    label: npt.NDArray[np.int64]
+    class_id: npt.NDArray[np.str_]
+    source_id: npt.NDArray[np.str_]
+    score: npt.NDArray[np.float64]
+    prediction: npt.NDArray[np.int64] | None = None
+    overlap: npt.NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        columns = {column.name: getattr(self, column.name) for column in fields(self)}
+        shapes = {name: np.shape(values) for name, values in columns.items() if values is not None}
+        for name, shape in shapes.items():
+            if shape != (len(self),):
+                raise EvaluationError(
+                    f"expected one {name} for each of {len(self):,} rows, found the shape {shape}; join the scores with "
+                    "the release by id."
+                )
+        finite = np.isfinite(self.score)
+        if not finite.all():
+            raise EvaluationError(
+                f"expected finite scores, found {np.count_nonzero(~finite):,} that are NaN or infinite, the first at "
+                f"{self.id[~finite][0]}; mend the detector, since no metric can rank such rows."
+            )
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Whether each row is in-distribution, shape (n,)."""
+        return self.role == IN_DISTRIBUTION
+
+    @property
+    def wrong(self) -> npt.NDArray[np.bool_]:
+        """Whether each row's prediction is not its label, shape (n,); a row without a label is always wrong.
+
+        Raises:
+            EvaluationError: there are no predictions.
+        """
+        if self.prediction is None:
+            raise EvaluationError(
+                "expected predictions, found scores alone; add a column prediction (or class) to the scores file."
+            )
+        return (self.label < 0) | (self.prediction != self.label)
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Rows:
+        """Return the rows for which `chosen`, of shape (n,), holds."""
+        columns = {column.name: getattr(self, column.name) for column in fields(self)}
+        return replace(self, **{name: values[chosen] for name, values in columns.items() if values is not None})
