@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,10 @@ class Features:
         logits: shape (n, C), before any softmax.
         penultimate: what the last linear layer reads, shape (n, D).
         blocks: the spatial (or token) mean after each block of the model, first to last; each of shape (n, D_b).
+        members: the logits of each member of an ensemble, or of each stochastic pass, of shape (n, C) each; empty for
+            a single model.
+        scores: by name of the detector, the scores (n,) that detectors gave these rows before; for those that read the
+            scores of others.
     """
 
     ids: npt.NDArray[np.str_]
@@ -27,9 +32,27 @@ class Features:
     logits: Floats
     penultimate: Floats
     blocks: tuple[Floats, ...]
+    members: tuple[Floats, ...] = ()
+    scores: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice) -> Features:
+        """Some of the rows, in the order given.
+
+        Args:
+            rows: what indexes an array of n: row numbers, a mask, or a slice.
+        """
+        return Features(
+            ids=self.ids[rows],
+            labels=self.labels[rows],
+            logits=self.logits[rows],
+            penultimate=self.penultimate[rows],
+            blocks=tuple(block[rows] for block in self.blocks),
+            members=tuple(member[rows] for member in self.members),
+            scores={name: scores[rows] for name, scores in self.scores.items()},
+        )
 
 
 @dataclass(frozen=True)

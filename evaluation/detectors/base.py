@@ -38,7 +38,10 @@ class Method:
             features are those of the rows that `fit` names (None for "none").
         fit: which in-distribution rows it is fitted on.
         grid: for each hyperparameter the values that a search on `external_validation` tries, the default first.
-        reads: what it needs besides `Features` of the row: nothing, or the model and the images again.
+        reads: where a row's score comes from: the fields of `Features` that every model fills; the logits of several
+            members in `Features.members`; or the model and the images again.
+        parts: names of the methods whose scores it reads in `Features.scores`, of the rows to fit on as of those to
+            score; empty for all but mixtures of scores.
     """
 
     name: str
@@ -47,4 +50,5 @@ class Method:
     make: Callable[..., Detector]
     fit: Fit = "none"
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    reads: Literal["features", "images"] = "features"
+    reads: Literal["features", "members", "images"] = "features"
+    parts: tuple[str, ...] = ()

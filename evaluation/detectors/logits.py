@@ -1,0 +1,270 @@
+"""Scores of one model's logits.
+
+Softmax probabilities are never formed and subtracted from one: with z the logits less the greatest of them and
+r the sum of exp(z) over the other classes, the greatest probability is 1 / (1 + r) and its complement r / (1 + r). The
+latter has full relative precision down to 1e-308, where float32 probabilities become equal at 1 - 6e-8 and rows lose
+their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy.optimize import brentq
+
+from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.fitting import require_labels
+from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles
+from evaluation.errors import EvaluationError
+from evaluation.features import Features, Head
+
+# Temperatures that are searched. Published ones lie between 0.5 and 5 (Guo et al. 2017 and later); the bounds are far
+# outside. They are reached where no optimum exists: every fitted row right (towards 0), or worse than chance.
+_COLDEST, _HOTTEST = 0.05, 100.0
+
+
+def _others(logits: Doubles) -> tuple[Doubles, Doubles]:
+    """The odds of each class to the greatest, with 0 in the greatest's place, (n, C), and their sums, (n,)."""
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    odds[np.arange(len(odds)), logits.argmax(axis=1)] = 0.0
+    return odds, odds.sum(axis=1)
+
+
+def msp(logits: Doubles, temperature: float = 1.0) -> Scores:
+    """One less the maximum softmax probability (MSP; MCP, maximum class probability).
+
+    Formula: 1 - max_c softmax(l / T)_c, in [0, 1 - 1/C].
+    Source: Hendrycks and Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples in Neural
+    Networks, ICLR 2017, section 2.
+
+    Args:
+        logits: shape (n, C).
+        temperature: T > 0; 1 leaves the model's own softmax.
+
+    Returns:
+        Shape (n,); higher = more unknown.
+    """
+    _, rest = _others(logits / temperature)
+    scores: Scores = rest / (1 + rest)
+    return scores
+
+
+def max_logit(logits: Doubles) -> Scores:
+    """The negated greatest logit (maximum logit value, MLV).
+
+    Formula: -max_c l_c, in the units of the logits.
+    Source: Hendrycks et al., Scaling Out-of-Distribution Detection for Real-World Settings, ICML 2022; Vaze et al.,
+    Open-Set Recognition: A Good Closed-Set Classifier Is All You Need, ICLR 2022.
+
+    Args:
+        logits: shape (n, C).
+
+    Returns:
+        Shape (n,); higher = more unknown.
+    """
+    scores: Scores = -logits.max(axis=1)
+    return scores
+
+
+def energy(logits: Doubles, temperature: float = 1.0) -> Scores:
+    """The free energy (EBO).
+
+    Formula: -T log sum_c exp(l_c / T), in the units of the logits.
+    Source: Liu et al., Energy-based Out-of-distribution Detection, NeurIPS 2020, equation 4.
+
+    Args:
+        logits: shape (n, C).
+        temperature: T > 0.
+
+    Returns:
+        Shape (n,); higher = more unknown.
+    """
+    _, rest = _others(logits / temperature)
+    scores: Scores = -(logits.max(axis=1) + temperature * np.log1p(rest))
+    return scores
+
+
+def entropy(logits: Doubles) -> Scores:
+    """The entropy of the softmax probabilities.
+
+    Formula: -sum_c p_c log p_c, in nats, in [0, log C]; as log(1 + r) - sum_c p_c z_c, a sum without negative terms.
+    Source: Shannon; as a detector in the comparison of Abdelzad et al., The Effect of Optimization Methods on the
+    Robustness of Out-of-Distribution Detection Approaches, 2020, section 4.4.
+
+    Args:
+        logits: shape (n, C).
+
+    Returns:
+        Shape (n,); higher = more unknown.
+    """
+    odds, rest = _others(logits)
+    below = logits.max(axis=1, keepdims=True) - logits
+    scores: Scores = np.log1p(rest) + np.einsum("nc,nc->n", odds, below) / (1 + rest)
+    return scores
+
+
+def margin(logits: Doubles) -> Scores:
+    """One less the margin between the two greatest softmax probabilities.
+
+    Formula: 1 - (p_1 - p_2), in [0, 1].
+    Source: as `entropy`.
+
+    Args:
+        logits: shape (n, C), C > 1.
+
+    Returns:
+        Shape (n,); higher = more unknown.
+    """
+    odds, rest = _others(logits)
+    scores: Scores = (rest + odds.max(axis=1)) / (1 + rest)
+    return scores
+
+
+def doctor(logits: Doubles) -> Scores:
+    """DOCTOR's D_alpha in the totally black box setting (no temperature, no perturbation).
+
+    Formula: (1 - g) / g with g = sum_c p_c^2, in [0, C - 1]: the odds that a class drawn from the softmax is wrong
+    when the truth is drawn from it too. As (2 r + r^2 - s) / (1 + s) with s the sum of the other classes' squared
+    odds.
+    Source: Granese et al., DOCTOR: A Simple Method for Detecting Misclassification Errors, NeurIPS 2021, section 3
+    (D_alpha); the setting as in BROAD, section 3.
+
+    Args:
+        logits: shape (n, C).
+
+    Returns:
+        Shape (n,); higher = more unknown.
+    """
+    odds, rest = _others(logits)
+    squares = np.einsum("nc,nc->n", odds, odds)
+    scores: Scores = (2 * rest + (rest * rest - squares)) / (1 + squares)
+    return scores
+
+
+def logit_norm(logits: Doubles) -> Scores:
+    """The negated norm of the logits.
+
+    Formula: -||l||_2, in the units of the logits.
+    Source: BROAD (Guille-Escuret et al., Expecting the Unexpected, 2023), section 3, "logit norm".
+
+    Args:
+        logits: shape (n, C).
+
+    Returns:
+        Shape (n,); higher = more unknown.
+    """
+    scores: Scores = -np.sqrt(np.einsum("nc,nc->n", logits, logits))
+    return scores
+
+
+@dataclass(frozen=True)
+class LogitScore:
+    """A detector that is a function of a row's logits.
+
+    Attributes:
+        function: takes float64 logits (n, C) and gives n scores.
+        temperature: what logits are divided by, for the record; None where none is.
+    """
+
+    function: Callable[[Doubles], Scores]
+    temperature: float | None = None
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown."""
+        width = features.logits.shape[1]
+        return by_rows(self.function, {"logits": features.logits}, features.ids, doubles_each=6 * width)
+
+
+def fit_temperature(features: Features) -> float:
+    """The temperature of least negative log-likelihood.
+
+    The mean of log sum_c exp(b l_c) - b l_y is convex in b = 1 / T, so its derivative, the mean of E_softmax(b l)[l] -
+    l_y, changes sign at most once; the change is bracketed in log T. A bound is returned where there is none between
+    0.05 and 100: the lower one if, say, all rows are classified right.
+
+    Source: Guo et al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2, equation 9.
+
+    Args:
+        features: labelled in-distribution rows that the model was not trained on.
+
+    Raises:
+        EvaluationError: there are no rows or some have no label.
+    """
+    require_labels(features, "temperature")
+
+    def slope(log_temperature: float) -> float:
+        total = 0.0
+        for rows in chunks(len(features), 4 * features.logits.shape[1]):
+            logits = doubles("logits", features.logits, rows, features.ids)
+            # Against the label's logit, differences are summed, not large numbers that cancel.
+            excess = logits - np.take_along_axis(logits, features.labels[rows, None], axis=1)
+            scaled = excess / np.exp(log_temperature)
+            weights = np.exp(scaled - scaled.max(axis=1, keepdims=True))
+            total += float((np.einsum("nc,nc->n", weights, excess) / weights.sum(axis=1)).sum())
+        return total / len(features)
+
+    cold, hot = float(np.log(_COLDEST)), float(np.log(_HOTTEST))
+    if slope(cold) <= 0:
+        return _COLDEST
+    if slope(hot) >= 0:
+        return _HOTTEST
+    return float(np.exp(brentq(slope, cold, hot, xtol=1e-13)))
+
+
+def make_temperature(features: Features, head: Head, temperature: float | None = None) -> LogitScore:
+    """Maximum softmax probability after temperature scaling.
+
+    Formula: 1 - max_c softmax(l / T)_c.
+    Source: Guo et al., as `fit_temperature`; with T = 1000 given, ODIN without input preprocessing (Liang et al., ICLR
+    2018), which FACETS calls TS.
+
+    Args:
+        features: labelled rows that T is fitted on.
+        head: not read.
+        temperature: T > 0 instead of the fitted one.
+
+    Raises:
+        EvaluationError: the temperature is not positive, or rows to fit on are missing or unlabelled.
+    """
+    chosen = fit_temperature(features) if temperature is None else temperature
+    if not chosen > 0:
+        raise EvaluationError(f"expected a temperature above 0, found {chosen}; give another or none to fit it.")
+    return LogitScore(partial(msp, temperature=chosen), chosen)
+
+
+def _unfitted(function: Callable[[Doubles], Scores]) -> Callable[..., LogitScore]:
+    def make(features: Features | None, head: Head | None) -> LogitScore:
+        return LogitScore(function)
+
+    return make
+
+
+def make_energy(features: Features | None, head: Head | None, temperature: float = 1.0) -> LogitScore:
+    """Energy of the logits, `energy`.
+
+    Args:
+        features: not read.
+        head: not read.
+        temperature: T > 0.
+
+    Raises:
+        EvaluationError: the temperature is not positive.
+    """
+    if not temperature > 0:
+        raise EvaluationError(f"expected a temperature above 0 for energy, found {temperature}; give another.")
+    return LogitScore(partial(energy, temperature=temperature), temperature)
+
+
+MSP = Method("msp", "MSP", "Hendrycks and Gimpel 2017, section 2", _unfitted(msp))
+TEMPERATURE = Method(
+    "temperature", "Temperature scaling", "Guo et al. 2017, equation 9", make_temperature, fit="validation"
+)
+MAX_LOGIT = Method("max_logit", "Max logits", "Hendrycks et al. 2022; Vaze et al. 2022", _unfitted(max_logit))
+ENERGY = Method("energy", "EBO", "Liu et al. 2020, equation 4", make_energy)
+ENTROPY = Method("entropy", "Entropy", "Abdelzad et al. 2020, section 4.4", _unfitted(entropy))
+MARGIN = Method("margin", "Margin", "Abdelzad et al. 2020, section 4.4", _unfitted(margin))
+DOCTOR = Method("doctor", "D_alpha", "Granese et al. 2021, section 3", _unfitted(doctor))
+LOGIT_NORM = Method("logit_norm", "Logits norm", "Guille-Escuret et al. 2023, section 3", _unfitted(logit_norm))

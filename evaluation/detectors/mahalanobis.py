@@ -1,0 +1,259 @@
+"""Mahalanobis distances to the classes: of the last layer, the first block, all blocks, or the logits (MDS)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import solve_triangular
+
+from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.fitting import class_means, require_labels, require_rows_of_each_class
+from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles, require_width
+from evaluation.errors import EvaluationError
+from evaluation.features import Features, Floats, Head
+
+Layers = Callable[[Features], Mapping[str, Floats]]
+"""Takes from `Features` the layers that are read, by their names in errors, each (n, D)."""
+
+
+@dataclass(frozen=True)
+class ClassGaussians:
+    """Gaussians of one covariance, one for each class.
+
+    Attributes:
+        centre: mean of the class means, shape (D,); subtracted first, because distances between large numbers cancel.
+        scale: standard deviation within classes of each feature, shape (D,); 1 where it is 0.
+        factor: lower Cholesky factor of the covariance of features divided by `scale`, shape (D, D).
+        means: whitened class means, shape (C, D): what `whiten` gives for them.
+        shrinkage: weight of the Ledoit-Wolf target in the covariance; 0 where it needed none.
+    """
+
+    centre: Doubles
+    scale: Doubles
+    factor: Doubles
+    means: Doubles
+    shrinkage: float
+
+    def whiten(self, values: Doubles) -> Doubles:
+        """Map features to where the covariance is the identity.
+
+        Args:
+            values: shape (m, D).
+
+        Returns:
+            Shape (m, D).
+        """
+        return _whiten(values, self.centre, self.scale, self.factor)
+
+    def distances(self, values: Doubles) -> Scores:
+        """Squared Mahalanobis distance to the nearest class mean.
+
+        Args:
+            values: shape (m, D).
+
+        Returns:
+            Shape (m,), without unit.
+        """
+        white = self.whiten(values)
+        # One matrix product finds the nearest mean; the distance to it is then summed without cancellation.
+        nearest = (np.einsum("cd,cd->c", self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)
+        white -= self.means[nearest]
+        squares: Scores = np.einsum("nd,nd->n", white, white)
+        return squares
+
+
+def _whiten(values: Doubles, centre: Doubles, scale: Doubles, factor: Doubles) -> Doubles:
+    scaled = (values - centre) / scale
+    white: Doubles = solve_triangular(factor, scaled.T, lower=True, overwrite_b=True, check_finite=False).T
+    return white
+
+
+def fit_class_gaussians(
+    name: str, values: Floats, labels: npt.NDArray[np.int64], classes: int, ids: npt.NDArray[np.str_]
+) -> ClassGaussians:
+    """Fit class means and the covariance within classes.
+
+    The covariance is S = 1/n sum (x - mean_y) (x - mean_y)^T. Where it is singular to working precision, as with fewer
+    than D + C rows or a feature that never changes, it is shrunk to (1 - r) S + r tr(S)/D I with the r of Ledoit and
+    Wolf.
+
+    Source: Lee et al., A Simple Unified Framework for Detecting Out-of-Distribution Samples and Adversarial Attacks,
+    NeurIPS 2018, equation 1; Ledoit and Wolf, A Well-conditioned Estimator for Large-dimensional Covariance Matrices,
+    Journal of Multivariate Analysis 88, 2004, section 3.
+
+    Args:
+        name: what the values are, for errors.
+        values: shape (n, D).
+        labels: class of each row, 0 to `classes` - 1, each of which has a row.
+        classes: number C of classes.
+        ids: the n ids.
+
+    Raises:
+        EvaluationError: no value differs from its class's mean, or one is NaN or infinite.
+    """
+    count, width = values.shape
+    means = class_means(name, values, labels, classes, ids)
+    covariance = np.zeros((width, width))
+    fourth = 0.0
+    for rows in chunks(count, 3 * width):
+        residuals = doubles(name, values, rows, ids) - means[labels[rows]]
+        covariance += residuals.T @ residuals
+        fourth += float((np.einsum("nd,nd->n", residuals, residuals) ** 2).sum())
+    covariance /= count
+    if not np.trace(covariance) > 0:
+        raise EvaluationError(
+            f"expected {name} that differ within classes, found {count:,} rows that equal their class's mean; fit on "
+            f"more rows or leave this detector out."
+        )
+    shrinkage = 0.0
+    factored = None if count - classes < width else _scaled_cholesky(covariance)
+    if factored is None:
+        shrinkage = _ledoit_wolf(covariance, fourth, count)
+        target = shrinkage * np.trace(covariance) / width
+        covariance *= 1 - shrinkage
+        covariance[np.diag_indices(width)] += target
+        factored = _scaled_cholesky(covariance)
+    if factored is None:
+        raise EvaluationError(
+            f"expected {name} whose covariance can be inverted, found one that is singular even with shrinkage "
+            f"{shrinkage:.1e} from {count:,} rows of {width:,} features; leave this detector out."
+        )
+    scale, factor = factored
+    centre = means.mean(axis=0)
+    return ClassGaussians(centre, scale, factor, _whiten(means, centre, scale, factor), shrinkage)
+
+
+def _scaled_cholesky(covariance: Doubles) -> tuple[Doubles, Doubles] | None:
+    """Standard deviations and the factor of the correlations; None where these are singular to working precision."""
+    variance = np.diag(covariance)
+    if not (variance > 0).all():
+        return None
+    scale = np.sqrt(variance)
+    try:
+        factor: Doubles = np.linalg.cholesky(covariance / np.outer(scale, scale))
+    except np.linalg.LinAlgError:
+        return None
+    # A squared pivot is the share of a feature's variance that the features before it leave unexplained.
+    unexplained = np.diag(factor) ** 2
+    return (scale, factor) if unexplained.min() > len(scale) * np.finfo(float).eps else None
+
+
+def _ledoit_wolf(covariance: Doubles, fourth: float, count: int) -> float:
+    """The weight of the identity: estimated error of the covariance over its squared distance to the target.
+
+    Args:
+        covariance: S, shape (D, D).
+        fourth: sum over rows of the residual's squared norm, squared.
+        count: rows n.
+    """
+    width = len(covariance)
+    squares = float(np.einsum("ij,ij->", covariance, covariance))
+    error = (fourth / count - squares) / count
+    distance = squares - float(np.trace(covariance)) ** 2 / width
+    return 1.0 if distance <= 0 else min(error / distance, 1.0)
+
+
+@dataclass(frozen=True)
+class Mahalanobis:
+    """The mean over layers of the squared distance to the nearest class, fitted.
+
+    Attributes:
+        layers: what is read of `Features`.
+        gaussians: by the layer's name, the fitted classes.
+    """
+
+    layers: Layers
+    gaussians: Mapping[str, ClassGaussians]
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown."""
+        inputs = self.layers(features)
+        if list(inputs) != list(self.gaussians):
+            raise EvaluationError(
+                f"expected {len(self.gaussians)} layers as the detector was fitted on, found {len(inputs)}; extract "
+                f"both splits with one model."
+            )
+        total = np.zeros(len(features))
+        for name, values in inputs.items():
+            fitted = self.gaussians[name]
+            classes, width = fitted.means.shape
+            require_width(name, values, width)
+            total += by_rows(fitted.distances, {name: values}, features.ids, doubles_each=4 * width + 2 * classes)
+        return total / len(self.gaussians)
+
+
+def _fit(features: Features, detector: str, layers: Layers) -> Mahalanobis:
+    require_labels(features, detector)
+    classes = features.logits.shape[1]
+    require_rows_of_each_class(features.labels, classes, 2, detector)
+    fitted = {
+        name: fit_class_gaussians(name, values, features.labels, classes, features.ids)
+        for name, values in layers(features).items()
+    }
+    return Mahalanobis(layers, fitted)
+
+
+def _last(features: Features) -> Mapping[str, Floats]:
+    return {"penultimate features": features.penultimate}
+
+
+def _logits(features: Features) -> Mapping[str, Floats]:
+    return {"logits": features.logits}
+
+
+def _all(features: Features) -> Mapping[str, Floats]:
+    if not features.blocks:
+        raise EvaluationError("expected features of the model's blocks, found none; extract with blocks.")
+    return {f"features of block {number}": block for number, block in enumerate(features.blocks, start=1)}
+
+
+def _first(features: Features) -> Mapping[str, Floats]:
+    return dict(list(_all(features).items())[:1])
+
+
+def make_mahalanobis(features: Features, head: Head | None) -> Mahalanobis:
+    """Distance to the nearest class, of the penultimate features (MDS_l).
+
+    Formula: min_c (z - mean_c)^T S^-1 (z - mean_c) with S the covariance within classes, `fit_class_gaussians`.
+    Source: Lee et al. 2018, equation 2, without input preprocessing; this layer alone: BROAD, section 3.
+
+    Args:
+        features: labelled in-distribution rows, at least two of each class.
+        head: not read.
+
+    Raises:
+        EvaluationError: a class has fewer rows, rows are unlabelled, or their covariance cannot be inverted.
+    """
+    return _fit(features, "mahalanobis", _last)
+
+
+def make_mahalanobis_first(features: Features, head: Head | None) -> Mahalanobis:
+    """As `make_mahalanobis`, of the first block's mean features (MDS_f; BROAD, section 3)."""
+    return _fit(features, "mahalanobis_first", _first)
+
+
+def make_mahalanobis_all(features: Features, head: Head | None) -> Mahalanobis:
+    """As `make_mahalanobis`, averaged over all blocks with equal weights (MDS_all; BROAD, section 3).
+
+    Formula: 1/B sum_b min_c (z_b - mean_bc)^T S_b^-1 (z_b - mean_bc). Blocks are neither scaled nor weighed by their
+    width: in distribution a block's term is about its D_b, so that wide blocks count more.
+    """
+    return _fit(features, "mahalanobis_all", _all)
+
+
+def make_mahalanobis_logits(features: Features, head: Head | None) -> Mahalanobis:
+    """As `make_mahalanobis`, of the logits (MD of Abdelzad et al. 2020, section 4.4)."""
+    return _fit(features, "mahalanobis_logits", _logits)
+
+
+_LEE = "Lee et al. 2018, equation 2"
+_BROAD = f"{_LEE}; Guille-Escuret et al. 2023, section 3"
+MAHALANOBIS = Method("mahalanobis", "MDS_l", _BROAD, make_mahalanobis, fit="train")
+MAHALANOBIS_FIRST = Method("mahalanobis_first", "MDS_f", _BROAD, make_mahalanobis_first, fit="train")
+MAHALANOBIS_ALL = Method("mahalanobis_all", "MDS_all", f"{_BROAD} (mean of blocks)", make_mahalanobis_all, fit="train")
+MAHALANOBIS_LOGITS = Method(
+    "mahalanobis_logits", "MD", f"{_LEE}; Abdelzad et al. 2020, section 4.4", make_mahalanobis_logits, fit="train"
+)

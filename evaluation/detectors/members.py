@@ -1,0 +1,151 @@
+"""Scores of several members: a deep ensemble's models, or passes with dropout left on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_softmax, logsumexp
+
+from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.logits import msp
+from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles, require_width
+from evaluation.errors import EvaluationError
+from evaluation.features import Features, Head
+
+
+def log_mean_softmax(members: Doubles) -> Doubles:
+    """The logarithm of the members' mean softmax probabilities.
+
+    Formula: log (1/M sum_m softmax(l_m)). These are logits again: their softmax is the mean.
+    Source: Lakshminarayanan et al., Simple and Scalable Predictive Uncertainty Estimation using Deep Ensembles,
+    NeurIPS 2017, section 2.4; for passes with dropout, Gal and Ghahramani, Dropout as a Bayesian Approximation, ICML
+    2016.
+
+    Args:
+        members: logits, shape (M, n, C).
+
+    Returns:
+        Shape (n, C).
+    """
+    mean: Doubles = logsumexp(log_softmax(members, axis=2), axis=0) - np.log(len(members))
+    return mean
+
+
+def mutual_information(members: Doubles) -> Scores:
+    """The mutual information between the prediction and the member (MI, BALD).
+
+    Formula: H(mean_m p_m) - mean_m H(p_m), in nats, in [0, log min(M, C)]; computed as the equal mean over members of
+    the Kullback-Leibler divergence of p_m from the mean.
+    Source: Gal et al., Deep Bayesian Active Learning with Image Data, ICML 2017, section 4; as a detector in Abdelzad
+    et al., The Effect of Optimization Methods on the Robustness of Out-of-Distribution Detection Approaches, 2020.
+
+    Args:
+        members: logits, shape (M, n, C).
+
+    Returns:
+        Shape (n,); higher = more unknown.
+    """
+    log_p = log_softmax(members, axis=2)
+    log_mean = logsumexp(log_p, axis=0) - np.log(len(members))
+    scores: Scores = np.einsum("mnc,mnc->n", np.exp(log_p), log_p - log_mean) / len(members)
+    return scores
+
+
+def average(members: Sequence[Features]) -> Features:
+    """Make one `Features` of several models' for the same rows, to be scored as if it were one model's.
+
+    Args:
+        members: at least two.
+
+    Returns:
+        Logits whose softmax is the mean of the members' (`log_mean_softmax`), and the members' logits; no penultimate
+        features (width 0) and no blocks, which models do not share.
+
+    Raises:
+        EvaluationError: fewer than two members, or they differ in ids, labels or classes.
+    """
+    if len(members) < 2:
+        raise EvaluationError(f"expected at least 2 models to average, found {len(members)}; extract with more.")
+    first = members[0]
+    for number, member in enumerate(members[1:], start=2):
+        same_rows = np.array_equal(member.ids, first.ids) and np.array_equal(member.labels, first.labels)
+        if not same_rows or member.logits.shape != first.logits.shape:
+            raise EvaluationError(
+                f"expected model {number} of the ensemble to have the rows, labels and classes of the first, found "
+                f"logits of shape {member.logits.shape} beside {first.logits.shape}, or other ids or labels; extract "
+                f"all models from one release, config and split."
+            )
+    stacked = dataclasses.replace(
+        first,
+        penultimate=np.empty((len(first), 0)),
+        blocks=(),
+        members=tuple(member.logits for member in members),
+        scores={},
+    )
+    mean = np.empty(first.logits.shape)
+    for rows in chunks(len(first), 3 * len(members) * first.logits.shape[1]):
+        named = [doubles("logits", logits, rows, first.ids) for logits in stacked.members]
+        mean[rows] = log_mean_softmax(np.stack(named))
+    return dataclasses.replace(stacked, logits=mean)
+
+
+@dataclass(frozen=True)
+class MemberScore:
+    """A detector that is a function of a row's logits from every member.
+
+    Attributes:
+        function: takes float64 logits (M, n, C) and gives n scores.
+    """
+
+    function: Callable[[Doubles], Scores]
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown.
+
+        Raises:
+            EvaluationError: there are fewer than two members, or they differ in classes.
+        """
+        if len(features.members) < 2:
+            raise EvaluationError(
+                f"expected the logits of at least 2 members, found {len(features.members)}; extract with several "
+                f"models or with passes of dropout."
+            )
+        width = features.members[0].shape[1]
+        for member in features.members:
+            require_width("members' logits", member, width)
+        inputs = {f"logits of member {number}": member for number, member in enumerate(features.members, start=1)}
+        return by_rows(
+            lambda *logits: self.function(np.stack(logits)),
+            inputs,
+            features.ids,
+            doubles_each=4 * len(inputs) * width,
+        )
+
+
+def _ensemble_msp(members: Doubles) -> Scores:
+    return msp(log_mean_softmax(members))
+
+
+def make_mutual_information(features: Features | None, head: Head | None) -> MemberScore:
+    """Mutual information of the members in `Features.members`, `mutual_information`; neither argument is read."""
+    return MemberScore(mutual_information)
+
+
+def make_deep_ensemble(features: Features | None, head: Head | None) -> MemberScore:
+    """MSP of the mean softmax of the members in `Features.members`; neither argument is read.
+
+    Formula: 1 - max_c mean_m softmax(l_m)_c.
+    Source: as `log_mean_softmax`; MSP rather than another score as in the unified unknown detection paper, section 4.
+    """
+    return MemberScore(_ensemble_msp)
+
+
+MUTUAL_INFORMATION = Method(
+    "mutual_information", "MI", "Gal et al. 2017, section 4", make_mutual_information, reads="members"
+)
+DEEP_ENSEMBLE = Method(
+    "deep_ensemble", "Deep Ensemble", "Lakshminarayanan et al. 2017, section 2.4", make_deep_ensemble, reads="members"
+)

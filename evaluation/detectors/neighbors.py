@@ -1,0 +1,200 @@
+"""Scores against a bank of fitted rows: k nearest neighbours, and relations (Neural Relation Graph)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import softmax
+
+from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.fitting import require_labels
+from evaluation.detectors.rows import Doubles, by_rows, doubles, require_width
+from evaluation.errors import EvaluationError
+from evaluation.features import Features, Head
+
+# Bank rows compared at a time: matrix products at full speed, and no copy of the bank as float64.
+_BANK_ROWS = 4096
+
+
+def unit(values: Doubles) -> Doubles:
+    """Divide rows by their Euclidean norm; rows of zeros stay.
+
+    Args:
+        values: shape (n, D).
+    """
+    norms = np.linalg.norm(values, axis=1, keepdims=True)
+    return values / np.where(norms > 0, norms, 1.0)
+
+
+def _bank_chunks(bank: Features) -> Iterator[slice]:
+    for start in range(0, len(bank), _BANK_ROWS):
+        yield slice(start, min(start + _BANK_ROWS, len(bank)))
+
+
+def _bank_features(bank: Features, rows: slice) -> Doubles:
+    return unit(doubles("penultimate features", bank.penultimate, rows, bank.ids))
+
+
+@dataclass(frozen=True)
+class NearestNeighbors:
+    """KNN, fitted.
+
+    Attributes:
+        bank: the fitted rows.
+        neighbors: number k.
+    """
+
+    bank: Features
+    neighbors: int
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown."""
+        width = self.bank.penultimate.shape[1]
+        require_width("penultimate features", features.penultimate, width)
+        return by_rows(
+            self._distances,
+            {"penultimate features": features.penultimate},
+            features.ids,
+            doubles_each=3 * width + 2 * (min(_BANK_ROWS, len(self.bank)) + 2 * self.neighbors),
+        )
+
+    def _distances(self, z: Doubles) -> Scores:
+        z = unit(z)
+        similarity, index = np.empty((len(z), 0)), np.empty((len(z), 0), dtype=np.int64)
+        for rows in _bank_chunks(self.bank):
+            products = z @ _bank_features(self.bank, rows).T
+            numbers = np.broadcast_to(np.arange(rows.start, rows.stop), products.shape)
+            similarity, index = _greatest(
+                np.hstack((similarity, products)), np.hstack((index, numbers)), self.neighbors
+            )
+        farthest = index[np.arange(len(z)), similarity.argmin(axis=1)]
+        # Summed again as a difference: from the product, the distance of a row to itself would be anything up to 1e-8.
+        neighbor = unit(self.bank.penultimate[farthest].astype(np.float64))
+        distances: Scores = np.linalg.norm(z - neighbor, axis=1)
+        return distances
+
+
+def _greatest(values: Doubles, index: npt.NDArray[np.int64], count: int) -> tuple[Doubles, npt.NDArray[np.int64]]:
+    """The `count` greatest of each row, in no order, with their numbers."""
+    if values.shape[1] <= count:
+        return values, index
+    kept = np.argpartition(values, -count, axis=1)[:, -count:]
+    return np.take_along_axis(values, kept, axis=1), np.take_along_axis(index, kept, axis=1)
+
+
+def _check_bank(bank: Features) -> None:
+    for rows in _bank_chunks(bank):
+        doubles("penultimate features", bank.penultimate, rows, bank.ids)
+
+
+def make_knn(features: Features, head: Head | None, neighbors: int = 50) -> NearestNeighbors:
+    """Distance to the k-th nearest fitted row (KNN).
+
+    Formula: ||z / ||z|| - b_(k)||_2 with b_(k) the k-th nearest of the fitted rows' features, of length 1; in [0, 2].
+    Source: Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022, section 3; 50 is their k
+    for CIFAR-10, 200 for CIFAR-100, 1000 for all of ImageNet.
+
+    Args:
+        features: in-distribution rows; kept, not copied.
+        head: not read.
+        neighbors: k.
+
+    Raises:
+        EvaluationError: there are fewer than k rows, or they are no in-distribution rows.
+    """
+    require_labels(features, "knn")
+    neighbors = int(neighbors)
+    if not 1 <= neighbors <= len(features):
+        raise EvaluationError(
+            f"expected neighbors of knn from 1 to the {len(features):,} rows it is fitted on, found {neighbors:,}; "
+            f"give fewer or fit on more rows."
+        )
+    _check_bank(features)
+    return NearestNeighbors(features, neighbors)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Relation, fitted.
+
+    Attributes:
+        bank: the fitted rows.
+        power: t.
+        cutoff: relations that are not greater count as 0.
+    """
+
+    bank: Features
+    power: float
+    cutoff: float
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown."""
+        width, classes = self.bank.penultimate.shape[1], self.bank.logits.shape[1]
+        require_width("penultimate features", features.penultimate, width)
+        require_width("logits", features.logits, classes)
+        return by_rows(
+            self._relations,
+            {"penultimate features": features.penultimate, "logits": features.logits},
+            features.ids,
+            doubles_each=2 * width + 3 * classes + 3 * min(_BANK_ROWS, len(self.bank)),
+        )
+
+    def _relations(self, z: Doubles, logits: Doubles) -> Scores:
+        z, probabilities = unit(z), softmax(logits, axis=1)
+        total = np.zeros(len(z))
+        for rows in _bank_chunks(self.bank):
+            bank_probabilities = softmax(doubles("logits", self.bank.logits, rows, self.bank.ids), axis=1)
+            relations = np.maximum(z @ _bank_features(self.bank, rows).T, 0.0)
+            relations *= probabilities @ bank_probabilities.T
+            if self.cutoff > 0:
+                relations[relations <= self.cutoff] = 0.0
+            total += (relations if self.power == 1 else relations**self.power).sum(axis=1)
+        scores: Scores = -total / len(self.bank)
+        return scores
+
+
+def make_relation(features: Features, head: Head | None, power: float = 1.0, cutoff: float = 0.0) -> Relation:
+    """Negated mean relation to the fitted rows.
+
+    Formula: -1/N sum_j (max(0, cos(z, z_j)) p . p_j)^t, with p = softmax(l) and j over the N fitted rows; in [-1, 0].
+    Source: Kim et al., Neural Relation Graph: A Unified Framework for Identifying Label Noise and Outlier Data,
+    NeurIPS 2023, section 3; t = 1 is theirs for unknowns. Their code also leaves out relations up to 0.03, which gives
+    the farthest rows one score; here `cutoff` does.
+
+    Args:
+        features: in-distribution rows; kept, not copied.
+        head: not read.
+        power: t > 0.
+        cutoff: at least 0.
+
+    Raises:
+        EvaluationError: a parameter is out of range, or rows are no in-distribution rows.
+    """
+    require_labels(features, "relation")
+    if not power > 0 or not cutoff >= 0:
+        raise EvaluationError(
+            f"expected power above 0 and cutoff of at least 0 for relation, found {power}, {cutoff}."
+        )
+    _check_bank(features)
+    return Relation(features, power, cutoff)
+
+
+KNN = Method(
+    "knn",
+    "KNN",
+    "Sun et al. 2022, section 3",
+    make_knn,
+    fit="train",
+    grid={"neighbors": (50, 1, 5, 10, 20, 100, 200)},
+)
+RELATION = Method(
+    "relation",
+    "Relation",
+    "Kim et al. 2023, section 3",
+    make_relation,
+    fit="train",
+    grid={"power": (1.0, 2.0, 4.0, 8.0)},
+)

@@ -1,0 +1,147 @@
+"""OpenMax: the probability of an unknown class, from how far logits are from the mean logits of their classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logsumexp
+
+from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.fitting import class_means, labels_if_correct, require_labels, require_rows_of_each_class
+from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles, require_width
+from evaluation.detectors.weibull import Tails, fit_tails
+from evaluation.errors import EvaluationError
+from evaluation.features import Features, Head
+
+# Of two rows, both are equally far from their mean; a distribution needs distances that differ.
+_LEAST_ROWS = 3
+
+
+@dataclass(frozen=True)
+class OpenMax:
+    """OpenMax, fitted.
+
+    Attributes:
+        means: mean logits of each class's rows that are classified right, shape (C, C).
+        tails: Weibull distribution of each class's largest distances.
+        revised: number alpha of greatest logits that are revised.
+        euclidean_weight: share of the Euclidean distance, in [0, 1]; the cosine distance has the rest.
+    """
+
+    means: Doubles
+    tails: Tails
+    revised: int
+    euclidean_weight: float
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown."""
+        classes = len(self.means)
+        require_width("logits", features.logits, classes)
+        return by_rows(
+            self.log_odds, {"logits": features.logits}, features.ids, doubles_each=(3 * self.revised + 4) * classes
+        )
+
+    def log_odds(self, logits: Doubles) -> Scores:
+        """The log odds of the unknown class.
+
+        Args:
+            logits: shape (n, C).
+
+        Returns:
+            Shape (n,).
+        """
+        rows = np.arange(len(logits))[:, None]
+        greatest = np.argpartition(logits, -self.revised, axis=1)[:, -self.revised :]
+        greatest = greatest[rows, np.argsort(-logits[rows, greatest], axis=1, kind="stable")]
+        rank_weights = np.arange(self.revised, 0, -1) / self.revised
+        distances = _distances(logits[:, None, :], self.means[greatest], self.euclidean_weight)
+        outlying = -np.expm1(-np.exp(self.tails.log_hazard(distances, greatest)))
+        taken = logits[rows, greatest] * outlying * rank_weights
+        revised = logits.copy()
+        revised[rows, greatest] -= taken
+        scores: Scores = taken.sum(axis=1) - logsumexp(revised, axis=1)
+        return scores
+
+
+def _distances(logits: Doubles, means: Doubles, euclidean_weight: float) -> Doubles:
+    """Distances along the last axis of arrays that broadcast."""
+    distances = np.zeros(np.broadcast_shapes(logits.shape, means.shape)[:-1])
+    if euclidean_weight > 0:
+        distances += euclidean_weight * np.linalg.norm(logits - means, axis=-1)
+    if euclidean_weight < 1:
+        norms = np.linalg.norm(logits, axis=-1) * np.linalg.norm(means, axis=-1)
+        distances += (1 - euclidean_weight) * (1 - (logits * means).sum(axis=-1) / norms)
+    return distances
+
+
+def make_openmax(
+    features: Features, head: Head | None, revised: int = 10, tail: int = 20, euclidean_weight: float = 1.0
+) -> OpenMax:
+    """OpenMax: log odds of the unknown class.
+
+    Formula: for the alpha classes of greatest logits v_i, ranks i = 1..alpha, w_i = F_i(d_i) (alpha + 1 - i) / alpha
+    with F_i the Weibull distribution of the `tail` largest distances of class i's fitted rows to their mean, and d_i
+    the row's distance to it. Then v_0 = sum v_i w_i, v'_i = v_i (1 - w_i), and the score is v_0 - log sum_c exp v'_c:
+    the log odds of softmax(v_0, v')_0, which would round to 1 for many rows. Distances are between logits, w |.|_2 +
+    (1 - w) cosine.
+
+    Source: Bendale and Boult, Towards Open Set Deep Networks, CVPR 2016, algorithms 1 and 2, with F for the
+    exponential that algorithm 2 prints, as in the authors' code; means over rows that are classified right.
+
+    Args:
+        features: labelled in-distribution rows, at least three of each class classified right.
+        head: not read.
+        revised: alpha, 1 to C; no more than C are revised.
+        tail: rows of a class that the distribution is fitted on, at least 2; all where it has fewer.
+        euclidean_weight: w in [0, 1].
+
+    Raises:
+        EvaluationError: a class has too few rows or its largest distances are equal, rows are unlabelled, or a
+            parameter is out of range.
+    """
+    revised, tail = int(revised), int(tail)
+    if revised < 1 or tail < 2 or not 0 <= euclidean_weight <= 1:
+        raise EvaluationError(
+            f"expected revised of at least 1, tail of at least 2 and euclidean_weight from 0 to 1 for openmax, found "
+            f"{revised}, {tail} and {euclidean_weight}."
+        )
+    require_labels(features, "openmax")
+    labels, classes = labels_if_correct(features), features.logits.shape[1]
+    require_rows_of_each_class(labels, classes, _LEAST_ROWS, "openmax", "correctly classified rows")
+    means = class_means("logits", features.logits, labels, classes, features.ids)
+    distances = np.empty(len(features))
+    for rows in chunks(len(features), 4 * classes):
+        logits = doubles("logits", features.logits, rows, features.ids)
+        distances[rows] = _distances(logits, means[features.labels[rows]], euclidean_weight)
+    largest = _largest(distances[labels >= 0], labels[labels >= 0], classes, tail)
+    equal = np.flatnonzero(np.nanmin(largest, axis=1) == np.nanmax(largest, axis=1))
+    if len(equal):
+        raise EvaluationError(
+            f"expected distances that differ to fit openmax on, found equal ones among the "
+            f"{int((~np.isnan(largest[equal[0]])).sum())} largest of class {equal[0]}; fit on more rows or leave it "
+            f"out."
+        )
+    return OpenMax(means, fit_tails(largest), min(revised, classes), euclidean_weight)
+
+
+def _largest(distances: Doubles, labels: npt.NDArray[np.int64], classes: int, count: int) -> Doubles:
+    """The `count` largest distances of each class, shape (C, count), NaN where a class has fewer."""
+    order = np.lexsort((-distances, labels))
+    of_class = labels[order]
+    rank = np.arange(len(order)) - np.searchsorted(of_class, np.arange(classes))[of_class]
+    largest = np.full((classes, count), np.nan)
+    within = rank < count
+    largest[of_class[within], rank[within]] = distances[order[within]]
+    return largest
+
+
+OPENMAX = Method(
+    "openmax",
+    "OpenMax",
+    "Bendale and Boult 2016, algorithms 1 and 2",
+    make_openmax,
+    fit="train",
+    grid={"revised": (10, 3, 5, 20), "tail": (20, 10, 40), "euclidean_weight": (1.0, 0.5, 0.0)},
+)

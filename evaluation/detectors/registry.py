@@ -1,0 +1,64 @@
+"""The table of all methods: by name, how each is fitted, what it reads, and where it comes from."""
+
+from __future__ import annotations
+
+from evaluation.detectors import (
+    ensembles,
+    logits,
+    mahalanobis,
+    members,
+    neighbors,
+    oodl,
+    openmax,
+    penultimate,
+    shaping,
+)
+from evaluation.detectors.base import Method
+from evaluation.errors import unknown_name
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        logits.MSP,
+        logits.TEMPERATURE,
+        logits.MAX_LOGIT,
+        logits.ENERGY,
+        logits.ENTROPY,
+        logits.MARGIN,
+        members.MUTUAL_INFORMATION,
+        members.DEEP_ENSEMBLE,
+        logits.DOCTOR,
+        logits.LOGIT_NORM,
+        openmax.OPENMAX,
+        shaping.REACT,
+        shaping.DICE,
+        shaping.ASH,
+        penultimate.SHE,
+        penultimate.VIM,
+        neighbors.KNN,
+        penultimate.GRADNORM,
+        mahalanobis.MAHALANOBIS,
+        mahalanobis.MAHALANOBIS_FIRST,
+        mahalanobis.MAHALANOBIS_ALL,
+        mahalanobis.MAHALANOBIS_LOGITS,
+        neighbors.RELATION,
+        oodl.OODL,
+        ensembles.ENS_V,
+        ensembles.ENS_R,
+        ensembles.ENS_F,
+    )
+}
+
+
+def method(name: str) -> Method:
+    """Look a method up.
+
+    Args:
+        name: as the command line writes it.
+
+    Raises:
+        EvaluationError: there is none of that name; the nearest are suggested.
+    """
+    if name not in METHODS:
+        raise unknown_name("detector", name, METHODS)
+    return METHODS[name]

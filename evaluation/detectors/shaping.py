@@ -1,0 +1,200 @@
+"""The energy of logits that the last linear layer gives to changed features, or with fewer weights: ReAct, DICE, ASH.
+
+ReAct and ASH have been applied to feature maps too; here it is their spatial mean, the `penultimate` features. In the
+formulas z (n, D) are these, W (C, D) and b (C,) the layer, and E the energy, `logits.energy` at T = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.fitting import require_fit
+from evaluation.detectors.logits import energy
+from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles, require_width
+from evaluation.errors import EvaluationError
+from evaluation.features import Features, Head
+
+
+@dataclass(frozen=True)
+class ShapedEnergy:
+    """The energy of the logits that a last layer gives to changed features.
+
+    Attributes:
+        shape: takes and gives features (m, D).
+        weight: shape (C, D), float64.
+        bias: shape (C,), float64.
+    """
+
+    shape: Callable[[Doubles], Doubles]
+    weight: Doubles
+    bias: Doubles
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown."""
+        classes, width = self.weight.shape
+        require_width("penultimate features", features.penultimate, width)
+        return by_rows(
+            lambda z: energy(self.shape(z) @ self.weight.T + self.bias),
+            {"penultimate features": features.penultimate},
+            features.ids,
+            doubles_each=6 * width + 4 * classes,
+        )
+
+
+def _layer(head: Head) -> tuple[Doubles, Doubles]:
+    return head.weight.astype(np.float64), head.bias.astype(np.float64)
+
+
+def _require_share(name: str, value: float, detector: str) -> None:
+    if not 0 <= value < 1:
+        raise EvaluationError(f"expected {name} of {detector} to be at least 0 and below 1, found {value}.")
+
+
+def _unchanged(z: Doubles) -> Doubles:
+    return z
+
+
+def make_react(features: Features, head: Head, quantile: float = 0.9) -> ShapedEnergy:
+    """ReAct: energy of the logits of features clipped from above.
+
+    Formula: E(W min(z, c) + b) with c the quantile of all n D activations of the fitted rows, interpolated linearly.
+    Source: Sun et al., ReAct: Out-of-distribution Detection With Rectified Activations, NeurIPS 2021, section 3; the
+    90th percentile is theirs.
+
+    Args:
+        features: in-distribution rows.
+        head: the last layer.
+        quantile: share of activations that stay as they are, in [0, 1).
+
+    Raises:
+        EvaluationError: the rows are no in-distribution rows, or of another width than the layer.
+    """
+    _require_share("quantile", quantile, "react")
+    require_fit(features, head, "react")
+    # In the width they are stored in: a copy as float64 would double the largest array of the whole evaluation.
+    for rows in chunks(len(features), features.penultimate.shape[1]):
+        doubles("penultimate features", features.penultimate, rows, features.ids)
+    threshold = _quantile(features.penultimate.ravel(), quantile)
+    return ShapedEnergy(lambda z: np.minimum(z, threshold), *_layer(head))
+
+
+def _quantile(values: npt.NDArray[np.floating], quantile: float) -> float:
+    position = quantile * (len(values) - 1)
+    below = int(position)
+    ordered = np.partition(values, [below, min(below + 1, len(values) - 1)])
+    low, high = float(ordered[below]), float(ordered[min(below + 1, len(values) - 1)])
+    return low + (high - low) * (position - below)
+
+
+def make_dice(features: Features, head: Head, sparsity: float = 0.9) -> ShapedEnergy:
+    """DICE: energy of the logits of the layer's weights that contribute most.
+
+    Formula: E((M * W) z + b) with M_cd = 1 where W_cd mean(z)_d exceeds the `sparsity` quantile of all C D of them.
+    Source: Sun and Li, DICE: Leveraging Sparsification for Out-of-Distribution Detection, ECCV 2022, section 3.
+
+    Args:
+        features: in-distribution rows.
+        head: the last layer.
+        sparsity: share of the weights that are dropped, in [0, 1).
+
+    Raises:
+        EvaluationError: the rows are no in-distribution rows, or of another width than the layer.
+    """
+    _require_share("sparsity", sparsity, "dice")
+    require_fit(features, head, "dice")
+    weight, bias = _layer(head)
+    total = np.zeros(weight.shape[1])
+    for rows in chunks(len(features), weight.shape[1]):
+        total += doubles("penultimate features", features.penultimate, rows, features.ids).sum(axis=0)
+    contribution = weight * (total / len(features))
+    kept = contribution > _quantile(contribution.ravel(), sparsity)
+    return ShapedEnergy(_unchanged, np.where(kept, weight, 0.0), bias)
+
+
+def ash(z: Doubles, pruned: float, variant: Literal["s", "b", "p"] = "s") -> Doubles:
+    """ASH: set most activations of each row to zero and treat the others.
+
+    Formula: with k = D - round(pruned D), the k greatest of z are kept (of equal ones the first); s1 is the row's sum
+    before, s2 after. P: they stay. B: each becomes s1 / k. S: they are multiplied by exp(s1 / s2).
+    Source: Djurisic et al., Extremely Simple Activation Shaping for Out-of-Distribution Detection, ICLR 2023, section
+    2, algorithms 1 to 3.
+
+    Args:
+        z: shape (n, D), meant for activations that are not negative.
+        pruned: share that is set to zero, in [0, 1).
+        variant: which of the three.
+
+    Returns:
+        Shape (n, D).
+    """
+    kept_count = z.shape[1] - round(pruned * z.shape[1])
+    smallest = np.partition(z, z.shape[1] - kept_count, axis=1)[:, z.shape[1] - kept_count, None]
+    greater, equal = z > smallest, z == smallest
+    missing = kept_count - greater.sum(axis=1, keepdims=True)
+    kept = greater | (equal & (np.cumsum(equal, axis=1) <= missing))
+    before = z.sum(axis=1, keepdims=True)
+    if variant == "b":
+        return np.where(kept, before / kept_count, 0.0)
+    shaped = np.where(kept, z, 0.0)
+    if variant == "p":
+        return shaped
+    after = shaped.sum(axis=1, keepdims=True)
+    # A row of zeros stays one, whatever it is multiplied by.
+    ratio = np.divide(before, after, out=np.zeros_like(before), where=after != 0)
+    with np.errstate(over="ignore"):  # reported as a score that is not finite
+        sharpened: Doubles = shaped * np.exp(ratio)
+    return sharpened
+
+
+def make_ash(
+    features: Features | None, head: Head, pruned: float = 0.9, variant: Literal["s", "b", "p"] = "s"
+) -> ShapedEnergy:
+    """ASH: energy of the logits of shaped features, E(W ash(z) + b); see `ash`.
+
+    Args:
+        features: not read.
+        head: the last layer.
+        pruned: share of each row's activations that is set to zero, in [0, 1).
+        variant: "s", "b" or "p".
+
+    Raises:
+        EvaluationError: there is no such variant, or nothing would be left.
+    """
+    _require_share("pruned", pruned, "ash")
+    weight, bias = _layer(head)
+    if variant not in ("s", "b", "p"):
+        raise EvaluationError(f"expected variant s, b or p of ash, found {variant!r}; the paper's S is the default.")
+    if round(pruned * weight.shape[1]) == weight.shape[1]:
+        raise EvaluationError(f"expected ash to keep some of {weight.shape[1]} features, found pruned = {pruned}.")
+    return ShapedEnergy(lambda z: ash(z, pruned, variant), weight, bias)
+
+
+REACT = Method(
+    "react",
+    "ReAct",
+    "Sun et al. 2021, section 3",
+    make_react,
+    fit="train",
+    grid={"quantile": (0.9, 0.85, 0.95, 0.99)},
+)
+DICE = Method(
+    "dice",
+    "Dice",
+    "Sun and Li 2022, section 3",
+    make_dice,
+    fit="train",
+    grid={"sparsity": (0.9, 0.1, 0.3, 0.5, 0.7)},
+)
+ASH = Method(
+    "ash",
+    "ASH",
+    "Djurisic et al. 2023, algorithm 3 (ASH-S)",
+    make_ash,
+    grid={"pruned": (0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95)},
+)
