@@ -39,7 +39,7 @@ class Model:
     """A model that is ready to look at images.
 
     Args:
-        name: as the command line names it.
+        name: as the command line names it, of a file without its folder.
         module: a `torch.nn.Module` in eval mode, with its weights, on `device`; its parameters need no gradients.
         preprocessing: what its images go through.
         layers: its last layer and blocks.
@@ -117,7 +117,7 @@ def open_model(spec: str, path: Path, classes: int, *, device: str = "auto") -> 
     weights.load_weights(module, weights.read_weights(path), head=layers.head, name=spec, path=path)
     about = {**blueprint.about, "preprocessing": blueprint.preprocessing.about}
     digest = weights.model_digest(module, about)
-    return Model(spec, module.to(place), blueprint.preprocessing, layers, digest, place)
+    return Model(blueprint.about["model"], module.to(place), blueprint.preprocessing, layers, digest, place)
 
 
 def pick_device(device: str) -> str:
