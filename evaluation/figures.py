@@ -20,7 +20,7 @@ class Figure:
         unknown: the split of those that ought to be refused; several are joined by ` + `. For a statistic, what it is
             taken over.
         metric: a name of `METRICS`.
-        positive: the side that the metric counts as positive, `known` or `unknown`; empty where it makes no difference.
+        positive: the side that the metric counts as positive, `known` or `unknown`; empty where it does not matter.
         rows: `as_published`, or `overlap_removed` without the rows that nearly repeat a training image.
         statistic: empty for a figure of rows; `mean`, `median` and so on for one of other figures.
         fitted_on: the split of unknowns that a threshold was fitted on, or empty.

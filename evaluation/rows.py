@@ -52,8 +52,8 @@ class Rows:
         for name, shape in shapes.items():
             if shape != (len(self),):
                 raise EvaluationError(
-                    f"expected one {name} for each of {len(self):,} rows, found the shape {shape}; join the scores with "
-                    "the release by id."
+                    f"expected one {name} for each of {len(self):,} rows, found the shape {shape}; join the scores "
+                    "with the release by id."
                 )
         finite = np.isfinite(self.score)
         if not finite.all():
@@ -68,7 +68,8 @@ class Rows:
     @property
     def known(self) -> npt.NDArray[np.bool_]:
         """Whether each row is in-distribution, shape (n,)."""
-        return self.role == IN_DISTRIBUTION
+        known: npt.NDArray[np.bool_] = self.role == IN_DISTRIBUTION
+        return known
 
     @property
     def wrong(self) -> npt.NDArray[np.bool_]:
@@ -81,7 +82,8 @@ class Rows:
             raise EvaluationError(
                 "expected predictions, found scores alone; add a column prediction (or class) to the scores file."
             )
-        return (self.label < 0) | (self.prediction != self.label)
+        wrong: npt.NDArray[np.bool_] = (self.label < 0) | (self.prediction != self.label)
+        return wrong
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Rows:
         """Return the rows for which `chosen`, of shape (n,), holds."""
