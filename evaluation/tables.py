@@ -159,16 +159,33 @@ def write_table(folder: Path, table: Table) -> list[str]:
     return written
 
 
+def number_text(number: Number, digits: int) -> str:
+    """A number as tables print it, such as `90.00 ± 1.25`, or `-` for NaN."""
+    if number.value != number.value:
+        return "-"
+    deviation = "" if number.deviation is None else f" ± {number.deviation:.{digits}f}"
+    return f"{number.value:.{digits}f}{deviation}"
+
+
+def aligned(lines: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:
+    """Lines of cells in columns, for a terminal.
+
+    Args:
+        lines: as many cells in each.
+        left: columns that begin on the left; the others end on the right.
+    """
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
 def _text(cell: Sequence[Number], digits: int) -> str:
-    texts = []
-    for number in cell:
-        if number.value != number.value:
-            texts.append("-")
-        elif number.deviation is None:
-            texts.append(f"{number.value:.{digits}f}")
-        else:
-            texts.append(f"{number.value:.{digits}f} ± {number.deviation:.{digits}f}")
-    return " / ".join(texts) or "-"
+    return " / ".join(number_text(number, digits) for number in cell) or "-"
 
 
 def _plain(value: float | None) -> str:
