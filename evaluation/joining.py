@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +12,66 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evaluation.errors import EvaluationError
+from evaluation.releases import Release
+from evaluation.rows import Rows
 from evaluation.scores import shown
 
 NOT_JUDGED = ("external_validation", "train", "validation")
 """Splits that detectors are fitted and tuned on; a scores file may leave one of them out, but only as a whole."""
+
+
+@dataclass(frozen=True)
+class Index:
+    """The rows of some configs of a release, split by split.
+
+    Attributes:
+        table: the columns `config`, `split`, `id` and `label` (-1 for rows without a class).
+        rows: the same rows as protocols read them, without scores yet: all are 0.
+        label_names: the classes of each config.
+    """
+
+    table: pa.Table
+    rows: Rows
+    label_names: Mapping[str, Sequence[str]]
+
+
+def release_index(release: Release, configs: Sequence[str]) -> Index:
+    """Read the rows of configs, without their images.
+
+    Args:
+        release: where they are.
+        configs: at least one name.
+
+    Raises:
+        EvaluationError: there is no such config, or its rows are not those that the manifest names.
+    """
+    parts = []
+    for config in configs:
+        for split in release.splits(config):
+            rows = release.rows(config, split)
+            flags = {name: rows[name] for name in ("near_duplicate_of",) if name in rows.column_names}
+            described = {name: rows[name] for name in ("id", "label", "class_id")} | {
+                "config": pa.repeat(config, len(rows)),
+                "split": pa.repeat(split, len(rows)),
+                "role": _role_names(rows),
+                "source_id": pc.binary_join_element_wise(rows["source"], rows["source_id"], "/"),
+            }
+            parts.append(pa.table(described | flags))
+    table = pa.concat_tables(parts, promote_options="default").combine_chunks()
+    flagged = "near_duplicate_of" in table.column_names
+    rows = Rows(
+        id=_texts(table["id"]),
+        config=_texts(table["config"]),
+        split=_texts(table["split"]),
+        role=_texts(table["role"]),
+        label=table["label"].to_numpy(),
+        class_id=_texts(table["class_id"]),
+        source_id=_texts(table["source_id"]),
+        score=np.zeros(len(table)),
+        overlap=_texts(pc.fill_null(table["near_duplicate_of"], "")) != "" if flagged else None,
+    )
+    names = {config: release.label_names(config) for config in configs}
+    return Index(table.select(["config", "split", "id", "label"]), rows, names)
 
 
 @dataclass(frozen=True)
@@ -33,6 +90,14 @@ class Joined:
     prediction: npt.NDArray[np.int64] | None
 
 
+def rows_of(index: Index, joined: Joined) -> Rows:
+    """One detector's scores as protocols read them: the rows that have one, in the release's order."""
+    rows = index.rows
+    if len(joined.rows) < len(rows):
+        rows = rows.where(np.isin(np.arange(len(rows)), joined.rows))
+    return replace(rows, score=joined.score, prediction=joined.prediction)
+
+
 def join(
     index: pa.Table, scores: pa.Table, *, label_names: Mapping[str, Sequence[str]], where: str
 ) -> dict[str, Joined]:
@@ -42,7 +107,7 @@ def join(
     may be missing, each as a whole. An id that stands in several splits has the same score in all of them.
 
     Args:
-        index: the release's rows; the columns `config`, `split`, `id` and `label` (-1 for rows without a class).
+        index: the release's rows, as the table of an `Index`.
         scores: as `read_scores` gives them.
         label_names: the classes of each config.
         where: the scores file, for messages.
@@ -144,3 +209,13 @@ def _class_indices(given: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedAr
 
 def _integers(values: pa.Array) -> npt.NDArray[np.int64]:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _role_names(rows: pa.Table) -> pa.ChunkedArray:
+    """The role of each row by name, as the features beside the numbers tell."""
+    features = json.loads(rows.schema.metadata[b"huggingface"])["info"]["features"]
+    return pa.array(features["role"]["names"]).take(rows["role"])
+
+
+def _texts(values: pa.ChunkedArray) -> npt.NDArray[np.str_]:
+    return np.asarray(values.to_pylist(), dtype=np.str_)
