@@ -35,11 +35,13 @@ class Look:
             their ids; gives columns of B rows. `logits` (B, C) becomes the logits of the detector's `Features`; the
             others become its `scores`.
         predicts: whether those logits are the method's own prediction, or the model's plain one stands.
+        random: whether the seed matters.
     """
 
     name: str
     run: Callable[..., Columns]
     predicts: bool = False
+    random: bool = True
 
 
 def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> Any:
@@ -222,6 +224,6 @@ def row_seed(seed: int, purpose: str, id_: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-PERTURBED = Look("perturbed", look_perturbed)
+PERTURBED = Look("perturbed", look_perturbed, random=False)
 WITH_DROPOUT = Look("dropout", look_with_dropout, predicts=True)
 CROPS = Look("crops", look_at_crops)
