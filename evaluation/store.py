@@ -115,8 +115,8 @@ class Store:
             if _canonical(identity) != _canonical(store.identity):
                 raise EvaluationError(
                     f"expected features of {len(identity.label_names)} classes as in this config and of the blocks "
-                    f"{', '.join(identity.blocks)} in {root}, found those of {len(store.identity.label_names)} classes "
-                    f"and the blocks {', '.join(store.identity.blocks)}; give another folder."
+                    f"{', '.join(identity.blocks)} in {root}, found those of {len(store.identity.label_names)} "
+                    f"classes and the blocks {', '.join(store.identity.blocks)}; give another folder."
                 )
             return store
         # A run that was killed at its first file leaves a hidden one.
