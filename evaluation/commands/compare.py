@@ -1,0 +1,95 @@
+"""`python -m evaluation compare`: two reports side by side."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from evaluation.compare import Comparison, Pair, compare
+from evaluation.errors import EvaluationError, unknown_name
+from evaluation.metrics import METRICS
+from evaluation.results import NAMES_A_FIGURE, read_figures
+from evaluation.tables import Number, aligned, number_text
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: python -m evaluation compare build/report-a build/report-b --metric auroc",
+)
+@click.argument("first", type=click.Path(path_type=Path))
+@click.argument("second", type=click.Path(path_type=Path))
+@click.option("--detector", "detectors", multiple=True, metavar="NAME", help="Only of this detector; repeat for more.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Only of this metric; repeat for more.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values in full precision.")
+def command(first: Path, second: Path, detectors: tuple[str, ...], metrics: tuple[str, ...], *, as_csv: bool) -> None:
+    """Set the figures of two reports side by side; refuses reports on different rows.
+
+    FIRST and SECOND are folders that `report` wrote, or their figures.parquet. Differences are second minus first, in
+    the unit of the paper.
+    """
+    for name in metrics:
+        if name not in METRICS:
+            raise unknown_name("metric", name, METRICS)
+    found = compare(read_figures(first), read_figures(second))
+    known = list(dict.fromkeys(pair.detector for pair in found.pairs))
+    for name in detectors:
+        if name not in known:
+            raise unknown_name("detector of both reports", name, known)
+    pairs = [
+        pair
+        for pair in found.pairs
+        if (not detectors or pair.detector in detectors) and (not metrics or pair.figure["metric"] in metrics)
+    ]
+    if not pairs:
+        raise EvaluationError(
+            "expected figures of these detectors and metrics in both reports, found none; ask for others."
+        )
+    click.echo(_csv(pairs) if as_csv else _lines(pairs, found))
+
+
+def _lines(pairs: Sequence[Pair], found: Comparison) -> str:
+    lines = [["detector", "figure", "first", "second", "difference", ""]]
+    for pair in pairs:
+        detector = " ".join(part for part in (pair.variant, pair.detector) if part)
+        sides = [
+            number_text(Number(mean, deviation), 2)
+            for mean, deviation in ((pair.first, pair.first_deviation), (pair.second, pair.second_deviation))
+        ]
+        lines.append([detector, _figure(pair), *sides, f"{pair.difference:+.2f}", pair.verdict])
+    closing = f"{len(found.pairs):,} figures in both"
+    for where, count in (("first", found.only_first), ("second", found.only_second)):
+        closing += f", {count:,} only in the {where}" if count else ""
+    return "\n".join([*aligned(lines, left=(0, 1, 5)), "", closing])
+
+
+def _figure(pair: Pair) -> str:
+    """What names the figure, as a few words."""
+    figure = pair.figure
+    words = [
+        figure["config"],
+        figure["setting"],
+        figure["unknown"],
+        METRICS[figure["metric"]].title,
+        figure["statistic"],
+    ]
+    if figure["fitted_on"]:
+        words.append(f"fitted on {figure['fitted_on']}")
+    if figure["rows"] != "as_published":
+        words.append(figure["rows"])
+    return ", ".join(word.replace("_", " ") for word in words if word)
+
+
+def _csv(pairs: Sequence[Pair]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    numbers = ("first", "first_deviation", "second", "second_deviation", "difference", "verdict")
+    writer.writerow(["variant", "detector", *NAMES_A_FIGURE, *numbers])
+    for pair in pairs:
+        values = [getattr(pair, name) for name in numbers]
+        named = [pair.figure[name] for name in NAMES_A_FIGURE]
+        writer.writerow([pair.variant, pair.detector, *named, *("" if value is None else value for value in values)])
+    return text.getvalue().rstrip("\n")

@@ -1,0 +1,28 @@
+"""Writing files so that under its own name a file is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary name beside `path`; rename it to `path` when the block ends well, else remove it.
+
+    Args:
+        path: the file to write or to replace; its folder is made.
+
+    Yields:
+        The name to write under. It ends as `path` does, because some writers go by a file's ending.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The process id keeps two processes apart that come to write one file.
+    temporary = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,267 @@
+"""Opening a release, in a folder or on the Hub, as anybody does: `manifest.json` and `datasets.load_dataset`.
+
+What is read is compared with the manifest, so that figures are of the rows that the release's digest names and not of
+what a cache happened to hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evaluation.errors import EvaluationError, unknown_name
+
+FORMAT = 1
+"""The manifest's format that is understood here."""
+
+INDEX_SUFFIX = "-index"
+"""The rows of a config without their images are the config of the same name with this suffix."""
+
+_DIGESTED = ("id", "label", "role", "content_sha256")
+"""What a split's digest is over, row by row."""
+
+_REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class Release:
+    """A release whose manifest has been read; rows and images come when they are asked for.
+
+    Args:
+        source: what `load_dataset` takes: a folder, or ORG/NAME.
+        revision: the commit on the Hub; None for a folder.
+        manifest: the release's `manifest.json`.
+    """
+
+    def __init__(self, source: str, revision: str | None, manifest: Mapping[str, Any]) -> None:
+        self.source = source
+        self.revision = revision
+        self.manifest = manifest
+        self._rows: dict[tuple[str, str], pa.Table] = {}
+        self._images: dict[tuple[str, str], Any] = {}  # mapped into memory, not read
+
+    @property
+    def name(self) -> str:
+        """What to call it: the folder, or ORG/NAME at a commit."""
+        return f"{self.source} at commit {self.revision[:12]}" if self.revision else self.source
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the canonical JSON of all split digests by `config/split`: equal exactly for equal rows."""
+        digests = {
+            f"{config}/{split}": self.split_digest(config, split)
+            for config in self.configs
+            for split in self.splits(config)
+        }
+        return hashlib.sha256(json.dumps(digests, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    @property
+    def configs(self) -> tuple[str, ...]:
+        """Names of the configs with images, sorted."""
+        return tuple(sorted(self.manifest["configs"]))
+
+    def splits(self, config: str) -> tuple[str, ...]:
+        """Names of a config's splits, sorted."""
+        return tuple(sorted(self._config(config)["splits"]))
+
+    def label_names(self, config: str) -> tuple[str, ...]:
+        """The in-distribution classes of a config in the order of its labels."""
+        return tuple(self._config(config)["label_names"])
+
+    def split_digest(self, config: str, split: str) -> str:
+        """The digest that identifies a split's rows."""
+        return str(self._split(config, split)["digest"])
+
+    def rows(self, config: str, split: str) -> pa.Table:
+        """All columns of a split but the image, in the release's order; `label` and `role` are numbers.
+
+        Raises:
+            EvaluationError: there is no such split, it cannot be loaded, or its rows are not those of the manifest.
+        """
+        self._split(config, split)
+        if (config, split) not in self._rows:
+            digest = self.split_digest(config, split)
+            loaded = self._load(
+                config + INDEX_SUFFIX, split, lambda rows: rows_digest(rows.with_format("arrow")[:]) == digest
+            )
+            self._rows[config, split] = loaded.with_format("arrow")[:]
+        return self._rows[config, split]
+
+    def images(self, config: str, split: str) -> Any:
+        """A split with its images, as a `datasets.Dataset` that decodes a row when it is asked for.
+
+        Raises:
+            EvaluationError: as for `rows`, or the release has no images of this split.
+        """
+        if not self._split(config, split).get("data", True):
+            raise EvaluationError(
+                f"expected images of {config}/{split} in {self.name}, found its index alone; build the split with "
+                "`python -m hf_scripts.materialize` first."
+            )
+        if (config, split) not in self._images:
+            expected = self.rows(config, split).select(["id", "content_sha256"])
+            self._images[config, split] = self._load(
+                config,
+                split,
+                lambda rows: rows.select_columns(expected.column_names).with_format("arrow")[:] == expected,
+            )
+        return self._images[config, split]
+
+    def _config(self, config: str) -> Mapping[str, Any]:
+        if config not in self.manifest["configs"]:
+            raise unknown_name(f"config of {self.name}", config, self.configs)
+        found: Mapping[str, Any] = self.manifest["configs"][config]
+        return found
+
+    def _split(self, config: str, split: str) -> Mapping[str, Any]:
+        splits = self._config(config)["splits"]
+        if split not in splits:
+            raise unknown_name(f"split of {config} in {self.name}", split, splits)
+        found: Mapping[str, Any] = splits[split]
+        return found
+
+    def _load(self, config: str, split: str, is_right: Callable[[Any], bool]) -> Any:
+        """A split as `load_dataset` gives it, once its rows are right."""
+        # For a folder, `datasets` keys what it converted by the folder's name and card alone, so what it finds in its
+        # cache may be of another release or of an earlier build of this one. Then it converts once more.
+        for mode in ("reuse_dataset_if_exists", "force_redownload"):
+            loaded = self._load_dataset(config, split, mode)
+            if is_right(loaded):
+                return loaded
+        raise EvaluationError(
+            f"expected the rows of {config}/{split} that the manifest of {self.name} names by digest, found others; "
+            "`python -m hf_scripts.verify` tells what is wrong with a release."
+        )
+
+    def _load_dataset(self, config: str, split: str, mode: str) -> Any:
+        import datasets
+        from datasets.exceptions import DatasetsError
+
+        # Its bars are for people only, but it draws them into files too.
+        silenced = not sys.stderr.isatty() and not datasets.utils.are_progress_bars_disabled()
+        if silenced:
+            datasets.disable_progress_bars()
+        try:
+            return datasets.load_dataset(self.source, config, split=split, revision=self.revision, download_mode=mode)
+        except (DatasetsError, OSError, ValueError) as error:
+            raise EvaluationError(
+                f"expected load_dataset to read {config}/{split} of {self.name}, found: {first_line(error)}; "
+                "`python -m hf_scripts.verify` tells what is wrong with a release."
+            ) from error
+        finally:
+            if silenced:
+                datasets.enable_progress_bars()
+
+
+def open_release(where: str, revision: str | None = None) -> Release:
+    """Open a release.
+
+    Args:
+        where: a folder, or ORG/NAME on the Hub.
+        revision: branch, tag or commit on the Hub, resolved to its commit here; None for the newest.
+
+    Raises:
+        EvaluationError: there is no release, no such revision, or a manifest that is none.
+    """
+    root = Path(where)
+    if root.is_dir():
+        if revision is not None:
+            raise EvaluationError(
+                f"expected --revision with ORG/NAME, found it with the folder {where}; leave it out, or name the "
+                "repository."
+            )
+        return Release(where, None, _manifest(root / "manifest.json", where))
+    if not _REPOSITORY.fullmatch(where):
+        raise EvaluationError(
+            f"expected a release folder or ORG/NAME, found {where}, which is neither; check the path."
+        )
+    commit, path = _download_manifest(where, revision)
+    return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
+
+
+def rows_digest(rows: pa.Table) -> str:
+    """The digest that identifies a split: SHA-256 over (id, label, role, content digest) of every row, in order.
+
+    Args:
+        rows: a table with these columns, `label` and `role` as integers.
+
+    Returns:
+        Lower-case hex. Fields are joined by tabs and rows ended by newlines, in UTF-8.
+    """
+    digest = hashlib.sha256()
+    for batch in rows.select(_DIGESTED).to_batches(max_chunksize=65536):
+        lines = pc.binary_join_element_wise(*(batch[name].cast(pa.string()) for name in _DIGESTED), "\t")
+        for line in lines.to_pylist():
+            digest.update(line.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def first_line(error: BaseException) -> str:
+    """What another library's error says, fit for the middle of a sentence."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def _manifest(path: Path, where: str) -> Mapping[str, Any]:
+    if not path.is_file():
+        raise EvaluationError(f"expected a release with a manifest.json in {where}, found none; check the path.")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        for config in manifest["configs"].values():
+            digests = [split["digest"] for split in config["splits"].values()]
+            if not all(isinstance(text, str) for text in [*config["label_names"], *digests]):
+                raise TypeError("names and digests are text")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EvaluationError(
+            f"expected configs with label_names and splits with digests in the manifest.json of {where}, found "
+            "something else; build the release again."
+        ) from error
+    if manifest.get("format", FORMAT) != FORMAT:
+        raise EvaluationError(
+            f"expected a manifest of format {FORMAT} in {where}, found format {manifest['format']}; take the version "
+            "of this project that wrote it."
+        )
+    found: Mapping[str, Any] = manifest
+    return found
+
+
+def _download_manifest(name: str, revision: str | None) -> tuple[str, Path]:
+    """The commit that a revision names now, and its manifest in the client's cache."""
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.errors import RemoteEntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    api = HfApi()
+    try:
+        # A commit is what it is; a branch or tag is asked for, because a cache may hold what it named before.
+        known = revision is not None and _COMMIT.fullmatch(revision)
+        commit = revision if known else api.dataset_info(name, revision=revision).sha
+        return str(commit), Path(hf_hub_download(name, "manifest.json", repo_type="dataset", revision=commit))
+    except RepositoryNotFoundError as error:
+        raise EvaluationError(
+            f"expected a folder or a dataset repository {name}, found neither here nor on {api.endpoint}; check the "
+            "name, and log in with `hf auth login` where the repository is private."
+        ) from error
+    except RevisionNotFoundError as error:
+        tags = ", ".join(sorted(ref.name for ref in api.list_repo_refs(name, repo_type="dataset").tags)) or "none"
+        raise EvaluationError(
+            f"expected a revision of {name}, found no {revision} on {api.endpoint}; its tags are {tags}."
+        ) from error
+    except RemoteEntryNotFoundError as error:
+        raise EvaluationError(
+            f"expected a release with a manifest.json in {name}, found none; give another --revision, or another "
+            "repository."
+        ) from error
+    except (httpx.HTTPError, OSError) as error:
+        raise EvaluationError(
+            f"expected an answer about {name} from {api.endpoint}, found: {first_line(error)}; try again, or give a "
+            "folder."
+        ) from error

@@ -1,0 +1,65 @@
+"""Models of a few kilobytes, as somebody would write them for `--model FILE.py:FUNCTION`."""
+
+import torch
+from torch import nn
+
+PREPROCESSING = {"size": 8, "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.25, 0.5]}
+
+
+class Small(nn.Module):
+    """Two blocks, dropout and a last layer, for images of 8 x 8."""
+
+    def __init__(self, classes, dropout=0.0):
+        super().__init__()
+        self.layer1 = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(inplace=True))
+        self.layer2 = nn.Sequential(nn.Conv2d(6, 10, 3, stride=2, padding=1), nn.ReLU(inplace=True))
+        self.dropout = nn.Dropout(dropout)
+        self.fc = nn.Linear(10, classes)
+        self.preprocessing = PREPROCESSING
+
+    def forward(self, images):
+        """Logits of images (B, 3, 8, 8)."""
+        return self.fc(self.dropout(self.layer2(self.layer1(images)).mean(dim=(2, 3))))
+
+
+def cnn(num_classes):
+    """Without dropout."""
+    return Small(num_classes)
+
+
+def with_dropout(num_classes):
+    """Half of the last features dropped while training."""
+    return Small(num_classes, dropout=0.5)
+
+
+def of_three():
+    """A model that has its own number of classes, and names its blocks."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    model.feature_blocks = ["0", "1"]
+    return model
+
+
+of_three.preprocessing = {"size": [6, 8], "mean": [0, 0, 0], "std": [1, 1, 1], "interpolation": "nearest"}
+
+
+def without_preprocessing(num_classes):
+    """What everybody forgets at first."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, num_classes))
+
+
+def no_model():
+    """Returns something else."""
+    return {}
+
+
+def of_seed(make, seed=0, **kwargs):
+    """A model with weights that are the same every time, batch norm's statistics included."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = make(**kwargs)
+        for name, tensor in model.state_dict().items():
+            if name.endswith("running_mean"):
+                tensor.normal_()
+            elif name.endswith("running_var"):
+                tensor.uniform_(0.5, 2)
+    return model.eval()

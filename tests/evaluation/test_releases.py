@@ -1,0 +1,232 @@
+"""Opening releases: their digests, rows and images, and what is refused. Expected digests come from `builders`."""
+
+import hashlib
+import io
+import json
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from builders.release import rows_digest as builders_digest
+from evaluation.errors import EvaluationError
+from evaluation.releases import open_release, rows_digest
+from tests.hf_scripts.samples import LABELS, REPO, make_release, png
+
+SPLITS = {"bench/test": range(6), "bench/near_ood": range(4), "bench-train/train": range(100, 104)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A release of three splits. Read only."""
+    return make_release(tmp_path_factory.mktemp("release") / "release", SPLITS, near={"bench/test": {1: "a"}})
+
+
+@pytest.fixture
+def copy(folder, tmp_path):
+    """A copy to spoil."""
+    return shutil.copytree(folder, tmp_path / "copy")
+
+
+def manifest_of(root):
+    return json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+
+
+def sentence(caught):
+    """The message, once it is one sentence that says what was expected and found."""
+    text = str(caught.value)
+    assert text.startswith("expected ")
+    assert ", found" in text
+    assert text.endswith(".")
+    assert "\n" not in text
+    return text
+
+
+def test_what_a_folder_holds(folder):
+    release = open_release(str(folder))
+    assert release.configs == ("bench", "bench-train")
+    assert release.splits("bench") == ("near_ood", "test")
+    assert release.label_names("bench") == LABELS
+    assert release.revision is None
+    assert release.name == str(folder)
+
+
+def test_the_digest_is_over_all_split_digests(folder):
+    """Written out by hand from the manifest: keys sorted, no spaces."""
+    configs = manifest_of(folder)["configs"]
+    text = ",".join(
+        f'"{key}":"{configs[key.split("/")[0]]["splits"][key.split("/")[1]]["digest"]}"' for key in sorted(SPLITS)
+    )
+    assert open_release(str(folder)).digest == hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
+
+
+def test_the_rows_digest_is_that_of_builders(folder):
+    rows = pq.read_table(folder / "index" / "bench" / "test.parquet")
+    assert (
+        rows_digest(rows)
+        == builders_digest(rows)
+        == manifest_of(folder)["configs"]["bench"]["splits"]["test"]["digest"]
+    )
+
+
+def test_rows_are_all_columns_but_the_image_in_order(folder):
+    rows = open_release(str(folder)).rows("bench", "test")
+    assert rows["id"].to_pylist() == [f"source/test/{number}.png" for number in range(6)]
+    assert rows["label"].to_pylist() == [0, 1, 0, 1, 0, 1]
+    assert rows["near_duplicate_of"].to_pylist() == ["", "a", "", "", "", ""]
+    assert "image" not in rows.column_names
+
+
+def test_images_are_decoded_by_datasets(folder):
+    images = open_release(str(folder)).images("bench", "near_ood")
+    expected = Image.open(io.BytesIO(png("near_ood/2.png")))
+    assert images[2]["image"].tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("where", "revision", "found"),
+    [
+        ("nowhere", None, "neither; check the path"),
+        ("folder", "v1.0.0", "--revision"),
+        ("empty", None, "no release"),
+    ],
+)
+def test_what_is_no_release(folder, tmp_path, monkeypatch, where, revision, found):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "folder").symlink_to(folder)
+    with pytest.raises(EvaluationError) as caught:
+        open_release(where, revision)
+    assert {"no release": "expected a release with a manifest.json in empty"}.get(found, found) in sentence(caught)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"configs": {"bench": {"splits": {}}}}', '{"configs": {"a": 1}}'])
+def test_a_manifest_that_is_none(copy, text):
+    (copy / "manifest.json").write_text(text)
+    with pytest.raises(EvaluationError) as caught:
+        open_release(str(copy))
+    assert "expected configs with label_names" in sentence(caught)
+
+
+def test_a_manifest_of_another_format(copy):
+    (copy / "manifest.json").write_text(json.dumps({**manifest_of(copy), "format": 7}))
+    with pytest.raises(EvaluationError) as caught:
+        open_release(str(copy))
+    assert "found format 7" in sentence(caught)
+
+
+def test_an_unknown_config_or_split_names_the_nearest(folder):
+    release = open_release(str(folder))
+    with pytest.raises(EvaluationError, match=r"found 'bensch'; the nearest are bench"):
+        release.splits("bensch")
+    with pytest.raises(EvaluationError, match=r"found 'near_od'; the nearest are near_ood"):
+        release.rows("bench", "near_od")
+    with pytest.raises(EvaluationError, match=r"expected the name of a config"):
+        release.label_names("bench-index")
+
+
+def test_rows_that_differ_from_the_manifest_are_refused(copy):
+    manifest = manifest_of(copy)
+    manifest["configs"]["bench"]["splits"]["test"]["digest"] = "0" * 64
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(EvaluationError) as caught:
+        open_release(str(copy)).rows("bench", "test")
+    assert "expected the rows of bench-index/test that the manifest" in sentence(caught)
+
+
+def test_images_of_other_rows_than_the_index_are_refused(copy):
+    path = copy / "data" / "bench" / "test-00000-of-00001.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.take([1, 0, 2, 3, 4, 5]), path)
+    with pytest.raises(EvaluationError) as caught:
+        open_release(str(copy)).images("bench", "test")
+    assert "bench/test" in sentence(caught)
+
+
+def test_a_split_without_images(copy):
+    manifest = manifest_of(copy)
+    manifest["configs"]["bench"]["splits"]["test"]["data"] = []
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(EvaluationError) as caught:
+        open_release(str(copy)).images("bench", "test")
+    assert "found its index alone" in sentence(caught)
+
+
+def test_a_shard_that_cannot_be_read(tmp_path):
+    root = make_release(tmp_path / "broken", {"bench/test": range(3)})
+    (root / "index" / "bench" / "test.parquet").write_bytes(b"PAR1")
+    with pytest.raises(EvaluationError) as caught:
+        open_release(str(root)).rows("bench", "test")
+    assert "expected load_dataset to read bench-index/test" in sentence(caught)
+
+
+def test_another_build_under_the_same_name_and_card(copy):
+    """`datasets` takes it for the one that it has in its cache."""
+    before = open_release(str(copy)).rows("bench", "test")
+    for path in (copy / "index" / "bench" / "test.parquet", copy / "data" / "bench" / "test-00000-of-00001.parquet"):
+        table = pq.read_table(path)
+        pq.write_table(table.take([1, 0, 2, 3, 4, 5]), path)
+    manifest = manifest_of(copy)
+    manifest["configs"]["bench"]["splits"]["test"]["digest"] = builders_digest(table.take([1, 0, 2, 3, 4, 5]))
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    release = open_release(str(copy))
+    assert release.rows("bench", "test").equals(before.take([1, 0, 2, 3, 4, 5]))
+    assert release.images("bench", "test")[0]["image"].tobytes() == Image.open(io.BytesIO(png("test/1.png"))).tobytes()
+
+
+@pytest.fixture
+def published(folder, hub, api, only_loopback):
+    """The release on the stand-in, tagged v1.0.0."""
+    hub.create(REPO)
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    hub.commit(REPO, files)
+    hub.tag(REPO, "v1.0.0")
+    return hub
+
+
+def test_a_tag_on_the_hub_is_resolved_to_its_commit(folder, published):
+    """Also once the branch has moved on."""
+    commit = published.tags(REPO)["v1.0.0"]
+    published.commit(REPO, {"manifest.json": b"{}"})
+    release = open_release(REPO, "v1.0.0")
+    assert release.revision == commit
+    assert release.name == f"{REPO} at commit {commit[:12]}"
+    local = open_release(str(folder))
+    assert release.digest == local.digest
+    assert release.rows("bench", "test").equals(local.rows("bench", "test"))
+    assert release.images("bench", "test")[3]["image"].tobytes() == local.images("bench", "test")[3]["image"].tobytes()
+
+
+def test_the_newest_commit_without_a_revision(published):
+    published.commit(REPO, {"note.txt": b"later"})
+    assert open_release(REPO).revision == published.commits(REPO)[0].id
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "found"),
+    [
+        ("org/other", None, "expected a folder or a dataset repository org/other"),
+        (REPO, "v9", "found no v9 on"),
+        (REPO, "0" * 40, f"found no {'0' * 40} on"),
+    ],
+)
+def test_what_the_hub_does_not_have(published, waits, name, revision, found):
+    with pytest.raises(EvaluationError) as caught:
+        open_release(name, revision)
+    assert found in sentence(caught)
+    assert revision is None or "its tags are v1.0.0" in str(caught.value)
+
+
+def test_a_repository_that_is_no_release(published):
+    published.commit(REPO, {"manifest.json": None})
+    with pytest.raises(EvaluationError) as caught:
+        open_release(REPO)
+    assert f"expected a release with a manifest.json in {REPO}" in sentence(caught)
+
+
+def test_a_hub_that_does_not_answer(published, monkeypatch, waits):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(EvaluationError) as caught:
+        open_release(REPO)
+    assert "expected an answer about org/name" in sentence(caught)
