@@ -21,7 +21,7 @@ from builders.sources import parquet, pickles
 from builders.sources.arrays import interleaved, mirrored, position_table
 from builders.sources.base import Expected, Licence, Piece, Source
 from builders.sources.folders import relative
-from builders.sources.search import Layout, Search
+from builders.sources.search import Search, alike
 from taxonomy import tables
 
 _TITLE = "CIFAR-100"
@@ -244,18 +244,11 @@ _SEARCH = Search(
     key="cifar100",
     title=_TITLE,
     homes=(".", _FOLDER, "cifar100", f"cifar100/{_FOLDER}"),
-    layouts=tuple(
-        layout
-        for partition in ("train", "test")
-        for layout in (
-            Layout(partition, f"the pickle {_FOLDER}/{partition}", functools.partial(_folder, partition)),
-            Layout(partition, f"the archive {_ARCHIVE}", functools.partial(_archive, partition)),
-            Layout(
-                partition,
-                f"the Hub's cifar100/{partition}-*.parquet (also in data/)",
-                functools.partial(_parquet, partition),
-            ),
-        )
+    layouts=alike(
+        ("train", "test"),
+        (f"the pickle {_FOLDER}/{{partition}}", _folder),
+        (f"the archive {_ARCHIVE}", _archive),
+        ("the Hub's cifar100/{partition}-*.parquet (also in data/)", _parquet),
     ),
     expected=expected,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
+from builders.sources.base import Piece, piece_table
+from builders.sources.folders import class_column, relative
 
 IMAGE_COLUMNS = ("image", "img")
 """Names that mirrors give the column of images."""
@@ -38,6 +40,43 @@ class Shard:
 def shards(home: Path, pattern: str) -> list[Path]:
     """Return the Parquet files of that name in `data/`, or else in the folder itself, sorted."""
     return sorted((home / "data").glob(pattern)) or sorted(home.glob(pattern))
+
+
+def indexed(
+    partition: str, root: Path, files: Sequence[Path], index: Callable[[Path, Path], pa.Table]
+) -> Piece | None:
+    """Put the indexes of a mirror's files together; None where there is no file.
+
+    Args:
+        partition: the partition that they are.
+        root: the user's folder.
+        files: sorted.
+        index: makes the table of one file, given the root.
+    """
+    if not files:
+        return None
+    table = pa.concat_tables([index(root, path) for path in files]).combine_chunks()
+    return Piece(partition, f"Parquet files in {relative(files[0].parent, root)}", "parquet", table)
+
+
+def shard_table(
+    root: Path, path: Path, class_ids: Sequence[str], codes: npt.NDArray[np.integer], ids: pa.Array
+) -> pa.Table:
+    """Index all rows of one file.
+
+    Args:
+        root: the user's folder.
+        path: the file.
+        class_ids: all class ids of the source.
+        codes: each row's place in `class_ids`.
+        ids: each row's source id.
+    """
+    return piece_table(
+        class_column(class_ids, codes),
+        ids,
+        pa.repeat(pa.scalar(relative(path, root), pa.string()), len(ids)),
+        pa.array(np.arange(len(ids), dtype=np.int64)),
+    )
 
 
 def refuse_gaps(title: str, paths: Sequence[Path]) -> None:

@@ -16,7 +16,7 @@ from builders.sources import parquet
 from builders.sources.arrays import interleaved, mirrored, position_table
 from builders.sources.base import Expected, Licence, Piece, Source
 from builders.sources.folders import relative
-from builders.sources.search import Layout, Search
+from builders.sources.search import Search, alike
 
 _TITLE = "SVHN (cropped digits)"
 _CLASSES = tuple("0123456789")
@@ -142,17 +142,10 @@ _SEARCH = Search(
     key="svhn",
     title=_TITLE,
     homes=(".", "svhn", "cropped_digits"),
-    layouts=tuple(
-        layout
-        for partition in ("train", "test")
-        for layout in (
-            Layout(partition, f"{partition}_32x32.mat", functools.partial(_mat, partition)),
-            Layout(
-                partition,
-                f"the Hub's cropped_digits/{partition}-*.parquet (also in data/)",
-                functools.partial(_parquet, partition),
-            ),
-        )
+    layouts=alike(
+        ("train", "test"),
+        ("{partition}_32x32.mat", _mat),
+        ("the Hub's cropped_digits/{partition}-*.parquet (also in data/)", _parquet),
     ),
     expected=expected,
 )
