@@ -6,7 +6,6 @@ import functools
 import io
 import mmap
 import tarfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources import parquet, pickles
+from builders.sources import parquet, pickles, tars
 from builders.sources.arrays import interleaved, mirrored, position_table
 from builders.sources.base import Expected, Licence, Piece, Source
 from builders.sources.folders import relative
@@ -187,18 +186,13 @@ def _check_meta(file: IO[bytes], place: Path) -> None:
 def _members(path: Path, wanted: set[PurePosixPath]) -> dict[PurePosixPath, bytes]:
     """Read some files of a compressed archive in one pass over it."""
     found: dict[PurePosixPath, bytes] = {}
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            for info in archive:
-                name = PurePosixPath(info.name)
-                if name in wanted and info.isreg() and (file := archive.extractfile(info)) is not None:
-                    found[name] = file.read()
-                if len(found) == len(wanted):
-                    break
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise BuildError(
-            f"{_TITLE}: expected a whole archive, found one that cannot be read ({error}) at {path}; {_AGAIN}."
-        ) from error
+    with tars.whole_archive(path, _TITLE), tarfile.open(path, "r:gz") as archive:
+        for info in archive:
+            name = PurePosixPath(info.name)
+            if name in wanted and info.isreg() and (file := archive.extractfile(info)) is not None:
+                found[name] = file.read()
+            if len(found) == len(wanted):
+                break
     return found
 
 
