@@ -99,6 +99,24 @@ def stray_children(folder: Path, root: Path, known: Sequence[str], wanted: str) 
     ]
 
 
+def strays_between(root: Path, folder: Path, paths: Sequence[str], wanted: str) -> list[Stray]:
+    """Return what stands beside paths that lie several levels deep, on each of the levels.
+
+    Args:
+        root: what the strays' paths are relative to.
+        folder: where the paths begin.
+        paths: what belongs there, with forward slashes.
+        wanted: what they are, as in "a class folder".
+    """
+    children: dict[str, list[str]] = {}
+    for path in paths:
+        parts = path.split("/")
+        for depth, name in enumerate(parts):
+            children.setdefault("/".join(parts[:depth]), []).append(name)
+    levels = sorted(children.items())
+    return [stray for inner, names in levels for stray in stray_children(folder / inner, root, names, wanted)]
+
+
 def scan_class_folders(
     root: Path, folders: Sequence[ClassFolder], class_ids: Sequence[str], explain: Explain
 ) -> tuple[pa.Table, list[Stray]]:

@@ -22,7 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.folders import match_names
+from builders.sources.base import How, piece_table
+from builders.sources.folders import match_names, relative
 
 _BLOCK = 512
 _ZEROS = bytes(_BLOCK)
@@ -81,6 +82,44 @@ def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
                 yield stem, _list(file, path, outer.offset, outer.offset + outer.size)
             else:
                 yield outer.name, []
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A tar as found, compressed or not: its path, how its files are reached, and the regular files."""
+
+    path: Path
+    how: How
+    members: list[Member]
+
+    def table(
+        self, root: Path, classes: pa.DictionaryArray, ids: Sequence[str], members: Sequence[Member]
+    ) -> pa.Table:
+        """Index some of the files, given the `class_id` column and the source ids."""
+        return piece_table(
+            classes,
+            pa.array(ids, pa.string()),
+            pa.repeat(pa.scalar(relative(self.path, root), pa.string()), len(ids)),
+            pa.array([member.offset for member in members], pa.int64()),
+            pa.array([member.size for member in members], pa.int64()),
+        )
+
+
+def find_archive(title: str, home: Path, stem: str) -> Archive | None:
+    """Look for `<stem>.tar`, which can be read in place, and then for `<stem>.tar.gz`.
+
+    Args:
+        title: the source's title.
+        home: where it would be.
+        stem: its name without ending.
+
+    Raises:
+        BuildError: it is there and cannot be read.
+    """
+    plain, packed = home / f"{stem}.tar", home / f"{stem}.tar.gz"
+    if plain.is_file():
+        return Archive(plain, "span", members(plain))
+    return Archive(packed, "targz", compressed_members(title, packed)) if packed.is_file() else None
 
 
 def compressed_members(title: str, path: Path) -> list[Member]:
