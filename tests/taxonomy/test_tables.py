@@ -30,6 +30,16 @@ COUNTS = {
     "decisions_food101.csv": 101,
     "decisions_caltech256.csv": 257,
     "decisions_places365.csv": 365,
+    "decisions_facets-inter-dataset.csv": 1000,
+    "decisions_facets-wordnet-t40.csv": 1000,
+    "decisions_facets-wordnet-t45.csv": 1000,
+    "decisions_facets-wordnet-t50.csv": 1000,
+    "decisions_facets-imagenet.csv": 1000,
+    "decisions_facets-t1-sun397.csv": 397,
+    "decisions_facets-t2-sun397.csv": 397,
+    "facets_grades_imagenet.csv": 1000,
+    "facets_grades_sun397.csv": 397,
+    "facets_oodness_imagenet.csv": 1000,
 }
 
 
