@@ -30,6 +30,16 @@ COUNTS = {
     "decisions_food101.csv": 101,
     "decisions_caltech256.csv": 257,
     "decisions_places365.csv": 365,
+    "decisions_facets-inter-dataset.csv": 1000,
+    "decisions_facets-wordnet-t40.csv": 1000,
+    "decisions_facets-wordnet-t45.csv": 1000,
+    "decisions_facets-wordnet-t50.csv": 1000,
+    "decisions_facets-imagenet.csv": 1000,
+    "decisions_facets-t1-sun397.csv": 397,
+    "decisions_facets-t2-sun397.csv": 397,
+    "facets_grades_imagenet.csv": 1000,
+    "facets_grades_sun397.csv": 397,
+    "facets_oodness_imagenet.csv": 1000,
 }
 
 
@@ -137,7 +147,7 @@ def test_halving_each_sun397_class_gives_the_papers_rows():
 
 def test_places365_synsets_follow_the_categories():
     assert [item.name for item in tables.places365_wnids()] == [item.category for item in tables.places365()]
-    assert len({item.wnid for item in tables.places365_wnids()}) == 315
+    assert len({item.wnid for item in tables.places365_wnids()}) == 322
 
 
 @pytest.mark.parametrize("rows", [tables.cifar100_wnids(), tables.places365_wnids()], ids=["cifar100", "places365"])
