@@ -37,6 +37,7 @@ PER_CLASS = FILES_PER_CLASS | CONTAINERS_PER_CLASS
 _BENCHMARKS = {
     "builders.imagenet_benchmark": ("imagenet", "food101", "caltech256", "places365"),
     "builders.cifar_benchmark": ("cifar100", "svhn", "lsun", "dtd", "imagenet"),
+    "builders.facets_benchmark": ("places365", "svhn_full", "imagenet", "sun397"),
 }
 
 

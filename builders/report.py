@@ -78,8 +78,10 @@ def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mappin
         count = benchmark.count(key)
         numbers = [f"{rows:,}", f"{count.rows:,}", _difference(rows, count.rows), f"{count.paper:,}"]
         lines.append([key, *numbers] + ([digests[key][:12]] if digests else []))
-    notes = {key: benchmark.count(key).why for key in built}
-    return "\n".join([*aligned(lines), *(f"{key}: {why}" for key, why in notes.items() if why)])
+    notes: dict[str, list[str]] = {}
+    for key in built:
+        notes.setdefault(benchmark.count(key).why, []).append(key)
+    return "\n".join([*aligned(lines), *(f"{', '.join(keys)}: {why}" for why, keys in notes.items() if why)])
 
 
 def parts_table(parts: Sequence[tuple[str, Split, int, int]]) -> list[str]:
