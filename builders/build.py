@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from builders.adopt import adopt, adoption_digest
+from builders.adopt_index import adopt_indexes
 from builders.benchmark import Benchmark
 from builders.choices import Choices, Meter, needed_partitions, parts_of, references_of, with_parents
 from builders.completeness import shortfalls
@@ -58,7 +59,11 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
         index = indexes[source.key] = open_source(source, root, partitions)
         found = ", ".join(f"{partition} as {layout}" for partition, layout in index.layouts.items())
         meter.note(f"{source.title}: {index.table.num_rows:,} images ({found})")
-    adopted = adopt(benchmark, parts, choices.adopt, indexes, meter.note, seed=choices.seed) if choices.adopt else {}
+    adopted: dict[str, Adopted] = {}
+    if choices.adopt and benchmark.index_words:
+        adopted = adopt_indexes(benchmark, parts, choices.adopt, indexes, meter.note)
+    elif choices.adopt:
+        adopted = adopt(benchmark, parts, choices.adopt, indexes, meter.note, seed=choices.seed)
     lacking = _lacking(benchmark, choices, indexes, adopted)
     if lacking and not choices.allow_partial:
         key, sentences = next(iter(lacking.items()))

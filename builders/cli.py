@@ -98,7 +98,9 @@ def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
             "--adopt",
             type=click.Path(path_type=Path, exists=True),
             metavar="PATH",
-            help="A copy of the published benchmark (folder), or a CSV of split,class: use its classes and images.",
+            help="The authors' lists (a folder or one file): use exactly the images that they list."
+            if benchmark.index_words
+            else "A copy of the published benchmark (folder), or a CSV of split,class: use its classes and images.",
         ),
         click.option(
             "--withdraw",

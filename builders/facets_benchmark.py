@@ -77,10 +77,11 @@ def _chosen(classes: Classes) -> list[str]:
 
 
 class _Parts:
-    """Collects the parts of a config's two splits."""
+    """Collects the parts of a config's two splits; `published` is the name of the authors' lists of them."""
 
-    def __init__(self, config: str) -> None:
+    def __init__(self, config: str, published: str = "") -> None:
         self.config = config
+        self.published = published
         self.splits: dict[str, list[Split]] = {"validation": [], "test": []}
 
     def add(
@@ -106,6 +107,7 @@ class _Parts:
                     classes=classes,
                     take=take,
                     count=count,
+                    published=self.published.format({"validation": "val"}.get(name, name)),
                     part=part,
                     labelled=source.key == PLACES365.key,
                     oodness=oodness,
@@ -142,6 +144,7 @@ def _places(parts: _Parts) -> None:
 
 
 def _baseline() -> Config:
+    # The authors publish lists of this one too; by what word they name SVHN is not known to us.
     parts = _Parts("facets-baseline")
     _places(parts)
     unknown = Oodness(_constant(SVHN_FULL, 1.0), 0.0)
@@ -152,7 +155,7 @@ def _baseline() -> Config:
 
 
 def _inter_dataset() -> Config:
-    parts = _Parts("facets-inter-dataset")
+    parts = _Parts("facets-inter-dataset", "inter_dataset_{}.txt")
     _places(parts)
     parts.add(
         "imagenet_train",
@@ -169,7 +172,7 @@ def _inter_dataset() -> Config:
 
 def _wordnet(table: str, known: int, rows: int) -> Config:
     """A WordNet config, in which the paper has `known` in-distribution classes and `rows` unknown rows a split."""
-    parts = _Parts(table)
+    parts = _Parts(table, f"wordnet_dataset_{{}}_{table.rpartition('-')[2]}.txt")
     _places(parts)
     measured = Oodness(_dissimilarity, facets.THRESHOLDS[table])
     ours = len(_chosen(Classes(table, KNOWN)))
@@ -223,7 +226,7 @@ def _graded(config: str, table: str, known: int, rows: tuple[int, int], train: i
         train: unknown rows of ImageNet's training images in a split.
         description: what the config is.
     """
-    parts = _Parts(config)
+    parts = _Parts(config, f"facets_ood_{{}}_{config.rpartition('-')[2]}.txt")
     _places(parts)
     of_sun = Oodness(_grades("sun397"), facets.GRADE_LIMITS[table][1])
     of_imagenet = Oodness(_grades("imagenet"), facets.GRADE_LIMITS["facets-imagenet"][1])

@@ -194,7 +194,7 @@ def _as_published(ids: pa.ChunkedArray) -> Callable[[pa.Table], Rows]:
 
     def order(table: pa.Table) -> Rows:
         places = pc.index_in(ids, value_set=table["id"].combine_chunks())
-        found: Rows = np.argsort(places.to_numpy())
+        found: Rows = places.to_numpy().astype(np.int64)
         return found
 
     return order
