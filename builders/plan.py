@@ -177,7 +177,7 @@ class _Planner:
         self.benchmark = benchmark
         self.declared = benchmark.by_key()
         self.views = {key: View(index) for key, index in indexes.items()}
-        self.ranks: dict[tuple[str, str], Rows] = {}
+        self.ranked: dict[tuple[str, str], Rows] = {}
         self.seed = seed
         self.adopted = adopted
         self.limit = limit_per_class
@@ -225,23 +225,22 @@ class _Planner:
             keep = pc.is_in(ids, value_set=pa.array(listed, pa.string()))
             candidates = candidates[keep.to_numpy(zero_copy_only=False)]
         elif first := parent(split.take):
-            candidates = np.setdiff1d(candidates, self.select(first), assume_unique=True)
-        order = candidates[self._order(config, split, candidates)]
+            candidates = candidates[~view.mask(self.select(first))[candidates]]
+        order = self._order(config, split, candidates)
         return order if listed is not None else taken(split, view, order)
 
     def _order(self, config: Config, split: Split, candidates: Rows) -> Rows:
         view = self.views[split.source.key]
         if not split.ranked_as:
             ids = view.ids.take(pa.array(candidates))
-            return keyed_order(ids, seed=self.seed, config=config.name, split=split.name)
-        # Many splits of a large source share this rank, so that all its images are ranked once.
+            return candidates[keyed_order(ids, seed=self.seed, config=config.name, split=split.name)]
+        # Many splits of a large source share this rank, so all its images are ranked, once.
         place = (split.source.key, split.ranked_as)
-        if place not in self.ranks:
+        if place not in self.ranked:
             of_config, _, of_split = split.ranked_as.partition("/")
-            order = keyed_order(view.ids, seed=self.seed, config=of_config, split=of_split)
-            self.ranks[place] = np.empty_like(order)
-            self.ranks[place][order] = np.arange(len(order))
-        return np.argsort(self.ranks[place][candidates])
+            self.ranked[place] = keyed_order(view.ids, seed=self.seed, config=of_config, split=of_split)
+        ranked = self.ranked[place]
+        return ranked[view.mask(candidates)[ranked]]
 
     def table(self, key: str, labels: Sequence[str], rows: Rows) -> pa.Table:
         config, split = self.declared[key]

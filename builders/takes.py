@@ -25,6 +25,7 @@ class View:
         self.class_codes, self.class_ids = _codes(table["class_id"])
         self.partition_codes, self.partitions = _codes(table["partition"])
         self.names = index.source.classes()
+        self._inside: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
 
     def rows(self, class_ids: Sequence[str], partitions: Sequence[str]) -> Rows:
         """The images of some classes in some partitions, ascending."""
@@ -32,8 +33,17 @@ class View:
         return np.flatnonzero(wanted & self.in_partitions(partitions))
 
     def in_partitions(self, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Which images are in some partitions."""
-        return np.isin(self.partitions, list(partitions))[self.partition_codes]
+        """Which images are in some partitions; kept, since every split of a source asks several times."""
+        names = tuple(partitions)
+        if names not in self._inside:
+            self._inside[names] = np.isin(self.partitions, list(names))[self.partition_codes]
+        return self._inside[names]
+
+    def mask(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Some images as a mask over all."""
+        found = np.zeros(len(self.class_codes), np.bool_)
+        found[rows] = True
+        return found
 
     def tally(self, rows: Rows) -> npt.NDArray[np.int64]:
         """Images by (partition, class): shape (partitions, classes)."""
@@ -66,7 +76,7 @@ def _taken_total(take: Total, split: Split, view: View, order: Rows) -> Rows:
         quotas = largest_remainders(min(left, len(pool)), sizes.tolist())
         chosen.append(first_of_each(view.class_codes, pool, np.array(quotas, dtype=np.int64)))
         left -= len(chosen[-1])
-    return order[np.isin(order, np.concatenate(chosen))]
+    return order[view.mask(np.concatenate(chosen))[order]]
 
 
 def not_drawn(take: Take) -> tuple[str, str]:
