@@ -80,7 +80,10 @@ def adoption_digest(adopted: Adopted | None) -> str:
     """A digest of what is adopted for one split, empty where it is drawn by rule."""
     if adopted is None:
         return ""
-    return hashlib.sha256(json.dumps([adopted.class_ids, adopted.source_ids]).encode()).hexdigest()
+    said: list[object] = [adopted.class_ids, adopted.source_ids]
+    if adopted.oodness is not None:
+        said.append(adopted.oodness)
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
 def _from_lists(benchmark: Benchmark, wanted: Sequence[str], path: Path, seed: int) -> dict[str, Adopted]:

@@ -14,7 +14,8 @@ from builders.plan import Adopted, class_ids, drawn_classes
 def sharing_draws(benchmark: Benchmark, splits: Sequence[str]) -> list[str]:
     """Splits whose classes come from a draw that says which labels the given splits have."""
     declared = benchmark.by_key()
-    draws = {labels.draw.key for key in splits if (labels := declared[key][0].labels).draw is not None}
+    drawn = [labels for key in splits if (labels := declared[key][0].drawn_labels) is not None]
+    draws = {labels.draw.key for labels in drawn if labels.draw is not None}
     return [key for key, (_, split) in declared.items() if _draw_key(split) in draws]
 
 
@@ -28,7 +29,9 @@ def follow_draws(
 ) -> None:
     """Let what the copy has of a draw of in-distribution classes stand for all splits that share the draw."""
     declared = benchmark.by_key()
-    for labels in dict.fromkeys(config.labels for config in benchmark.configs if config.labels.draw is not None):
+    for labels in dict.fromkeys(config.drawn_labels for config in benchmark.configs):
+        if labels is None:
+            continue
         sharing = [key for key in wanted if labels.draw is not None and _draw_key(declared[key][1]) == labels.draw.key]
         known = {key: set(found[key].class_ids) for key in sharing if key in found and _draws_labels(declared, key)}
         others = {key: set(found[key].class_ids) for key in sharing if key in found and key not in known}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from builders.benchmark import Classes, Config, Every, Split
+from builders.benchmark import AllOf, Classes, Config, Every, Split
 from builders.class_names import ClassNames
 from builders.errors import NAMED, BuildError, more
 from builders.matching import Listing, Matched, Matcher, list_images
@@ -116,7 +116,7 @@ def adopt_classes(config: Config, split: Split, mentioned: Iterable[tuple[str, s
 
 def _refuse_roles(config: Config, split: Split, found: Mapping[str, str], seed: int) -> None:
     """Refuse a class that the role of the split rules out; `found` says where each class stands."""
-    if config.labels.draw is not None:
+    if isinstance(config.labels, AllOf) or config.labels.draw is not None:
         return  # the copy itself says which classes are in-distribution; `_follow_draws` compares its sets
     labels = set(class_ids(config.labels, seed=seed))
     if split.role == "in_distribution":

@@ -12,11 +12,12 @@ import click
 import numpy as np
 from tqdm import tqdm
 
+from builders.benchmark import ROLES
 from builders.command import aligned, exit_code
 from builders.errors import BuildError, explaining_disk
 from builders.pictures import contact_sheet
 from builders.reading import config_of, read_images
-from builders.release import Layout, read_audit, read_manifest
+from builders.release import Layout, read_audit, read_manifest, roles_of
 from builders.smoothness import Float64, auroc, smoothness_score, total_variation
 
 SEPARABLE = 0.75
@@ -55,7 +56,7 @@ def smoothness(release: Path, config: str, threshold: float) -> None:
     with explaining_disk("read the release"):
         entry = config_of(read_manifest(release), config)
         splits = entry["splits"]
-        if "test" not in splits or splits["test"]["role"] != "in_distribution":
+        if "test" not in splits or "in_distribution" not in roles_of(splits["test"]):
             raise BuildError(
                 f"expected an in-distribution split `test` in {config}, found {', '.join(sorted(splits))} in "
                 f"{release}; "
@@ -63,18 +64,19 @@ def smoothness(release: Path, config: str, threshold: float) -> None:
             )
         variations = _variations(release, config, dict(sorted(splits.items())))
     # The known images that the test images are compared with are others where there are others.
-    mean = float(np.mean(variations.get("validation", variations["test"])))
-    known = smoothness_score(variations["test"], mean)
+    known_test = variations["test", "in_distribution"]
+    mean = float(np.mean(variations.get(("validation", "in_distribution"), known_test)))
+    known = smoothness_score(known_test, mean)
     lines = [["split", "role", "images", "variation", "AUROC", "verdict"]]
-    lines.append(["test", "in_distribution", f"{len(known):,}", f"{np.mean(variations['test']):.4f}", "-", "-"])
-    for name in sorted(variations):
-        if splits[name]["role"] == "in_distribution":
+    lines.append(["test", "in_distribution", f"{len(known):,}", f"{np.mean(known_test):.4f}", "-", "-"])
+    for name, role in sorted(variations):
+        if role == "in_distribution":
             continue
-        unknown = variations[name]
+        unknown = variations[name, role]
         area = auroc(known, smoothness_score(unknown, mean))
         verdict = "SEPARABLE by smoothness alone" if max(area, 1 - area) >= threshold else "not separable"
         numbers = [f"{len(unknown):,}", f"{np.mean(unknown):.4f}", f"{area:.3f}"]
-        lines.append([name, splits[name]["role"], *numbers, verdict])
+        lines.append([name, role, *numbers, verdict])
     click.echo("\n".join(aligned(lines)))
 
 
@@ -96,7 +98,7 @@ def sheet(release: Path, config: str, out: Path, images: int) -> None:
         rows = []
         for name in sorted(splits):
             first = itertools.islice(read_images(release, f"{config}/{name}", splits[name]), images)
-            title = f"{name} ({splits[name]['role']}, {splits[name]['rows']:,} rows)"
+            title = f"{name} ({', '.join(roles_of(splits[name]))}, {splits[name]['rows']:,} rows)"
             rows.append((title, [image for _, image in first]))
         contact_sheet(rows).save(out)
     click.echo(f"wrote {out}")
@@ -156,18 +158,17 @@ def _by_id(release: Path, key: str, split: Mapping[str, Any], wanted: set[str]) 
     return {row["id"]: image for row, image in read_images(release, key, split) if row["id"] in wanted}
 
 
-def _variations(release: Path, config: str, splits: Mapping[str, Mapping[str, Any]]) -> dict[str, Float64]:
+def _variations(release: Path, config: str, splits: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], Float64]:
+    """The total variation of every image, by split and role."""
     total = sum(split["rows"] for split in splits.values())
-    found = {}
+    found: dict[tuple[str, str], list[float]] = {}
     # disable=None hides the bar where stderr is no terminal.
     with tqdm(total=total, desc="measuring", unit=" images", disable=None, file=sys.stderr) as bar:
         for name, split in splits.items():
-            values = []
-            for _, image in read_images(release, f"{config}/{name}", split):
-                values.append(total_variation(np.asarray(image)))
+            for row, image in read_images(release, f"{config}/{name}", split):
+                found.setdefault((name, ROLES[row["role"]]), []).append(total_variation(np.asarray(image)))
                 bar.update()
-            found[name] = np.array(values)
-    return found
+    return {key: np.array(values) for key, values in found.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,8 +6,8 @@ that holds one `Benchmark` value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from builders.sources.base import Source
@@ -63,6 +63,13 @@ class Every:
 
 
 @dataclass(frozen=True)
+class AllOf:
+    """Every class of a source, as the classes that `label` counts."""
+
+    source: Source
+
+
+@dataclass(frozen=True)
 class All:
     """Every image of the classes, in every partition named."""
 
@@ -82,6 +89,11 @@ class PerClass:
 
 
 @dataclass(frozen=True)
+class Half:
+    """The first half of each class's images by keyed rank: Python's `round(n * 0.5)` of n, which rounds to even."""
+
+
+@dataclass(frozen=True)
 class Rest:
     """Every image of the same classes that the split `of` (`config/split`) leaves."""
 
@@ -92,21 +104,22 @@ class Rest:
 class Total:
     """`images` in all. Partitions are used up in the order named; inside one, quotas follow the classes' sizes.
 
-    With `half`, never more than half of what there is, for the reason that `PerClass` has.
+    With `half`, never more than half of what there is, for the reason that `PerClass` has; `apart_from` as there.
     """
 
     images: int
     half: bool = False
+    apart_from: str = ""
 
 
-Take = All | PerClass | Rest | Total
+Take = All | Half | PerClass | Rest | Total
 
 
 def parent(take: Take) -> str:
-    """The split (`config/split`) that has its images first, or an empty text where there is none."""
+    """The key of what has its images first, a split or a part of one, or an empty text where there is none."""
     if isinstance(take, Rest):
         return take.of
-    return take.apart_from if isinstance(take, PerClass) else ""
+    return take.apart_from if isinstance(take, PerClass | Total) else ""
 
 
 @dataclass(frozen=True)
@@ -114,12 +127,25 @@ class Count:
     """How many rows a split has: `rows` from complete sources, `paper` in the paper's table.
 
     `why` explains a difference between the two, or why `rows` is not certain (`exact=False`), in a few words.
+    `classes` are those of the paper's table, 0 where it does not count them.
     """
 
     rows: int
     paper: int
     why: str = ""
     exact: bool = True
+    classes: int = 0
+
+
+@dataclass(frozen=True)
+class Oodness:
+    """How far each class is from the in-distribution ones: `of` has a value for every class id of the source.
+
+    Classes up to `known` count as in-distribution.
+    """
+
+    of: Callable[[], Mapping[str, float]]
+    known: float
 
 
 @dataclass(frozen=True)
@@ -127,6 +153,12 @@ class Split:
     """One split: its role, where its images come from, how many, and where the authors' own archive keeps it.
 
     `transform` makes the images that are stored from the source's; without it they are the source's own.
+
+    A split that holds images of several roles or sources is joined from parts: several values of one `name`, each with
+    a `part` of its own, which stand together in their config. Two of them differ in role, source or partitions, and
+    none makes its images. `labelled` says whether the in-distribution rows have labels; `oodness` gives the config the
+    column of that name; `ranked_as` names the `config/split` that keys the rank of the images instead of the split
+    itself, so that whatever shares it prefers the same images.
     """
 
     name: str
@@ -138,6 +170,10 @@ class Split:
     count: Count
     published: str = ""
     transform: Transform | None = None
+    part: str = ""
+    labelled: bool = True
+    oodness: Oodness | None = None
+    ranked_as: str = ""
 
     @property
     def making(self) -> Transform | None:
@@ -158,20 +194,31 @@ class Config:
     """
 
     name: str
-    labels: Classes
+    labels: Classes | AllOf
     description: str
     splits: tuple[Split, ...]
     duplicates_of: str = ""
 
     @property
+    def drawn_labels(self) -> Classes | None:
+        """The in-distribution classes where they are drawn."""
+        return self.labels if isinstance(self.labels, Classes) and self.labels.draw is not None else None
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Columns beside those that every config has."""
-        return ("near_duplicate_of",) if self.duplicates_of else ()
+        near_duplicates = ("near_duplicate_of",) if self.duplicates_of else ()
+        return near_duplicates + ("oodness",) * any(split.oodness is not None for split in self.splits)
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One published benchmark. `seed` keys every draw; `version` moves by what a reader of the rows sees."""
+    """One published benchmark. `seed` keys every draw; `version` moves by what a reader of the rows sees.
+
+    `roles_by_config` says that its configs judge one image differently, so that it may have another role in another
+    config. `index_words` are the words by which the authors' text indexes name a source and its partition
+    (`builders.adopt_index`); without them an existing copy is one of folders.
+    """
 
     name: str
     title: str
@@ -180,16 +227,36 @@ class Benchmark:
     paper: str
     citation: str
     configs: tuple[Config, ...]
+    roles_by_config: bool = False
+    index_words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def splits(self) -> Iterator[tuple[Config, Split]]:
-        """All splits in declared order, with their config."""
+        """All splits in declared order, with their config; of one that is joined, its parts."""
         for config in self.configs:
             for split in config.splits:
                 yield config, split
 
     def by_key(self) -> Mapping[str, tuple[Config, Split]]:
-        """All splits by `config/split`."""
-        return {split_key(config, split): (config, split) for config, split in self.splits()}
+        """The same by `config/split`, or `config/split.part`."""
+        return {part_key(config, split): (config, split) for config, split in self.splits()}
+
+    def parts(self) -> Mapping[str, tuple[str, ...]]:
+        """For every split as it is published, by `config/split`, the keys (as in `by_key`) of what it is made of."""
+        found: dict[str, tuple[str, ...]] = {}
+        for config, split in self.splits():
+            key = split_key(config, split)
+            found[key] = (*found.get(key, ()), part_key(config, split))
+        return found
+
+    def count(self, key: str) -> Count:
+        """How many rows a split has as it is published; `key` is `config/split`."""
+        counts = [self.by_key()[part][1].count for part in self.parts()[key]]
+        return Count(
+            rows=sum(count.rows for count in counts),
+            paper=sum(count.paper for count in counts),
+            why="; ".join(dict.fromkeys(count.why for count in counts if count.why)),
+            exact=all(count.exact for count in counts),
+        )
 
     def sources(self) -> tuple[Source, ...]:
         """Every source that some split needs, in order of first use."""
@@ -199,3 +266,8 @@ class Benchmark:
 def split_key(config: Config, split: Split) -> str:
     """The name of a split on the command line and in messages: `config/split`."""
     return f"{config.name}/{split.name}"
+
+
+def part_key(config: Config, split: Split) -> str:
+    """The name of what is planned by itself: `config/split.part` for a part, `config/split` for a whole split."""
+    return split_key(config, split) + (f".{split.part}" if split.part else "")

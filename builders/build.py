@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from builders.adopt import adopt, adoption_digest
+from builders.adopt_index import adopt_indexes
 from builders.benchmark import Benchmark
-from builders.choices import Choices, Meter, needed_partitions, references_of, with_parents
+from builders.choices import Choices, Meter, needed_partitions, parts_of, references_of, with_parents
 from builders.completeness import shortfalls
 from builders.errors import NAMED, BuildError, explaining_disk, more
 from builders.execute import Workers
 from builders.finish import finish_release, finish_split, known_train_overlaps
-from builders.locate import STAGING, Located, estimated_bytes, locate, packed_rows
+from builders.locate import STAGING, Located, estimated_bytes, join, keyed, locate, packed_rows
 from builders.making import Making
 from builders.plan import Adopted, PlannedSplit, drawn_classes, label_names, plan
 from builders.release import Layout
@@ -30,9 +31,10 @@ from builders.state import Identity, check_choices, check_labels, locked, record
 
 @dataclass(frozen=True)
 class Prepared:
-    """A planned build: what each source was found to be, what it lacks, and the plan of every chosen split.
+    """A planned build: what each source was found to be, what it lacks, and the plan of every chosen split or part.
 
-    `references` are plans of splits that are not built in this run and whose images others are compared with.
+    `lacking`, `adopted` and the plans go by the keys of parts where a split is joined. `references` are plans of
+    splits that are not built in this run and whose images others are compared with.
     """
 
     indexes: Mapping[str, SourceIndex]
@@ -49,6 +51,7 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
         BuildError: a source is missing, of another edition, or short without `allow_partial`.
     """
     indexes = {}
+    parts = parts_of(benchmark, choices.splits)
     for source, partitions in needed_partitions(benchmark, choices.splits).items():
         root = choices.roots.get(source.key, Path())
         where = f" in {root}" if source.on_disk else ""
@@ -56,11 +59,11 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
         index = indexes[source.key] = open_source(source, root, partitions)
         found = ", ".join(f"{partition} as {layout}" for partition, layout in index.layouts.items())
         meter.note(f"{source.title}: {index.table.num_rows:,} images ({found})")
-    adopted = (
-        adopt(benchmark, choices.splits, choices.adopt, indexes, meter.note, seed=choices.seed)
-        if choices.adopt
-        else {}
-    )
+    adopted: dict[str, Adopted] = {}
+    if choices.adopt and benchmark.index_words:
+        adopted = adopt_indexes(benchmark, parts, choices.adopt, indexes, meter.note)
+    elif choices.adopt:
+        adopted = adopt(benchmark, parts, choices.adopt, indexes, meter.note, seed=choices.seed)
     lacking = _lacking(benchmark, choices, indexes, adopted)
     if lacking and not choices.allow_partial:
         key, sentences = next(iter(lacking.items()))
@@ -74,13 +77,13 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
         benchmark,
         indexes,
         seed=choices.seed,
-        splits=[*choices.splits, *references],
+        splits=[*parts, *references],
         adopted=adopted,
         limit_per_class=choices.limit_per_class,
         withdrawn=choices.withdrawn,
     )
     _note_strangers(choices, planned, meter)
-    count = len(choices.splits)
+    count = len(parts)
     return Prepared(indexes, lacking, adopted, tuple(planned[:count]), tuple(planned[count:]))
 
 
@@ -116,14 +119,14 @@ def build(
         check_choices(layout, identity, adopted, allow_partial=choices.allow_partial)
         check_labels(layout, _labels(benchmark, choices, prepared))
         _refuse_full_disk_for_packs(layout, prepared)
-        located = _locate(layout, prepared, meter)
-        plans = {split.planned.key: split.digest for split in located}
+        located = _locate(layout, prepared, choices.seed, meter)
+        plans = {split.key: split.digest for split in located}
         record_plans(layout, identity, adopted, plans, allow_partial=choices.allow_partial)
         making = Making(layout, choices, prepared.indexes, workers, meter)
         ready = making.make(located)
         ready, pairs = _annotate(benchmark, layout, making, ready, meter)
         chosen = [ready[key] for key in choices.splits]
-        todo = {split.planned.key: making.unfinished(split) for split in chosen}
+        todo = {split.key: making.unfinished(split) for split in chosen}
         making.restore([(ready[key], shards) for key, shards in todo.items() if shards])
         tasks = [task for key, shards in todo.items() if shards for task in making.tasks(ready[key], shards)]
         # The largest first, so that no worker ends up alone with a large one.
@@ -134,9 +137,8 @@ def build(
         meter.step("finishing", sum(len(p.rows) for p in prepared.planned))
         finished = []
         for split in chosen:
-            key = split.planned.key
-            finished.append(finish_split(layout, split, prepared.lacking.get(key, ()), adopted[key], pairs.get(key)))
-            meter.advance(len(split.planned.rows))
+            finished.append(finish_split(layout, split, prepared.lacking, adopted, pairs.get(split.key)))
+            meter.advance(split.table.num_rows)
         manifest = finish_release(layout, benchmark, finished, identity.choices())
         for key, ids in known_train_overlaps(layout, manifest).items():
             meter.note(f"warning: {len(ids):,} images of {key} are also training images, for instance {ids[0]}")
@@ -151,7 +153,8 @@ def _labels(benchmark: Benchmark, choices: Choices, prepared: Prepared) -> dict[
     }
 
 
-def _locate(layout: Layout, prepared: Prepared, meter: Meter) -> list[Located]:
+def _locate(layout: Layout, prepared: Prepared, seed: int, meter: Meter) -> list[Located]:
+    """Find the images of every split, and join those that are declared in parts."""
     planned = (*prepared.planned, *prepared.references)
     meter.step("finding", sum(len(split.rows) for split in planned))
     unpacked = {
@@ -159,11 +162,12 @@ def _locate(layout: Layout, prepared: Prepared, meter: Meter) -> list[Located]:
         for key, index in prepared.indexes.items()
         if len(rows := packed_rows(index, [s for s in planned if s.split.source.key == key]))
     }
-    return [
-        locate(split, prepared.indexes[key], unpacked.get(key), advance=meter.advance)
-        for split in planned
-        for key in [split.split.source.key]
-    ]
+    parts: dict[str, list[Located]] = {}
+    for split in planned:
+        key = split.split.source.key
+        located = locate(split, prepared.indexes[key], unpacked.get(key), advance=meter.advance)
+        parts.setdefault(split.split_key, []).append(located)
+    return [join(found, keyed(seed, key)) for key, found in parts.items()]
 
 
 def _annotate(
@@ -172,7 +176,7 @@ def _annotate(
     """Give each split of a config that asks for it the column `near_duplicate_of`, and return the pairs behind it."""
     annotated = dict(ready)
     pairs: dict[str, pa.Table] = {}
-    asked = {key: split for key, split in ready.items() if split.planned.config.duplicates_of}
+    asked = {key: split for key, split in ready.items() if split.config.duplicates_of}
     if not asked:
         return annotated, pairs
     # Only a benchmark that asks for it pays for SciPy and for what else the search imports.
@@ -180,7 +184,7 @@ def _annotate(
 
     meter.step("comparing with training images", sum(split.table.num_rows for split in asked.values()))
     for key, split in asked.items():
-        reference = ready[split.planned.config.duplicates_of]
+        reference = ready[split.config.duplicates_of]
         pairs[key] = near_duplicate_pairs(
             split.table, reference.table, layout.state / "pairs", making.pixels, meter.advance
         )
@@ -194,7 +198,7 @@ def _lacking(
 ) -> dict[str, tuple[str, ...]]:
     """What the sources lack of what each split draws from or is compared with, in sentences by `config/split`."""
     lacking = {}
-    for key in choices.splits:
+    for key in parts_of(benchmark, choices.splits):
         config, _ = benchmark.by_key()[key]
         sentences = _shortfalls(benchmark, key, choices.seed, indexes, adopted)
         if config.duplicates_of:

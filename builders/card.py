@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from builders.benchmark import ROLES
-from builders.release import EXTRA_COLUMNS, INDEX_SUFFIX, Layout, arrow_schema, file_entry, write_manifest, write_text
+from builders.release import (
+    INDEX_SUFFIX,
+    Layout,
+    arrow_schema,
+    feature_type,
+    file_entry,
+    parts_of,
+    roles_of,
+    sources_of,
+    write_manifest,
+    write_text,
+)
 
 # The Hub's own steps (hub-docs, datasetcard.md); the last has no upper end that a release of ours would reach.
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
@@ -42,7 +53,9 @@ def render(manifest: dict[str, Any]) -> str:
         keep_trailing_newline=True,
     )
     front = yaml.safe_dump(front_matter(manifest), sort_keys=False, allow_unicode=True)
-    text: str = environment.get_template("dataset_card.md.j2").render(front_matter=front, manifest=manifest)
+    text: str = environment.get_template("dataset_card.md.j2").render(
+        front_matter=front, manifest=manifest, parts_of=parts_of, roles_of=roles_of, sources_of=sources_of
+    )
     return text
 
 
@@ -109,7 +122,7 @@ def features(label_names: Sequence[str], columns: Sequence[str], *, image: bool)
             names = {str(number): label for number, label in enumerate(classes[name])}
             described.append({"name": name, "dtype": {"class_label": {"names": names}}})
         else:
-            described.append({"name": name, "dtype": str(EXTRA_COLUMNS.get(name, "string"))})
+            described.append({"name": name, "dtype": feature_type(name)})
     return described
 
 

@@ -48,15 +48,21 @@ class Meter(Protocol):
 def references_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
     """The splits among whose images near-duplicates of the given splits' are looked for."""
     declared = benchmark.by_key()
-    return tuple(dict.fromkeys(of for key in splits if (of := declared[key][0].duplicates_of)))
+    return tuple(dict.fromkeys(of for key in parts_of(benchmark, splits) if (of := declared[key][0].duplicates_of)))
+
+
+def parts_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
+    """The keys of what the given splits are made of: of their parts, or their own."""
+    parts = benchmark.parts()
+    return tuple(part for key in splits for part in parts[key])
 
 
 def with_parents(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
-    """The given splits, and those that have their images first."""
+    """The keys of the given splits' parts, and of what has its images before them."""
     declared = benchmark.by_key()
     found: dict[str, None] = {}
-    for split in splits:
-        key = split
+    for part in parts_of(benchmark, splits):
+        key = part
         while key:
             found[key] = None
             key = parent(declared[key][1].take)

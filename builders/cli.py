@@ -14,7 +14,7 @@ import click
 
 from builders.benchmark import Benchmark
 from builders.build import build, prepare
-from builders.choices import Choices, references_of
+from builders.choices import Choices, parts_of, references_of
 from builders.command import exit_code
 from builders.errors import BuildError, explaining_disk
 from builders.execute import Workers
@@ -98,7 +98,9 @@ def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
             "--adopt",
             type=click.Path(path_type=Path, exists=True),
             metavar="PATH",
-            help="A copy of the published benchmark (folder), or a CSV of split,class: use its classes and images.",
+            help="The authors' lists (a folder or one file): use exactly the images that they list."
+            if benchmark.index_words
+            else "A copy of the published benchmark (folder), or a CSV of split,class: use its classes and images.",
         ),
         click.option(
             "--withdraw",
@@ -163,7 +165,7 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
 
 def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ...]:
     """Names as `config/split`, in declared order; all of them where none is named."""
-    declared = list(benchmark.by_key())
+    declared = list(benchmark.parts())
     names = [name for group in wanted for name in group.split(",") if name]
     if not names:
         return tuple(declared)
@@ -212,7 +214,7 @@ def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapp
     declared = benchmark.by_key()
     roots: dict[str, Path] = {}
     missing: dict[Source, list[str]] = {}
-    for key in dict.fromkeys((*splits, *references_of(benchmark, splits))):
+    for key in dict.fromkeys((*parts_of(benchmark, splits), *references_of(benchmark, splits))):
         source = declared[key][1].source
         root = flags.get(source.key) or listed.get(source.key)
         if root is not None:

@@ -79,6 +79,9 @@ _XMP = b"http://ns.adobe.com/xap/1.0/\0<x:xmpmeta xmlns:x='adobe:ns:meta/'>\xa8<
 ENCODERS: Mapping[str, Callable[[Image.Image], bytes]] = {
     "jpeg": jpeg,
     "png": lambda image: saved(image, "PNG"),
+    "png-with-alpha": lambda image: saved(image.convert("RGBA"), "PNG"),
+    "gif": lambda image: saved(image, "GIF"),
+    "bmp": lambda image: saved(image, "BMP"),
     "cmyk": lambda image: jpeg(image.convert("CMYK")),
     "grayscale": lambda image: jpeg(image.convert("L")),
     "orientation": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +16,17 @@ import pyarrow.parquet as pq
 from builders import card
 from builders.benchmark import Benchmark
 from builders.locate import Located
-from builders.plan import Exclusion
+from builders.plan import Exclusion, PlannedSplit
 from builders.release import (
     FORMAT,
     Layout,
     NearDuplicate,
     file_entry,
+    is_training,
+    parts_of,
     read_manifest,
     rows_digest,
+    sources_of,
     write_audit,
     write_excluded,
     write_index,
@@ -48,30 +52,64 @@ class Finished:
 
 
 def finish_split(
-    layout: Layout, located: Located, lacking: Sequence[str], adopted: str, pairs: pa.Table | None
+    layout: Layout,
+    located: Located,
+    lacking: Mapping[str, Sequence[str]],
+    adopted: Mapping[str, str],
+    pairs: pa.Table | None,
 ) -> Finished:
     """Write the index of a split whose shards are done and describe it.
 
-    `lacking` says where its sources are short; `adopted` is a digest of the lists it was adopted from, or empty;
-    `pairs` are its near-duplicates (`builders.annotate.PAIRS_SCHEMA`), where the config asks for them.
+    `lacking` says where its sources are short and `adopted` has a digest of the lists that it was adopted from, or an
+    empty text, both by the keys of its parts; `pairs` are its near-duplicates (`builders.annotate.PAIRS_SCHEMA`),
+    where the config asks for them.
     """
-    planned = located.planned
-    config, split = planned.config, planned.split
-    parts = [layout.part(config.name, split.name, i, located.shards) for i in range(located.shards)]
+    config = located.config
+    parts = [layout.part(config.name, located.name, i, located.shards) for i in range(located.shards)]
     records = [read_record(part) for part in parts]
     rows = pa.concat_tables([pq.read_table(part) for part in parts]).replace_schema_metadata(None)
-    unreadable = _unreadable(located, [d for record in records for d in record.dropped])
+    dropped = dict(image for record in records for image in record.dropped)
+    described = [
+        _part(planned, dropped, lacking.get(planned.key, ()), adopted[planned.key]) for planned in located.parts
+    ]
+    if sum(part["rows"] for part, _ in described) != rows.num_rows:
+        raise AssertionError(f"{located.key}: {rows.num_rows} rows, and not those of its parts")
+    index = layout.index(config.name, located.name)
+    write_index(index, rows, located.labels, config.columns)
+    whole = [part for part, _ in described]
+    entry = _joined(whole) if located.parts[0].split.part else whole[0]
+    entry |= {
+        "digest": rows_digest(rows),
+        "data": data_entries(layout, located),
+        "index": file_entry(layout, index),
+    }
+    if located.making is not None:
+        entry["made"] = located.making.description
+    if pairs is not None:
+        entry["near_duplicates"] = len(pairs["id"].unique())
+    lines = pairs.to_pylist() if pairs is not None else []
+    # Nine digits bring a float32 back exactly.
+    audit = [NearDuplicate(located.key, p["id"], p["near_duplicate_of"], f"{p['distance']:.9g}") for p in lines]
+    exclusions = tuple(exclusion for _, left_out in described for exclusion in left_out)
+    return Finished(config.name, located.name, located.labels, entry, exclusions, tuple(audit))
+
+
+def _part(
+    planned: PlannedSplit, dropped: Mapping[str, str], lacking: Sequence[str], adopted: str
+) -> tuple[dict[str, Any], tuple[Exclusion, ...]]:
+    """Describe a part of a split, or a split that has none; `dropped` has reasons by the ids of unreadable rows."""
+    split = planned.split
+    unreadable = _unreadable(planned, dropped)
     exclusions = (*planned.excluded, *unreadable)
     excluded = sum(exclusion.images for exclusion in exclusions)
-    if rows.num_rows + excluded != planned.available:
-        raise AssertionError(f"{planned.key}: {rows.num_rows} kept and {excluded} excluded of {planned.available}")
-    index = layout.index(config.name, split.name)
-    write_index(index, rows, planned.labels, config.columns)
+    rows = planned.table.num_rows - len(unreadable)
+    if rows + excluded != planned.available:
+        raise AssertionError(f"{planned.key}: {rows} kept and {excluded} excluded of {planned.available}")
     entry = {
         "role": split.role,
         "source": split.source.key,
         "partitions": list(split.partitions),
-        "rows": rows.num_rows,
+        "rows": rows,
         "expected": split.count.rows,
         "paper": split.count.paper,
         "why": split.count.why,
@@ -83,23 +121,38 @@ def finish_split(
         ],
         "adopted": adopted,
         "shortfalls": [*lacking, *(f"{e.image} left out as unreadable ({e.evidence})" for e in unreadable)],
-        "digest": rows_digest(rows),
-        "data": data_entries(layout, located),
-        "index": file_entry(layout, index),
     }
-    if split.making is not None:
-        entry["made"] = split.making.description
-    if pairs is not None:
-        entry["near_duplicates"] = len(pairs["id"].unique())
-    lines = pairs.to_pylist() if pairs is not None else []
-    # Nine digits bring a float32 back exactly.
-    audit = [NearDuplicate(planned.key, p["id"], p["near_duplicate_of"], f"{p['distance']:.9g}") for p in lines]
-    return Finished(config.name, split.name, planned.labels, entry, exclusions, tuple(audit))
+    if split.part:
+        classes = len(planned.table["class_id"].unique())
+        entry |= {
+            "name": split.part,
+            "labelled": split.labelled and split.role == "in_distribution",
+            "classes": classes,
+            "paper_classes": split.count.classes,
+        }
+    return entry, exclusions
+
+
+def _joined(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Describe a split by its parts, and by what they come to together."""
+    by_rule: Counter[str] = Counter()
+    for part in parts:
+        by_rule.update(part["excluded_by_rule"])
+    entry: dict[str, Any] = {
+        name: sum(part[name] for part in parts) for name in ("rows", "expected", "paper", "available", "excluded")
+    }
+    return entry | {
+        "why": "; ".join(dict.fromkeys(part["why"] for part in parts if part["why"])),
+        "excluded_by_rule": dict(sorted(by_rule.items())),
+        "withdrawn": [row for part in parts for row in part.pop("withdrawn")],
+        "shortfalls": list(dict.fromkeys(sentence for part in parts for sentence in part.pop("shortfalls"))),
+        "parts": list(parts),
+    }
 
 
 def data_entries(layout: Layout, located: Located) -> list[dict[str, Any]]:
     """The finished shards of a split that have pixels, as the manifest lists them."""
-    names = (located.planned.config.name, located.planned.split.name)
+    names = (located.config.name, located.name)
     entries = []
     for shard in range(located.shards):
         path = layout.data(*names, shard, located.shards)
@@ -125,6 +178,8 @@ def finish_release(
         "citation": benchmark.citation,
         **choices,
     }
+    if benchmark.roles_by_config:
+        benchmarks[benchmark.name]["roles_by_config"] = True
     for config in benchmark.configs:
         mine = [split for split in finished if split.config == config.name]
         if not mine:
@@ -138,7 +193,8 @@ def finish_release(
         }
         entry["splits"] |= {split.name: split.entry for split in mine}
         path = layout.excluded(config.name)
-        write_excluded(path, [e for split in mine for e in split.exclusions], [split.key for split in mine])
+        keys = [key for split in mine for key in parts_of(split.key, split.entry)]
+        write_excluded(path, [e for split in mine for e in split.exclusions], keys)
         entry["excluded"] = file_entry(layout, path)
         if config.duplicates_of:
             path = layout.audit(config.name)
@@ -146,7 +202,7 @@ def finish_release(
             entry["audit"] = file_entry(layout, path)
             entry["duplicates_of"] = config.duplicates_of
     for source in benchmark.sources():
-        if any(split.entry["source"] == source.key for split in finished):
+        if any(source.key in sources_of(split.entry) for split in finished):
             sources[source.key] = {
                 "title": source.title,
                 "edition": source.edition,
@@ -172,7 +228,7 @@ def known_train_overlaps(layout: Layout, manifest: dict[str, Any]) -> dict[str, 
     ]
     for benchmark in sorted(manifest["benchmarks"]):
         mine = [split for split in splits if split[0] == benchmark]
-        is_train = {key: s["role"] == "in_distribution" and key.endswith("/train") for _, key, s, _ in mine}
+        is_train = {key: is_training(key, s) for _, key, s, _ in mine}
         digests = _digests(path for _, key, _, path in mine if is_train[key])
         for _, key, _, path in mine:
             if not is_train[key]:
@@ -197,15 +253,22 @@ def _by_rule(exclusions: Sequence[Exclusion]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _unreadable(located: Located, dropped: Sequence[tuple[str, str]]) -> list[Exclusion]:
+def _unreadable(planned: PlannedSplit, dropped: Mapping[str, str]) -> list[Exclusion]:
     if not dropped:
         return []
-    planned = located.planned
-    source = planned.split.source
-    names = pa.array([image for image, _ in dropped])
-    rows = planned.table.filter(pc.is_in(planned.table["source_id"], value_set=names))
-    classes = {row["source_id"]: (row["class_id"], row["class_name"]) for row in rows.to_pylist()}
+    source = planned.split.source.key
+    rows = planned.table.filter(pc.is_in(planned.table["id"], value_set=pa.array(dropped, pa.string())))
     return [
-        Exclusion(planned.key, source.key, "", *classes[image], image, 1, "unreadable", reason)
-        for image, reason in dropped
+        Exclusion(
+            planned.key,
+            source,
+            "",
+            row["class_id"],
+            row["class_name"],
+            row["source_id"],
+            1,
+            "unreadable",
+            dropped[row["id"]],
+        )
+        for row in rows.to_pylist()
     ]

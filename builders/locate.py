@@ -18,13 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from builders.benchmark import Config
 from builders.errors import BuildError
 from builders.plan import PlannedSplit
 from builders.release import lines_digest
+from builders.select import keyed_order
 from builders.shards import SHARD_BYTES, replacing
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.parquet import IMAGE_COLUMNS
 from builders.staging import Pack, Unpacked
+from builders.transforms import Transform
 
 STAGING = "staging"
 """Root key of pack files, beside the source keys."""
@@ -38,15 +41,41 @@ _SAMPLE = 1000
 class Located:
     """A planned split with its places: `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`.
 
-    Shard i is the rows `starts[i]:starts[i + 1]`. `digest` changes with any row, its order, or a shard's start.
-    `packs` are what must be unpacked before the images can be read.
+    `parts` are the plans that it is joined from, or its own alone. Shard i is the rows `starts[i]:starts[i + 1]`.
+    `digest` changes with any row, its order, or a shard's start. `packs` are what must be unpacked before the images
+    can be read.
     """
 
-    planned: PlannedSplit
+    parts: tuple[PlannedSplit, ...]
     table: pa.Table
     starts: tuple[int, ...]
     digest: str
     packs: tuple[Pack, ...] = ()
+
+    @property
+    def config(self) -> Config:
+        """The config that the split is of."""
+        return self.parts[0].config
+
+    @property
+    def name(self) -> str:
+        """The split's own name."""
+        return self.parts[0].split.name
+
+    @property
+    def key(self) -> str:
+        """`config/split`."""
+        return self.parts[0].split_key
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The in-distribution classes that `label` counts."""
+        return self.parts[0].labels
+
+    @property
+    def making(self) -> Transform | None:
+        """What is done to each image; None where the source's bytes pass, as in every split that is joined."""
+        return self.parts[0].split.making
 
     @property
     def shards(self) -> int:
@@ -107,7 +136,42 @@ def locate(
     # version.
     shard_sizes = sizes if making is None else np.full(len(sizes), making.nominal_bytes, dtype=np.int64)
     starts = shard_starts(shard_sizes, shard_bytes)
-    return Located(planned, table, starts, _digest(planned.table, starts), packs)
+    return Located((planned,), table, starts, _digest(planned.table, starts), packs)
+
+
+def join(parts: Sequence[Located], order: Callable[[pa.Table], Int64], *, shard_bytes: int = SHARD_BYTES) -> Located:
+    """Put the located parts of one split together and cut the whole into shards.
+
+    Args:
+        parts: all parts of the split, in declared order; or a split that has none, alone, which stays as it is.
+        order: gives the order of the rows, as row numbers of the parts' tables end to end.
+        shard_bytes: image bytes in one shard.
+
+    Raises:
+        ValueError: a part makes its images; their packs have other columns than a source's files.
+    """
+    if not parts[0].parts[0].split.part:
+        (whole,) = parts
+        return whole
+    if any(part.making is not None for part in parts):
+        raise ValueError(f"a part of {parts[0].key} makes its images")
+    table = pa.concat_tables(part.table for part in parts)
+    table = table.take(pa.array(order(table))).combine_chunks()
+    starts = shard_starts(table["size"].to_numpy(), shard_bytes)
+    packs = {pack.path: pack for part in parts for pack in part.packs}
+    return Located(
+        tuple(planned for part in parts for planned in part.parts),
+        table,
+        starts,
+        _digest(table, starts),
+        tuple(packs.values()),
+    )
+
+
+def keyed(seed: int, key: str) -> Callable[[pa.Table], Int64]:
+    """The order of a joined split's rows: by the SHA-256 of seed, config, split and row id."""
+    config, _, split = key.partition("/")
+    return lambda table: keyed_order(table["id"].combine_chunks(), seed=seed, config=config, split=split)
 
 
 def packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:

@@ -37,14 +37,14 @@ class Making:
             The splits by key; those that were made have their images in packs.
         """
         for split in located:
-            making = split.planned.split.making
+            making = split.making
             if making is not None:
-                key = split.planned.key
+                key = split.key
                 name = f"made-{key.replace('/', '-')}"
                 self.strips[key] = strips(split.table, making, name, self.staging)
                 self.located[key] = split
         self._run([(key, strip) for key in self.strips for strip in self.strips[key] if not strip.record.exists()])
-        return {split.planned.key: self._made(split) for split in located}
+        return {split.key: self._made(split) for split in located}
 
     def pixels(self, rows: pa.Table) -> npt.NDArray[np.uint8]:
         """Decode made images; packs that were removed are made again."""
@@ -60,8 +60,8 @@ class Making:
         """Bring back the packs that some shards are written from, and write the plans that workers read."""
         files: set[str] = set()
         for split, shards in wanted:
-            config, name = split.planned.config.name, split.planned.split.name
-            if split.planned.key in self.strips:
+            config, name = split.config.name, split.name
+            if split.key in self.strips:
                 for shard in shards:
                     files.update(split.rows_of(shard)["file"].to_pylist())
             else:
@@ -71,7 +71,7 @@ class Making:
 
     def tasks(self, split: Located, shards: Sequence[int]) -> list[ShardTask]:
         """What is to be run to write some shards."""
-        config, name = split.planned.config, split.planned.split.name
+        config, name = split.config, split.name
         tasks = []
         for shard in shards:
             data = self.layout.data(config.name, name, shard, split.shards)
@@ -85,11 +85,11 @@ class Making:
                     # Pixels that are there stay there, also when this run asks for the index alone.
                     data=None if self.choices.index_only and not data.exists() else data,
                     part=self.layout.part(config.name, name, shard, split.shards),
-                    schema=arrow_schema(split.planned.labels, config.columns),
+                    schema=arrow_schema(split.labels, config.columns),
                     decode=self.choices.decode,
                     drop_unreadable=self.choices.allow_partial,
                     columns=config.columns,
-                    made=split.planned.key in self.strips,
+                    made=split.key in self.strips,
                 )
             )
         return tasks
@@ -103,7 +103,7 @@ class Making:
             self._unpack(split)
             path = self.staging / f"{key.replace('/', '-')}.arrow"
             write_plan(split, path)
-            making = split.planned.split.making
+            making = split.making
             if making is None:
                 raise AssertionError(f"{key} makes no images")
             tasks += [
@@ -115,10 +115,10 @@ class Making:
         self.workers.run(tasks, self.meter.advance)
 
     def _made(self, split: Located) -> Located:
-        key = split.planned.key
+        key = split.key
         if key not in self.strips:
             return split
-        return dataclasses.replace(split, table=made_table(split.planned.table, self.strips[key], STAGING), packs=())
+        return dataclasses.replace(split, table=made_table(split.parts[0].table, self.strips[key], STAGING), packs=())
 
     def _lost(self, files: set[str]) -> list[tuple[str, Strip]]:
         """Strips whose packs, of those named, are no longer there."""
@@ -136,12 +136,12 @@ class Making:
                 pack.unpack()
 
     def _is_finished(self, split: Located, shard: int) -> bool:
-        names = (split.planned.config.name, split.planned.split.name, shard, split.shards)
+        names = (split.config.name, split.name, shard, split.shards)
         part, data = self.layout.part(*names), self.layout.data(*names)
         if not part.is_file():
             return False
         record = read_record(part)
-        made = split.planned.split.making is not None  # which takes decoding
+        made = split.making is not None  # which takes decoding
         if self.choices.decode and not (record.decoded or made):
             return False
         # Its size tells a file that was cut; `verify` recomputes digests, which here would read the whole release

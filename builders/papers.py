@@ -11,3 +11,15 @@ KIM_2023_BIBTEX = """\
   pages={120461},
   year={2023}
 }"""
+
+RECALCATI_2023 = "Toward a Realistic Benchmark for Out-of-Distribution Detection"
+
+RECALCATI_2023_BIBTEX = """\
+@inproceedings{recalcati2023toward,
+  title={Toward a Realistic Benchmark for Out-of-Distribution Detection},
+  author={Recalcati, Pietro and Garcea, Fabio and Piano, Luca and Lamberti, Fabrizio and Morra, Lia},
+  booktitle={IEEE International Conference on Data Science and Advanced Analytics},
+  year={2023},
+  eprint={2404.10474},
+  archivePrefix={arXiv}
+}"""

@@ -10,30 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import (
-    ROLES,
-    All,
-    Benchmark,
-    Classes,
-    Config,
-    Every,
-    PerClass,
-    Rest,
-    Split,
-    Take,
-    Total,
-    parent,
-    split_key,
-)
-from builders.select import first_of_each, keyed_order, largest_remainders
+from builders.benchmark import ROLES, AllOf, Benchmark, Classes, Config, Every, Split, parent, part_key, split_key
+from builders.select import first_of_each, keyed_order
 from builders.sources.base import SourceIndex
+from builders.takes import Rows, View, not_drawn, taken
 from taxonomy import decisions
-
-Rows = npt.NDArray[np.int64]
 
 PLAN_SCHEMA = pa.schema(
     [
@@ -51,7 +35,10 @@ PLAN_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Exclusion:
-    """`images` images of one class, or one image or stray file named, that a split leaves out, and why."""
+    """`images` images of one class, or one image or stray file named, that a split leaves out, and why.
+
+    `split` is the key of the split, or of the part of it that leaves them out.
+    """
 
     split: str
     source: str
@@ -66,19 +53,25 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Adopted:
-    """What an existing copy of the published benchmark says of one split: its classes and, where known, its images."""
+    """What an existing copy of the published benchmark says of one split, or a part of one.
+
+    Its classes and, where known, its images; and for each class how far it is from the in-distribution ones, where the
+    copy says so.
+    """
 
     class_ids: tuple[str, ...]
     source_ids: tuple[str, ...] | None = None
+    oodness: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
 class PlannedSplit:
-    """The plan of one split.
+    """The plan of one split, or of one part of a split that is joined.
 
-    `labels` are the in-distribution classes that `label` counts. `table` has the columns of `PLAN_SCHEMA` in the order
-    that the release will have; `rows` are the same images as row numbers of the source's index; `available` counts
-    the source's images in the split's partitions, so that `len(rows)` and the excluded images add up to it.
+    `labels` are the in-distribution classes that `label` counts. `table` has the columns of `PLAN_SCHEMA`, and
+    `oodness` where the config has it, in the order that the release will have; `rows` are the same images as row
+    numbers of the source's index; `available` counts the source's images in the split's partitions, so that
+    `len(rows)` and the excluded images add up to it.
     """
 
     config: Config
@@ -91,7 +84,12 @@ class PlannedSplit:
 
     @property
     def key(self) -> str:
-        """`config/split`."""
+        """`config/split`, or `config/split.part`."""
+        return part_key(self.config, self.split)
+
+    @property
+    def split_key(self) -> str:
+        """The split that these rows stand in, as it is published: `config/split`."""
         return split_key(self.config, self.split)
 
 
@@ -111,8 +109,8 @@ def plan(
         benchmark: the declaration.
         indexes: by source key, with the partitions that `splits` need.
         seed: keys every draw.
-        splits: names as `config/split`.
-        adopted: by split name, what replaces the draw.
+        splits: keys as `Benchmark.by_key` has them.
+        adopted: by key, what replaces the draw.
         limit_per_class: keep at most so many images a class, the first by keyed rank.
         withdrawn: by row id, why a row may not be published any more; others do not move up into its place.
 
@@ -145,8 +143,11 @@ def label_names(
 ) -> list[str]:
     """Names of a config's `label` column, in order: the sorted ids of its in-distribution classes.
 
-    Where these are drawn, a split of the same classes that is adopted says which they are.
+    Where these are drawn, a split of the same classes that is adopted says which they are. Where they are all classes
+    of a source, they stand in the owner's order, by which models count them.
     """
+    if isinstance(config.labels, AllOf):
+        return list(config.labels.source.classes())
     if config.labels.draw is not None and adopted:
         for key, (_, split) in benchmark.by_key().items():
             if split.classes == config.labels and key in adopted:
@@ -159,31 +160,6 @@ def drawn_classes(split: Split, *, seed: int) -> list[str]:
     if isinstance(split.classes, Every):
         return sorted(split.source.classes())
     return class_ids(split.classes, seed=seed)
-
-
-class _View:
-    """A source's index as arrays that a mask can be made of."""
-
-    def __init__(self, index: SourceIndex) -> None:
-        self.index = index
-        table = index.table
-        self.ids = table["source_id"].combine_chunks()
-        self.class_codes, self.class_ids = _codes(table["class_id"])
-        self.partition_codes, self.partitions = _codes(table["partition"])
-        self.names = index.source.classes()
-
-    def rows(self, class_ids: Sequence[str], partitions: Sequence[str]) -> Rows:
-        wanted = np.isin(self.class_ids, list(class_ids))[self.class_codes]
-        return np.flatnonzero(wanted & self.in_partitions(partitions))
-
-    def in_partitions(self, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
-        return np.isin(self.partitions, list(partitions))[self.partition_codes]
-
-    def tally(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """Images by (partition, class): shape (partitions, classes)."""
-        width = len(self.class_ids)
-        cells = self.partition_codes[rows].astype(np.int64) * width + self.class_codes[rows]
-        return np.bincount(cells, minlength=len(self.partitions) * width).reshape(-1, width)
 
 
 class _Planner:
@@ -200,7 +176,8 @@ class _Planner:
     ) -> None:
         self.benchmark = benchmark
         self.declared = benchmark.by_key()
-        self.views = {key: _View(index) for key, index in indexes.items()}
+        self.views = {key: View(index) for key, index in indexes.items()}
+        self.ranked: dict[tuple[str, str], Rows] = {}
         self.seed = seed
         self.adopted = adopted
         self.limit = limit_per_class
@@ -222,7 +199,7 @@ class _Planner:
             config=config,
             split=split,
             labels=tuple(labels),
-            table=_plan_table(labels, split, view, rows),
+            table=self.table(key, labels, rows),
             rows=rows,
             available=int(view.in_partitions(split.partitions).sum()),
             excluded=tuple(self.exclusions(key, drawn, kept, rows) + self.withdrawals(key, view, gone)),
@@ -248,15 +225,34 @@ class _Planner:
             keep = pc.is_in(ids, value_set=pa.array(listed, pa.string()))
             candidates = candidates[keep.to_numpy(zero_copy_only=False)]
         elif first := parent(split.take):
-            candidates = np.setdiff1d(candidates, self.select(first), assume_unique=True)
-        order = candidates[
-            keyed_order(view.ids.take(pa.array(candidates)), seed=self.seed, config=config.name, split=split.name)
-        ]
-        if listed is not None:
-            return order
-        return _take(split, view, order)
+            candidates = candidates[~view.mask(self.select(first))[candidates]]
+        order = self._order(config, split, candidates)
+        return order if listed is not None else taken(split, view, order)
 
-    def without_withdrawn(self, split: Split, view: _View, drawn: Rows) -> tuple[Rows, Rows]:
+    def _order(self, config: Config, split: Split, candidates: Rows) -> Rows:
+        view = self.views[split.source.key]
+        if not split.ranked_as:
+            ids = view.ids.take(pa.array(candidates))
+            return candidates[keyed_order(ids, seed=self.seed, config=config.name, split=split.name)]
+        # Many splits of a large source share this rank, so all its images are ranked, once.
+        place = (split.source.key, split.ranked_as)
+        if place not in self.ranked:
+            of_config, _, of_split = split.ranked_as.partition("/")
+            self.ranked[place] = keyed_order(view.ids, seed=self.seed, config=of_config, split=of_split)
+        ranked = self.ranked[place]
+        return ranked[view.mask(candidates)[ranked]]
+
+    def table(self, key: str, labels: Sequence[str], rows: Rows) -> pa.Table:
+        config, split = self.declared[key]
+        view = self.views[split.source.key]
+        table = _plan_table(labels, split, view, rows)
+        if "oodness" not in config.columns:
+            return table
+        values = _oodness(split, self.adopted.get(key))
+        by_code = np.array([values.get(str(class_id), np.nan) for class_id in view.class_ids])
+        return table.append_column("oodness", pa.array(by_code[view.class_codes[rows]]))
+
+    def without_withdrawn(self, split: Split, view: View, drawn: Rows) -> tuple[Rows, Rows]:
         """The rows that stay, and those that were withdrawn."""
         if not self.withdrawn:
             return drawn, drawn[:0]
@@ -264,7 +260,7 @@ class _Planner:
         gone = pc.is_in(ids, value_set=pa.array(list(self.withdrawn), pa.string())).to_numpy(zero_copy_only=False)
         return drawn[~gone], drawn[gone]
 
-    def withdrawals(self, key: str, view: _View, rows: Rows) -> list[Exclusion]:
+    def withdrawals(self, key: str, view: View, rows: Rows) -> list[Exclusion]:
         _, split = self.declared[key]
         found = []
         for row in rows.tolist():
@@ -315,21 +311,30 @@ class _Planner:
             rule = ("not-adopted", "not in the copy of the published benchmark that was adopted")
             by_rule = self.adopted[key].source_ids is None  # the copy names classes, and their images are drawn
             names = self.views[split.source.key].names
-            return {name: _not_drawn(split.take) if by_rule and name in chosen else rule for name in names}
+            return {name: not_drawn(split.take) if by_rule and name in chosen else rule for name in names}
         if isinstance(split.classes, Every):
-            return dict.fromkeys(chosen, _not_drawn(split.take))
+            return dict.fromkeys(chosen, not_drawn(split.take))
         reasons = dict.fromkeys(
             self.views[split.source.key].names,
             ("outside", f"not one of the classes that the rules of the table {split.classes.table} look at"),
         )
         for decision in decisions.load(split.classes.table):
             if decision.class_id in chosen:
-                reasons[decision.class_id] = _not_drawn(split.take)
+                reasons[decision.class_id] = not_drawn(split.take)
             elif decision.decision == split.classes.decision:
                 reasons[decision.class_id] = _other_side(split.classes)
             else:
                 reasons[decision.class_id] = (decision.rule, f"{decision.decision}: {decision.evidence}")
         return reasons
+
+
+def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
+    """How far each class of a split is from the in-distribution ones, by class id."""
+    if adopted is not None and adopted.oodness is not None:
+        return dict(zip(adopted.class_ids, adopted.oodness, strict=True))
+    if split.oodness is None:
+        raise ValueError(f"a config has the column oodness and its split {split.name} does not say it")
+    return split.oodness.of()
 
 
 def _other_side(classes: Classes) -> tuple[str, str]:
@@ -339,42 +344,6 @@ def _other_side(classes: Classes) -> tuple[str, str]:
         raise ValueError("without a draw every class of the decision is chosen")
     of = f"{draw.count} drawn classes" + (" of its group" if draw.of_each_group else "")
     return ("class-drawn", f"among the {of}") if draw.rest else ("class-not-drawn", f"keyed rank beyond the {of}")
-
-
-def _take(split: Split, view: _View, order: Rows) -> Rows:
-    """Cut candidates, best first, down to the split's quota."""
-    take = split.take
-    sizes = np.bincount(view.class_codes[order], minlength=len(view.class_ids))
-    if isinstance(take, All | Rest):
-        return order
-    if isinstance(take, PerClass):
-        return first_of_each(view.class_codes, order, np.minimum(take.images, sizes // 2 if take.half else sizes))
-    return _take_total(take, split, view, order)
-
-
-def _take_total(take: Total, split: Split, view: _View, order: Rows) -> Rows:
-    left = min(take.images, len(order) // 2) if take.half else take.images
-    taken = []
-    for partition in split.partitions:
-        pool = order[view.in_partitions([partition])[order]]
-        sizes = np.bincount(view.class_codes[pool], minlength=len(view.class_ids))
-        quotas = largest_remainders(min(left, len(pool)), sizes.tolist())
-        taken.append(first_of_each(view.class_codes, pool, np.array(quotas, dtype=np.int64)))
-        left -= len(taken[-1])
-    return order[np.isin(order, np.concatenate(taken))]
-
-
-def _not_drawn(take: Take) -> tuple[str, str]:
-    """Why a class that is drawn from has images that are not in the split."""
-    if isinstance(take, Rest):
-        return ("in-other-split", f"drawn for {take.of}")
-    if isinstance(take, PerClass):
-        first = f"drawn for {take.apart_from}, or " if take.apart_from else ""
-        rank = f"keyed rank beyond the class's {take.images}" + " (or half of a class that is short)" * take.half
-        return ("image-not-drawn", first + rank)
-    if isinstance(take, Total):
-        return ("image-not-drawn", f"keyed rank beyond the class's share of {take.images} images")
-    return ("image-not-drawn", "every image of the class is taken")
 
 
 def _strays(key: str, split: Split, index: SourceIndex) -> list[Exclusion]:
@@ -387,7 +356,7 @@ def _strays(key: str, split: Split, index: SourceIndex) -> list[Exclusion]:
     ]
 
 
-def _plan_table(labels: Sequence[str], split: Split, view: _View, rows: Rows) -> pa.Table:
+def _plan_table(labels: Sequence[str], split: Split, view: View, rows: Rows) -> pa.Table:
     numbers = {name: i for i, name in enumerate(labels)}
     class_ids = [str(c) for c in view.class_ids]
     of_class = np.array([numbers.get(c, -1) for c in class_ids], dtype=np.int64)
@@ -395,7 +364,7 @@ def _plan_table(labels: Sequence[str], split: Split, view: _View, rows: Rows) ->
     taken = pa.array(codes)
     source_ids = view.ids.take(pa.array(rows))
     count = len(rows)
-    known = split.role == "in_distribution"
+    known = split.role == "in_distribution" and split.labelled
     source = pa.repeat(pa.scalar(split.source.key), count)
     return pa.Table.from_arrays(
         [
@@ -414,10 +383,3 @@ def _plan_table(labels: Sequence[str], split: Split, view: _View, rows: Rows) ->
 def _row_ids(split: Split, source_ids: pa.Array) -> pa.Array:
     ids = pc.binary_join_element_wise(pa.scalar(split.source.key), source_ids, "/")
     return ids if split.making is None else pc.binary_join_element_wise(ids, split.making.row_id(""), "")
-
-
-def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.str_]]:
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = array.unify_dictionaries().combine_chunks()
-    return array.indices.to_numpy(), np.array(array.dictionary.to_pylist(), dtype=np.str_)

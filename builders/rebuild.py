@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders import card
-from builders.benchmark import Benchmark
+from builders.benchmark import ROLES, Benchmark, Split
 from builders.choices import Choices, Meter
 from builders.errors import BuildError, explaining_disk
 from builders.execute import Workers
 from builders.finish import data_entries
-from builders.locate import STAGING, Located, locate, packed_rows
+from builders.locate import STAGING, Located, join, locate, packed_rows
 from builders.making import Making
 from builders.plan import PLAN_SCHEMA, PlannedSplit
 from builders.registry import BENCHMARKS
@@ -27,10 +27,12 @@ from builders.release import (
     FORMAT,
     Layout,
     file_entry,
+    parts_of,
     read_audit,
     read_excluded,
     read_manifest,
     rows_digest,
+    sources_of,
     write_audit,
     write_excluded,
     write_index,
@@ -38,6 +40,7 @@ from builders.release import (
 from builders.sources.base import Source, SourceIndex, open_source
 from builders.staging import remove_packs, unpack
 from builders.state import Identity, check_choices, locked, record_plans
+from builders.takes import Rows
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,8 @@ def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:
     benchmark = benchmark_of(published)
     wanted: dict[str, dict[str, None]] = {}
     for entry in published.entry()["splits"].values():
-        wanted.setdefault(entry["source"], {}).update(dict.fromkeys(entry["partitions"]))
+        for part in parts_of("", entry).values():
+            wanted.setdefault(part["source"], {}).update(dict.fromkeys(part["partitions"]))
     return {source: tuple(wanted[source.key]) for source in benchmark.sources() if source.key in wanted}
 
 
@@ -138,8 +142,9 @@ def rebuild(
     identity = Identity(
         benchmark.name, made_of["version"], made_of["seed"], made_of["limit_per_class"], made_of["demo"]
     )
-    keys = {f"{published.config}/{name}": split["adopted"] for name, split in sorted(entry["splits"].items())}
-    choices = Choices(out=out, splits=tuple(keys), roots=roots, seed=made_of["seed"], demo=made_of["demo"])
+    splits = {f"{published.config}/{name}": split for name, split in sorted(entry["splits"].items())}
+    keys = {part: listed["adopted"] for key, split in splits.items() for part, listed in parts_of(key, split).items()}
+    choices = Choices(out=out, splits=tuple(splits), roots=roots, seed=made_of["seed"], demo=made_of["demo"])
     with explaining_disk("write the release"), locked(layout):
         check_choices(layout, identity, keys, allow_partial=False)
         indexes = {
@@ -147,7 +152,7 @@ def rebuild(
             for source, partitions in needed_sources(published).items()
         }
         located = _located(published, benchmark, indexes, layout, meter)
-        digests = {split.planned.key: split.digest for split in located}
+        digests = {split.key: split.digest for split in located}
         record_plans(layout, identity, keys, digests, allow_partial=False)
         making = Making(layout, choices, indexes, workers, meter)
         ready = {key: _expecting(published, split) for key, split in making.make(located).items()}
@@ -165,28 +170,72 @@ def rebuild(
 def _located(
     published: Published, benchmark: Benchmark, indexes: Mapping[str, SourceIndex], layout: Layout, meter: Meter
 ) -> list[Located]:
-    planned = [_planned(published, benchmark, name, indexes) for name in sorted(published.entry()["splits"])]
-    meter.step("finding", sum(len(split.rows) for split in planned))
+    planned = {name: _planned(published, benchmark, name, indexes) for name in sorted(published.entry()["splits"])}
+    pieces = [piece for split in planned.values() for piece in split]
+    meter.step("finding", sum(len(piece.rows) for piece in pieces))
     unpacked = {
         key: unpack(index, rows, layout.state / STAGING, meter.advance)
         for key, index in indexes.items()
-        if len(rows := packed_rows(index, [split for split in planned if split.split.source.key == key]))
+        if len(rows := packed_rows(index, [piece for piece in pieces if piece.split.source.key == key]))
     }
-    return [
-        locate(split, indexes[key], unpacked.get(key), advance=meter.advance)
-        for split in planned
-        for key in [split.split.source.key]
-    ]
+    found = []
+    for name, split in planned.items():
+        located = [
+            locate(piece, indexes[key], unpacked.get(key), advance=meter.advance)
+            for piece in split
+            for key in [piece.split.source.key]
+        ]
+        found.append(join(located, _as_published(published.rows(name)["id"])))
+    return found
+
+
+def _as_published(ids: pa.ChunkedArray) -> Callable[[pa.Table], Rows]:
+    """The order that a joined split's rows were published in."""
+
+    def order(table: pa.Table) -> Rows:
+        places = pc.index_in(ids, value_set=table["id"].combine_chunks())
+        found: Rows = places.to_numpy().astype(np.int64)
+        return found
+
+    return order
 
 
 def _planned(
     published: Published, benchmark: Benchmark, name: str, indexes: Mapping[str, SourceIndex]
-) -> PlannedSplit:
-    """The plan that the published rows are: the same rows in the same order, found in the person's sources."""
+) -> list[PlannedSplit]:
+    """The plans that the published rows are, of a split or of each of its parts."""
     key = f"{published.config}/{name}"
-    config, split = benchmark.by_key()[key]
-    rows, listed = published.rows(name), published.entry()["splits"][name]
-    index = indexes[split.source.key]
+    entry = published.entry()
+    rows = published.rows(name)
+    planned = []
+    for part, listed in parts_of(key, entry["splits"][name]).items():
+        config, split = benchmark.by_key()[part]
+        index = indexes[split.source.key]
+        mine = rows
+        if split.part:
+            of_role = pc.equal(rows["role"], ROLES.index(split.role))
+            mine = rows.filter(pc.and_(of_role, pc.equal(rows["source"], split.source.key)))
+        places = _places(key, split, mine, index)
+        if split.part:
+            # A role may have several partitions of one source, each a part of its own.
+            inside = pc.is_in(index.table["partition"].take(places).cast(pa.string()), pa.array(split.partitions))
+            mine, places = mine.filter(inside), places.filter(inside.combine_chunks())
+        planned.append(
+            PlannedSplit(
+                config=config,
+                split=split,
+                labels=tuple(entry["label_names"]),
+                table=mine.select(PLAN_SCHEMA.names),
+                rows=places.to_numpy().astype(np.int64),
+                available=listed["available"],
+                excluded=(),
+            )
+        )
+    return planned
+
+
+def _places(key: str, split: Split, rows: pa.Table, index: SourceIndex) -> pa.Array:
+    """Where some published rows are in a person's source, as row numbers of its index."""
     places = pc.index_in(rows["source_id"], value_set=index.table["source_id"].combine_chunks()).combine_chunks()
     absent = rows["source_id"].filter(pc.is_null(places))
     if len(absent):
@@ -203,22 +252,14 @@ def _planned(
             "published, "
             f"found {found[at]} in {index.root}; give the edition that the publisher used ({split.source.edition})."
         )
-    return PlannedSplit(
-        config=config,
-        split=split,
-        labels=tuple(published.entry()["label_names"]),
-        table=rows.select(PLAN_SCHEMA.names),
-        rows=places.to_numpy().astype(np.int64),
-        available=listed["available"],
-        excluded=(),
-    )
+    return places
 
 
 def _expecting(published: Published, split: Located) -> Located:
     """Add what the publisher has of each row: the config's own columns, and the digest to compare with."""
-    rows = published.rows(split.planned.split.name)
+    rows = published.rows(split.name)
     table = split.table.append_column("expected_sha256", rows["content_sha256"])
-    for name in split.planned.config.columns:
+    for name in split.config.columns:
         table = table.append_column(name, rows[name])
     return dataclasses.replace(split, table=table)
 
@@ -230,7 +271,7 @@ def _finish(
     entry = published.entry()
     splits = {}
     for split in ready.values():
-        name = split.planned.split.name
+        name = split.name
         path = layout.index(published.config, name)
         write_index(path, published.rows(name), entry["label_names"], entry["columns"])
         listed = {"data": data_entries(layout, split), "index": file_entry(layout, path)}
@@ -240,16 +281,17 @@ def _finish(
         manifest.setdefault(kind, {})
     manifest["benchmarks"][benchmark.name] = theirs["benchmarks"][benchmark.name]
     manifest["sources"] |= {
-        key: theirs["sources"][key] for key in sorted({split["source"] for split in splits.values()})
+        key: theirs["sources"][key] for key in sorted({key for split in splits.values() for key in sources_of(split)})
     }
     ours = entry | {"splits": splits}
-    keys = [f"{published.config}/{name}" for name in splits]
+    keys = [part for name, split in splits.items() for part in parts_of(f"{published.config}/{name}", split)]
     excluded = layout.excluded(published.config)
     write_excluded(excluded, read_excluded(published.root / entry["excluded"]["path"]), keys)
     ours["excluded"] = file_entry(layout, excluded)
     if "audit" in entry:
         audit = layout.audit(published.config)
-        write_audit(audit, read_audit(published.root / entry["audit"]["path"]), keys)
+        splits_of = [f"{published.config}/{name}" for name in splits]
+        write_audit(audit, read_audit(published.root / entry["audit"]["path"]), splits_of)
         ours["audit"] = file_entry(layout, audit)
     manifest["configs"][published.config] = ours
     card.seal(layout, manifest)

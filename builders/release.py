@@ -33,12 +33,16 @@ INDEX_SUFFIX = "-index"
 FOLDERS = ("data", "index", "excluded", "audit")
 """Folders of a release, beside its state."""
 
-EXTRA_COLUMNS: Mapping[str, pa.DataType] = {"near_duplicate_of": pa.string()}
+EXTRA_COLUMNS: Mapping[str, pa.DataType] = {"near_duplicate_of": pa.string(), "oodness": pa.float64()}
 """Columns that some configs have beside those of all.
 
 `near_duplicate_of`: the id of the in-distribution training image that the row's image is a near-duplicate of, the
 nearest one where there are several, or an empty text.
+`oodness`: how far the row's class is from the in-distribution ones, by the config's own measure; 0 is one of them.
 """
+
+# As `datasets` calls the types; Arrow has another name for the second.
+_FEATURE_TYPES = {pa.string(): "string", pa.float64(): "float64"}
 
 
 @dataclass(frozen=True)
@@ -114,10 +118,44 @@ def arrow_schema(label_names: Sequence[str], columns: Sequence[str] = (), *, ima
     for name in ("class_id", "class_name", "source", "source_id", "id", "content_sha256", "stored"):
         kinds[name] = (pa.string(), {"dtype": "string", "_type": "Value"})
     for name in columns:
-        kinds[name] = (EXTRA_COLUMNS[name], {"dtype": str(EXTRA_COLUMNS[name]), "_type": "Value"})
+        kinds[name] = (EXTRA_COLUMNS[name], {"dtype": feature_type(name), "_type": "Value"})
     described = {"info": {"features": {name: feature for name, (_, feature) in kinds.items()}}}
     schema = pa.schema([(name, kind) for name, (kind, _) in kinds.items()])
     return schema.with_metadata({"huggingface": json.dumps(described)})
+
+
+def feature_type(column: str) -> str:
+    """The type of a text or extra column as `datasets` names it."""
+    return _FEATURE_TYPES[EXTRA_COLUMNS.get(column, pa.string())]
+
+
+def parts_of(key: str, entry: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What a split in a manifest is made of, by key.
+
+    Args:
+        key: `config/split`.
+        entry: its entry.
+
+    Returns:
+        The entries of its parts by `config/split.part`; where it is not joined, its own by `config/split`. Each has
+        `role`, `source`, `partitions`, `rows`, `available`, `excluded` and `adopted`.
+    """
+    return {f"{key}.{part['name']}": part for part in entry["parts"]} if "parts" in entry else {key: entry}
+
+
+def roles_of(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """The different roles of a split's rows, in the order of its parts."""
+    return tuple(dict.fromkeys(part["role"] for part in parts_of("", entry).values()))
+
+
+def sources_of(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """The keys of the different sources of a split's rows, in the order of its parts."""
+    return tuple(dict.fromkeys(part["source"] for part in parts_of("", entry).values()))
+
+
+def is_training(key: str, entry: Mapping[str, Any]) -> bool:
+    """Whether a split (`config/split`) holds in-distribution images to train on and nothing else."""
+    return key.endswith("/train") and roles_of(entry) == ("in_distribution",)
 
 
 def rows_digest(rows: pa.Table) -> str:

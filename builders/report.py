@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,22 @@ from builders.benchmark import Benchmark, Split
 from builders.build import Prepared
 from builders.command import aligned
 from builders.locate import estimated_bytes
-from builders.release import INDEX_SUFFIX
+from builders.release import INDEX_SUFFIX, parts_of
 
 
 def built_text(benchmark: Benchmark, manifest: dict[str, Any], out: Path, splits: Sequence[str]) -> str:
     """What is printed after a build: counts, digests, and the line of Python that reads the first split."""
     entries = {key: _entry(manifest, key) for key in splits}
     rows = {key: entry["rows"] for key, entry in entries.items()}
+    declared = benchmark.by_key()
+    parts = [
+        (part, declared[part][1], described["classes"], described["rows"])
+        for key, entry in entries.items()
+        if "parts" in entry
+        for part, described in parts_of(key, entry).items()
+    ]
     table = counts_table(benchmark, rows, {key: entry["digest"] for key, entry in entries.items()})
+    table = "\n".join([table, *parts_table(parts)])
     config, split = splits[0].split("/")
     suffix = "" if entries[splits[0]]["data"] else INDEX_SUFFIX
     lacking = sorted({sentence for entry in entries.values() for sentence in entry["shortfalls"]})
@@ -31,7 +40,14 @@ def built_text(benchmark: Benchmark, manifest: dict[str, Any], out: Path, splits
 
 def dry_run_text(benchmark: Benchmark, prepared: Prepared) -> str:
     """What is printed instead of a build: counts, bytes, and how much each rule leaves out."""
-    rows = {split.key: len(split.rows) for split in prepared.planned}
+    rows: Counter[str] = Counter()
+    for split in prepared.planned:
+        rows[split.split_key] += len(split.rows)
+    parts = [
+        (split.key, split.split, len(split.table["class_id"].unique()), len(split.rows))
+        for split in prepared.planned
+        if split.split.part
+    ]
     lines = [["split", "about", "images left out", "by rule"]]
     total = 0
     for split in prepared.planned:
@@ -45,7 +61,7 @@ def dry_run_text(benchmark: Benchmark, prepared: Prepared) -> str:
         rules = ", ".join(f"{rule} {images:,}" for rule, images in sorted(by_rule.items()) if images)
         lines.append([split.key, _size(size), f"{sum(by_rule.values()):,}", rules or "-"])
     closing = f"dry run: nothing was written; the release would take about {_size(total)}"
-    return "\n".join([counts_table(benchmark, rows), "", *aligned(lines), "", closing])
+    return "\n".join([counts_table(benchmark, rows), *parts_table(parts), "", *aligned(lines), "", closing])
 
 
 def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mapping[str, str] | None = None) -> str:
@@ -58,17 +74,30 @@ def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mappin
     """
     head = ["split", "built", "expected", "difference", "paper"] + (["digest"] if digests else [])
     lines = [head]
-    declared = benchmark.by_key()
     for key, rows in built.items():
-        count = declared[key][1].count
-        numbers = [
-            f"{rows:,}",
-            f"{count.rows:,}",
-            f"{rows - count.rows:+,}" if rows != count.rows else "0",
-            f"{count.paper:,}",
-        ]
+        count = benchmark.count(key)
+        numbers = [f"{rows:,}", f"{count.rows:,}", _difference(rows, count.rows), f"{count.paper:,}"]
         lines.append([key, *numbers] + ([digests[key][:12]] if digests else []))
-    return "\n".join([*aligned(lines), *_notes({key: declared[key][1] for key in built})])
+    notes: dict[str, list[str]] = {}
+    for key in built:
+        notes.setdefault(benchmark.count(key).why, []).append(key)
+    return "\n".join([*aligned(lines), *(f"{', '.join(keys)}: {why}" for why, keys in notes.items() if why)])
+
+
+def parts_table(parts: Sequence[tuple[str, Split, int, int]]) -> list[str]:
+    """Classes and rows beside the paper's for each part of the splits that are joined; nothing where there is none.
+
+    Args:
+        parts: key, declaration, and the classes and rows that there are.
+    """
+    if not parts:
+        return []
+    lines = [["part", "role", "source", "classes", "paper", "difference", "rows", "paper", "difference"]]
+    for key, split, classes, rows in parts:
+        pairs = ((classes, split.count.classes), (rows, split.count.paper))
+        numbers = [text for ours, paper in pairs for text in (f"{ours:,}", f"{paper:,}", _difference(ours, paper))]
+        lines.append([key, split.role, split.source.key, *numbers])
+    return ["", *aligned(lines)]
 
 
 def _entry(manifest: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -81,5 +110,5 @@ def _size(size: int) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
 
-def _notes(splits: Mapping[str, Split]) -> list[str]:
-    return [f"{key}: {split.count.why}" for key, split in splits.items() if split.count.why]
+def _difference(found: int, wanted: int) -> str:
+    return f"{found - wanted:+,}" if found != wanted else "0"

@@ -81,7 +81,8 @@ def first_of_each(
     Returns:
         The row numbers taken, in the order given.
     """
-    in_order = codes[order]
+    # NumPy sorts numbers of 16 bits by radix, ten times faster, and few sources have more classes than fit.
+    in_order = codes[order].astype(np.uint16 if len(quotas) <= 1 << 16 else np.int64)
     grouped = np.argsort(in_order, kind="stable")
     starts = np.searchsorted(in_order[grouped], np.arange(len(quotas)))
     position = np.empty(len(order), dtype=np.int64)

@@ -76,7 +76,7 @@ class ShardRecord:
     """What is known of a finished shard.
 
     `bytes` and `sha256` are of the data file (0 and empty without pixels); `decoded` says that every image was
-    decoded; `dropped` has the source id and the reason of each image left out as unreadable. It travels in the
+    decoded; `dropped` has the row id and the reason of each image left out as unreadable. It travels in the
     metadata of the part file, whose existence marks the end.
     """
 
@@ -215,7 +215,7 @@ def _write_groups(
         count.one(size)
         if task.made:
             if failed[number]:
-                dropped.append((rows["source_id"][number].as_py(), failed[number]))
+                dropped.append((rows["id"][number].as_py(), failed[number]))
             else:
                 _refuse_other_content(rows, number, made[number], path, expected)
                 buffer.keep(number, made[number], "pixels")
@@ -225,7 +225,7 @@ def _write_groups(
         except images.UnreadableImageError as error:
             if not task.drop_unreadable:
                 raise unreadable(rows, number, path, error) from error
-            dropped.append((rows["source_id"][number].as_py(), str(error)))
+            dropped.append((rows["id"][number].as_py(), str(error)))
             buffer.forget(start)
         else:
             if mended is not None:

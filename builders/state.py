@@ -14,7 +14,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
-from builders.release import FOLDERS, Layout, read_manifest, write_text
+from builders.release import FOLDERS, Layout, parts_of, read_manifest, write_text
 from builders.shards import TEMPORARY
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
@@ -73,16 +73,17 @@ def check_choices(layout: Layout, identity: Identity, adopted: Mapping[str, str]
     Args:
         layout: the output folder.
         identity: this run's choices.
-        adopted: for each split of this run, and each that one is the rest of, a digest of what is adopted for it, or
-            empty. A split and the rest of it must come from the same lists, or they would share images.
+        adopted: for each split or part of this run, and each that one is the rest of, a digest of what is adopted for
+            it, or empty. A split and the rest of it must come from the same lists, or they would share images.
         allow_partial: whether this run may leave images out.
     """
     state = _read_state(layout, identity)
     manifest = read_manifest(layout.root) if layout.manifest.exists() else {"benchmarks": {}, "configs": {}}
     built = {
-        f"{config}/{name}": entry["adopted"]
+        key: part["adopted"]
         for config, declared in manifest["configs"].items()
         for name, entry in declared["splits"].items()
+        for key, part in parts_of(f"{config}/{name}", entry).items()
     }
     for key, digest in adopted.items():
         if {**built, **state.get("adopted", {})}.get(key, digest) != digest:

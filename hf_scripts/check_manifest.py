@@ -11,7 +11,7 @@ from typing import Any
 
 from builders.benchmark import ROLES
 from builders.errors import BuildError
-from builders.release import EXTRA_COLUMNS, FOLDERS, FORMAT, Layout, file_sha256, read_manifest
+from builders.release import EXTRA_COLUMNS, FOLDERS, FORMAT, Layout, file_sha256, parts_of, read_manifest
 from builders.shards import TEMPORARY
 from hf_scripts.problems import Problems
 
@@ -32,9 +32,7 @@ _CONFIG = {
 }
 _SOURCE = {"title": str, "edition": str, "licence": dict, "citation": str}
 _LICENCE = {"name": str, "url": str, "publish": str}
-_SPLIT = {
-    "role": str,
-    "source": str,
+_COUNTS = {
     "rows": int,
     "expected": int,
     "paper": int,
@@ -42,6 +40,11 @@ _SPLIT = {
     "available": int,
     "excluded": int,
     "excluded_by_rule": dict,
+}
+_ORIGIN = {"role": str, "source": str, "partitions": list}
+# A part of a split that is joined; one that is not has its own role and source.
+_PART = _ORIGIN | _COUNTS | {"name": str, "labelled": bool, "classes": int, "paper_classes": int, "adopted": str}
+_SPLIT = _COUNTS | {
     "withdrawn": list,
     "shortfalls": list,
     "digest": str,
@@ -243,16 +246,42 @@ def _wrong_config(manifest: Mapping[str, Any], name: str, config: Mapping[str, A
     yield from _wrong_file(f"excluded of {name}", config["excluded"])
     for split_name, split in sorted(config["splits"].items()):
         key = f"{name}/{split_name}"
-        shape = list(_wrong_keys(key, split, _SPLIT))
+        shape = [*_wrong_keys(key, split, _SPLIT), *_wrong_parts(key, split)]
         if shape:
             yield from shape
             continue
-        if split["role"] not in ROLES:
-            yield f"expected role of {key} to be one of {', '.join(ROLES)}, found {split['role']}"
-        if split["source"] not in manifest["sources"]:
-            yield f"expected the source of {key} under sources, found no {split['source']} there"
+        for part_key, part in parts_of(key, split).items():
+            if part["role"] not in ROLES:
+                yield f"expected role of {part_key} to be one of {', '.join(ROLES)}, found {part['role']}"
+            if part["source"] not in manifest["sources"]:
+                yield f"expected the source of {part_key} under sources, found no {part['source']} there"
         for entry in (split["index"], *split["data"]):
             yield from _wrong_file(f"a file of {key}", entry)
+
+
+def _wrong_parts(key: str, split: object) -> Iterator[str]:
+    """What keeps a split's role and source, or those of its parts, from being read."""
+    if not isinstance(split, dict):
+        return
+    if "parts" not in split:
+        yield from _wrong_keys(key, split, _ORIGIN)
+        return
+    parts = split["parts"]
+    if not isinstance(parts, list) or not parts:
+        yield f"expected a list of parts in {key}, found {_named(type(parts))}"
+        return
+    shape = [
+        wrong for number, part in enumerate(parts) for wrong in _wrong_keys(f"part {number} of {key}", part, _PART)
+    ]
+    yield from shape
+    if shape:
+        return
+    if len({part["name"] for part in parts}) != len(parts):
+        yield f"expected parts of {key} of different names, found one name twice"
+    for name in ("rows", "expected", "paper", "available", "excluded"):
+        total = sum(part[name] for part in parts)
+        if split.get(name) != total:
+            yield f"expected {name} of {key} to be the {total:,} of its parts together, found {split.get(name)}"
 
 
 def _wrong_file(where: str, entry: object) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,11 @@ import pyarrow.parquet as pq
 from builders import card
 from builders.benchmark import ROLES
 from builders.finish import known_train_overlaps
-from builders.release import INDEX_SUFFIX, Layout, file_sha256, read_audit, read_excluded
+from builders.release import INDEX_SUFFIX, Layout, file_sha256, is_training, parts_of, read_audit, read_excluded
 from hf_scripts.check_manifest import splits
 from hf_scripts.problems import Problems
+
+_KNOWN = ROLES.index("in_distribution")
 
 
 def check_excluded(root: Path, manifest: Mapping[str, Any]) -> Problems:
@@ -31,7 +35,12 @@ def check_excluded(root: Path, manifest: Mapping[str, Any]) -> Problems:
         except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
             problems.add("exclusions", f"{path}: expected a table of exclusions, found other text ({error})")
             continue
-        images = {f"{name}/{split}": 0 for split in config["splits"]}
+        parts = {
+            key: part
+            for split, entry in config["splits"].items()
+            for key, part in parts_of(f"{name}/{split}", entry).items()
+        }
+        images = dict.fromkeys(parts, 0)
         by_rule: dict[str, dict[str, int]] = {key: {} for key in images}
         for line in lines:
             if line.split not in images:
@@ -42,7 +51,7 @@ def check_excluded(root: Path, manifest: Mapping[str, Any]) -> Problems:
                     rules = by_rule[line.split]
                     rules[line.rule] = rules.get(line.rule, 0) + line.images
         for key, left_out in images.items():
-            entry = config["splits"][key.rpartition("/")[2]]
+            entry = parts[key]
             if entry["rows"] + left_out != entry["available"]:
                 sum_ = f"{entry['rows']:,} + {left_out:,}"
                 expected = f"rows and excluded images to add up to the source's {entry['available']:,}"
@@ -96,6 +105,26 @@ def check_audit(root: Path, manifest: Mapping[str, Any]) -> Problems:
     return problems
 
 
+def check_parts(root: Path, manifest: Mapping[str, Any]) -> Problems:
+    """Check that a joined split has as many rows of each role and source as its parts. Its index must be readable."""
+    problems = Problems()
+    for key, _, entry in splits(manifest):
+        if "parts" not in entry:
+            continue
+        wanted: Counter[tuple[str, str]] = Counter()
+        for part in entry["parts"]:
+            wanted[part["role"], part["source"]] += part["rows"]
+        rows = pq.read_table(root / entry["index"]["path"], columns=["role", "source"])
+        counted = rows.group_by(["role", "source"]).aggregate([([], "count_all")])
+        found = {(ROLES[row["role"]], row["source"]): row["count_all"] for row in counted.to_pylist()}
+        for role, source in sorted(wanted.keys() | found.keys()):
+            expected, there = wanted[role, source], found.get((role, source), 0)
+            if expected != there:
+                of = f"{expected:,} rows of role {role} from {source}"
+                problems.add("parts", f"{key}: expected {of} as its parts have, found {there:,}")
+    return problems
+
+
 def check_between_splits(root: Path, manifest: dict[str, Any]) -> tuple[Problems, list[str]]:
     """Look for images and ids that stand in splits where they must not meet. All indexes must be readable.
 
@@ -115,13 +144,14 @@ def check_between_splits(root: Path, manifest: dict[str, Any]) -> tuple[Problems
         mine = [
             (key, split)
             for key, config, split in splits(manifest)
-            if config["benchmark"] == benchmark and not _train(key, split)
+            if config["benchmark"] == benchmark and not is_training(key, split)
         ]
-        for text, known in _in_two_roles(root, mine):
-            if known:
-                problems.add("image in two roles", f"{benchmark}: expected every image in one role, {text}")
-            else:
-                notes.append(f"{benchmark}: {text}")
+        for together in _judged_alike(manifest["benchmarks"][benchmark], mine):
+            for text, known in _in_two_roles(root, together):
+                if known:
+                    problems.add("image in two roles", f"{benchmark}: expected every image in one role, {text}")
+                else:
+                    notes.append(f"{benchmark}: {text}")
     for name, config in sorted(manifest["configs"].items()):
         mine = [(f"{name}/{split}", entry) for split, entry in sorted(config["splits"].items())]
         _check_ids(root, mine, problems)
@@ -182,40 +212,49 @@ def _edited(manifest: dict[str, Any], found: str) -> Problems:
     return problems
 
 
-def _train(key: str, split: Mapping[str, Any]) -> bool:
-    # The same splits that `known_train_overlaps` compares with all others.
-    return split["role"] == "in_distribution" and key.endswith("/train")
+def _judged_alike(
+    benchmark: Mapping[str, Any], mine: Sequence[tuple[str, Mapping[str, Any]]]
+) -> list[list[tuple[str, Mapping[str, Any]]]]:
+    """Splits among which an image has one role: all of a benchmark's, or those of each config for itself."""
+    if not benchmark.get("roles_by_config"):
+        return [list(mine)]
+    configs = dict.fromkeys(key.partition("/")[0] for key, _ in mine)
+    return [[split for split in mine if split[0].partition("/")[0] == config] for config in configs]
 
 
 def _in_two_roles(root: Path, mine: Sequence[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, bool]]:
-    """Images in splits of different roles: a sentence for each pair of splits, and whether one of them is known."""
+    """Images in different roles: a sentence for each pair of splits, and whether one of the two roles is known."""
     tables = []
     for number, (_, split) in enumerate(mine):
-        digests = pq.read_table(root / split["index"]["path"], columns=["content_sha256"])["content_sha256"]
-        numbers, roles = pa.repeat(number, len(digests)), pa.repeat(ROLES.index(split["role"]), len(digests))
-        tables.append(pa.table({"digest": digests, "split": numbers, "role": roles}))
+        rows = pq.read_table(root / split["index"]["path"], columns=["content_sha256", "role"])
+        numbers = pa.repeat(number, rows.num_rows)
+        tables.append(pa.table({"digest": rows["content_sha256"], "split": numbers, "role": rows["role"]}))
     if not tables:
         return []
     rows = pa.concat_tables(tables)
     counted = rows.group_by("digest").aggregate([("role", "count_distinct")])
     several = counted.filter(pc.greater(counted["role_count_distinct"], 1))["digest"]
-    meeting: dict[str, set[int]] = {}
+    meeting: dict[str, set[tuple[int, int]]] = {}
     for row in rows.filter(pc.is_in(rows["digest"], value_set=several)).to_pylist():
-        meeting.setdefault(row["digest"], set()).add(row["split"])
-    pairs: dict[tuple[int, int], list[str]] = {}
-    for digest, numbers in sorted(meeting.items()):
-        for place, a in enumerate(sorted(numbers)):
-            for b in sorted(numbers)[place + 1 :]:
-                if mine[a][1]["role"] != mine[b][1]["role"]:
-                    pairs.setdefault((a, b), []).append(digest)
+        meeting.setdefault(row["digest"], set()).add((row["split"], row["role"]))
+    pairs: dict[tuple[int, int, bool], list[str]] = {}
+    for digest, places in sorted(meeting.items()):
+        for (a, one), (b, other) in itertools.combinations(sorted(places), 2):
+            if one != other:
+                known = _KNOWN in (one, other)
+                pairs.setdefault((a, b, known), []).append(digest)
     return [
         (
-            f"found {len(digests):,} in both {mine[a][0]} and {mine[b][0]}, for instance the one with content_sha256 "
+            f"found {len(digests):,} in {_both(mine[a][0], mine[b][0])}, for instance the one with content_sha256 "
             f"{digests[0]}",
-            "in_distribution" in (mine[a][1]["role"], mine[b][1]["role"]),
+            known,
         )
-        for (a, b), digests in sorted(pairs.items())
+        for (a, b, known), digests in sorted(pairs.items())
     ]
+
+
+def _both(one: str, other: str) -> str:
+    return f"both {one} and {other}" if one != other else f"two roles of {one}"
 
 
 def _check_ids(root: Path, mine: Sequence[tuple[str, Mapping[str, Any]]], problems: Problems) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.benchmark import ROLES, Role
+from builders.release import parts_of
 from hf_scripts.problems import Problems
 
 _STORED = pa.array(["source", "metadata_removed", "pixels"])
@@ -19,14 +23,35 @@ _ABSOLUTE_CLASS = r"^(/[^/]([^/]|$)|/$|~/|\\|[A-Za-z]:[\\/]|file:)"
 
 
 @dataclass(frozen=True)
-class Split:
-    """What the manifest says of a split's rows; `key` is `config/split`, `columns` are the config's own."""
+class Kind:
+    """Rows of one role and source; `labelled` ones have a label."""
 
-    key: str
     role: Role
     source: str
+    labelled: bool
+
+
+@dataclass(frozen=True)
+class Split:
+    """What the manifest says of a split's rows.
+
+    `key` is `config/split`; `kinds` are the rows that it may have, of several kinds only where it is joined from
+    parts; `columns` are the config's own.
+    """
+
+    key: str
+    kinds: tuple[Kind, ...]
     label_names: tuple[str, ...]
     columns: tuple[str, ...] = ()
+
+
+def split_of(key: str, config: Mapping[str, Any], entry: Mapping[str, Any]) -> Split:
+    """What the entries of a config and a split of it say of the split's rows."""
+    kinds = [
+        Kind(part["role"], part["source"], part.get("labelled", part["role"] == "in_distribution"))
+        for part in parts_of(key, entry).values()
+    ]
+    return Split(key, tuple(dict.fromkeys(kinds)), tuple(config["label_names"]), tuple(config["columns"]))
 
 
 def check_values(rows: pa.Table, split: Split, path: str, first: int, problems: Problems) -> None:
@@ -45,6 +70,7 @@ def check_values(rows: pa.Table, split: Split, path: str, first: int, problems: 
         checker.role()
         checker.identity()
         checker.text()
+        checker.oodness()
 
 
 class _Checker:
@@ -72,43 +98,76 @@ class _Checker:
 
     def label(self) -> None:
         label, names = self.rows["label"], self.split.label_names
-        if self.split.role != "in_distribution":
-            kind = "label of an unknown"
-            self.expect(
-                "label", kind, pc.not_equal(label, -1), f"label -1 since {self.split.key} is {self.split.role}"
-            )
+        for kind in self.split.kinds:
+            if not kind.labelled:
+                has_one = pc.and_(self.of(kind), pc.not_equal(label, -1))
+                what = kind.role if len(self.split.kinds) == 1 else f"{kind.role} from {kind.source}"
+                name = "label of an unknown" if kind.role != "in_distribution" else "label of an unlabelled row"
+                self.expect("label", name, has_one, f"label -1 since {self.split.key} is {what}")
+        labelled = [self.of(kind) for kind in self.split.kinds if kind.labelled]
+        if not labelled:
             return
         outside = pc.or_(pc.less(label, 0), pc.greater_equal(label, len(names)))
+        outside = pc.and_(functools.reduce(pc.or_, labelled), outside)
         self.expect("label", "label out of range", outside, f"a label from 0 to {len(names) - 1}")
-        named = pa.array(names).take(pc.if_else(outside, None, label))
+        inside = pc.and_(pc.greater_equal(label, 0), pc.less(label, len(names)))
+        named = pa.array(names).take(pc.if_else(inside, label, None))
         class_ids = self.rows["class_id"]
         self.problems.add_rows(
             "label of another class",
-            pc.and_(pc.invert(outside), pc.not_equal(named, class_ids).fill_null(False)),
+            pc.and_(functools.reduce(pc.or_, labelled), pc.not_equal(named, class_ids).fill_null(False)),
             lambda i: (
                 f"{self.path} row {self.first + i}: expected the label of {class_ids[i]}, found that of {named[i]}"
             ),
         )
 
+    def of(self, kind: Kind) -> pa.ChunkedArray | pa.Array:
+        """Which rows are of a kind; those of the only one all are, whatever their cells say."""
+        if len(self.split.kinds) == 1:
+            return pc.is_valid(self.rows["role"])
+        of_role = pc.equal(self.rows["role"], ROLES.index(kind.role))
+        return pc.and_(of_role, pc.equal(self.rows["source"], kind.source))
+
     def role(self) -> None:
-        code = ROLES.index(self.split.role)
-        wrong = pc.not_equal(self.rows["role"], code)
-        self.expect("role", "role", wrong, f"role {code} ({self.split.role}) as {self.split.key} is declared")
+        codes = {ROLES.index(kind.role): kind.role for kind in self.split.kinds}
+        wrong = pc.invert(pc.is_in(self.rows["role"], value_set=pa.array(codes, pa.int64())))
+        named = " or ".join(f"{code} ({role})" for code, role in codes.items())
+        self.expect("role", "role", wrong, f"role {named} as {self.split.key} is declared")
 
     def identity(self) -> None:
-        source = self.split.source
-        self.expect("source", "source", pc.not_equal(self.rows["source"], source), f"source {source}")
+        sources = list(dict.fromkeys(kind.source for kind in self.split.kinds))
+        wrong = pc.invert(pc.is_in(self.rows["source"], value_set=pa.array(sources)))
+        self.expect("source", "source", wrong, f"source {' or '.join(sources)}")
+        if len(self.split.kinds) > 1:
+            together = functools.reduce(pc.or_, [self.of(kind) for kind in self.split.kinds])
+            known = {(ROLES.index(kind.role), kind.source) for kind in self.split.kinds}
+            roles = {code for code, _ in known}
+            alone = pc.and_(pc.invert(wrong), pc.is_in(self.rows["role"], value_set=pa.array(roles, pa.int64())))
+            self.problems.add_rows(
+                "role of another source",
+                pc.and_(alone, pc.invert(together)),
+                lambda i: (
+                    f"{self.path} row {self.first + i}: expected a role that {self.rows['source'][i]} has in "
+                    f"{self.split.key}, found {ROLES[self.rows['role'][i].as_py()]}"
+                ),
+            )
         wanted = pc.binary_join_element_wise(self.rows["source"], self.rows["source_id"], "/")
         made = pc.equal(self.rows["stored"], "pixels")
-        wrong = pc.not_equal(self.rows["id"], wanted).to_numpy().copy()
-        for i in np.flatnonzero(wrong & made.to_numpy()):
+        other = pc.not_equal(self.rows["id"], wanted).to_numpy().copy()
+        for i in np.flatnonzero(other & made.to_numpy()):
             # Where we made the image, the id goes on with what was done.
-            wrong[i] = not self.rows["id"][i].as_py().startswith(wanted[i].as_py())
+            other[i] = not self.rows["id"][i].as_py().startswith(wanted[i].as_py())
         self.problems.add_rows(
             "id",
-            pa.array(wrong),
+            pa.array(other),
             lambda i: f"{self.path} row {self.first + i}: expected id {wanted[i]}, found {self.rows['id'][i]}",
         )
+
+    def oodness(self) -> None:
+        if "oodness" in self.rows.column_names:
+            values = self.rows["oodness"]
+            wrong = pc.or_(pc.invert(pc.is_finite(values)), pc.less(values, 0))
+            self.expect("oodness", "oodness", wrong, "an oodness of 0 or more")
 
     def text(self) -> None:
         rows = self.rows

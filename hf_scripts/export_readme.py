@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from builders.benchmark import ROLES
+from builders.release import roles_of, sources_of
 
 NAME = "README.txt"
 
@@ -65,10 +66,12 @@ def readme(manifest: Mapping[str, Any], chosen_format: str, splits: Mapping[str,
     parts = [f"Unknown detection benchmarks, exported as {chosen_format}", _filled(_ORIGIN.format(roles=roles))]
     parts += [_benchmark(manifest["benchmarks"][name]) for name in benchmarks]
     parts.append("\n".join(f"{key}: {splits[key]['rows']:,} rows, digest {splits[key]['digest']}" for key in entries))
-    known = [key for key, entry in entries.items() if entry["role"] == "in_distribution"]
+    known = [key for key, entry in entries.items() if roles_of(entry) == ("in_distribution",)]
     parts += _how_to_read(manifest, chosen_format, splits, [*known, *entries][0])
     parts.append("Sources, with their licences as the owners state them:")
-    parts += [_source(manifest["sources"][name]) for name in sorted({e["source"] for e in entries.values()})]
+    parts += [
+        _source(manifest["sources"][name]) for name in sorted({s for e in entries.values() for s in sources_of(e)})
+    ]
     return "\n\n".join(parts) + "\n"
 
 

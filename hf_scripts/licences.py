@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from builders.errors import BuildError
+from builders.release import sources_of
 
 Access = Literal["public", "gated", "private"]
 """Who reads a repository: anybody, anybody who asked and was let in, its members."""
@@ -34,7 +35,8 @@ def sources_of_images(manifest: Mapping[str, Any]) -> dict[str, list[str]]:
     for config_name, config in sorted(manifest["configs"].items()):
         for name, split in sorted(config["splits"].items()):
             if split["data"]:
-                found.setdefault(split["source"], []).append(f"{config_name}/{name}")
+                for source in sources_of(split):
+                    found.setdefault(source, []).append(f"{config_name}/{name}")
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from builders.errors import BuildError
+from builders.release import parts_of, sources_of
 from hf_scripts.versions import PUBLISHED_KEYS
 
 Manifest = dict[str, Any]
@@ -48,6 +49,12 @@ def without_images(manifest: Mapping[str, Any]) -> Manifest:
 def split_keys(manifest: Mapping[str, Any], config: str) -> list[str]:
     """The splits of a config as `config/split`; none where there is no such config."""
     return [f"{config}/{name}" for name in manifest["configs"].get(config, {"splits": {}})["splits"]]
+
+
+def part_keys(manifest: Mapping[str, Any], config: str) -> list[str]:
+    """The keys of the parts of a config's splits, which their exclusions go by; none where there is no such config."""
+    splits = manifest["configs"].get(config, {"splits": {}})["splits"]
+    return [part for name, split in splits.items() for part in parts_of(f"{config}/{name}", split)]
 
 
 def merge(there: Mapping[str, Any], ours: Mapping[str, Any], where: str) -> Manifest:
@@ -130,7 +137,7 @@ def _splits(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
 def _without_unused(manifest: Manifest) -> Manifest:
     """Leave out benchmarks and sources that no split has."""
     benchmarks = {config["benchmark"] for config in manifest["configs"].values()}
-    sources = {split["source"] for _, _, split in _splits(manifest)}
+    sources = {source for _, _, split in _splits(manifest) for source in sources_of(split)}
     manifest["benchmarks"] = {key: entry for key, entry in manifest["benchmarks"].items() if key in benchmarks}
     manifest["sources"] = {key: entry for key, entry in manifest["sources"].items() if key in sources}
     return manifest

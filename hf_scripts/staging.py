@@ -23,7 +23,7 @@ from hf_scripts import changelog, check_manifest, check_release
 from hf_scripts.changelog import RowChanges, row_changes
 from hf_scripts.check_manifest import CHANGELOG, CHANGES, Listed
 from hf_scripts.hub import Repository, Stored
-from hf_scripts.merge import Manifest, merge, split_keys
+from hf_scripts.merge import Manifest, merge, part_keys, split_keys
 from hf_scripts.problems import Problems
 from hf_scripts.versions import PUBLISHED_KEYS, Changes, Version, compare
 
@@ -193,7 +193,8 @@ def _merge_tables(staged: Staged, name: str) -> None:
         if there is not None:
             path.write_bytes(there.read_bytes())
         if kind == "excluded":
-            write_excluded(path, [line for line in read_excluded(source) if line.split in keys], keys)
+            parts = part_keys(staged.ours, name)
+            write_excluded(path, [line for line in read_excluded(source) if line.split in parts], parts)
         else:
             write_audit(path, [line for line in read_audit(source) if line.split in keys], keys)
         both[kind] = staged.add(path)

@@ -21,7 +21,7 @@ from builders.process import end_with_parent
 from hf_scripts import check_manifest, check_release
 from hf_scripts.check_manifest import Listed
 from hf_scripts.check_rows import UNREADABLE, IndexTask, Outcome, PlainTask, ShardTask, Task
-from hf_scripts.check_values import Split
+from hf_scripts.check_values import split_of
 from hf_scripts.names import is_repository
 from hf_scripts.problems import SHOWN, Problems
 
@@ -57,6 +57,7 @@ def verify(
     notes = _notes(manifest)
     if all(rows[split["index"]["path"]] is not None for _, _, split in check_manifest.splits(manifest)):
         problems.merge(check_release.check_audit(root, manifest))
+        problems.merge(check_release.check_parts(root, manifest))
         between, more = check_release.check_between_splits(root, manifest)
         problems.merge(between)
         notes += more
@@ -69,7 +70,7 @@ def _tasks(root: Path, manifest: Mapping[str, Any], files: Sequence[Listed], *, 
     """One task for each file; a file that two configs share is checked once."""
     tasks: dict[str, Task] = {}
     for key, config, entry in check_manifest.splits(manifest):
-        split = Split(key, entry["role"], entry["source"], tuple(config["label_names"]), tuple(config["columns"]))
+        split = split_of(key, config, entry)
         index = Listed(**entry["index"])
         tasks.setdefault(index.path, IndexTask(root, index, split, entry["digest"], values=not entry["data"]))
         first: int | None = 0

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from builders.errors import BuildError
+from builders.release import sources_of
 
 _TAG = re.compile(r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
 
@@ -185,7 +186,8 @@ def _described(manifest: Mapping[str, Any], kept: Set[str]) -> dict[str, Any]:
         splits = {split: entry for split, entry in config["splits"].items() if f"{name}/{split}" in kept}
         if splits:
             configs[name] = {**config, "splits": splits}
-    sources = {split["source"] for config in configs.values() for split in config["splits"].values()}
+    entries = [split for config in configs.values() for split in config["splits"].values()]
+    sources = {source for split in entries for source in sources_of(split)}
     benchmarks = {config["benchmark"] for config in configs.values()}
     found["configs"] = configs
     found["sources"] = {key: entry for key, entry in manifest["sources"].items() if key in sources}

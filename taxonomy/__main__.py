@@ -6,7 +6,6 @@ import click
 
 from taxonomy import freeze as frozen
 from taxonomy.cli import CONTEXT_SETTINGS, refusing
-from taxonomy.decisions import TABLES
 from taxonomy.explain import explain as explanation
 
 
@@ -21,7 +20,8 @@ def main() -> None:
 def explain(source: str, class_: str) -> None:
     """Say why CLASS of SOURCE is in or out.
 
-    SOURCE is imagenet, tiny158, food101, caltech256 or places365; CLASS is a class's id or name.
+    SOURCE is imagenet, tiny158, cifar100, food101, caltech256, places365 or sun397, or a decision table of FACETS such
+    as facets-wordnet-t45; CLASS is a class's id or name.
     """
     with refusing():
         click.echo(explanation(source, class_))
@@ -39,10 +39,10 @@ def freeze(check: bool) -> None:
     stale = frozen.stale()
     if stale:
         raise click.ClickException(
-            f"The frozen decisions of {', '.join(stale)} differ from what the rules give; "
+            f"The frozen {', '.join(stale)} differ from what the rules give; "
             "run `python -m taxonomy freeze` and look at the difference."
         )
-    click.echo(f"All {len(TABLES)} decision tables are what the rules give.")
+    click.echo(f"All {len(frozen.FILES)} frozen tables are what the rules give.")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Which classes are in and which are out, and why: the frozen outcome of the rules, one row per class.
 
 Loading reads one small CSV file and no WordNet. `python -m taxonomy freeze` writes the files from `taxonomy.rules`,
-and a test recomputes them.
+and a test recomputes them. A table that is named after its source is one of the unified benchmark.
 """
 
 import functools
@@ -10,9 +10,24 @@ from dataclasses import dataclass
 from taxonomy.errors import TaxonomyError, suggestion
 from taxonomy.tables import read_rows
 
-TABLES = ("imagenet", "tiny158", "cifar100", "food101", "caltech256", "places365")
+TABLES = (
+    "imagenet",
+    "tiny158",
+    "cifar100",
+    "food101",
+    "caltech256",
+    "places365",
+    "facets-inter-dataset",
+    "facets-wordnet-t40",
+    "facets-wordnet-t45",
+    "facets-wordnet-t50",
+    "facets-imagenet",
+    "facets-t1-sun397",
+    "facets-t2-sun397",
+)
 
-# The rules are those of Kim, Koo & Hwang (2023), sections 3.1 and 3.2, but for the three marked "ours".
+# The rules up to "no_object" are those of Kim, Koo & Hwang (2023), sections 3.1 and 3.2, but for the three marked
+# "ours"; the others are those of FACETS (`taxonomy.facets`), section IV.
 RULES = {
     "tiny_imagenet": "one of Tiny ImageNet's 200 classes, which are the in-distribution classes",
     "below_parent": "descends from a direct hypernym of an in-distribution class",
@@ -30,6 +45,16 @@ RULES = {
     "no_match": "no keyword matches a node of the ImageNet tree",
     "override": "the rule's outcome is set aside by hand (ours)",
     "no_object": "the class holds no kind of object (ours)",
+    "shared_name": "one of its lemmas is the name of a Places365 class",
+    "no_shared_name": "none of its lemmas is the name of a Places365 class",
+    "within_threshold": "its OODness, 1 less its similarity to the nearest Places365 class, is at most the threshold",
+    "beyond_threshold": "its OODness, 1 less its similarity to the nearest Places365 class, is above the threshold",
+    "imagenet_grade_0": "is a Places365 class or belongs to the scene of one (graded by us)",
+    "imagenet_grade_1": "belongs to no one scene of Places365 (graded by us)",
+    "sun397_grade_0": "Places365 has a category of the same name",
+    "sun397_grade_1": "is a Places365 class in other words (graded by us)",
+    "sun397_grade_2": "usually shows what a Places365 class is known by (graded by us)",
+    "sun397_grade_3": "neither is nor shows what a Places365 class is known by (graded by us)",
 }
 
 
@@ -38,15 +63,17 @@ class Decision:
     """What a rule decides about one class of a source.
 
     Attributes:
-        class_id: The source's own class: a wnid for "imagenet" and "tiny158", a name for "cifar100" ("aquarium_fish")
-            and "food101" ("apple_pie"), a folder for "caltech256" ("133.lightning"), a category for "places365"
-            ("/a/airfield").
-        class_name: Its readable name, which in "imagenet" may occur twice.
+        class_id: The source's own class: a wnid for ImageNet and "tiny158", a name for "cifar100" ("aquarium_fish")
+            and "food101" ("apple_pie"), a folder for "caltech256" ("133.lightning"), a category for "places365" and
+            SUN397 ("/a/airfield").
+        class_name: Its readable name, which in ImageNet may occur twice.
         decision: "in_distribution", "near_candidate", "external" or "excluded" for "imagenet", "candidate" for
-            "cifar100", "keep" or "remove" for the others.
+            "cifar100", "shared" or "out_of_distribution" for "facets-inter-dataset", "in_distribution" or
+            "out_of_distribution" for the other tables of FACETS, "keep" or "remove" for the rest.
         rule: A key of `RULES`.
         evidence: One sentence on what the rule found.
-        keyword: What matched: the keyword of the far-OoD rules, the CIFAR-100 class of "tiny158"; or "".
+        keyword: What matched: the keyword of the far-OoD rules, the CIFAR-100 class of "tiny158", the Places365
+            category of FACETS; or "".
         matched: wnid of the synset that decided; or "". For "below_parent" it is the hypernym, for "same_label" the
             other class with the label.
         witness: wnid of the ImageNet class that `matched` is related to; or "". For "below_parent" it is the
@@ -76,8 +103,7 @@ def load(table: str) -> tuple[Decision, ...]:
 
     Args:
         table: One of `TABLES`: "imagenet" (1,000 rows), "tiny158" (200), "cifar100" (100), "food101" (101),
-        "caltech256" (257) or
-            "places365" (365).
+            "caltech256" (257), "places365" (365); those of FACETS for SUN397 (397) and for ImageNet (1,000).
 
     Raises:
         TaxonomyError: There is no such table.

@@ -3,36 +3,48 @@
 import itertools
 from collections.abc import Iterable, Iterator
 
-from taxonomy.decisions import RULES, Decision, load
+from taxonomy import explain_facets
+from taxonomy.decisions import RULES, TABLES, Decision, load
 from taxonomy.errors import TaxonomyError, suggestion
 from taxonomy.wordnet import WordNet
 from taxonomy.wordnet import load as load_wordnet
 
-_OF_WNIDS = ("imagenet", "tiny158")  # tables whose classes are synsets themselves
+_OF_WNIDS = ("imagenet", "tiny158", *explain_facets.SOURCES["imagenet"])  # tables whose classes are synsets themselves
+
+_LISTED_BY = {"sun397": "facets-t1-sun397"}
+"""A table with the classes of a source that has no table of its own name."""
+
+SUBJECTS = (*TABLES, *_LISTED_BY)
+"""What `explain` can be asked about."""
 
 
-def find(table: str, wanted: str) -> Decision:
+def find(subject: str, wanted: str) -> Decision:
     """Return the decision about one class.
 
     Args:
-        table: One of `decisions.TABLES`.
+        subject: One of `SUBJECTS`.
         wanted: The class id or the class name; case does not matter, and spaces count as underscores.
 
     Raises:
-        TaxonomyError: No such table or class, or several classes of that name.
+        TaxonomyError: No such subject or class, or several classes of that name.
     """
-    decisions = load(table)
+    if subject not in SUBJECTS:
+        raise TaxonomyError(
+            f"There is no source or decision table '{subject}'{suggestion(subject, SUBJECTS)}; "
+            f"there are {', '.join(SUBJECTS)}."
+        )
+    decisions = load(_LISTED_BY.get(subject, subject))
     key = _key(wanted)
     found = [decision for decision in decisions if _key(decision.class_id) == key]
     found = found or [decision for decision in decisions if _key(decision.class_name) == key]
     if not found:
         names = [_key(name) for item in decisions for name in (item.class_id, item.class_name)]
         raise TaxonomyError(
-            f"{table} has no class '{wanted}'{suggestion(key, names)}; give the source's own id or name of a class."
+            f"{subject} has no class '{wanted}'{suggestion(key, names)}; give the source's own id or name of a class."
         )
     if len(found) > 1:
         ids = " and ".join(decision.class_id for decision in found)
-        raise TaxonomyError(f"{table} has {len(found)} classes '{wanted}'; give the id of the one you mean: {ids}.")
+        raise TaxonomyError(f"{subject} has {len(found)} classes '{wanted}'; give the id of the one you mean: {ids}.")
     return found[0]
 
 
@@ -40,23 +52,32 @@ def _key(name: str) -> str:
     return name.lower().replace(" ", "_")
 
 
-def explain(table: str, wanted: str) -> str:
+def explain(subject: str, wanted: str) -> str:
     """Return why a class is in or out, as text of several lines: decision, rule, evidence, synsets and their place.
 
+    About a source that FACETS uses, what FACETS makes of the class follows.
+
     Args:
-        table: One of `decisions.TABLES`.
+        subject: One of `SUBJECTS`.
         wanted: See `find`.
 
     Raises:
         TaxonomyError: See `find`.
     """
-    decision = find(table, wanted)
+    decision = find(subject, wanted)
+    parts = [_explain_decision(subject, decision)] if subject in TABLES else []
+    if subject in explain_facets.SOURCES:
+        parts.append(explain_facets.explain_facets(subject, decision.class_id))
+    return "\n\n".join(parts)
+
+
+def _explain_decision(table: str, decision: Decision) -> str:
     wordnet = load_wordnet()
     name = f" ({decision.class_name})" if decision.class_name not in decision.class_id else ""
     facts = {
         "rule": f"{decision.rule}: {RULES[decision.rule]}",
         "evidence": decision.evidence,
-        "keyword": decision.keyword,
+        "Places365" if table.startswith("facets-") else "keyword": decision.keyword,
         "synset": _describe(wordnet, decision.matched),
         "ImageNet": _describe(wordnet, decision.witness) if decision.witness != decision.matched else "",
     }
@@ -81,6 +102,9 @@ def _marks(wordnet: WordNet, table: str, decision: Decision) -> dict[int, str]:
             "same_label": "the class of the same label",
             "same_synset": f"CIFAR-100 class '{decision.keyword}'",
             "descendant": f"CIFAR-100 class '{decision.keyword}'",
+            "shared_name": f"Places365 class '{decision.keyword}'",
+            "within_threshold": f"Places365 class '{decision.keyword}'",
+            "beyond_threshold": f"Places365 class '{decision.keyword}'",
         }
         role = roles.get(decision.rule, f"matches '{decision.keyword}'")
         marks.setdefault(wordnet.row(decision.matched), []).append(role)

@@ -1,40 +1,50 @@
-"""Write the decision tables, or compare them with what the rules give today."""
+"""Write the tables that are computed, or compare them with what the rules give today."""
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import astuple, fields
 from importlib import resources
 from pathlib import Path
 
+from taxonomy import facets, facets_rules
 from taxonomy.decisions import TABLES, Decision, file_name
 from taxonomy.rules import compute
 
+FILES = (facets.OODNESS_FILE, *map(file_name, TABLES))
+"""Names of the files that are written."""
 
-def render(decisions: tuple[Decision, ...]) -> str:
-    """Return decisions as the text of their CSV file: a header, one row per class, LF at every line's end."""
+
+def render(rows: Sequence[Decision] | Sequence[facets.Oodness]) -> str:
+    """Return rows as the text of their CSV file: a header, one line per class, LF at every line's end."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([field.name for field in fields(Decision)])
-    writer.writerows(astuple(decision) for decision in decisions)
+    writer.writerow([field.name for field in fields(rows[0])])
+    writer.writerows(astuple(row) for row in rows)
     return text.getvalue()
 
 
+def contents() -> dict[str, bytes]:
+    """Compute every file of `FILES`."""
+    rendered = [render(facets_rules.oodness()), *(render(compute(table)) for table in TABLES)]
+    return dict(zip(FILES, (text.encode() for text in rendered), strict=True))
+
+
 def stale() -> list[str]:
-    """Return the decision tables whose frozen file is missing or differs from what the rules give."""
+    """Return the names of the frozen files that are missing or differ from what the rules give."""
     data = resources.files("taxonomy") / "data"
     return [
-        table
-        for table in TABLES
-        if not (data / file_name(table)).is_file()
-        or (data / file_name(table)).read_bytes() != render(compute(table)).encode()
+        name
+        for name, content in contents().items()
+        if not (data / name).is_file() or (data / name).read_bytes() != content
     ]
 
 
 def write(folder: Path) -> list[Path]:
-    """Write all decision tables into a folder and return their paths."""
+    """Write all files of `FILES` into a folder and return their paths."""
     paths = []
-    for table in TABLES:
-        path = folder / file_name(table)
-        path.write_bytes(render(compute(table)).encode())
+    for name, content in contents().items():
+        path = folder / name
+        path.write_bytes(content)
         paths.append(path)
     return paths

@@ -5,9 +5,10 @@ Systems with Applications 229, 2023; arXiv:2112.00337), section 3.2 for ImageNet
 counts are reached (see each function); that the class lists behind them are the authors' own is likely, not proven.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 
-from taxonomy import far, tables
+from taxonomy import facets, facets_rules, far, tables
 from taxonomy.decisions import Decision
 from taxonomy.wordnet import WordNet, load
 
@@ -174,6 +175,9 @@ _COMPUTE: dict[str, Callable[[], tuple[Decision, ...]]] = {
     "food101": food101,
     "caltech256": caltech256,
     "places365": places365,
+    "facets-inter-dataset": facets_rules.inter_dataset,
+    **{table: functools.partial(facets_rules.by_wordnet, table) for table in facets.THRESHOLDS},
+    **{table: functools.partial(facets_rules.by_grade, table) for table in facets.GRADE_LIMITS},
 }
 
 

@@ -21,6 +21,9 @@ Small = NDArray[np.uint8]
 # depth of the taxonomy in Leacock-Chodorow.
 TAXONOMY_DEPTH = 19
 
+# Of two equal synsets: -ln(1 / 38).
+GREATEST_LEACOCK_CHODOROW = math.log(2.0 * TAXONOMY_DEPTH)
+
 # Stands for "no ancestor". Twice this fits a byte, and distances to an ancestor are at most TAXONOMY_DEPTH.
 _FAR = 100
 
@@ -108,8 +111,8 @@ def mean_normalised(first: Sequence[str], second: Sequence[str]) -> Floats:
         TaxonomyError: A wnid names no noun synset of WordNet 3.0.
     """
     links = _links(first, second)
-    greatest = math.log(2.0 * TAXONOMY_DEPTH)
-    similarity: Floats = (1.0 / links + (1.0 - np.log(links) / greatest) + wu_palmer(first, second)) / 3.0
+    normalised = 1.0 - np.log(links) / GREATEST_LEACOCK_CHODOROW
+    similarity: Floats = (1.0 / links + normalised + wu_palmer(first, second)) / 3.0
     return similarity
 
 

@@ -73,6 +73,26 @@ class Places365Class:
 
 
 @dataclass(frozen=True, slots=True)
+class Sun397Class:
+    """One of SUN397's 397 categories.
+
+    Attributes:
+        index: Label, 0 to 396: the place of the category among the sorted categories.
+        category: Path in the dataset's own list of classes (ClassName.txt), such as "/a/apartment_building/outdoor".
+        images: Images of the category, 100 to 2361.
+    """
+
+    index: int
+    category: str
+    images: int
+
+    @property
+    def name(self) -> str:
+        """The category without its letter, such as "apartment_building/outdoor"."""
+        return self.category[3:]
+
+
+@dataclass(frozen=True, slots=True)
 class ClassSynset:
     """A synset chosen for a class of a dataset that has none of its own.
 
@@ -190,6 +210,14 @@ def places365() -> tuple[Places365Class, ...]:
 def places365_wnids() -> tuple[ClassSynset, ...]:
     """Return the synset of each Places365 category, 365 rows in the order of the categories."""
     return tuple(ClassSynset(**row) for row in read_rows("places365_wnids.csv"))
+
+
+@functools.cache
+def sun397() -> tuple[Sun397Class, ...]:
+    """Return SUN397's 397 categories by index, with the numbers of their images."""
+    return tuple(
+        Sun397Class(index, row["category"], int(row["images"])) for index, row in enumerate(read_rows("sun397.csv"))
+    )
 
 
 @functools.cache

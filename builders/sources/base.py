@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError
 
-How = Literal["file", "span", "parquet", "pickle", "mat", "lmdb", "made"]
+How = Literal["file", "span", "parquet", "pickle", "mat", "lmdb", "targz", "made"]
 """How the bytes of one image are reached.
 
 `file`: `file` is an image file. `span`: `size` bytes at `offset` of `file` (an image inside an uncompressed tar).

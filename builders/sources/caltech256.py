@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from pathlib import Path
 
-from builders.sources.base import Expected, Licence, Piece, Source
-from builders.sources.folders import (
-    ClassFolder,
-    child_names,
-    plain_reason,
-    relative,
-    scan_class_folders,
-    stray_children,
-)
+from builders.sources.base import Expected, Licence, Source
+from builders.sources.folders import SideBySide
 from builders.sources.search import Layout, Search
 from taxonomy import tables
 
@@ -38,33 +30,20 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(_IMAGES)}
 
 
-def _archive_folder(root: Path, home: Path) -> Piece | None:
-    return _images(root, home / _FOLDER)
-
-
-def _images(root: Path, folder: Path) -> Piece | None:
-    if not folder.is_dir():
-        return None
-    names = [name for name in child_names(folder) if name in classes()]
-    if not names:
-        return None
-    table, strays = scan_class_folders(
-        root,
-        [ClassFolder(name, folder / name, f"{name}/", f"^{name[:3]}_[0-9]{{4}}\\.jpg$") for name in names],
-        tuple(classes()),
-        lambda place, name: plain_reason(place.path, name, f"{place.class_id[:3]}_<4 digits>.jpg"),
-    )
-    strays += stray_children(folder, root, names, "a class folder")
-    return Piece(_PARTITION, f"class folders in {relative(folder, root)}", "file", table, tuple(strays))
-
+_FOLDERS = SideBySide(
+    _PARTITION,
+    classes,
+    pattern=lambda folder: rf"^{folder[:3]}_[0-9]{{4}}\.jpg$",
+    wanted=lambda folder: f"{folder[:3]}_<4 digits>.jpg",
+)
 
 _SEARCH = Search(
     key="caltech256",
     title=_TITLE,
     homes=(".", "caltech256"),
     layouts=(
-        Layout(_PARTITION, f"{_FOLDER}/<number>.<class>/<number>_<4 digits>.jpg", _archive_folder),
-        Layout(_PARTITION, "the class folders themselves", _images),
+        Layout(_PARTITION, f"{_FOLDER}/<number>.<class>/<number>_<4 digits>.jpg", _FOLDERS.below(_FOLDER)),
+        Layout(_PARTITION, "the class folders themselves", _FOLDERS.scan),
     ),
     expected=expected,
 )

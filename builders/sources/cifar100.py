@@ -6,7 +6,6 @@ import functools
 import io
 import mmap
 import tarfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -17,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources import parquet, pickles
+from builders.sources import parquet, pickles, tars
 from builders.sources.arrays import interleaved, mirrored, position_table
 from builders.sources.base import Expected, Licence, Piece, Source
 from builders.sources.folders import relative
-from builders.sources.search import Layout, Search
+from builders.sources.search import Search, alike
 from taxonomy import tables
 
 _TITLE = "CIFAR-100"
@@ -188,18 +187,13 @@ def _check_meta(file: IO[bytes], place: Path) -> None:
 def _members(path: Path, wanted: set[PurePosixPath]) -> dict[PurePosixPath, bytes]:
     """Read some files of a compressed archive in one pass over it."""
     found: dict[PurePosixPath, bytes] = {}
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            for info in archive:
-                name = PurePosixPath(info.name)
-                if name in wanted and info.isreg() and (file := archive.extractfile(info)) is not None:
-                    found[name] = file.read()
-                if len(found) == len(wanted):
-                    break
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise BuildError(
-            f"{_TITLE}: expected a whole archive, found one that cannot be read ({error}) at {path}; {_AGAIN}."
-        ) from error
+    with tars.whole_archive(path, _TITLE), tarfile.open(path, "r:gz") as archive:
+        for info in archive:
+            name = PurePosixPath(info.name)
+            if name in wanted and info.isreg() and (file := archive.extractfile(info)) is not None:
+                found[name] = file.read()
+            if len(found) == len(wanted):
+                break
     return found
 
 
@@ -245,18 +239,11 @@ _SEARCH = Search(
     key="cifar100",
     title=_TITLE,
     homes=(".", _FOLDER, "cifar100", f"cifar100/{_FOLDER}"),
-    layouts=tuple(
-        layout
-        for partition in ("train", "test")
-        for layout in (
-            Layout(partition, f"the pickle {_FOLDER}/{partition}", functools.partial(_folder, partition)),
-            Layout(partition, f"the archive {_ARCHIVE}", functools.partial(_archive, partition)),
-            Layout(
-                partition,
-                f"the Hub's cifar100/{partition}-*.parquet (also in data/)",
-                functools.partial(_parquet, partition),
-            ),
-        )
+    layouts=alike(
+        ("train", "test"),
+        (f"the pickle {_FOLDER}/{{partition}}", _folder),
+        (f"the archive {_ARCHIVE}", _archive),
+        ("the Hub's cifar100/{partition}-*.parquet (also in data/)", _parquet),
     ),
     expected=expected,
 )

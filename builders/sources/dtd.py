@@ -6,21 +6,12 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.sources import parquet
-from builders.sources.base import Expected, Licence, Piece, Source, piece_table
-from builders.sources.folders import (
-    ClassFolder,
-    child_names,
-    class_column,
-    plain_reason,
-    relative,
-    scan_class_folders,
-    stray_children,
-)
+from builders.sources.base import Expected, Licence, Piece, Source
+from builders.sources.folders import SideBySide
 from builders.sources.search import Layout, Search
 from taxonomy import tables
 
@@ -29,7 +20,7 @@ _PARTITION = "images"
 _NAME = r"_[0-9]{4}\.jpg$"
 
 # The first of the ten splits; each of the ten lists all images.
-_LISTS = ("train1.txt", "val1.txt", "test1.txt")
+_LISTS = ("labels/train1.txt", "labels/val1.txt", "labels/test1.txt")
 
 # Mirrors divide the images in two or three; the division does not matter here.
 _SPLITS = ("train", "validation", "test")
@@ -47,40 +38,19 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(120 * len(classes()), dict.fromkeys(classes(), 120))}
 
 
-def _folders(root: Path, home: Path) -> Piece | None:
-    return _images(root, home / "images")
-
-
-def _images(root: Path, folder: Path) -> Piece | None:
-    if not folder.is_dir():
-        return None
-    names = [name for name in child_names(folder) if name in classes()]
-    if not names:
-        return None
-    table, strays = scan_class_folders(
-        root,
-        [ClassFolder(name, folder / name, f"{name}/", f"^{name}{_NAME}") for name in names],
-        tuple(classes()),
-        lambda place, name: plain_reason(place.path, name, f"{place.class_id}_<4 digits>.jpg"),
-    )
-    strays += stray_children(folder, root, names, "a texture's folder")
-    missing = _missing(folder.parent / "labels", table["source_id"])
-    return Piece(_PARTITION, f"class folders in {relative(folder, root)}", "file", table, tuple(strays), missing)
-
-
-def _missing(labels: Path, ids: pa.ChunkedArray) -> pa.Array:
-    """Return the ids in the owner's lists, where they are, that the folders lack."""
-    lists = [labels / name for name in _LISTS if (labels / name).is_file()]
-    wanted = pa.array([line for path in lists for line in path.read_text(encoding="utf-8").split()], pa.string())
-    return wanted.filter(pc.invert(pc.is_in(wanted, ids.combine_chunks())))
+_FOLDERS = SideBySide(
+    _PARTITION,
+    classes,
+    pattern=lambda texture: f"^{texture}{_NAME}",
+    wanted=lambda texture: f"{texture}_<4 digits>.jpg",
+    child="a texture's folder",
+    lists=_LISTS,
+)
 
 
 def _parquet(root: Path, home: Path) -> Piece | None:
     files = [path for split in _SPLITS for path in parquet.shards(home, f"{split}-*.parquet")]
-    if not files:
-        return None
-    table = pa.concat_tables([_parquet_shard(root, path) for path in files]).combine_chunks()
-    return Piece(_PARTITION, f"Parquet files in {relative(files[0].parent, root)}", "parquet", table)
+    return parquet.indexed(_PARTITION, root, files, _parquet_shard)
 
 
 def _parquet_shard(root: Path, path: Path) -> pa.Table:
@@ -94,12 +64,8 @@ def _parquet_shard(root: Path, path: Path) -> pa.Table:
         labels = pc.cast(pc.index_in(textures, pa.array(shard.label_names, pa.string())), pa.int64())
         differ = pc.fill_null(pc.not_equal(labels, shard.labels), True)
         parquet.refuse_rows(_TITLE, path, differ, "the label of {name} to name its texture (row {row})", shard)
-    return piece_table(
-        class_column(tuple(classes()), codes.to_numpy()),
-        pc.binary_join_element_wise(textures, shard.names, pa.scalar("/")),
-        pa.repeat(pa.scalar(relative(path, root), pa.string()), len(codes)),
-        pa.array(np.arange(len(codes), dtype=np.int64)),
-    )
+    ids = pc.binary_join_element_wise(textures, shard.names, pa.scalar("/"))
+    return parquet.shard_table(root, path, tuple(classes()), codes.to_numpy(), ids)
 
 
 _SEARCH = Search(
@@ -107,8 +73,8 @@ _SEARCH = Search(
     title=_TITLE,
     homes=(".", "dtd"),
     layouts=(
-        Layout(_PARTITION, "images/<texture>/<texture>_<4 digits>.jpg", _folders),
-        Layout(_PARTITION, "the texture folders themselves", _images),
+        Layout(_PARTITION, "images/<texture>/<texture>_<4 digits>.jpg", _FOLDERS.below("images")),
+        Layout(_PARTITION, "the texture folders themselves", _FOLDERS.scan),
         Layout(_PARTITION, "a Hub mirror's data/train-*.parquet, validation-* and test-*", _parquet),
     ),
     expected=expected,

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Stray, piece_table
+from builders.sources.base import Piece, Stray, piece_table
 
 Explain = Callable[["ClassFolder", str], str]
 """Says why a name in a class folder is not an image of that class, or raises `BuildError` if that breaks the copy."""
@@ -99,6 +99,24 @@ def stray_children(folder: Path, root: Path, known: Sequence[str], wanted: str) 
     ]
 
 
+def strays_between(root: Path, folder: Path, paths: Sequence[str], wanted: str) -> list[Stray]:
+    """Return what stands beside paths that lie several levels deep, on each of the levels.
+
+    Args:
+        root: what the strays' paths are relative to.
+        folder: where the paths begin.
+        paths: what belongs there, with forward slashes.
+        wanted: what they are, as in "a class folder".
+    """
+    children: dict[str, list[str]] = {}
+    for path in paths:
+        parts = path.split("/")
+        for depth, name in enumerate(parts):
+            children.setdefault("/".join(parts[:depth]), []).append(name)
+    levels = sorted(children.items())
+    return [stray for inner, names in levels for stray in stray_children(folder / inner, root, names, wanted)]
+
+
 def scan_class_folders(
     root: Path, folders: Sequence[ClassFolder], class_ids: Sequence[str], explain: Explain
 ) -> tuple[pa.Table, list[Stray]]:
@@ -130,3 +148,51 @@ def scan_class_folders(
         source_ids if same else pa.chunked_array(files, pa.string()),
     )
     return table, strays
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Class folders that stand side by side and are named by their class ids: what differs between such sources.
+
+    `pattern` gives the regular expression (ASCII) that the names of a class's images match, `wanted` the same for
+    people; what else lies beside the folders is reported as not being a `child`. `lists` are the owner's lists of ids,
+    relative to what the folder lies in, and `ending` is what they leave out of each id.
+    """
+
+    partition: str
+    classes: Callable[[], Mapping[str, str]]
+    pattern: Callable[[str], str]
+    wanted: Callable[[str], str]
+    child: str = "a class folder"
+    lists: tuple[str, ...] = ()
+    ending: str = ""
+
+    def scan(self, root: Path, folder: Path) -> Piece | None:
+        """Index the class folders in a folder; None where there are none."""
+        if not folder.is_dir():
+            return None
+        names = [name for name in child_names(folder) if name in self.classes()]
+        if not names:
+            return None
+        table, strays = scan_class_folders(
+            root,
+            [ClassFolder(name, folder / name, f"{name}/", self.pattern(name)) for name in names],
+            tuple(self.classes()),
+            lambda place, name: plain_reason(place.path, name, self.wanted(place.class_id)),
+        )
+        strays += stray_children(folder, root, names, self.child)
+        missing = self._missing(folder.parent, table["source_id"])
+        return Piece(
+            self.partition, f"class folders in {relative(folder, root)}", "file", table, tuple(strays), missing
+        )
+
+    def below(self, name: str) -> Callable[[Path, Path], Piece | None]:
+        """Return a finder that looks for the class folders in a child of a source's home."""
+        return lambda root, home: self.scan(root, home / name)
+
+    def _missing(self, home: Path, ids: pa.ChunkedArray) -> pa.Array:
+        """Return the ids in the owner's lists, as far as these are there, that the folders lack."""
+        paths = [home / name for name in self.lists if (home / name).is_file()]
+        lines = [line for path in paths for line in path.read_text(encoding="utf-8").split()]
+        listed = pa.array([f"{line}{self.ending}" for line in lines], pa.string())
+        return listed.filter(pc.invert(pc.is_in(listed, ids.combine_chunks())))

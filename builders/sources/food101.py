@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from builders.errors import BuildError
-from builders.sources import parquet
-from builders.sources.base import Expected, Licence, Piece, Source, piece_table
-from builders.sources.folders import (
-    ClassFolder,
-    child_names,
-    class_column,
-    plain_reason,
-    relative,
-    scan_class_folders,
-    stray_children,
-)
+from builders.sources.base import Expected, Licence, Source
+from builders.sources.folders import SideBySide
+from builders.sources.labelled import Labelled
 from builders.sources.search import Layout, Search
 from taxonomy import tables
 
+_KEY = "food101"
 _TITLE = "Food-101"
 _PARTITION = "images"
-_NAME = r"^[0-9]+\.jpg$"
-_LISTS = ("train.txt", "test.txt")
+_NAME = r"[0-9]+\.jpg"
 
 
 @functools.cache
@@ -43,93 +29,35 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(1000 * len(classes()), dict.fromkeys(classes(), 1000))}
 
 
-def _folders(root: Path, home: Path) -> Piece | None:
-    return _images(root, home / "images")
+_FOLDERS = SideBySide(
+    _PARTITION,
+    classes,
+    pattern=lambda _: f"^{_NAME}$",
+    wanted=lambda _: "<number>.jpg",
+    lists=("meta/train.txt", "meta/test.txt"),
+    ending=".jpg",
+)
 
-
-def _images(root: Path, folder: Path) -> Piece | None:
-    if not folder.is_dir():
-        return None
-    names = [name for name in child_names(folder) if name in classes()]
-    if not names:
-        return None
-    table, strays = scan_class_folders(
-        root,
-        [ClassFolder(name, folder / name, f"{name}/", _NAME) for name in names],
-        tuple(classes()),
-        lambda place, name: plain_reason(place.path, name, "<number>.jpg"),
-    )
-    strays += stray_children(folder, root, names, "a class folder")
-    missing = _missing(folder.parent / "meta", table["source_id"])
-    return Piece(_PARTITION, f"class folders in {relative(folder, root)}", "file", table, tuple(strays), missing)
-
-
-def _missing(meta: Path, ids: pa.ChunkedArray) -> pa.Array:
-    """Return the ids in the owner's lists, where they are, that the folders lack."""
-    listed = [
-        f"{line}.jpg"
-        for name in _LISTS
-        if (meta / name).is_file()
-        for line in (meta / name).read_text(encoding="utf-8").split()
-    ]
-    wanted = pa.array(listed, pa.string())
-    return wanted.filter(pc.invert(pc.is_in(wanted, ids.combine_chunks())))
-
-
-def _parquet(root: Path, home: Path) -> Piece | None:
-    files = [*parquet.shards(home, "train-*.parquet"), *parquet.shards(home, "validation-*.parquet")]
-    if not files:
-        return None
-    table = pa.concat_tables([_parquet_shard(root, path) for path in files]).combine_chunks()
-    return Piece(_PARTITION, f"Parquet files in {relative(files[0].parent, root)}", "parquet", table)
-
-
-def _parquet_shard(root: Path, path: Path) -> pa.Table:
-    """Index one Parquet file; only its own label names say what a label number means.
-
-    There are mirrors with cheese_plate and cheesecake the one way round and the other.
-    """
-    shard = parquet.read_shard(_TITLE, path)
-    if shard.label_names is None:
-        raise BuildError(
-            f"{_TITLE}: expected the label names in the schema, found label numbers alone in {path}, and mirrors "
-            "number the classes differently; take Parquet files with ClassLabel names or the images in folders."
-        )
-    unknown = sorted(set(shard.label_names).difference(classes()))
-    if unknown:
-        raise BuildError(
-            f"{_TITLE}: expected its 101 class names, found {unknown[0]!r} among the label names of {path}; "
-            "give a copy of Food-101 with --food101."
-        )
-    parquet.refuse_rows(
-        _TITLE,
-        path,
-        pc.invert(pc.match_substring_regex(shard.names, _NAME)),
-        "image.path like 1005649.jpg (row {row} has {name})",
-        shard,
-    )
-    known = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(shard.label_names)))
-    parquet.refuse_rows(
-        _TITLE, path, pc.fill_null(pc.invert(known), True), "a label with a name (row {row} has {label})", shard
-    )
-    names = pa.array(shard.label_names).take(shard.labels)
-    codes = pc.index_in(names, pa.array(list(classes())))
-    return piece_table(
-        class_column(tuple(classes()), codes.to_numpy()),
-        pc.binary_join_element_wise(names, shard.names, pa.scalar("/")),
-        pa.repeat(relative(path, root), len(names)),
-        pa.array(np.arange(len(names), dtype=np.int64)),
-    )
-
+_MIRROR = Labelled(
+    _KEY,
+    _TITLE,
+    _PARTITION,
+    classes,
+    class_of=lambda name: name if name in classes() else None,
+    prefix=lambda name: f"{name}/",
+    name=rf"^(?P<name>{_NAME})$",
+    example="1005649.jpg",
+    splits=("train", "validation"),
+)
 
 _SEARCH = Search(
-    key="food101",
+    key=_KEY,
     title=_TITLE,
     homes=(".", "food-101"),
     layouts=(
-        Layout(_PARTITION, "images/<class>/<number>.jpg", _folders),
-        Layout(_PARTITION, "the class folders themselves", _images),
-        Layout(_PARTITION, "the Hub's data/train-*.parquet and data/validation-*.parquet", _parquet),
+        Layout(_PARTITION, "images/<class>/<number>.jpg", _FOLDERS.below("images")),
+        Layout(_PARTITION, "the class folders themselves", _FOLDERS.scan),
+        Layout(_PARTITION, "the Hub's data/train-*.parquet and data/validation-*.parquet", _MIRROR.find),
     ),
     expected=expected,
 )

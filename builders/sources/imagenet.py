@@ -239,12 +239,7 @@ def _parquet_shard(partition: str, root: Path, path: Path) -> pa.Table:
     names = pc.binary_join_element_wise(stems, pa.scalar(".JPEG"), pa.scalar(""))
     if partition == "train":
         names = pc.binary_join_element_wise(wnids, names, pa.scalar("/"))
-    return piece_table(
-        class_column(tuple(classes()), codes.to_numpy()),
-        joined(f"{partition}/", names),
-        pa.repeat(relative(path, root), len(names)),
-        pa.array(np.arange(len(names), dtype=np.int64)),
-    )
+    return parquet.shard_table(root, path, tuple(classes()), codes.to_numpy(), joined(f"{partition}/", names))
 
 
 _SEARCH = Search(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
+from builders.sources.base import Piece, piece_table
+from builders.sources.folders import class_column, relative
 
 IMAGE_COLUMNS = ("image", "img")
 """Names that mirrors give the column of images."""
@@ -38,6 +41,43 @@ class Shard:
 def shards(home: Path, pattern: str) -> list[Path]:
     """Return the Parquet files of that name in `data/`, or else in the folder itself, sorted."""
     return sorted((home / "data").glob(pattern)) or sorted(home.glob(pattern))
+
+
+def indexed(
+    partition: str, root: Path, files: Sequence[Path], index: Callable[[Path, Path], pa.Table]
+) -> Piece | None:
+    """Put the indexes of a mirror's files together; None where there is no file.
+
+    Args:
+        partition: the partition that they are.
+        root: the user's folder.
+        files: sorted.
+        index: makes the table of one file, given the root.
+    """
+    if not files:
+        return None
+    table = pa.concat_tables([index(root, path) for path in files]).combine_chunks()
+    return Piece(partition, f"Parquet files in {relative(files[0].parent, root)}", "parquet", table)
+
+
+def shard_table(
+    root: Path, path: Path, class_ids: Sequence[str], codes: npt.NDArray[np.integer], ids: pa.Array
+) -> pa.Table:
+    """Index all rows of one file.
+
+    Args:
+        root: the user's folder.
+        path: the file.
+        class_ids: all class ids of the source.
+        codes: each row's place in `class_ids`.
+        ids: each row's source id.
+    """
+    return piece_table(
+        class_column(class_ids, codes),
+        ids,
+        pa.repeat(pa.scalar(relative(path, root), pa.string()), len(ids)),
+        pa.array(np.arange(len(ids), dtype=np.int64)),
+    )
 
 
 def refuse_gaps(title: str, paths: Sequence[Path]) -> None:
@@ -73,22 +113,31 @@ def read_shard(title: str, path: Path, *, image: str = "image", label: str = "la
     Raises:
         BuildError: it is not Parquet, has other columns, or has rows without a name that should have one.
     """
-    try:
-        with pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            _check_columns(title, path, schema, image, label)
-            table = file.read(columns=[f"{image}.path", label] if named else [label])
-    except (OSError, pa.ArrowInvalid) as error:
-        raise BuildError(
-            f"{title}: expected a Parquet file at {path}, found one that cannot be read ({error}); download it again."
-        ) from error
+    with _opened(title, path) as file:
+        schema = file.schema_arrow
+        _check_columns(title, path, schema, image, label)
+        table = file.read(columns=[f"{image}.path", label] if named else [label])
     labels = pc.cast(table[label].combine_chunks(), pa.int64())
     if not named:
         return Shard(path, pa.nulls(len(labels), pa.string()), labels, _label_names(schema, label))
-    names = pc.struct_field(table[image].combine_chunks(), "path")
-    shard = Shard(path, names, labels, _label_names(schema, label))
-    refuse_rows(title, path, pc.is_null(names), "a file name in image.path of every row (row {row} has none)", shard)
-    return shard
+    return _with_names(title, Shard(path, _paths(table, image), labels, _label_names(schema, label)))
+
+
+def read_names(title: str, path: Path, *, beside: str) -> Shard:
+    """Read the names of a Parquet file with a column of images (bytes, path); its labels are all null.
+
+    Args:
+        title: the source's title.
+        path: the file.
+        beside: a column that tells this mirror from others, and which is not read.
+
+    Raises:
+        BuildError: it is not Parquet, has other columns, or has rows without a name.
+    """
+    with _opened(title, path) as file:
+        _check_columns(title, path, file.schema_arrow, "image", beside, numbers=False)
+        table = file.read(columns=["image.path"])
+    return _with_names(title, Shard(path, _paths(table, "image"), pa.nulls(table.num_rows, pa.int64()), None))
 
 
 def refuse_other_labels(title: str, shard: Shard, names: Sequence[str]) -> None:
@@ -158,13 +207,34 @@ def refuse_rows(title: str, path: Path, wrong: pa.Array, expected: str, shard: S
     )
 
 
-def _check_columns(title: str, path: Path, schema: pa.Schema, image: str, label: str) -> None:
+@contextlib.contextmanager
+def _opened(title: str, path: Path) -> Generator[pq.ParquetFile]:
+    try:
+        with pq.ParquetFile(path) as file:
+            yield file
+    except (OSError, pa.ArrowInvalid) as error:
+        raise BuildError(
+            f"{title}: expected a Parquet file at {path}, found one that cannot be read ({error}); download it again."
+        ) from error
+
+
+def _paths(table: pa.Table, image: str) -> pa.Array:
+    return pc.struct_field(table[image].combine_chunks(), "path")
+
+
+def _with_names(title: str, shard: Shard) -> Shard:
+    wanted = "a file name in image.path of every row (row {row} has none)"
+    refuse_rows(title, shard.path, pc.is_null(shard.names), wanted, shard)
+    return shard
+
+
+def _check_columns(title: str, path: Path, schema: pa.Schema, image: str, other: str, *, numbers: bool = True) -> None:
     found = {field.name: field.type for field in schema}
     struct = found.get(image)
     whole = struct is not None and pa.types.is_struct(struct) and {"bytes", "path"} <= {f.name for f in struct}
-    if not whole or label not in found or not pa.types.is_integer(found[label]):
+    if not whole or other not in found or (numbers and not pa.types.is_integer(found[other])):
         raise BuildError(
-            f"{title}: expected the columns {image} (bytes, path) and {label} (numbers), found "
+            f"{title}: expected the columns {image} (bytes, path) and {other}{' (numbers)' if numbers else ''}, found "
             f"{', '.join(schema.names)} in {path}; take the Parquet files that the Hub serves for the dataset itself."
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from builders.sources.folders import (
     scan_class_folders,
     shown,
     stray_children,
+    strays_between,
 )
 from builders.sources.search import Layout, Search
 from taxonomy import tables
@@ -88,24 +88,9 @@ def _train_tree(edition: _Edition, root: Path, home: Path) -> Piece | None:
         found = [category for category in classes() if (folder / category[1:]).is_dir()]
         if found:
             folders = [ClassFolder(c, folder / c[1:], f"train{c}/", _TRAIN_NAME) for c in found]
-            strays = _strays_on_the_way(root, folder, found)
+            strays = strays_between(root, folder, [category[1:] for category in found], "a category folder")
             return _scanned("train", root, home, folders, strays, _layout(edition, relative(folder, root), home))
     return None
-
-
-def _strays_on_the_way(root: Path, folder: Path, found: Sequence[str]) -> list[Stray]:
-    """Return what stands beside the category folders, which lie two or three levels deep."""
-    children: dict[str, list[str]] = {}
-    for category in found:
-        parts = category.split("/")[1:]
-        for depth, name in enumerate(parts):
-            children.setdefault("/".join(parts[:depth]), []).append(name)
-    return list(
-        itertools.chain.from_iterable(
-            stray_children(folder / inner, root, names, "a category folder")
-            for inner, names in sorted(children.items())
-        )
-    )
 
 
 def _easy(partition: str, root: Path, home: Path) -> Piece | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,23 @@ class Layout:
     partition: str
     looks_like: str
     find: Finder
+
+
+def alike(
+    partitions: Sequence[str], *shapes: tuple[str, Callable[[str, Path, Path], Piece | None]]
+) -> tuple[Layout, ...]:
+    """Declare layouts that every partition of a source may have.
+
+    Args:
+        partitions: their names, which stand for `{partition}` in the descriptions.
+        shapes: in the order in which they are tried, what each looks like and the function that reads it, which takes
+            the partition before what a `Finder` takes.
+    """
+    return tuple(
+        Layout(partition, looks_like.format(partition=partition), functools.partial(find, partition))
+        for partition in partitions
+        for looks_like, find in shapes
+    )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from builders.sources import parquet
 from builders.sources.arrays import interleaved, mirrored, position_table
 from builders.sources.base import Expected, Licence, Piece, Source
 from builders.sources.folders import relative
-from builders.sources.search import Layout, Search
+from builders.sources.search import Search, alike
 
 _TITLE = "SVHN (cropped digits)"
 _CLASSES = tuple("0123456789")
@@ -138,21 +138,35 @@ def _parquet_codes(path: Path) -> Int64:
     return codes
 
 
+# A stored copy of the page has the note beside the downloads of format 1 and ends before those of format 2; the Hub's
+# loader (huggingface/datasets, datasets/svhn/svhn.py) gives both as "Custom (non-commercial)".
+LICENCE = Licence(
+    name="non-commercial use only",
+    url="http://ufldl.stanford.edu/housenumbers/",
+    statement=(
+        "The owners' page offers the downloads with a note that they are for non-commercial use only; it says nothing "
+        "on passing the images on. They are from Google Street View."
+    ),
+    publish="ids-only",
+)
+"""Of both formats."""
+
+CITATION = """@inproceedings{netzer2011reading,
+  title = {Reading Digits in Natural Images with Unsupervised Feature Learning},
+  author = {Netzer, Yuval and Wang, Tao and Coates, Adam and Bissacco, Alessandro and Wu, Bo and Ng, Andrew Y.},
+  booktitle = {NIPS Workshop on Deep Learning and Unsupervised Feature Learning},
+  year = {2011}
+}"""
+"""Of both formats."""
+
 _SEARCH = Search(
     key="svhn",
     title=_TITLE,
     homes=(".", "svhn", "cropped_digits"),
-    layouts=tuple(
-        layout
-        for partition in ("train", "test")
-        for layout in (
-            Layout(partition, f"{partition}_32x32.mat", functools.partial(_mat, partition)),
-            Layout(
-                partition,
-                f"the Hub's cropped_digits/{partition}-*.parquet (also in data/)",
-                functools.partial(_parquet, partition),
-            ),
-        )
+    layouts=alike(
+        ("train", "test"),
+        ("{partition}_32x32.mat", _mat),
+        ("the Hub's cropped_digits/{partition}-*.parquet (also in data/)", _parquet),
     ),
     expected=expected,
 )
@@ -161,23 +175,8 @@ SVHN = Source(
     key=_SEARCH.key,
     title=_TITLE,
     edition="SVHN, format 2: cropped digits (2011)",
-    # A stored copy of the page has the note beside the downloads of format 1 and ends before those of format 2; the
-    # Hub's loader (huggingface/datasets, datasets/svhn/svhn.py) gives both as "Custom (non-commercial)".
-    licence=Licence(
-        name="non-commercial use only",
-        url="http://ufldl.stanford.edu/housenumbers/",
-        statement=(
-            "The owners' page offers the downloads with a note that they are for non-commercial use only; it says "
-            "nothing on passing the images on. They are from Google Street View."
-        ),
-        publish="ids-only",
-    ),
-    citation="""@inproceedings{netzer2011reading,
-  title = {Reading Digits in Natural Images with Unsupervised Feature Learning},
-  author = {Netzer, Yuval and Wang, Tao and Coates, Adam and Bissacco, Alessandro and Wu, Bo and Ng, Andrew Y.},
-  booktitle = {NIPS Workshop on Deep Learning and Unsupervised Feature Learning},
-  year = {2011}
-}""",
+    licence=LICENCE,
+    citation=CITATION,
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,

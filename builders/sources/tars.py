@@ -1,37 +1,50 @@
-"""Where the files lie inside an uncompressed tar, so that they can be read in place.
+"""Where the files lie inside a tar, so that they can be read in place; or which they are, if it is compressed.
 
 `tarfile` takes about a minute for the 1.28 million members of ImageNet's training archive. Their headers are all of
 the plain kind, so they are walked here directly; an archive with anything else in it goes to `tarfile` as a whole.
+A compressed tar has to be read from its start to find anything, once to list its files and once to unpack some.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import os
 import tarfile
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.folders import match_names
+from builders.sources.base import How, piece_table
+from builders.sources.folders import match_names, relative
 
 _BLOCK = 512
 _ZEROS = bytes(_BLOCK)
 _FILE_KINDS = (b"0", b"\0")
 _FOLDER_KIND = b"5"
 _NO_EXTENSION = 0
+_READ = 1 << 16
 
 
 @dataclass(frozen=True)
 class Member:
-    """A regular file in a tar: its name without folders, and where its bytes are in the outermost file."""
+    """A regular file in a tar: its name without folders, where its bytes are in the outermost file, and its folder.
+
+    In a compressed tar `offset` is the file's number among the regular files. `folder` is as the archive spells it,
+    with forward slashes and none at its end.
+    """
 
     name: str
     offset: int
     size: int
+    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,106 @@ def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
                 yield stem, _list(file, path, outer.offset, outer.offset + outer.size)
             else:
                 yield outer.name, []
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A tar as found, compressed or not: its path, how its files are reached, and the regular files."""
+
+    path: Path
+    how: How
+    members: list[Member]
+
+    def table(
+        self, root: Path, classes: pa.DictionaryArray, ids: Sequence[str], members: Sequence[Member]
+    ) -> pa.Table:
+        """Index some of the files, given the `class_id` column and the source ids."""
+        return piece_table(
+            classes,
+            pa.array(ids, pa.string()),
+            pa.repeat(pa.scalar(relative(self.path, root), pa.string()), len(ids)),
+            pa.array([member.offset for member in members], pa.int64()),
+            pa.array([member.size for member in members], pa.int64()),
+        )
+
+
+def find_archive(title: str, home: Path, stem: str) -> Archive | None:
+    """Look for `<stem>.tar`, which can be read in place, and then for `<stem>.tar.gz`.
+
+    Args:
+        title: the source's title.
+        home: where it would be.
+        stem: its name without ending.
+
+    Raises:
+        BuildError: it is there and cannot be read.
+    """
+    plain, packed = home / f"{stem}.tar", home / f"{stem}.tar.gz"
+    if plain.is_file():
+        return Archive(plain, "span", members(plain))
+    return Archive(packed, "targz", compressed_members(title, packed)) if packed.is_file() else None
+
+
+def compressed_members(title: str, path: Path) -> list[Member]:
+    """List the regular files of a tar.gz, in its order.
+
+    Args:
+        title: the source's title.
+        path: the archive, which is read to its end.
+
+    Raises:
+        BuildError: it is no such archive, is cut short, or its check sum is wrong.
+    """
+    found: list[Member] = []
+    with whole_archive(path, title), gzip.open(path) as content:
+        with tarfile.open(fileobj=content, mode="r|", bufsize=_READ) as archive:
+            for info in archive:
+                if info.isreg():
+                    folder, _, name = info.name.rpartition("/")
+                    found.append(Member(name, len(found), info.size, folder))
+        while content.read(_READ):  # tarfile stops at its own end, the check sum stands behind it
+            pass
+    return found
+
+
+def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes]]:
+    """Yield some regular files of a tar.gz, one at a time; see `builders.sources.unpack`."""
+    wanted = iter(rows.tolist())
+    row = next(wanted, None)
+    number = -1
+    with whole_archive(path), tarfile.open(path, "r|gz", bufsize=_READ) as archive:
+        for info in archive:
+            if row is None:
+                return
+            number += info.isreg()
+            if info.isreg() and number == row and (file := archive.extractfile(info)) is not None:
+                yield [file.read()]
+                row = next(wanted, None)
+    if row is not None:
+        raise BuildError(
+            f"expected at least {row + 1:,} files, found {number + 1:,} in {path}: the archive changed during the "
+            "build; run the same command again."
+        )
+
+
+@contextlib.contextmanager
+def whole_archive(path: Path, title: str = "") -> Generator[None]:
+    """Say in one sentence what keeps a compressed tar from being read.
+
+    Args:
+        path: the archive.
+        title: the source's title, where it is known.
+
+    Raises:
+        BuildError: instead of what `tarfile` and `gzip` raise inside.
+    """
+    try:
+        yield
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise BuildError(
+            f"{title}{': ' if title else ''}expected a whole archive, found one that cannot be read ({error}) at "
+            f"{path}; download it again."
+        ) from error
 
 
 def match_members(found: Sequence[Member], pattern: str) -> MatchedMembers:
@@ -118,8 +231,8 @@ def _plain_members(file: IO[bytes], start: int, end: int) -> list[Member] | None
             return None
         data = position + _BLOCK
         if kind in _FILE_KINDS and data + size <= end:
-            name = os.fsdecode(header[:100].rstrip(b"\0"))
-            found.append(Member(name.rpartition("/")[2], data, size))
+            folder, _, name = os.fsdecode(header[:100].rstrip(b"\0")).rpartition("/")
+            found.append(Member(name, data, size, folder))
         elif kind != _FOLDER_KIND:
             return None
         position = data + (size + _BLOCK - 1) // _BLOCK * _BLOCK
@@ -138,7 +251,8 @@ def _any_members(file: IO[bytes], path: Path, start: int, end: int) -> list[Memb
                         f"at byte {info.offset_data:,}; download the archive again."
                     )
                 if info.isreg():
-                    found.append(Member(info.name.rpartition("/")[2], info.offset_data, info.size))
+                    folder, _, name = info.name.rpartition("/")
+                    found.append(Member(name, info.offset_data, info.size, folder))
     except tarfile.TarError as error:
         raise BuildError(
             f"Expected a complete, uncompressed tar at byte {start:,} of {path}, found none that can be read "

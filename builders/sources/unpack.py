@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from builders.sources import cifar100, lsun, parquet, svhn
+from builders.sources import cifar100, lsun, parquet, svhn, tars
 from builders.sources.base import How
 
 Unpack = Callable[[Path, npt.NDArray[np.int64]], Iterator[Sequence[Any]]]
@@ -24,5 +24,6 @@ UNPACKERS: Mapping[How, Unpack] = {
     "pickle": cifar100.unpack,
     "mat": svhn.unpack,
     "lmdb": lsun.unpack,
+    "targz": tars.unpack,
 }
 """By `How`."""

@@ -37,7 +37,7 @@ def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, **changes):
     """Build a benchmark (ImageNet's if none is given) from the demo sources through the API; returns the manifest."""
     values = {
         "out": out,
-        "splits": tuple(benchmark.by_key()),
+        "splits": tuple(benchmark.parts()),
         "roots": roots,
         "seed": 0,
         "allow_partial": True,

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.io
 
 from taxonomy import tables
-from tests.builders import cifar_layouts
+from tests.builders import cifar_layouts, facets_layouts
 from tests.builders.trees import add, link, tree, write_shards
 
 KIT = "ILSVRC2012_devkit_t12"
@@ -225,4 +225,6 @@ LAYOUTS = {
     "svhn": (one_level_up, *cifar_layouts.SVHN),
     "lsun": (one_level_up, *cifar_layouts.LSUN),
     "dtd": (one_level_up, *cifar_layouts.DTD),
+    "sun397": (one_level_up, *facets_layouts.SUN397),
+    "svhn_full": (one_level_up, *facets_layouts.SVHN_FULL),
 }

@@ -6,7 +6,6 @@ import os
 from collections import Counter
 
 import datasets
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,36 +16,16 @@ from builders.demo_containers import NEAR_DUPLICATES
 from builders.errors import BuildError
 from builders.plan import class_ids, plan
 from builders.release import read_audit, read_excluded
-from builders.sources.base import PIECE_SCHEMA, Piece, SourceIndex
 from builders.transforms import FIXED_RESIZE, fixed_resize, gaussian_noise
 from taxonomy import tables
 from tests.builders.conftest import build_demo, complete, files_of
+from tests.builders.indexes import whole_index
 from tests.builders.layouts import LAYOUTS
 from tests.killing import killed_at_rename
 
 SPLITS = tuple(BENCHMARK.by_key())
 ARRAYS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_svhn", "cifar-train/train")
 SMALL = tuple(key for key in SPLITS if key != "cifar/far_ood_gaussian")
-
-
-def whole_index(source, partitions):
-    """The index of a complete copy, by the owner's counts, without one."""
-    pieces = []
-    for partition in partitions:
-        expected = source.expected()[partition]
-        counts = expected.per_class or {next(iter(source.classes())): expected.total}
-        names = list(source.classes())
-        codes = np.repeat([names.index(name) for name in counts], list(counts.values()))
-        ids = pa.array([f"{partition}/{number:07d}" for number in range(len(codes))])
-        column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names))
-        zeros = pa.repeat(pa.scalar(0, pa.int64()), len(codes))
-        table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PIECE_SCHEMA)
-        pieces.append(Piece(partition, "", "file", table))
-    constant = [
-        p.table.append_column("partition", pa.array([p.partition] * p.table.num_rows).dictionary_encode())
-        for p in pieces
-    ]
-    return SourceIndex(source, None, tuple(pieces), pa.concat_tables(constant).unify_dictionaries())
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,10 @@ import PIL.Image
 import pytest
 
 import builders.demo as demo_module
-from builders.demo import MARKER, STRAYS, TROUBLES, is_demo, main, write_demo
+from builders.demo import MARKER, is_demo, main, write_demo
 from builders.demo_arrays import CHANGES
 from builders.demo_containers import NEAR_DUPLICATES
+from builders.demo_files import FILES, STRAYS, TROUBLES
 from builders.errors import BuildError
 from builders.sources import SOURCES
 from taxonomy import tables
@@ -19,7 +20,7 @@ from tests.builders.trees import contents, opened
 
 
 def images(root):
-    return sorted(path for path in root.rglob("*") if path.suffix.lower() in (".jpeg", ".jpg"))
+    return sorted(path for path in root.rglob("*") if path.suffix.lower() in (".jpeg", ".jpg", ".png"))
 
 
 def test_every_source_is_there_and_says_that_it_is_a_demo(demo):
@@ -67,6 +68,9 @@ def stored(demo, kind):
 def test_troubles_are_what_they_are_called(demo):
     assert stored(demo, "cmyk").mode == "CMYK"
     assert stored(demo, "png").format == "PNG"
+    assert stored(demo, "gif").format == "GIF"
+    assert stored(demo, "bmp").format == "BMP"
+    assert (stored(demo, "png-with-alpha").format, stored(demo, "png-with-alpha").mode) == ("PNG", "RGBA")
     assert stored(demo, "grayscale").mode == "L"
     assert stored(demo, "orientation").getexif()[0x0112] == 6
 
@@ -89,7 +93,7 @@ def test_datasets_cannot_decode_broken_exif(demo, kind, error):
 
 
 def test_pixels_depend_on_the_seed_and_names_do_not(demo, tmp_path, monkeypatch):
-    monkeypatch.setattr(demo_module, "_SOURCES", {"food101": demo_module._food101})
+    monkeypatch.setattr(demo_module, "FILES", {"food101": FILES["food101"]})
     again = write_demo(tmp_path / "same")["food101"]
     other = write_demo(tmp_path / "other", seed=1)["food101"]
     names = [path.relative_to(demo["food101"]) for path in images(demo["food101"])]
@@ -99,7 +103,7 @@ def test_pixels_depend_on_the_seed_and_names_do_not(demo, tmp_path, monkeypatch)
 
 
 def test_containers_depend_on_the_seed_and_keys_and_labels_do_not(demo, tmp_path, monkeypatch):
-    monkeypatch.setattr(demo_module, "_SOURCES", {})
+    monkeypatch.setattr(demo_module, "FILES", {})
     again, other = write_demo(tmp_path / "same"), write_demo(tmp_path / "other", seed=1)
     for key in ("cifar100", "svhn", "lsun"):
         first = contents(opened(key, demo[key]))
@@ -147,7 +151,7 @@ def test_other_peoples_folders_are_left_alone(tmp_path, capsys):
 
 
 def test_command_writes_a_demo_and_names_the_next_ones(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(demo_module, "_SOURCES", {"caltech256": demo_module._caltech256})
+    monkeypatch.setattr(demo_module, "FILES", {"caltech256": FILES["caltech256"]})
     root = tmp_path / "demo"
     for _ in range(2):  # the second run writes the demo again
         assert main([str(root), "--seed", "3"]) == 0

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from builders import images
-from builders.demo import TROUBLES
+from builders.demo_files import TROUBLES
 
 
 def jpeg(size=(40, 30), seed=0, **options):

@@ -114,7 +114,7 @@ def test_a_cut_image_is_dropped_and_recorded_where_that_is_allowed(tmp_path):
         ("s/a.jpg", files["a.jpg"]),
         ("s/c.jpg", files["c.jpg"]),
     ]
-    assert [image for image, _ in record.dropped] == ["b.jpg"]
+    assert [image for image, _ in record.dropped] == ["s/b.jpg"]
 
 
 def test_a_file_that_vanished_is_named(tmp_path):

@@ -96,6 +96,13 @@ def add(archive, name, content, **fields):
     archive.addfile(info, io.BytesIO(content))
 
 
+def write_tar(path, files):
+    """Write an archive of files given as {path: bytes}, compressed where its name ends in .gz."""
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
+        for name, content in files.items():
+            add(archive, name, content)
+
+
 def write_parquet(path, rows, names):
     """Write (file name, label, bytes) rows as the Hub does; without names the labels are bare numbers."""
     features = Features({"image": Image(), "label": ClassLabel(names=list(names or ["-"]))})

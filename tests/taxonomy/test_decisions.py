@@ -19,6 +19,9 @@ def test_every_class_of_each_source_has_one_decision():
     assert ids("food101") == list(tables.food101())
     assert ids("caltech256") == [item.folder for item in tables.caltech256()]
     assert ids("places365") == [item.category for item in tables.places365()]
+    for table in decisions.TABLES[6:]:
+        of_sun397 = [item.category for item in tables.sun397()]
+        assert ids(table) == (of_sun397 if table.endswith("sun397") else ids("imagenet")), table
 
 
 @pytest.mark.parametrize("table", decisions.TABLES)
@@ -26,8 +29,10 @@ def test_decisions_use_the_vocabulary_and_give_evidence(table):
     vocabulary = {
         "imagenet": {"in_distribution", "near_candidate", "external", "excluded"},
         "cifar100": {"candidate"},
+        "facets-inter-dataset": {"shared", "out_of_distribution"},
     }
-    allowed = vocabulary.get(table, {"keep", "remove"})
+    usual = {"in_distribution", "out_of_distribution"} if table.startswith("facets-") else {"keep", "remove"}
+    allowed = vocabulary.get(table, usual)
     for item in decisions.load(table):
         assert item.decision in allowed
         assert item.rule in decisions.RULES
@@ -47,6 +52,8 @@ def test_every_rule_is_used():
         ("places365", "/a/apartment_building/outdoor", "apartment_building/outdoor"),
         ("food101", "apple_pie", "apple_pie"),
         ("tiny158", "n01882714", "koala"),
+        ("facets-wordnet-t40", "n01440764", "tench"),
+        ("facets-t2-sun397", "/c/church/indoor", "church/indoor"),
     ],
 )
 def test_classes_are_named_as_their_source_names_them(table, class_id, class_name):

@@ -117,8 +117,18 @@ def test_wu_palmer_prefers_the_first_of_two_equally_deep_subsumers():
 
 def test_places365_against_imagenet_gives_the_known_counts():
     # An independent calculation counted the ImageNet classes whose best mean similarity to a Places365 synset is at
-    # least 1 - T: 60, 86 and 143 at T = 0.40, 0.45 and 0.50 for this assignment of synsets.
-    places = [item.wnid for item in tables.places365_wnids()]
+    # least 1 - T: 60, 86 and 143 at T = 0.40, 0.45 and 0.50 for an assignment of synsets that differs in these eight.
+    differing = {
+        "/a/arena/hockey": "n04295881",
+        "/e/elevator/door": "n03224032",
+        "/f/field/wild": "n08569998",
+        "/p/palace": "n03878066",
+        "/r/rock_arch": "n02733524",
+        "/t/throne_room": "n04105893",
+        "/t/topiary_garden": "n03417345",
+        "/z/zen_garden": "n03417345",
+    }
+    places = [differing.get(item.name, item.wnid) for item in tables.places365_wnids()]
     imagenet = [item.wnid for item in tables.imagenet1k()]
     oodness = 1.0 - similarity.mean_normalised(places, imagenet).max(axis=0)
     assert [int((oodness <= threshold).sum()) for threshold in (0.40, 0.45, 0.50)] == [60, 86, 143]

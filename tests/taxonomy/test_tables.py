@@ -10,7 +10,7 @@ WN = wordnet.load()
 FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iterdir() if path.name.endswith(".csv"))
 
 # Rows as the sources say: ILSVRC 2012, Tiny ImageNet, the full ImageNet release, CIFAR-100, Food-101, Describable
-# Textures, Caltech-256 with its folder of clutter, Places365.
+# Textures, Caltech-256 with its folder of clutter, Places365, SUN397.
 COUNTS = {
     "imagenet1k.csv": 1000,
     "tiny_imagenet200.csv": 200,
@@ -22,6 +22,7 @@ COUNTS = {
     "caltech256.csv": 257,
     "places365.csv": 365,
     "places365_wnids.csv": 365,
+    "sun397.csv": 397,
     "overrides.csv": 2,
     "decisions_imagenet.csv": 1000,
     "decisions_tiny158.csv": 200,
@@ -29,6 +30,16 @@ COUNTS = {
     "decisions_food101.csv": 101,
     "decisions_caltech256.csv": 257,
     "decisions_places365.csv": 365,
+    "decisions_facets-inter-dataset.csv": 1000,
+    "decisions_facets-wordnet-t40.csv": 1000,
+    "decisions_facets-wordnet-t45.csv": 1000,
+    "decisions_facets-wordnet-t50.csv": 1000,
+    "decisions_facets-imagenet.csv": 1000,
+    "decisions_facets-t1-sun397.csv": 397,
+    "decisions_facets-t2-sun397.csv": 397,
+    "facets_grades_imagenet.csv": 1000,
+    "facets_grades_sun397.csv": 397,
+    "facets_oodness_imagenet.csv": 1000,
 }
 
 
@@ -110,9 +121,33 @@ def test_places365_categories_have_a_letter_and_a_name():
     assert names["/a/apartment_building/outdoor"] == "apartment_building/outdoor"
 
 
+def test_sun397_has_the_owners_counts():
+    """The owners' page: 397 categories, at least 100 images each, 108,754 in all."""
+    assert sum(item.images for item in tables.sun397()) == 108_754
+    assert min(item.images for item in tables.sun397()) == 100
+    assert [item.index for item in tables.sun397()] == list(range(397))
+
+
+def test_sun397_categories_have_a_letter_and_a_name():
+    assert all(re.fullmatch(r"/([a-z])/\1[a-z_]*(/[a-z_]+)?", item.category) for item in tables.sun397())
+    assert tables.sun397()[8].category == "/a/apartment_building/outdoor"
+    assert tables.sun397()[8].name == "apartment_building/outdoor"
+
+
+def test_sun397_and_places365_share_294_categories():
+    """As the paper of FACETS counts them (section IV)."""
+    shared = {item.category for item in tables.sun397()} & {item.category for item in tables.places365()}
+    assert len(shared) == 294
+
+
+def test_halving_each_sun397_class_gives_the_papers_rows():
+    """FACETS, tables T1 and T2: 46,851 + 7,530 = 49,827 + 4,554 SUN397 rows a split, round(n * 0.5) of each class."""
+    assert sum(round(item.images * 0.5) for item in tables.sun397()) == 54_381
+
+
 def test_places365_synsets_follow_the_categories():
     assert [item.name for item in tables.places365_wnids()] == [item.category for item in tables.places365()]
-    assert len({item.wnid for item in tables.places365_wnids()}) == 315
+    assert len({item.wnid for item in tables.places365_wnids()}) == 322
 
 
 @pytest.mark.parametrize("rows", [tables.cifar100_wnids(), tables.places365_wnids()], ids=["cifar100", "places365"])

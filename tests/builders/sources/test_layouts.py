@@ -11,12 +11,11 @@ from tests.builders.trees import contents, link, opened, tree
 
 @pytest.mark.parametrize("key", SOURCES)
 def test_official_layout_has_every_class_and_image_of_the_demo(demo, key):
-    from builders.demo import HELD_OUT_PER_CLASS, TRAIN_PER_CLASS
+    from builders.demo import PER_CLASS
 
     index = opened(key, demo[key])
     assert sorted(index.table["class_id"].unique().to_pylist()) == sorted(SOURCES[key].classes())
-    per_class = TRAIN_PER_CLASS[key] + HELD_OUT_PER_CLASS[key]
-    assert index.table.num_rows == per_class * len(SOURCES[key].classes())
+    assert index.table.num_rows == sum(PER_CLASS[key]) * len(SOURCES[key].classes())
     assert index.table.schema.names[:5] == ["class_id", "source_id", "file", "offset", "size"]
     assert not any(len(piece.missing) for piece in index.pieces)
 
@@ -82,6 +81,8 @@ def test_expected_totals_are_the_owners():
         "svhn": {"train": 73_257, "test": 26_032},
         "lsun": {"test": 10_000},
         "dtd": {"images": 5_640},
+        "sun397": {"images": 108_754},
+        "svhn_full": {"train": 33_402, "test": 13_068},
     }
 
 
@@ -95,3 +96,5 @@ def test_class_names():
     assert SOURCES["svhn"].classes()["0"] == "0"
     assert SOURCES["lsun"].classes() == {"unlabelled": "unlabelled"}
     assert SOURCES["dtd"].classes()["polka-dotted"] == "polka-dotted"
+    assert SOURCES["sun397"].classes()["/a/apartment_building/outdoor"] == "apartment_building/outdoor"
+    assert SOURCES["svhn_full"].classes() == {"number": "house number"}

@@ -1,6 +1,8 @@
+import gzip
 import io
 import tarfile
 
+import numpy as np
 import pytest
 
 from builders.errors import BuildError
@@ -117,3 +119,68 @@ def test_an_inner_archive_cut_short_is_refused(tmp_path):
         add(archive, "next.tar", io.BytesIO(inner).getvalue())
     with pytest.raises(BuildError, match="cut short"):
         list(tars.nested_members(tmp_path / "outer.tar"))
+
+
+def test_members_keep_the_folder_that_the_archive_spells(tmp_path):
+    files = {"top.jpg": b"", "./a/one.jpg": b"", "d/" * 80 + "long.jpg": b""}
+    for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT):
+        found = tars.members(packed(tmp_path / "x.tar", form, files))
+        assert [member.folder for member in found] == ["", "./a", ("d/" * 80).rstrip("/")]
+
+
+def compressed(path, files=FILES):
+    plain = packed(path.with_suffix(".plain"), files=files).read_bytes()
+    path.write_bytes(gzip.compress(plain))
+    return path
+
+
+def test_a_compressed_archive_is_listed_by_number_and_unpacked_by_it(tmp_path):
+    path = compressed(tmp_path / "x.tar.gz")
+    found = tars.compressed_members("X", path)
+    assert [(m.name, m.folder, m.offset, m.size) for m in found] == [
+        ("a.jpg", "", 0, 700),
+        ("empty.jpg", "", 1, 0),
+        ("b.jpg", "folder", 2, 512),
+        ("c.jpg", "", 3, 1),
+    ]
+    assert [image for batch in tars.unpack(path, np.arange(4)) for image in batch] == list(FILES.values())
+    assert list(tars.unpack(path, np.array([0, 2]))) == [[b"a" * 700], [b"b" * 512]]
+    assert list(tars.unpack(path, np.array([], dtype=np.int64))) == []
+
+
+def damaged(content, cut=None, flip=None):
+    changed = bytearray(content[:cut])
+    if flip is not None:
+        changed[flip] ^= 0xFF
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cut": 0},
+        {"cut": 5},
+        {"cut": 60},
+        {"cut": -9},  # the check sum and one byte before it
+        {"cut": -3},
+        {"flip": 0},
+        {"flip": 40},
+        {"flip": -6},  # the check sum itself
+    ],
+)
+def test_a_damaged_compressed_archive_is_refused(tmp_path, change):
+    path = compressed(tmp_path / "x.tar.gz", {f"{number}.jpg": bytes([number]) * 900 for number in range(40)})
+    path.write_bytes(damaged(path.read_bytes(), **change))
+    with pytest.raises(BuildError, match="X: expected a whole archive") as caught:
+        tars.compressed_members("X", path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_compressed_archive_that_changed_since_it_was_listed(tmp_path):
+    path = compressed(tmp_path / "x.tar.gz")
+    with pytest.raises(BuildError, match=r"expected at least 8 files, found 4 in .*changed during the build"):
+        list(tars.unpack(path, np.array([1, 7])))
+    path.write_bytes(path.read_bytes()[:80])
+    with pytest.raises(BuildError, match="expected a whole archive"):
+        list(tars.unpack(path, np.array([1, 3])))

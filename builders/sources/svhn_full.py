@@ -1,0 +1,127 @@
+"""SVHN's full numbers (format 1): the original house-number images, of any size, each with one or more digits."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.errors import BuildError
+from builders.sources import parquet, svhn, tars
+from builders.sources.base import Expected, Piece, Source, Stray, piece_table
+from builders.sources.folders import child_names, class_column, joined, match_names, plain_reason, relative, shown
+from builders.sources.search import Search, alike
+
+_KEY = "svhn_full"
+_TITLE = "SVHN (full numbers)"
+_CLASS = "number"
+_NAME = r"[1-9][0-9]*\.png"
+_IMAGE = re.compile(_NAME, re.ASCII)
+_WANTED = "<number>.png"
+
+# What else the archives hold: the digits and their boxes (HDF5), and the owners' script that draws the boxes. The
+# names and the tree are as many public repositories list them.
+_BESIDE = ("digitStruct.mat", "see_bboxes.m")
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the one class: an image shows several digits, so none of them is its class."""
+    return {_CLASS: "house number"}
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the sizes of the partitions, as the Hub's copy counts them; the `extra` images are not indexed."""
+    return {
+        partition: Expected(images, {_CLASS: images}) for partition, images in (("train", 33_402), ("test", 13_068))
+    }
+
+
+def _codes(count: int) -> pa.DictionaryArray:
+    return class_column((_CLASS,), np.zeros(count, np.int64))
+
+
+def _folder(partition: str, root: Path, home: Path) -> Piece | None:
+    folder = home / partition
+    if not folder.is_dir():
+        return None
+    names = match_names(child_names(folder), f"^{_NAME}$")
+    if not len(names.images):
+        return None
+    place = relative(folder, root)
+    strays = tuple(
+        Stray(f"{place}/{shown(name)}", plain_reason(folder, name, _WANTED))
+        for name in names.others
+        if name not in _BESIDE
+    )
+    ids = joined(f"{partition}/", names.images)
+    table = piece_table(_codes(len(ids)), ids, joined(f"{place}/", names.images))
+    return Piece(partition, f"image files in {place}", "file", table, strays)
+
+
+def _archive(partition: str, root: Path, home: Path) -> Piece | None:
+    archive = tars.find_archive(_TITLE, home, partition)
+    if archive is None:
+        return None
+    inside = [member for member in archive.members if member.folder.removeprefix("./") == partition]
+    images = [member for member in inside if _IMAGE.fullmatch(member.name)]
+    if not images:
+        raise BuildError(
+            f"{_TITLE}: expected images like {partition}/{_WANTED}, found none inside {archive.path}; "
+            f"give a copy of SVHN's format 1 with --{_KEY}."
+        )
+    place = relative(archive.path, root)
+    kept = set(images)
+    strays = tuple(
+        Stray(f"{place}:{shown(f'{member.folder}/{member.name}'.lstrip('/'))}", f"not {partition}/{_WANTED}")
+        for member in archive.members
+        if member not in kept and member.name not in _BESIDE
+    )
+    table = archive.table(root, _codes(len(images)), [f"{partition}/{member.name}" for member in images], images)
+    return Piece(partition, f"archive {place}", archive.how, table, strays)
+
+
+def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
+    files = parquet.shards(home, f"{partition}-*.parquet")
+    return parquet.indexed(partition, root, files, functools.partial(_parquet_shard, partition))
+
+
+def _parquet_shard(partition: str, root: Path, path: Path) -> pa.Table:
+    """Index one file of the Hub's copy, whose names are those in the archives, in the archives' order."""
+    shard = parquet.read_names(_TITLE, path, beside="digits")
+    names = pc.extract_regex(shard.names, rf"^(?:.*/)?(?P<name>{_NAME})$")
+    parquet.refuse_rows(_TITLE, path, pc.is_null(names), "image.path like 1.png (row {row} has {name})", shard)
+    ids = joined(f"{partition}/", pc.struct_field(names, "name"))
+    return parquet.shard_table(root, path, (_CLASS,), np.zeros(len(ids), np.int64), ids)
+
+
+_SEARCH = Search(
+    key=_KEY,
+    title=_TITLE,
+    homes=(".", "svhn", "SVHN", "full_numbers", "svhn/full_numbers", _KEY),
+    layouts=alike(
+        ("train", "test"),
+        (f"{{partition}}/{_WANTED}", _folder),
+        ("the original archive {partition}.tar.gz (or {partition}.tar, read in place)", _archive),
+        ("the Hub's full_numbers/{partition}-*.parquet (also in data/)", _parquet),
+    ),
+    expected=expected,
+)
+
+SVHN_FULL = Source(
+    key=_SEARCH.key,
+    title=_TITLE,
+    edition="SVHN, format 1: full numbers (2011)",
+    licence=svhn.LICENCE,
+    citation=svhn.CITATION,
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=_SEARCH.scan,
+)

@@ -1,0 +1,56 @@
+"""Say what FACETS makes of a class: its OODness or grade, and in which of the tables it is in-distribution."""
+
+from taxonomy import facets, tables
+from taxonomy.decisions import RULES, TABLES, load
+from taxonomy.far import say
+from taxonomy.wordnet import load as load_wordnet
+
+SOURCES = {
+    "imagenet": tuple(name for name in TABLES if name.startswith("facets-") and not name.endswith("sun397")),
+    "sun397": tuple(name for name in TABLES if name.endswith("sun397")),
+    "places365": (),
+}
+"""The sources that FACETS uses, with their decision tables; all of Places365's classes are in-distribution."""
+
+
+def explain_facets(source: str, class_id: str) -> str:
+    """Return what FACETS makes of a class, as text of several lines.
+
+    Args:
+        source: A key of `SOURCES`.
+        class_id: A class of the source, as in its tables.
+    """
+    facts = {
+        "imagenet": _of_imagenet,
+        "sun397": lambda class_id: _grade("sun397", class_id),
+        "places365": _of_places365,
+    }[source](class_id)
+    for table in SOURCES[source]:
+        found = next(item for item in load(table) if item.class_id == class_id)
+        facts[table] = found.decision
+    width = max(map(len, facts))
+    return "\n".join([f"FACETS {class_id}", *(f"  {label:<{width}}  {fact}" for label, fact in facts.items())])
+
+
+def _of_imagenet(class_id: str) -> dict[str, str]:
+    wordnet = load_wordnet()
+    item = next(item for item in facets.oodness() if item.class_id == class_id)
+    return {
+        "OODness": f"{item.oodness:.6f}, 1 less the mean of path {item.path:.6f}, Leacock-Chodorow "
+        f"{item.leacock_chodorow:.6f} and Wu-Palmer {item.wu_palmer:.6f}",
+        "nearest": f"{item.place}, {say(wordnet, wordnet.row(item.place_wnid))}",
+        **_grade("imagenet", class_id),
+    }
+
+
+def _of_places365(class_id: str) -> dict[str, str]:
+    wordnet = load_wordnet()
+    item = next(item for item in tables.places365_wnids() if item.name == class_id)
+    reason = f"{item.basis}: {item.note}" if item.note else item.basis
+    return {"synset": say(wordnet, wordnet.row(item.wnid)), "reason": reason, "all tables": "in_distribution"}
+
+
+def _grade(source: str, class_id: str) -> dict[str, str]:
+    item = next(item for item in facets.grades(source) if item.class_id == class_id)
+    meaning = f"{item.grade}, {RULES[f'{source}_grade_{item.grade}']}"
+    return {"grade": f"{meaning}: {item.related}" if item.related else meaning, "reason": item.reason}

@@ -1,0 +1,26 @@
+"""Indexes of complete sources, for plans as large as the real ones."""
+
+import numpy as np
+import pyarrow as pa
+
+from builders.sources.base import PIECE_SCHEMA, Piece, SourceIndex
+
+
+def whole_index(source, partitions):
+    """The index of a complete copy, by the owner's counts, without one."""
+    pieces = []
+    for partition in partitions:
+        expected = source.expected()[partition]
+        counts = expected.per_class or {next(iter(source.classes())): expected.total}
+        names = list(source.classes())
+        codes = np.repeat([names.index(name) for name in counts], list(counts.values()))
+        ids = pa.array([f"{partition}/{number:07d}" for number in range(len(codes))])
+        column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names))
+        zeros = pa.repeat(pa.scalar(0, pa.int64()), len(codes))
+        table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PIECE_SCHEMA)
+        pieces.append(Piece(partition, "", "file", table))
+    constant = [
+        p.table.append_column("partition", pa.array([p.partition] * p.table.num_rows).dictionary_encode())
+        for p in pieces
+    ]
+    return SourceIndex(source, None, tuple(pieces), pa.concat_tables(constant).unify_dictionaries())

@@ -1,0 +1,241 @@
+import pytest
+
+from builders.completeness import shortfalls
+from builders.sources import SOURCES
+from builders.sources.base import Stray
+from builders.sources.sun397 import category_of
+from taxonomy import tables
+from tests.builders.facets_layouts import sun397_archive, sun397_images, sun397_kaggle
+from tests.builders.trees import contents, link, opened, refusal, tree, write_parquet, write_tar
+
+NAMES = [row.category for row in tables.sun397()]
+ABBEY, BALCONY = "sun_aqswjsnjlrfzzhiz.jpg", "sun_bvkmlcpyxfsbywqz.jpg"
+TWO = {f"SUN397/a/abbey/{ABBEY}": b"1", f"SUN397/b/balcony/exterior/{BALCONY}": b"2"}
+IDS = [f"a/abbey/{ABBEY}", f"b/balcony/exterior/{BALCONY}"]
+
+
+def test_images_are_the_files(demo):
+    files = {
+        ("images", category, f"{category[1:]}/{path.name}"): path.read_bytes()
+        for category, path in sun397_images(demo["sun397"])
+    }
+    assert contents(opened("sun397", demo["sun397"])) == files
+    assert len(files) == 397 * 4
+
+
+def test_counts_by_category_are_the_owners_least_and_all():
+    """The owners' page: at least 100 images a category, 108,754 in all."""
+    counts = SOURCES["sun397"].expected()["images"].per_class
+    assert (min(counts.values()), sum(counts.values()), len(counts)) == (100, 108_754, 397)
+
+
+def test_only_names_like_the_owners_are_images(tmp_path):
+    names = ("sun_abc.png", "SUN_abc.jpg", "sun_000_00001.jpg", "sun_abc (1).jpg", "sun_.jpg", "notes.txt")
+    beside = {f"SUN397/b/balcony/exterior/{name}": "" for name in names} | {"SUN397/b/balcony/readme": "", "x": ""}
+    (piece,) = opened("sun397", tree(tmp_path, TWO | beside)).pieces
+    assert piece.table["source_id"].to_pylist() == IDS
+    wanted = "not named sun_<letters>.jpg"
+    expected = {Stray(f"SUN397/b/balcony/exterior/{name}", wanted) for name in names}
+    assert set(piece.strays) == expected | {Stray("SUN397/b/balcony/readme", "not a category folder")}
+
+
+def test_a_folder_inside_a_category_is_a_stray(tmp_path):
+    (piece,) = opened("sun397", tree(tmp_path, TWO | {"SUN397/a/abbey/thumbs/1.jpg": ""})).pieces
+    assert piece.strays == (Stray("SUN397/a/abbey/thumbs", "a folder"),)
+
+
+@pytest.mark.parametrize(
+    ("folder", "named"),
+    [
+        ("SUN397/a/abattoir", "SUN397/a/abattoir"),
+        ("SUN397/a/abattoir/indoor", "SUN397/a/abattoir"),
+        ("SUN397/b/balcony/roof", "SUN397/b/balcony/roof"),
+    ],
+)
+def test_categories_of_a_larger_edition(tmp_path, folder, named):
+    """Such as the SUN database's 908 categories, whose tree is the same."""
+    message = refusal("sun397", tree(tmp_path, TWO | {f"{folder}/{ABBEY}": ""}))
+    assert "expected its 397 categories, found images of 1 others in" in message
+    assert f"first {named}, as larger editions of the SUN database have" in message
+
+
+def test_a_class_list_of_a_larger_edition(tmp_path):
+    listed = "".join(f"{name}\n" for name in [*NAMES, "/a/abattoir"])
+    message = refusal("sun397", tree(tmp_path, TWO | {"SUN397/ClassName.txt": listed}))
+    assert "ClassName.txt, found 398, other at /a/abattoir" in message
+    tree(tmp_path, {"SUN397/ClassName.txt": "".join(f"{name}\n" for name in NAMES)})
+    assert opened("sun397", tmp_path).pieces[0].strays == ()
+
+
+def test_sun2012(tmp_path):
+    """Its images lie in `Images` and are 16,873 of the same database."""
+    tree(tmp_path, {f"Images/a/abbey/{ABBEY}": "", f"Images/a/abattoir/{BALCONY}": "", "Annotations/a.xml": ""})
+    assert "found only Annotations, Images" in refusal("sun397", tmp_path)
+    assert "found images of 1 others" in refusal("sun397", tmp_path / "Images")
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"a/airfield/00000001.jpg": "", "a/airplane_cabin/00000001.jpg": ""}, "found a/airplane_cabin/00000001.jpg"),
+        ({"train/airplane_cabin/00000001.jpg": ""}, "found train/airplane_cabin/00000001.jpg"),
+        ({"SUN397/a/abbey/sun_000_00001.jpg": ""}, "found SUN397/a/abbey/sun_000_00001.jpg"),
+        (
+            {"train/n01440764/n01440764_1.JPEG": ""},
+            "expected the partition images (108,754 images) as SUN397/a/abbey/",
+        ),
+    ],
+    ids=["Places365", "Places365, easy format", "images written anew", "ImageNet"],
+)
+def test_folders_of_another_dataset(tmp_path, files, words):
+    assert words in refusal("sun397", tree(tmp_path, files))
+
+
+def test_empty_category_folders(tmp_path):
+    (tmp_path / "SUN397" / "a" / "abbey").mkdir(parents=True)
+    assert "in the category folders, found no file in" in refusal("sun397", tmp_path)
+
+
+def test_a_short_category_is_named_with_its_counts(tmp_path):
+    index = opened("sun397", tree(tmp_path, TWO))
+    (sentence,) = shortfalls(index, ("images",), NAMES)
+    assert sentence == (
+        "SUN397, images (category folders in SUN397): expected 2,361 images of /l/living_room (living_room), found 0 "
+        "and 396 more classes differ"
+    )
+    (sentence,) = shortfalls(index, ("images",), ["/a/abbey"])
+    assert sentence.endswith("expected 484 images of /a/abbey (abbey), found 1")
+
+
+@pytest.mark.parametrize(
+    ("spelt", "category"),
+    [
+        ("/b/balcony/exterior", "/b/balcony/exterior"),
+        ("b_balcony_exterior", "/b/balcony/exterior"),
+        ("balcony exterior", "/b/balcony/exterior"),
+        ("balcony-exterior", "/b/balcony/exterior"),
+        ("exterior", None),
+        ("a_balcony_exterior", None),
+        ("airfield", None),  # of Places365
+        ("", None),
+    ],
+)
+def test_spellings_of_a_category(spelt, category):
+    assert category_of(spelt) == category
+
+
+def test_no_two_categories_are_spelt_alike():
+    assert [category_of(name) for name in NAMES] == NAMES
+    assert [category_of(name[3:].replace("/", "_")) for name in NAMES] == NAMES
+
+
+def test_a_mirror_of_a_part_is_short(demo, tmp_path):
+    root = sun397_kaggle(demo["sun397"], tmp_path)
+    link(root / "train", tmp_path / "half" / "train")
+    index = opened("sun397", tmp_path / "half")
+    assert index.layouts == {"images": "category folders in train/train"}
+    assert index.table.num_rows == 397 * 2
+
+
+def test_an_image_in_both_folders_of_a_mirror(tmp_path):
+    files = {f"{split}/a_abbey/{ABBEY}": "" for split in ("train", "test")}
+    message = refusal("sun397", tree(tmp_path, files))
+    assert f"found a/abbey/{ABBEY} twice" in message
+    assert f"(train/a_abbey/{ABBEY} and test/a_abbey/{ABBEY})" in message
+
+
+def test_two_spellings_of_a_category_side_by_side(tmp_path):
+    tree(tmp_path, {f"train/a_abbey/{ABBEY}": "", f"train/abbey/{BALCONY}": "", "train/bar": "a file"})
+    (piece,) = opened("sun397", tmp_path).pieces
+    assert piece.table["file"].to_pylist() == [f"train/a_abbey/{ABBEY}", f"train/abbey/{BALCONY}"]
+    assert piece.strays == (Stray("train/bar", "not a category folder"),)
+
+
+def test_another_category_in_a_mirror(tmp_path):
+    tree(tmp_path, {f"train/abbey/{ABBEY}": "", f"train/abattoir/{BALCONY}": ""})
+    assert "found images of 1 others in" in refusal("sun397", tmp_path)
+
+
+def test_unpacked_images_go_before_the_archive(demo, tmp_path):
+    sun397_archive(demo["sun397"], tmp_path)
+    assert opened("sun397", tmp_path).layouts == {"images": "archive SUN397.tar.gz"}
+    link(demo["sun397"] / "SUN397", tmp_path / "SUN397")
+    assert opened("sun397", tmp_path).layouts == {"images": "category folders in SUN397"}
+
+
+def test_strays_in_an_archive_are_named(demo, tmp_path):
+    (piece,) = opened("sun397", sun397_archive(demo["sun397"], tmp_path)).pieces
+    assert sorted(stray.path for stray in piece.strays) == [
+        "SUN397.tar.gz:SUN397/a/abbey/._sun_aqswjsnjlrfzzhiz.jpg",
+        "SUN397.tar.gz:SUN397/b/balcony/exterior/balcón 陽台.jpg",
+        "SUN397.tar.gz:SUN397/w/wine_cellar/Thumbs.db",
+    ]
+    assert {stray.reason for stray in piece.strays} == {"not named sun_<letters>.jpg"}
+
+
+@pytest.mark.parametrize("ending", ["tar", "tar.gz"])
+@pytest.mark.parametrize("start", ["SUN397/", "./SUN397/", ""])
+def test_an_archive_may_be_packed_from_elsewhere(tmp_path, ending, start):
+    files = {name.replace("SUN397/", start): content for name, content in TWO.items()} | {"readme": b""}
+    write_tar(tmp_path / f"SUN397.{ending}", files)
+    index = opened("sun397", tmp_path)
+    assert index.table["source_id"].to_pylist() == IDS
+    assert index.table["class_id"].to_pylist() == ["/a/abbey", "/b/balcony/exterior"]
+    assert list(contents(index).values()) == [b"1", b"2"]
+    assert index.pieces[0].strays == (Stray(f"SUN397.{ending}:readme", "not named sun_<letters>.jpg"),)
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"SUN2012/Images/a/abbey/" + ABBEY: b""}, "found none inside"),
+        ({"readme": b""}, "found none inside"),
+        (TWO | {f"SUN397/a/abattoir/{ABBEY}": b""}, "found images of 1 others in"),
+        (TWO | {f"./SUN397/a/abbey/{ABBEY}": b""}, f"found a/abbey/{ABBEY} twice"),
+    ],
+)
+def test_an_archive_of_another_dataset(tmp_path, files, words):
+    write_tar(tmp_path / "SUN397.tar.gz", files)
+    message = refusal("sun397", tmp_path)
+    assert words in message
+    assert "SUN397.tar.gz" in message
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.999])
+@pytest.mark.parametrize("ending", ["tar", "tar.gz"])
+def test_an_archive_cut_short(tmp_path, ending, kept):
+    files = {f"SUN397{name}/{ABBEY}": name.encode() * 900 for name in NAMES[:50]}
+    path = tmp_path / f"SUN397.{ending}"
+    write_tar(path, files)
+    whole = path.read_bytes()
+    # A plain tar ends in zeros that nobody misses.
+    path.write_bytes(whole[: int(len(whole.rstrip(b"\0")) * kept)])
+    message = refusal("sun397", tmp_path)
+    assert "expected a whole archive" in message or "Expected whole files" in message
+    assert "download" in message
+
+
+@pytest.mark.parametrize(
+    ("row", "names", "words"),
+    [
+        ((None, 0, b""), NAMES, "row 1 has none"),
+        (("sun_1.jpg", 0, b""), NAMES, "(row 1 has sun_1.jpg)"),
+        ((ABBEY, 397, b""), NAMES, "(row 1 has 397)"),
+        ((ABBEY, None, b""), NAMES, "(row 1 has None)"),
+        ((ABBEY, 0, b""), None, "found label numbers alone"),
+        ((ABBEY, 0, b""), ["/a/abattoir", *NAMES[1:]], "expected its 397 class names, found '/a/abattoir'"),
+    ],
+)
+def test_mirror_rows(tmp_path, row, names, words):
+    write_parquet(tmp_path / "data" / "train-00000-of-00001.parquet", [(BALCONY, 28, b""), row], names)
+    assert words in refusal("sun397", tmp_path)
+
+
+def test_a_mirror_may_number_the_categories_otherwise_and_keep_folders_in_the_names(tmp_path):
+    names = NAMES[::-1]
+    rows = [(f"a_abbey/{ABBEY}", names.index("/a/abbey"), b"1"), (BALCONY, names.index("/b/balcony/exterior"), b"2")]
+    write_parquet(tmp_path / "test-00000-of-00001.parquet", rows, names)
+    index = opened("sun397", tmp_path)
+    assert index.table["source_id"].to_pylist() == IDS
+    assert index.table["class_id"].to_pylist() == ["/a/abbey", "/b/balcony/exterior"]
+    assert list(contents(index).values()) == [b"1", b"2"]

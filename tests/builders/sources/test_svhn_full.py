@@ -1,0 +1,138 @@
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from builders.completeness import shortfalls
+from builders.sources import SOURCES
+from builders.sources.base import Stray, open_source
+from tests.builders.facets_layouts import svhn_full_archives
+from tests.builders.trees import contents, link, opened, refusal, tree, write_tar
+
+
+def test_images_are_the_files(demo):
+    files = {
+        (path.parent.name, "number", f"{path.parent.name}/{path.name}"): path.read_bytes()
+        for path in demo["svhn_full"].glob("*/*.png")
+    }
+    assert contents(opened("svhn_full", demo["svhn_full"])) == files
+    assert len(files) == 24 + 12
+
+
+def test_only_numbers_are_images_and_what_the_archives_hold_beside_them_is_known(tmp_path):
+    names = ("1.jpg", "01.png", "0.png", "x1.png", "1 (1).png", "digitStruct.mat", "see_bboxes.m")
+    tree(tmp_path, {f"test/{name}": "" for name in ("1.png", "13068.png", *names)})
+    (piece,) = open_source(SOURCES["svhn_full"], tmp_path, ("test",)).pieces
+    assert piece.table["source_id"].to_pylist() == ["test/1.png", "test/13068.png"]
+    assert set(piece.strays) == {Stray(f"test/{name}", "not named <number>.png") for name in names[:5]}
+
+
+def test_a_short_partition_is_told_with_its_counts(demo):
+    index = opened("svhn_full", demo["svhn_full"])
+    assert shortfalls(index, ("train",), ["number"]) == [
+        "SVHN (full numbers), train (image files in train): expected 33,402 images of number (house number), found 24"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"test_32x32.mat": ""}, "found only test_32x32.mat"),  # the cropped digits
+        ({"test/0/1.png": ""}, "found only test"),
+        ({"test/digitStruct.mat": ""}, "found only test"),
+    ],
+)
+def test_folders_of_another_dataset(tmp_path, files, words):
+    message = refusal("svhn_full", tree(tmp_path, files), "test")
+    assert words in message
+    assert "expected the partition test (13,068 images) as test/<number>.png or the original archive" in message
+
+
+def test_unpacked_images_go_before_the_archive(demo, tmp_path):
+    svhn_full_archives(demo["svhn_full"], tmp_path)
+    link(demo["svhn_full"] / "train", tmp_path / "train")
+    assert opened("svhn_full", tmp_path).layouts == {"train": "image files in train", "test": "archive test.tar.gz"}
+
+
+def test_sizes_in_an_archive_are_known_before_it_is_unpacked(demo, tmp_path):
+    index = opened("svhn_full", svhn_full_archives(demo["svhn_full"], tmp_path))
+    sizes = dict(zip(index.table["source_id"].to_pylist(), index.table["size"].to_pylist(), strict=True))
+    assert sizes == {name: (demo["svhn_full"] / name).stat().st_size for name in sizes}
+
+
+@pytest.mark.parametrize("ending", ["tar", "tar.gz"])
+def test_an_archive_with_more_in_it(tmp_path, ending):
+    files = {
+        "./test/2.png": b"2",
+        "test/1.png": b"1",
+        "test/notes.txt": b"",
+        "1.png": b"",
+        "test/digitStruct.mat": b"",
+    }
+    write_tar(tmp_path / f"test.{ending}", files)
+    index = open_source(SOURCES["svhn_full"], tmp_path, ("test",))
+    assert contents(index) == {("test", "number", "test/2.png"): b"2", ("test", "number", "test/1.png"): b"1"}
+    assert [stray.path for stray in index.pieces[0].strays] == [
+        f"test.{ending}:test/notes.txt",
+        f"test.{ending}:1.png",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"train/1.png": b""}, "expected images like test/<number>.png, found none inside"),
+        ({"test/1.jpg": b""}, "expected images like test/<number>.png, found none inside"),
+        ({"test/1.png": b"", "./test/1.png": b""}, "found test/1.png twice"),
+    ],
+)
+def test_an_archive_of_another_dataset(tmp_path, files, words):
+    write_tar(tmp_path / "test.tar.gz", files)
+    assert words in refusal("svhn_full", tmp_path, "test")
+
+
+@pytest.mark.parametrize("kept", [0, 10, 200, -5])
+def test_an_archive_cut_short(demo, tmp_path, kept):
+    svhn_full_archives(demo["svhn_full"], tmp_path)
+    path = tmp_path / "test.tar.gz"
+    path.write_bytes(path.read_bytes()[:kept])
+    message = refusal("svhn_full", tmp_path, "test")
+    assert "SVHN (full numbers): expected a whole archive, found one that cannot be read" in message
+    assert "download it again" in message
+
+
+def write(path, names, **columns):
+    rows = [{"bytes": b"", "path": name} for name in names]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"image": rows} | columns), path)
+
+
+DIGITS = [{"bbox": [[1, 2, 3, 4]], "label": [7]}] * 2
+
+
+@pytest.mark.parametrize(
+    ("names", "columns", "words"),
+    [
+        (
+            ["1.png", "2.png"],
+            {"label": [1, 2]},
+            "expected the columns image (bytes, path) and digits, found image, label",
+        ),
+        (["1.png", None], {"digits": DIGITS}, "(row 1 has none)"),
+        (["1.png", "house.png"], {"digits": DIGITS}, "image.path like 1.png (row 1 has house.png)"),
+        (["1.png", "1.png"], {"digits": DIGITS}, "found test/1.png twice"),
+    ],
+)
+def test_mirror(tmp_path, names, columns, words):
+    write(tmp_path / "data" / "test-00000-of-00001.parquet", names, **columns)
+    assert words in refusal("svhn_full", tmp_path, "test")
+
+
+def test_names_in_the_mirror_may_keep_their_folder(tmp_path):
+    write(tmp_path / "test-00000-of-00001.parquet", ["test/2.png", "1.png"], digits=DIGITS)
+    index = open_source(SOURCES["svhn_full"], tmp_path, ("test",))
+    assert index.table["source_id"].to_pylist() == ["test/2.png", "test/1.png"]
+
+
+def test_no_parquet_file(tmp_path):
+    tree(tmp_path, {"full_numbers/test-00000-of-00001.parquet": b"nothing"})
+    assert "expected a Parquet file at" in refusal("svhn_full", tmp_path, "test")
