@@ -140,8 +140,8 @@ def _checked_scores(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
     finite = np.isfinite(values)
     if not finite.all():
         raise EvaluationError(
-            f"expected finite scores, found {np.count_nonzero(~finite):,} of {len(values):,} that are NaN or infinite, "
-            f"row {np.argmin(finite)} first; mend the detector, since no metric can rank such rows."
+            f"expected finite scores, found {np.count_nonzero(~finite):,} of {len(values):,} that are NaN or infinite,"
+            f" row {np.argmin(finite)} first; mend the detector, since no metric can rank such rows."
         )
     return values.astype(np.float64, copy=False)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from evaluation.errors import EvaluationError
+from evaluation.ranking import Ranking, rank
 
 IN_DISTRIBUTION = "in_distribution"
 """The role of rows that a detector should accept."""
@@ -89,3 +92,63 @@ class Rows:
         """Return the rows for which `chosen`, of shape (n,), holds."""
         columns = {column.name: getattr(self, column.name) for column in fields(self)}
         return replace(self, **{name: values[chosen] for name, values in columns.items() if values is not None})
+
+    def by(self, column: Literal["config", "split"]) -> dict[str, Rows]:
+        """Return the rows of each config or split, by its name, sorted."""
+        values = getattr(self, column)
+        return {name: self.where(values == name) for name in np.unique(values).tolist()}
+
+
+def known_rows(rows: Rows, split: str) -> Rows:
+    """The in-distribution rows of a split.
+
+    Args:
+        rows: of one config.
+        split: its name.
+
+    Raises:
+        EvaluationError: there are none.
+    """
+    found = rows.where(rows.known & (rows.split == split))
+    if not len(found):
+        raise EvaluationError(
+            f"expected in-distribution rows in {split} of {' and '.join(rows.by('config'))}, found none among "
+            f"{len(rows):,} rows; score that split too."
+        )
+    return found
+
+
+def unknown_splits(rows: Rows, roles: Sequence[str]) -> dict[str, Rows]:
+    """The rows of some roles by their split, in the order of the roles and then by name.
+
+    Args:
+        rows: of one config.
+        roles: such as `near_ood`.
+
+    Raises:
+        EvaluationError: there are none.
+    """
+    found = {}
+    for role in roles:
+        found.update(rows.where(rows.role == role).by("split"))
+    if not found:
+        raise EvaluationError(
+            f"expected rows of the role {' or '.join(roles)} in {' and '.join(rows.by('config'))}, found "
+            f"{', '.join(np.unique(rows.role).tolist())}; score a split of unknowns too, or name another protocol."
+        )
+    return found
+
+
+def against(known: Rows, *unknown: Rows) -> Ranking:
+    """Rank rows that ought to be accepted against rows that ought to be refused."""
+    scores = [known.score, *(rows.score for rows in unknown)]
+    return rank(np.concatenate(scores), np.arange(sum(map(len, scores))) >= len(known))[0]
+
+
+def mistakes(rows: Rows) -> Ranking:
+    """Rank rows classified right against rows classified wrong.
+
+    Raises:
+        EvaluationError: there are no predictions.
+    """
+    return rank(rows.score, rows.wrong)[0]

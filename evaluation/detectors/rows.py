@@ -88,8 +88,10 @@ def by_rows(
         EvaluationError: a number that was read or a score is NaN or infinite.
     """
     scores = np.empty(len(ids))
-    for rows in chunks(len(ids), doubles_each):
-        scores[rows] = function(*(doubles(name, values, rows, ids) for name, values in inputs.items()))
+    # What overflows is either meant to (a probability of 1) or found in the scores below.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for rows in chunks(len(ids), doubles_each):
+            scores[rows] = function(*(doubles(name, values, rows, ids) for name, values in inputs.items()))
     finite = np.isfinite(scores)
     if not finite.all():
         first = int(np.flatnonzero(~finite)[0])

@@ -147,8 +147,7 @@ def ash(z: Doubles, pruned: float, variant: Literal["s", "b", "p"] = "s") -> Dou
     after = shaped.sum(axis=1, keepdims=True)
     # A row of zeros stays one, whatever it is multiplied by.
     ratio = np.divide(before, after, out=np.zeros_like(before), where=after != 0)
-    with np.errstate(over="ignore"):  # reported as a score that is not finite
-        sharpened: Doubles = shaped * np.exp(ratio)
+    sharpened: Doubles = shaped * np.exp(ratio)
     return sharpened
 
 

@@ -1,0 +1,88 @@
+"""`python -m evaluation extract`: run a model over splits of a release once, and keep what detectors need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from evaluation import options
+from evaluation.progress import bar
+from evaluation.releases import open_release
+
+
+@click.command(
+    epilog="Example: python -m evaluation extract --release build/unknown-detection --config cifar --model "
+    "timm:resnet18 --weights resnet18.safetensors --out build/features"
+)
+@options.release(required=True)
+@click.option(
+    "--config",
+    "configs",
+    metavar="CONFIG",
+    multiple=True,
+    required=True,
+    help="A config of the release; may be repeated.",
+)
+@click.option("--splits", metavar="NAMES", help="Splits with commas between them, without it all of each config.")
+@options.model(required=True)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Folder for the features of this model and release; later runs add splits to it.",
+)
+@options.running
+@click.option("--dry-run", is_flag=True, help="Check everything, print what would be done, write nothing.")
+def command(
+    release: str,
+    revision: str | None,
+    configs: tuple[str, ...],
+    splits: str | None,
+    model: str,
+    weights: Path,
+    out: Path,
+    device: str,
+    batch_size: int,
+    workers: int,
+    quiet: bool,
+    dry_run: bool,
+) -> None:
+    """Run a model over splits of a release once, and keep what detectors need.
+
+    For each image: its logits, what the last linear layer reads, and the mean of each block's output. A run that was
+    stopped goes on where it was; features of another release or model in the same folder are refused.
+    """
+    from evaluation.extract import Runner, bytes_a_row, extract, identity
+    from evaluation.models import open_model
+    from evaluation.store import Store
+
+    opened = open_release(release, revision)
+    chosen = options.choose_splits(opened, configs, options.names(splits))
+    classes = options.one_label_set(opened, configs)
+    ready = open_model(model, weights, len(classes), device=device)
+    whose = identity(opened, ready)
+    there = Store.check(out, whose)
+    click.echo(f"release  {opened.name}, digest {opened.digest[:12]}")
+    click.echo(f"model    {ready.name} on {ready.device}, digest {ready.digest[:12]}")
+    head = ready.head.weight.shape
+    click.echo(f"features {head[0]} logits from {head[1]} of {ready.layers.head}; blocks {', '.join(whose.blocks)}")
+    if dry_run:
+        size = bytes_a_row(ready)
+        for config, split in chosen:
+            rows = len(opened.rows(config, split))
+            done = there is not None and there.parts(config, split).is_whole()
+            what = "there already" if done else f"{rows:,} images, {rows * size:,} bytes"
+            click.echo(f"{config}/{split}: {what}")
+        click.echo("nothing was written")
+        return
+    store = Store.begin(out, whose, ready.head)
+    runner = Runner(opened, ready, batch_size, workers)
+    with store.writing():
+        for config, split in chosen:
+            rows = len(opened.rows(config, split))
+            with bar(rows, f"{config}/{split}", quiet=quiet) as progress:
+                new = extract(runner, store, config, split, progress.update)
+            what = f"{new:,} of {rows:,} images" if new else f"there already, {rows:,} images"
+            click.echo(f"{config}/{split}: {what}")
+    click.echo(f"features are in {out}; python -m evaluation score --features {out} comes next")

@@ -1,0 +1,185 @@
+"""Scores against pytorch-ood 0.4, in double precision, wherever its formula is the paper's."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from scipy.stats import weibull_min
+
+from evaluation.detectors.registry import METHODS
+from tests.evaluation.detectors.toy import CLASSES, toy_features, toy_head
+
+torch = pytest.importorskip("torch", reason="pytorch-ood compares; it needs torch")
+theirs = pytest.importorskip("pytorch_ood.detector", reason="pytorch-ood compares")
+
+
+def doubled(features):
+    """The same rows with logits that are the layer's in double precision, as pytorch-ood computes them again."""
+    head = toy_head()
+    z = features.penultimate.astype(np.float64)
+    return dataclasses.replace(
+        features, penultimate=z, logits=z @ head.weight.astype(float).T + head.bias.astype(float)
+    )
+
+
+HEAD = toy_head()
+FITTED = doubled(toy_features(rows=200, seed=1))
+TESTED = doubled(toy_features(rows=60, seed=2, unknown=40))
+
+
+@pytest.fixture(autouse=True)
+def in_doubles():
+    threads, kind = torch.get_num_threads(), torch.get_default_dtype()
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(kind)
+    torch.set_num_threads(threads)
+
+
+def tensor(values):
+    return torch.from_numpy(np.ascontiguousarray(values).astype(np.float64))
+
+
+def linear():
+    layer = torch.nn.Linear(HEAD.weight.shape[1], CLASSES)
+    layer.load_state_dict({"weight": tensor(HEAD.weight), "bias": tensor(HEAD.bias)})
+    return layer.requires_grad_(False)
+
+
+def on_maps(layer):
+    return lambda maps: layer(maps.flatten(1))
+
+
+def maps(features):
+    return tensor(features.penultimate)[:, :, None, None]
+
+
+def ours(name, tested=TESTED, **hyperparameters):
+    method = METHODS[name]
+    return method.make(None if method.fit == "none" else FITTED, HEAD, **hyperparameters).score(tested)
+
+
+def on_logits(detector):
+    return detector.predict_logits(tensor(TESTED.logits)).numpy()
+
+
+def test_msp_is_theirs_plus_one():
+    np.testing.assert_allclose(ours("msp"), 1 + on_logits(theirs.MaxSoftmax(None)), atol=1e-15)
+    tempered = on_logits(theirs.MaxSoftmax(None, t=7.0))
+    np.testing.assert_allclose(ours("temperature", temperature=7.0), 1 + tempered, atol=1e-15)
+
+
+def test_max_logit_energy_and_entropy():
+    np.testing.assert_array_equal(ours("max_logit"), on_logits(theirs.MaxLogit(None)))
+    np.testing.assert_allclose(ours("energy"), on_logits(theirs.EnergyBased(None)), rtol=1e-13)
+    np.testing.assert_allclose(ours("energy", temperature=3.0), on_logits(theirs.EnergyBased(None, t=3.0)), rtol=1e-13)
+    # Theirs raises probabilities to 1e-7 first.
+    unchanged = softmax(TESTED.logits, axis=1).min(axis=1) > 1e-7
+    assert unchanged.sum() > 50
+    np.testing.assert_allclose(ours("entropy")[unchanged], on_logits(theirs.Entropy(None))[unchanged], rtol=1e-11)
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.9])
+def test_react(quantile):
+    detector = theirs.ReAct(None, on_maps(linear()), percentile=quantile)
+    detector.fit_feature_maps(maps(FITTED), torch.from_numpy(FITTED.labels))
+    expected = detector.predict_feature_maps(maps(TESTED)).numpy()
+    np.testing.assert_allclose(ours("react", quantile=quantile), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("variant", ["s", "b", "p"])
+@pytest.mark.parametrize("pruned", [0.5, 0.9])
+def test_ash(variant, pruned):
+    detector = theirs.ASH(None, on_maps(linear()), variant=f"ash-{variant}", percentile=pruned)
+    expected = detector.predict_feature_maps(maps(TESTED)).numpy()
+    np.testing.assert_allclose(ours("ash", pruned=pruned, variant=variant), expected, rtol=1e-12)
+
+
+def fitted_on_features(detector):
+    detector.fit_features(tensor(FITTED.penultimate), torch.from_numpy(FITTED.labels))
+    return detector.predict_features(tensor(TESTED.penultimate)).numpy()
+
+
+@pytest.mark.parametrize("sparsity", [0.5, 0.9])
+def test_dice(sparsity):
+    # Theirs keeps weights in float32.
+    expected = fitted_on_features(
+        Float32(theirs.DICE(None, tensor(HEAD.weight).float(), tensor(HEAD.bias).float(), p=sparsity))
+    )
+    np.testing.assert_allclose(ours("dice", sparsity=sparsity), expected, rtol=1e-6)
+
+
+class Float32:
+    """A detector of theirs that works in float32 whatever it is given."""
+
+    def __init__(self, detector):
+        self.detector = detector
+
+    def fit_features(self, z, y):
+        torch.set_default_dtype(torch.float32)
+        self.detector.fit_features(z.float(), y)
+
+    def predict_features(self, z):
+        return self.detector.predict_features(z.float())
+
+
+def test_she():
+    np.testing.assert_allclose(ours("she"), fitted_on_features(theirs.SHE(None, linear())), rtol=1e-13)
+
+
+@pytest.mark.parametrize("dimension", [3, 6])
+def test_vim(dimension):
+    expected = fitted_on_features(Float32(theirs.ViM(None, dimension, tensor(HEAD.weight), tensor(HEAD.bias))))
+    np.testing.assert_allclose(ours("vim", dimension=dimension), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("k", [1, 50, 200])
+def test_knn(k):
+    pytest.importorskip("sklearn", reason="pytorch-ood's KNN is scikit-learn's")
+    np.testing.assert_allclose(ours("knn", neighbors=k), fitted_on_features(theirs.KNN(None, k=k)), rtol=1e-9)
+
+
+def test_gradnorm():
+    detector = theirs.GradNorm(linear(), param_filter=lambda name: name == "weight")
+    expected = detector.predict(tensor(TESTED.penultimate)).numpy()
+    np.testing.assert_allclose(ours("gradnorm"), expected, rtol=1e-12)
+
+
+def test_mahalanobis_is_theirs_times_two_n():
+    # Theirs halves the distance, does not divide the scatter by n, and adds 1e-6 to it.
+    expected = 2 * len(FITTED) * fitted_on_features(theirs.Mahalanobis(None))
+    np.testing.assert_allclose(ours("mahalanobis"), expected, rtol=1e-6)
+
+
+def test_mahalanobis_of_blocks_is_their_multilayer_sum():
+    detector = theirs.MultiMahalanobis([torch.nn.Identity()] * 3)
+    detector.fit_structured([tensor(block) for block in FITTED.blocks], torch.from_numpy(FITTED.labels))
+    total = detector.predict_structured([tensor(block) for block in TESTED.blocks]).numpy()
+    np.testing.assert_allclose(ours("mahalanobis_all"), total * 2 * len(FITTED) / 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
+def test_openmax_of_rows_among_which_all_classes_are_predicted(weight):
+    # Theirs leaves the distance to a class at 0 if no row of the batch is predicted to be in it; here every class is.
+    assert set(TESTED.logits.argmax(axis=1)) == set(range(CLASSES))
+    right = FITTED.take(FITTED.logits.argmax(axis=1) == FITTED.labels)  # theirs fits on all rows it is given
+    detector = theirs.OpenMax(None, tailsize=20, alpha=3, euclid_weight=weight)
+    detector.fit_logits(tensor(right.logits), torch.from_numpy(right.labels))
+    own = METHODS["openmax"].make(FITTED, HEAD, revised=3, tail=20, euclidean_weight=weight)
+    for c, distribution in detector._openmax.distributions.items():
+        np.testing.assert_allclose(detector._openmax.centers[c], own.means[c], rtol=1e-12)
+        assert distribution.min_val == pytest.approx(own.tails.least[c], rel=1e-9)
+        span = 10_000 + own.tails.greatest[c] - own.tails.least[c]
+        shape, scale = own.tails.shape[c], span * np.exp(own.tails.log_scale[c])
+        # Their simplex search for the greatest likelihood stops early: at a sixth of the shape for cosine distances.
+        tail = np.sort(np.linalg.norm(right.logits[right.labels == c] - own.means[c], axis=1))[-20:]
+        if weight == 1:
+            values = tail + 10_000 - tail.min()
+            theirs_likelihood = weibull_min.logpdf(values, distribution.c, scale=distribution.scale).sum()
+            assert weibull_min.logpdf(values, shape, scale=scale).sum() >= theirs_likelihood - 1e-9
+            assert distribution.c == pytest.approx(shape, rel=0.05)
+        distribution.c, distribution.scale = shape, scale
+    unknown = detector.predict_logits(tensor(TESTED.logits)).numpy()
+    np.testing.assert_allclose(own.score(TESTED), np.log(unknown / (1 - unknown)), rtol=1e-6, atol=1e-8)

@@ -1,0 +1,98 @@
+"""Ens-V, Ens-R and Ens-F: the paper's parts, and densities summed over components by SciPy."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evaluation.detectors import ensembles
+from evaluation.detectors.registry import METHODS
+from evaluation.errors import EvaluationError
+from tests.evaluation.detectors.toy import toy_features
+
+pytest.importorskip("sklearn.mixture", reason="scikit-learn fits the mixture")
+
+
+def scored(rows, seed, parts=ensembles.FAST_PARTS):
+    features = toy_features(rows=rows, seed=seed)
+    random = np.random.default_rng(seed)
+    common = random.normal(size=rows)
+    return dataclasses.replace(
+        features, scores={part: common + random.gamma(2, 1 + i, size=rows) for i, part in enumerate(parts)}
+    )
+
+
+FITTED, TESTED = scored(500, 1), scored(40, 2)
+
+
+def test_parts_are_those_of_the_paper():
+    # BROAD, section 3, in its words; MDS_l is the last layer.
+    paper = {
+        "ens_v": "GradNorm, ODIN, MDS_all, MDS_l, CADet, Dice, MSP, Max logits",
+        "ens_r": "GradNorm, ODIN, MDS_all, MDS_l, CADet, ReAct, ViM, D_alpha",
+        "ens_f": "MSP, Max logits, MDS_all, MDS_l, EBO",
+    }
+    titles = {method.name: method.title for method in METHODS.values()} | {"odin": "ODIN", "cadet": "CADet"}
+    for name, parts in paper.items():
+        assert {titles[part] for part in METHODS[name].parts} == set(parts.split(", "))
+
+
+@pytest.mark.parametrize("components", [1, 3, 10])
+def test_score_is_the_negated_log_density(components):
+    detector = METHODS["ens_f"].make(FITTED, None, components=components)
+    mixture = detector.mixture
+    values = np.stack([TESTED.scores[part] for part in ensembles.FAST_PARTS], axis=1)
+    standard = (values - detector.mean) / detector.scale
+    density = sum(
+        weight * stats.multivariate_normal(mean, covariance).pdf(standard)
+        for weight, mean, covariance in zip(mixture.weights_, mixture.means_, mixture.covariances_, strict=True)
+    )
+    assert len(mixture.weights_) == components
+    np.testing.assert_allclose(detector.score(TESTED), -np.log(density), rtol=1e-8)
+
+
+def test_one_component_is_the_gaussian_of_the_rows_classified_right():
+    right = FITTED.logits.argmax(axis=1) == FITTED.labels
+    assert not right.all()
+    fitted = np.stack([FITTED.scores[part][right] for part in ensembles.FAST_PARTS], axis=1)
+    tested = np.stack([TESTED.scores[part] for part in ensembles.FAST_PARTS], axis=1)
+    gaussian = stats.multivariate_normal(fitted.mean(axis=0), np.cov(fitted.T, ddof=0))
+    given = METHODS["ens_f"].make(FITTED, None, components=1).score(TESTED)
+    # Standardizing adds the logarithm of the deviations to every row; scikit-learn adds 1e-6 to every variance.
+    difference = given + gaussian.logpdf(tested)
+    np.testing.assert_allclose(difference, -np.log(fitted.std(axis=0)).sum(), atol=1e-3)
+
+
+def test_the_fit_is_repeatable_and_follows_its_seed():
+    one, same, other = (METHODS["ens_f"].make(FITTED, None, seed=seed).score(TESTED) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+
+def test_missing_scores_are_named():
+    with pytest.raises(EvaluationError, match=r"expected scores of gradnorm, odin, .*, found none of gradnorm, odin"):
+        METHODS["ens_r"].make(FITTED, None)
+    detector = METHODS["ens_f"].make(FITTED, None)
+    with pytest.raises(EvaluationError, match="found none of msp, max_logit"):
+        detector.score(dataclasses.replace(TESTED, scores={}))
+
+
+def test_a_component_needs_more_rows_than_scores():
+    with pytest.raises(
+        EvaluationError,
+        match=r"at least 60 correctly classified rows to fit 10 components of 5 scores for ens_f, found",
+    ):
+        METHODS["ens_f"].make(FITTED.take(slice(50)), None)
+
+
+@pytest.mark.parametrize("value", [2.0, np.nan])
+def test_scores_that_tell_nothing_are_named(value):
+    constant = dataclasses.replace(FITTED, scores={**FITTED.scores, "energy": np.full(len(FITTED), value)})
+    with pytest.raises(EvaluationError, match="finite scores that differ to fit ens_f on, found others of energy"):
+        METHODS["ens_f"].make(constant, None)
+
+
+def test_components_are_counted_from_one():
+    with pytest.raises(EvaluationError, match="expected components of ens_f of at least 1, found 0"):
+        METHODS["ens_f"].make(FITTED, None, components=0)

@@ -1,0 +1,287 @@
+"""Detectors that read images, against pytorch-ood, against formulas written out, and whatever else is in the batch."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="shows torch models images")
+pytest.importorskip("torchvision", reason="preprocesses images")
+
+from torch import nn  # noqa: E402
+from torchvision.transforms import functional  # noqa: E402
+
+from evaluation.detectors.images import IMAGE_METHODS  # noqa: E402
+from evaluation.detectors.looks import (  # noqa: E402
+    crop,
+    dropping,
+    look_at_crops,
+    look_perturbed,
+    look_with_dropout,
+    mean_cosine,
+    perturbed,
+    row_seed,
+)
+from evaluation.errors import EvaluationError  # noqa: E402
+from evaluation.features import Features  # noqa: E402
+from evaluation.layers import find_layers  # noqa: E402
+from evaluation.models import Model  # noqa: E402
+from evaluation.preprocessing import declared  # noqa: E402
+from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.small_models import of_seed  # noqa: E402
+
+IDS = [f"source/test/{number}.png" for number in range(12)]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+def opened(module):
+    """A model that `open_model` would give, without a file of weights."""
+    preprocessing = declared(small_models.PREPROCESSING, "it")
+    module = module.eval().requires_grad_(False)
+    layers = find_layers(module, images_of(2), declared=None, name="it")
+    return Model("it", module, preprocessing, layers, "", "cpu")
+
+
+def images_of(count=12):
+    return torch.randn(count, 3, 8, 8, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.fixture
+def cnn():
+    return opened(of_seed(small_models.cnn, num_classes=5))
+
+
+@pytest.fixture
+def with_dropout():
+    return opened(of_seed(small_models.with_dropout, num_classes=5))
+
+
+def seen(columns):
+    """What a detector gets of a look's columns."""
+    rows = len(next(iter(columns.values())))
+    scores = {name: values for name, values in columns.items() if name != "logits"}
+    logits = columns.get("logits", np.zeros((rows, 2)))
+    return Features(np.array(IDS[:rows]), np.full(rows, -1), logits, np.zeros((rows, 0)), (), (), scores)
+
+
+def score(name, model, images=None, ids=IDS, seed=0, **hyperparameters):
+    method = IMAGE_METHODS[name]
+    hyperparameters = {key: values[0] for key, values in method.grid.items()} | hyperparameters
+    columns = method.look.run(model, images_of() if images is None else images, ids, seed=seed, **hyperparameters)
+    return method.make(None, None, **hyperparameters).score(seen(columns))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.0014, 0.01])
+@pytest.mark.parametrize("temperature", [1.0, 1000.0])
+def test_odin_is_that_of_pytorch_ood(cnn, epsilon, temperature):
+    """Its scores are negated maximum probabilities: one less than ours."""
+    detector = pytest.importorskip("pytorch_ood.detector")
+    std = small_models.PREPROCESSING["std"]
+    moved = perturbed(cnn, images_of(), temperature, epsilon)
+    theirs = detector.odin_preprocessing(cnn.module, images_of(), eps=epsilon, temperature=temperature, norm_std=std)
+    assert torch.equal(moved, theirs)
+    expected = detector.ODIN(cnn.module, eps=epsilon, temperature=temperature, norm_std=std).predict(images_of())
+    found = score("odin", cnn, temperature=temperature, epsilon=epsilon)
+    assert np.allclose(found - 1, expected.numpy(), rtol=0, atol=1e-6)
+    # FACETS' variant, put together from their parts.
+    expected = detector.MaxLogit(None).predict_logits(cnn.module(theirs) / temperature)
+    found = score("odin_max_logit", cnn, temperature=temperature, epsilon=epsilon)
+    assert np.allclose(found, expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_step_is_epsilon_in_pixel_values(cnn):
+    """Against the gradient of the definition, taken in pixels of [0, 1] instead of preprocessed values."""
+    mean, std = (torch.tensor(small_models.PREPROCESSING[key]).view(1, 3, 1, 1) for key in ("mean", "std"))
+    pixels = (images_of() * std + mean).requires_grad_()
+    logits = cnn.module((pixels - mean) / std) / 10
+    predicted = logits.argmax(1)
+    for row in range(len(pixels)):
+        (-logits[row].log_softmax(0)[predicted[row]]).backward(retain_graph=True)
+    expected = pixels.detach() - 0.01 * pixels.grad.sign()
+    assert torch.allclose(perturbed(cnn, images_of(), 10.0, 0.01) * std + mean, expected, atol=1e-6)
+    before = cnn.module((pixels - mean) / std).log_softmax(1).amax(1)
+    after = cnn.module((expected - mean) / std).log_softmax(1).amax(1)
+    assert (after > before).all()
+
+
+def test_dropout_is_drawn_for_each_row_from_its_id(with_dropout):
+    """Written out: the one dropout layer stands before the last layer; a row's generator begins with its mask."""
+    module, images = with_dropout.module, images_of()
+    features = module.layer2(module.layer1(images)).mean((2, 3)).double()
+    passes = []
+    for sample in range(4):
+        draws = [
+            torch.rand(10, generator=torch.Generator().manual_seed(row_seed(7, f"dropout {sample}", id_)))
+            for id_ in IDS
+        ]
+        kept = features * (torch.stack(draws) >= 0.5) / 0.5
+        passes.append((kept @ module.fc.weight.T.double() + module.fc.bias).softmax(1))
+    p = torch.stack(passes).numpy()
+    mean = p.mean(0)
+    found = look_with_dropout(with_dropout, images, IDS, seed=7, samples=4)
+    assert np.allclose(np.exp(found["logits"]), mean, atol=1e-6)
+    information = -(mean * np.log(mean)).sum(1) + (p * np.log(p)).sum(2).mean(0)
+    assert np.allclose(found["mutual_information"], information, atol=1e-6)
+    assert np.allclose(score("mc_dropout", with_dropout, seed=7, samples=4), 1 - mean.max(1), atol=1e-6)
+    assert np.allclose(score("mc_dropout_mi", with_dropout, seed=7, samples=4), information, atol=1e-6)
+
+
+def test_many_passes_agree_with_pytorch_ood(with_dropout):
+    """Both estimate the same mean: 1,500 passes each, so within five standard errors of a probability."""
+    detector = pytest.importorskip("pytorch_ood.detector")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        expected = detector.MCD(with_dropout.module, samples=1500, mode="mean").predict(images_of(4)).numpy()
+    found = score("mc_dropout", with_dropout, images_of(4), IDS[:4], samples=1500)
+    assert np.allclose(found - 1, expected, rtol=0, atol=5 * 0.5 * np.sqrt(2 / 1500))
+
+
+class Many(nn.Module):
+    """Every kind of dropout, and layers that act otherwise while training: batch norm and stochastic depth."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer1 = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Dropout2d(0.5), nn.BatchNorm2d(4))
+        self.depth = Skips()
+        self.dropout = nn.Dropout(0.25)
+        self.fc = nn.Linear(4, 5)
+
+    def forward(self, images):
+        """Logits."""
+        return self.fc(self.dropout(self.depth(self.layer1(images)).mean((2, 3))))
+
+
+class Skips(nn.Module):
+    """Stochastic depth that would be seen at once."""
+
+    def forward(self, images):
+        """Nothing is left while training."""
+        return images * 0 if self.training else images
+
+
+def test_only_dropout_layers_are_switched_on():
+    model = opened(of_seed(Many))
+    before = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
+    dropped = {}
+    # What the layer behind it gets.
+    model.module.layer1[2].register_forward_pre_hook(lambda _, inputs: dropped.update(maps=inputs[0]))
+    model.module.depth.register_forward_hook(lambda *seen: dropped.update(depth=seen[2]))
+    generators = [torch.Generator().manual_seed(row) for row in range(40)]
+    with dropping(model, generators), torch.no_grad():
+        model.module(images_of(40))
+    # Whole channels, of each image others, about half of them; what is kept is doubled.
+    zero = (dropped["maps"] == 0).flatten(2)
+    assert torch.equal(zero.all(2), zero.any(2))
+    assert 0.3 < zero.all(2).float().mean() < 0.7
+    assert len({tuple(row) for row in zero.all(2).tolist()}) > 4
+    plain = model.module.layer1[0](images_of(40))
+    kept = ~zero.all(2)
+    assert torch.allclose(dropped["maps"][kept], 2 * plain[kept])
+    assert (dropped["depth"] != 0).any()
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.module.state_dict().items())
+    assert not any(layer.training for layer in model.module.modules())
+    with torch.no_grad():
+        model.module(images_of(4))
+        assert torch.equal(model.module.layer1[0](images_of(4)), dropped["maps"])
+
+
+@pytest.mark.parametrize("name", ["mc_dropout", "mc_dropout_mi"])
+def test_a_model_without_dropout(cnn, name):
+    with pytest.raises(EvaluationError, match="expected dropout layers in it, found none that drop anything"):
+        score(name, cnn)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_crops_are_those_of_torchvision(seed):
+    """Its `resized_crop` of the same box; the box has three quarters of the area, and lies within the image."""
+    image = torch.rand(3, 24, 40, generator=torch.Generator().manual_seed(seed))
+    # The box is found again by cropping the coordinates.
+    grid = torch.stack(torch.meshgrid(torch.arange(24.0), torch.arange(40.0), indexing="ij"))
+    corners = crop(torch.cat([grid, grid[:1]]), seed)
+    top, left = corners[0, 0, 0], corners[1, 0, 0]
+    bottom, right = corners[0, -1, -1], corners[1, -1, -1]
+    # Without a half of a pixel at each side that bilinear interpolation keeps to the box.
+    box = [round(float(value)) for value in (top, left, bottom - top + 1, right - left + 1)]
+    assert 0.68 < box[2] * box[3] / (24 * 40) < 0.82
+    assert 0.7 < (box[3] / box[2]) / (40 / 24) < 1.4
+    expected = functional.resized_crop(image, *box, size=[24, 40], antialias=True)
+    assert torch.allclose(crop(image, seed), expected, atol=1e-6)
+
+
+def test_the_mean_cosine_of_pairs():
+    """Against a loop over pairs."""
+    views = np.random.default_rng(0).normal(size=(5, 7, 3))
+    views[2, 4] = 0
+    expected = np.zeros(7)
+    for row in range(7):
+        for i in range(5):
+            for j in range(i):
+                lengths = np.linalg.norm(views[i, row]) * np.linalg.norm(views[j, row])
+                expected[row] += views[i, row] @ views[j, row] / lengths / 10 if lengths else 0
+    assert np.allclose(mean_cosine(views), expected)
+
+
+def test_cadet_by_hand(cnn):
+    images = images_of()
+    views = []
+    for view in range(3):
+        crops = [crop(image, row_seed(5, f"crop {view}", id_)) for image, id_ in zip(images, IDS, strict=True)]
+        module = cnn.module
+        views.append(module.layer2(module.layer1(torch.stack(crops))).mean((2, 3)))
+    similarity = sum(torch.cosine_similarity(views[i], views[j]) for i, j in ((0, 1), (0, 2), (1, 2))) / 3
+    assert np.allclose(score("cadet", cnn, seed=5, views=3), -similarity.numpy(), atol=1e-6)
+    # Crops of one colour are alike.
+    assert np.allclose(score("cadet", cnn, torch.ones(12, 3, 8, 8)), -1, atol=1e-6)
+
+
+LOOKS = {
+    "perturbed": (look_perturbed, {"temperature": 10.0, "epsilon": 0.0014}),
+    "dropout": (look_with_dropout, {"samples": 3}),
+    "crops": (look_at_crops, {"views": 3}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(LOOKS))
+def test_a_row_has_its_numbers_in_any_batch(with_dropout, name):
+    """In another order, and alone. Float32 sums in another order: 1e-6 of the largest number.
+
+    The sign of a gradient that is nearly zero would change more; none of these images has one.
+    """
+    look, hyperparameters = LOOKS[name]
+    whole = look(with_dropout, images_of(), IDS, seed=0, **hyperparameters)
+    order = np.random.default_rng(0).permutation(len(IDS))
+    shuffled = look(with_dropout, images_of()[order], [IDS[row] for row in order], seed=0, **hyperparameters)
+    alone = [
+        look(with_dropout, images_of()[row : row + 1], IDS[row : row + 1], seed=0, **hyperparameters)
+        for row in range(len(IDS))
+    ]
+    for column, values in whole.items():
+        limit = 1e-6 * np.abs(values).max()
+        assert np.abs(shuffled[column] - values[order]).max() < limit
+        assert np.abs(np.concatenate([one[column] for one in alone]) - values).max() < limit
+
+
+@pytest.mark.parametrize("name", ["dropout", "crops"])
+def test_the_seed_decides(with_dropout, name):
+    look, hyperparameters = LOOKS[name]
+    one, same, other = (look(with_dropout, images_of(), IDS, seed=seed, **hyperparameters) for seed in (0, 0, 1))
+    for column, values in one.items():
+        assert np.array_equal(values, same[column])
+        assert not np.allclose(values, other[column])
+
+
+def test_seeds_of_rows_are_pinned():
+    """First eight bytes of a SHA-256, halved; `printf '0\\tcrop 1\\ta' | sha256sum` begins with them."""
+    import hashlib
+
+    assert row_seed(0, "crop 1", "a") == int(hashlib.sha256(b"0\tcrop 1\ta").hexdigest()[:16], 16) // 2
+
+
+def test_what_the_table_says_holds():
+    for name, method in IMAGE_METHODS.items():
+        assert method.name == name
+        assert method.reads == "images"
+        assert method.fit == "none"
+        assert method.make(None, None, **{key: values[0] for key, values in method.grid.items()})

@@ -1,0 +1,160 @@
+"""Scores of logits against the definitions in 60 decimal digits, where no probability rounds to one."""
+
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from scipy import optimize, special, stats
+
+from evaluation.detectors import logits as scores
+from evaluation.errors import EvaluationError
+from evaluation.features import Features
+from tests.evaluation.detectors.toy import toy_features
+
+FUNCTIONS = (scores.msp, scores.max_logit, scores.energy, scores.entropy, scores.margin, scores.doctor)
+
+
+def logits_of(kind, rows=12, classes=5, seed=0):
+    random = np.random.default_rng(seed)
+    spread = {"even": 0.01, "usual": 3.0, "confident": 60.0, "extreme": 300.0}[kind]
+    return random.normal(size=(rows, classes)) * spread
+
+
+def in_decimals(name, row):
+    """The score as its paper writes it, by way of probabilities, in 400 digits: enough for a gap of 900."""
+    with localcontext() as context:
+        context.prec = 400
+        logits = [Decimal(float(value)) for value in row]
+        powers = [value.exp() for value in logits]
+        total = sum(powers)
+        p = sorted((power / total for power in powers), reverse=True)
+        g = sum(value * value for value in p)
+        return float(
+            {
+                "msp": 1 - p[0],
+                "max_logit": -max(logits),
+                "energy": -total.ln(),
+                "entropy": -sum(value * value.ln() for value in p),
+                "margin": 1 - (p[0] - p[1]),
+                "doctor": (1 - g) / g,
+            }[name]
+        )
+
+
+@pytest.mark.parametrize("kind", ["even", "usual", "confident", "extreme"])
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_score_is_the_definition_to_the_last_digits(function, kind):
+    logits = logits_of(kind)
+    expected = [in_decimals(function.__name__, row) for row in logits]
+    np.testing.assert_allclose(function(logits), expected, rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("function", [scores.msp, scores.entropy, scores.margin, scores.doctor])
+def test_confident_rows_keep_their_order_in_float32_logits(function):
+    # Gaps of 20 to 300: all greatest probabilities are 1 in float32, nearly all in float64.
+    gaps = np.linspace(20, 300, 500, dtype=np.float32)
+    logits = np.stack([gaps, np.zeros_like(gaps), -gaps], axis=1)
+    assert len(np.unique(special.softmax(logits, axis=1).max(axis=1))) == 1
+    given = scores.LogitScore(function).score(with_logits(logits))
+    assert (np.diff(given) < 0).all()
+
+
+def with_logits(logits, labels=None):
+    count = len(logits)
+    return Features(
+        ids=np.array([f"row-{i}" for i in range(count)]),
+        labels=np.zeros(count, np.int64) if labels is None else labels,
+        logits=logits,
+        penultimate=np.zeros((count, 1)),
+        blocks=(),
+    )
+
+
+def test_logit_norm_is_the_negated_euclidean_norm():
+    assert scores.logit_norm(np.array([[3.0, 4.0], [0.0, -2.0]])).tolist() == [-5.0, -2.0]
+
+
+def test_scores_of_two_even_classes_worked_by_hand():
+    even = np.zeros((1, 2))
+    assert scores.msp(even) == 0.5
+    assert scores.entropy(even) == pytest.approx(np.log(2), rel=1e-15)
+    assert scores.margin(even) == 1.0
+    assert scores.doctor(even) == 1.0  # g = 1/2
+    assert scores.energy(even) == pytest.approx(-np.log(2), rel=1e-15)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 10.0, 1000.0])
+def test_temperature_in_msp_and_energy_is_that_of_the_papers(temperature):
+    logits = logits_of("usual")
+    softmax = special.softmax(logits / temperature, axis=1)
+    np.testing.assert_allclose(scores.msp(logits, temperature), 1 - softmax.max(axis=1), atol=1e-15)
+    expected = -temperature * special.logsumexp(logits / temperature, axis=1)
+    np.testing.assert_allclose(scores.energy(logits, temperature), expected, rtol=1e-12)
+
+
+def calibrated(true_temperature, rows=3000, classes=10, seed=0):
+    """Logits that are right probabilities once divided by the temperature, and labels drawn from these."""
+    random = np.random.default_rng(seed)
+    right = random.normal(size=(rows, classes)) * 2
+    labels = np.array([random.choice(classes, p=p) for p in special.softmax(right, axis=1)])
+    return with_logits((right * true_temperature).astype(np.float32), labels)
+
+
+def likelihood_loss(features, temperature):
+    scaled = features.logits.astype(np.float64) / temperature
+    return -special.log_softmax(scaled, axis=1)[np.arange(len(features)), features.labels].mean()
+
+
+@pytest.mark.parametrize("true_temperature", [0.206, 1.0, 5.05, 20.8])
+def test_fitted_temperature_minimizes_the_likelihood_loss(true_temperature):
+    features = calibrated(true_temperature)
+    fitted = scores.fit_temperature(features)
+    assert fitted == pytest.approx(true_temperature, rel=0.05)  # 3,000 labels determine it to about 2 %
+    reference = optimize.minimize_scalar(
+        lambda log: likelihood_loss(features, np.exp(log)), bounds=(-4, 5), method="bounded", options={"xatol": 1e-10}
+    )
+    assert fitted == pytest.approx(np.exp(reference.x), rel=1e-6)  # a minimum is flat: no search finds it closer
+    assert likelihood_loss(features, fitted) <= reference.fun + 1e-15
+
+
+def test_temperature_without_an_optimum_is_a_bound():
+    labels = np.array([0, 1, 0])
+    right = with_logits(np.array([[2.0, 0.0], [0.0, 1.0], [0.5, 0.0]]), labels)
+    assert scores.fit_temperature(right) == 0.05
+    wrong = with_logits(right.logits[:, ::-1], labels)
+    assert scores.fit_temperature(wrong) == 100.0
+
+
+def test_temperature_scores_are_msp_at_the_fitted_or_given_temperature():
+    features = calibrated(2.0, rows=200)
+    detector = scores.make_temperature(features, None)
+    np.testing.assert_array_equal(
+        detector.score(features), scores.msp(features.logits.astype(np.float64), detector.temperature)
+    )
+    given = scores.make_temperature(features, None, temperature=1000.0)
+    np.testing.assert_array_equal(given.score(features), scores.msp(features.logits.astype(np.float64), 1000.0))
+
+
+def test_temperature_of_one_leaves_the_order_of_msp():
+    features = toy_features()
+    msp = scores.LogitScore(scores.msp).score(features)
+    assert stats.spearmanr(scores.make_temperature(features, None, 1.0).score(features), msp).statistic == 1.0
+
+
+@pytest.mark.parametrize("make", [scores.make_temperature, scores.make_energy])
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
+def test_temperature_must_be_positive(make, temperature):
+    with pytest.raises(EvaluationError, match="expected a temperature above 0"):
+        make(toy_features(), None, temperature=temperature)
+
+
+def test_temperature_needs_labels():
+    with pytest.raises(EvaluationError, match="fit temperature on, found 2 of 162 rows with others"):
+        scores.make_temperature(toy_features(unknown=2), None)
+
+
+def test_logits_that_are_not_finite_are_refused_with_their_row():
+    features = toy_features(rows=20)
+    features.logits[13, 2] = np.inf
+    with pytest.raises(EvaluationError, match=f"expected finite numbers in the logits.*{features.ids[13]}"):
+        scores.LogitScore(scores.msp).score(features)

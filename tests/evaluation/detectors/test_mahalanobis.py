@@ -1,0 +1,187 @@
+"""Mahalanobis distances against SciPy's, and the shrunk covariance against scikit-learn's."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import mahalanobis as distance
+
+from evaluation.detectors import mahalanobis
+from evaluation.errors import EvaluationError
+from evaluation.features import Features
+from tests.evaluation.detectors.toy import toy_features
+
+FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
+
+
+def means_and_residuals(values, labels):
+    means = np.array([values[labels == c].mean(axis=0) for c in range(labels.max() + 1)])
+    return means, values - means[labels]
+
+
+def nearest(values, means, precision):
+    return [min(distance(row, mean, precision) ** 2 for mean in means) for row in values]
+
+
+def expected_scores(fitted, tested, labels):
+    fitted, tested = fitted.astype(np.float64), tested.astype(np.float64)
+    means, residuals = means_and_residuals(fitted, labels)
+    covariance = sum(np.outer(row, row) for row in residuals) / len(residuals)
+    return np.array(nearest(tested, means, np.linalg.inv(covariance)))
+
+
+@pytest.mark.parametrize(
+    ("make", "layer"),
+    [
+        (mahalanobis.make_mahalanobis, lambda f: f.penultimate),
+        (mahalanobis.make_mahalanobis_first, lambda f: f.blocks[0]),
+        (mahalanobis.make_mahalanobis_logits, lambda f: f.logits),
+    ],
+)
+def test_score_is_the_squared_distance_to_the_nearest_class(make, layer):
+    detector = make(FITTED, None)
+    expected = expected_scores(layer(FITTED), layer(TESTED), FITTED.labels)
+    np.testing.assert_allclose(detector.score(TESTED), expected, rtol=1e-8)
+    assert [fitted.shrinkage for fitted in detector.gaussians.values()] == [0.0]
+
+
+def test_all_is_the_mean_of_the_blocks_distances():
+    expected = np.mean(
+        [expected_scores(a, b, FITTED.labels) for a, b in zip(FITTED.blocks, TESTED.blocks, strict=True)], axis=0
+    )
+    np.testing.assert_allclose(mahalanobis.make_mahalanobis_all(FITTED, None).score(TESTED), expected, rtol=1e-8)
+
+
+def features_of(values, labels):
+    count = len(values)
+    return Features(
+        ids=np.array([f"row-{i}" for i in range(count)]),
+        labels=labels,
+        logits=np.zeros((count, labels.max() + 1)),
+        penultimate=values,
+        blocks=(),
+    )
+
+
+def test_distances_worked_by_hand():
+    # Two classes at 0 and (10, 0); within them variances 2/4 and 8/4 without correlation.
+    offsets = np.array([[1, 0], [-1, 0], [0, 2], [0, -2]], dtype=float)
+    fitted = features_of(np.concatenate([offsets, offsets + np.array([10, 0])]), np.repeat([0, 1], 4))
+    tested = features_of(np.array([[0.0, 0.0], [3.0, 4.0], [9.0, 2.0]]), np.array([0, 0, 1]))
+    np.testing.assert_allclose(
+        mahalanobis.make_mahalanobis(fitted, None).score(tested), [0, 9 / 0.5 + 16 / 2, 1 / 0.5 + 4 / 2], atol=1e-12
+    )
+
+
+def test_distances_between_features_far_from_the_origin_keep_their_digits():
+    random = np.random.default_rng(0)
+    labels = np.arange(60) % 3
+    values = random.normal(size=(60, 5)) + 4 * labels[:, None]
+    near = mahalanobis.make_mahalanobis(features_of(values, labels), None).score(features_of(values, labels))
+    far = features_of(values + 2.0**20, labels)
+    np.testing.assert_allclose(mahalanobis.make_mahalanobis(far, None).score(far), near, rtol=1e-7)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-4, 1e4])
+def test_a_feature_in_other_units_changes_nothing(scale):
+    units = np.ones(12)
+    units[3] = scale
+    plain = mahalanobis.make_mahalanobis(FITTED, None).score(TESTED)
+    fitted, tested = (dataclasses.replace(f, penultimate=f.penultimate * units) for f in (FITTED, TESTED))
+    np.testing.assert_allclose(mahalanobis.make_mahalanobis(fitted, None).score(tested), plain, rtol=1e-9)
+
+
+@pytest.mark.parametrize("rows", [10, 40, 66])
+def test_fewer_rows_than_features_shrink_as_ledoit_and_wolf(rows):
+    covariance_module = pytest.importorskip("sklearn.covariance", reason="scikit-learn shrinks for comparison")
+    random = np.random.default_rng(rows)
+    labels = np.arange(rows) % 3
+    spread = np.linspace(0.5, 3, 64)
+    fitted = random.normal(size=(rows, 64)) * spread + labels[:, None]
+    tested = random.normal(size=(20, 64)) * spread
+    means, residuals = means_and_residuals(fitted, labels)
+    covariance, shrinkage = covariance_module.ledoit_wolf(residuals, assume_centered=True)
+    detector = mahalanobis.make_mahalanobis(features_of(fitted, labels), None)
+    (gaussians,) = detector.gaussians.values()
+    assert gaussians.shrinkage == pytest.approx(shrinkage, rel=1e-10)
+    given = detector.score(features_of(tested, np.arange(20) % 3))
+    np.testing.assert_allclose(given, nearest(tested, means, np.linalg.inv(covariance)), rtol=1e-8)
+    assert (given > 0).all()
+
+
+def test_a_feature_that_never_changes_shrinks_too():
+    random = np.random.default_rng(0)
+    labels = np.arange(200) % 2
+    values = random.normal(size=(200, 6))
+    values[:, 4] = 7.0
+    detector = mahalanobis.make_mahalanobis(features_of(values, labels), None)
+    (gaussians,) = detector.gaussians.values()
+    assert 0 < gaussians.shrinkage < 1
+    unseen = values[:5].copy()
+    unseen[:, 4] = 8.0
+    tested = np.concatenate([values[:5], unseen])
+    scores = detector.score(features_of(tested, np.arange(10) % 2))
+    assert (scores[5:] > scores[:5]).all()
+
+
+def test_a_feature_that_is_a_sum_of_others_shrinks_too():
+    random = np.random.default_rng(0)
+    labels = np.arange(200) % 2
+    values = random.normal(size=(200, 6)).astype(np.float32)
+    values[:, 5] = values[:, 0] + values[:, 1]  # to float32: the rounding is not evidence
+    (gaussians,) = mahalanobis.make_mahalanobis(features_of(values, labels), None).gaussians.values()
+    assert 0 < gaussians.shrinkage < 1
+
+
+def test_every_class_needs_two_rows():
+    labels = FITTED.labels.copy()
+    few = FITTED.take((labels != 1) & (labels != 3) | (np.arange(len(labels)) == 5))
+    with pytest.raises(
+        EvaluationError,
+        match="at least 2 rows of each of the 4 classes to fit mahalanobis on, found 1 of class 1, 0 of class 3;",
+    ):
+        mahalanobis.make_mahalanobis(few, None)
+
+
+def test_many_missing_classes_are_counted():
+    labels = np.array([0, 0, 9, 9])
+    with pytest.raises(EvaluationError, match="0 of class 5 and too few of 3 more classes; fit on more rows"):
+        mahalanobis.make_mahalanobis(features_of(np.eye(4), labels), None)
+
+
+def test_rows_without_a_class_are_not_fitted():
+    with pytest.raises(
+        EvaluationError,
+        match=r"labels 0 to 3 to fit mahalanobis_all on, found 5 of 165 rows with others.*with label -1; fit on an",
+    ):
+        mahalanobis.make_mahalanobis_all(toy_features(unknown=5), None)
+
+
+def test_no_rows_are_not_fitted():
+    with pytest.raises(EvaluationError, match="expected rows to fit mahalanobis on, found none"):
+        mahalanobis.make_mahalanobis(FITTED.take(slice(0)), None)
+
+
+def test_rows_that_do_not_differ_are_not_fitted():
+    labels = np.arange(8) % 2
+    with pytest.raises(
+        EvaluationError, match="expected penultimate features that differ within classes, found 8 rows"
+    ):
+        mahalanobis.make_mahalanobis(features_of(np.ones((8, 3)) * labels[:, None], labels), None)
+
+
+def test_nan_in_the_fitted_rows_is_refused():
+    spoiled = FITTED.penultimate.copy()
+    spoiled[7, 3] = np.nan
+    with pytest.raises(EvaluationError, match=f"finite numbers in the penultimate features.*{FITTED.ids[7]}"):
+        mahalanobis.make_mahalanobis(dataclasses.replace(FITTED, penultimate=spoiled), None)
+
+
+def test_blocks_must_have_been_extracted_and_be_as_many():
+    with pytest.raises(EvaluationError, match="expected features of the model's blocks, found none"):
+        mahalanobis.make_mahalanobis_first(dataclasses.replace(FITTED, blocks=()), None)
+    detector = mahalanobis.make_mahalanobis_all(FITTED, None)
+    with pytest.raises(EvaluationError, match="expected 3 layers as the detector was fitted on, found 2"):
+        detector.score(dataclasses.replace(TESTED, blocks=TESTED.blocks[:2]))
+    with pytest.raises(EvaluationError, match=r"features of block 1 of shape \(rows, 5\).*found \(30, 8\)"):
+        detector.score(dataclasses.replace(TESTED, blocks=(TESTED.blocks[1], *TESTED.blocks[1:])))

@@ -1,0 +1,99 @@
+"""Scores of several members against entropies and probabilities written out."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evaluation.detectors import logits, members
+from evaluation.errors import EvaluationError
+from tests.evaluation.detectors.toy import toy_features
+
+
+def softmax(row):
+    powers = [np.exp(value - max(row)) for value in row]
+    return np.array(powers) / sum(powers)
+
+
+def stack(features):
+    return np.stack(features.members).astype(np.float64)
+
+
+def test_mutual_information_is_the_entropy_of_the_mean_less_the_mean_entropy():
+    features = toy_features(rows=30, members=5)
+    expected = []
+    for row in range(len(features)):
+        each = [softmax(member[row].astype(np.float64)) for member in features.members]
+        expected.append(stats.entropy(np.mean(each, axis=0)) - np.mean([stats.entropy(p) for p in each]))
+    given = members.make_mutual_information(None, None).score(features)
+    np.testing.assert_allclose(given, expected, rtol=1e-10, atol=1e-14)
+
+
+def test_mutual_information_worked_by_hand():
+    # Two members sure of different classes disagree by log 2; members that agree tell nothing of each other.
+    certain = np.array([[[800.0, 0.0], [1.0, 2.0]], [[0.0, 800.0], [1.0, 2.0]]])
+    np.testing.assert_allclose(members.mutual_information(certain), [np.log(2), 0.0], atol=1e-15)
+
+
+def test_softmax_of_the_averaged_logits_is_the_mean_softmax():
+    features = toy_features(rows=30)
+    mean = members.log_mean_softmax(stack(features))
+    for row in range(len(features)):
+        expected = np.mean([softmax(member[row].astype(np.float64)) for member in features.members], axis=0)
+        np.testing.assert_allclose(softmax(mean[row]), expected, rtol=1e-12)
+
+
+def test_deep_ensemble_is_the_msp_of_the_mean_softmax():
+    features = toy_features(rows=30)
+    expected = []
+    for row in range(len(features)):
+        mean = np.mean([softmax(member[row].astype(np.float64)) for member in features.members], axis=0)
+        expected.append(1 - mean.max())
+    given = members.make_deep_ensemble(None, None).score(features)
+    np.testing.assert_allclose(given, expected, atol=1e-15)
+
+
+def models(features):
+    return [dataclasses.replace(features, logits=member, members=()) for member in features.members]
+
+
+def test_averaged_models_score_as_one_model():
+    features = toy_features(rows=30)
+    averaged = members.average(models(features))
+    assert averaged.penultimate.shape == (30, 0)
+    assert averaged.blocks == ()
+    msp = logits.LogitScore(logits.msp).score(averaged)
+    np.testing.assert_allclose(msp, members.make_deep_ensemble(None, None).score(averaged), rtol=1e-12)
+    np.testing.assert_array_equal(averaged.members, features.members)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda f: dataclasses.replace(f, ids=f.ids[::-1]),
+        lambda f: dataclasses.replace(f, labels=f.labels[::-1]),
+        lambda f: dataclasses.replace(f, logits=f.logits[:, :-1]),
+        lambda f: f.take(slice(5)),
+    ],
+)
+def test_models_of_other_rows_or_classes_are_not_averaged(change):
+    first, second, _ = models(toy_features(rows=30))
+    with pytest.raises(EvaluationError, match="expected model 2 of the ensemble"):
+        members.average([first, change(second)])
+
+
+def test_one_model_is_no_ensemble():
+    features = toy_features(rows=30, members=1)
+    with pytest.raises(EvaluationError, match="expected at least 2 models"):
+        members.average(models(features))
+    for make in (members.make_mutual_information, members.make_deep_ensemble):
+        with pytest.raises(EvaluationError, match="logits of at least 2 members, found 1"):
+            make(None, None).score(features)
+
+
+def test_members_have_the_same_classes():
+    features = toy_features(rows=30)
+    uneven = dataclasses.replace(features, members=(features.logits, features.logits[:, :2]))
+    with pytest.raises(EvaluationError, match=r"members' logits of shape \(rows, 4\)"):
+        members.make_mutual_information(None, None).score(uneven)

@@ -1,0 +1,86 @@
+"""Nearest neighbours and relations against loops over all pairs."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from scipy.special import softmax
+
+from evaluation.detectors import neighbors
+from evaluation.errors import EvaluationError
+from tests.evaluation.detectors.toy import toy_features
+
+FITTED, TESTED = toy_features(rows=120, seed=1), toy_features(rows=20, seed=2, unknown=10)
+
+
+def directions(features):
+    values = features.penultimate.astype(np.float64)
+    return values / np.linalg.norm(values, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("k", [1, 2, 50, 119, 120])
+@pytest.mark.parametrize("bank_rows", [7, 100, 4096])
+def test_knn_is_the_kth_smallest_distance(k, bank_rows, monkeypatch):
+    monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
+    expected = np.sort(cdist(directions(TESTED), directions(FITTED)), axis=1)[:, k - 1]
+    given = neighbors.make_knn(FITTED, None, neighbors=k).score(TESTED)
+    np.testing.assert_allclose(given, expected, rtol=1e-12)
+
+
+def test_a_fitted_row_is_at_distance_zero_of_itself():
+    np.testing.assert_array_equal(neighbors.make_knn(FITTED, None, neighbors=1).score(FITTED), np.zeros(120))
+
+
+def test_nearly_equal_rows_have_their_exact_distance():
+    # From products of float64 unit vectors, a distance of 1e-9 is lost: 1 - 5e-19 is 1.
+    close = dataclasses.replace(FITTED, penultimate=FITTED.penultimate.astype(np.float64))
+    close.penultimate[:, 0] += 1.0
+    moved = dataclasses.replace(close, penultimate=close.penultimate.copy())
+    moved.penultimate[:, 0] *= 1 + 1e-9
+    expected = np.linalg.norm(directions(moved) - directions(close), axis=1)
+    assert (expected < 1e-8).all()
+    np.testing.assert_array_equal(neighbors.make_knn(close, None, neighbors=1).score(moved), expected)
+
+
+@pytest.mark.parametrize("k", [0, 121])
+def test_knn_needs_as_many_rows(k):
+    with pytest.raises(EvaluationError, match=f"neighbors of knn from 1 to the 120 rows it is fitted on, found {k};"):
+        neighbors.make_knn(FITTED, None, neighbors=k)
+
+
+@pytest.mark.parametrize(("power", "cutoff"), [(1.0, 0.0), (1.0, 0.03), (4.0, 0.0), (0.5, 0.1)])
+@pytest.mark.parametrize("bank_rows", [50, 4096])
+def test_relation_is_the_negated_mean_over_the_bank(power, cutoff, bank_rows, monkeypatch):
+    monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
+    bank = dataclasses.replace(FITTED, penultimate=FITTED.penultimate - 1)  # so that some directions oppose
+    tested = dataclasses.replace(TESTED, penultimate=TESTED.penultimate - 1)
+    expected = []
+    for z, logits in zip(directions(tested), TESTED.logits.astype(np.float64), strict=True):
+        relations = []
+        for other, other_logits in zip(directions(bank), FITTED.logits.astype(np.float64), strict=True):
+            relation = max(0.0, z @ other) * (softmax(logits) @ softmax(other_logits))
+            relations.append(relation**power if relation > cutoff else 0.0)
+        expected.append(-np.mean(relations))
+    given = neighbors.make_relation(bank, None, power=power, cutoff=cutoff).score(tested)
+    np.testing.assert_allclose(given, expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("hyperparameters", [{"power": 0.0}, {"cutoff": -0.1}])
+def test_relation_parameters_out_of_range_are_refused(hyperparameters):
+    with pytest.raises(EvaluationError, match="expected power above 0 and cutoff of at least 0"):
+        neighbors.make_relation(FITTED, None, **hyperparameters)
+
+
+@pytest.mark.parametrize("make", [neighbors.make_knn, neighbors.make_relation])
+def test_a_bank_with_nan_is_refused(make):
+    spoiled = FITTED.penultimate.copy()
+    spoiled[7, 3] = np.nan
+    with pytest.raises(EvaluationError, match=f"finite numbers in the penultimate features.*{FITTED.ids[7]}"):
+        make(dataclasses.replace(FITTED, penultimate=spoiled), None)
+
+
+@pytest.mark.parametrize("make", [neighbors.make_knn, neighbors.make_relation])
+def test_features_of_another_width_are_refused(make):
+    with pytest.raises(EvaluationError, match=r"penultimate features of shape \(rows, 12\)"):
+        make(FITTED, None).score(dataclasses.replace(TESTED, penultimate=TESTED.blocks[0]))

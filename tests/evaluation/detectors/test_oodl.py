@@ -1,0 +1,67 @@
+"""OODL against scikit-learn's own scores of the same machine, as the authors' code asks for it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from evaluation.detectors import oodl
+from evaluation.errors import EvaluationError
+from tests.evaluation.detectors.toy import toy_features
+
+svm = pytest.importorskip("sklearn.svm", reason="scikit-learn fits the machine")
+preprocessing = pytest.importorskip("sklearn.preprocessing", reason="scikit-learn standardizes for comparison")
+
+FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
+
+
+def by_scikit_learn(fitted, tested, nu):
+    scaler = preprocessing.StandardScaler().fit(fitted)
+    machine = svm.OneClassSVM(kernel="rbf", gamma="scale", nu=nu).fit(scaler.transform(fitted))
+    return -machine.score_samples(scaler.transform(tested))
+
+
+@pytest.mark.parametrize(("depth", "block"), [(0.0, 0), (0.25, 0), (0.3, 1), (0.5, 1), (0.75, 2), (1.0, 2)])
+@pytest.mark.parametrize("nu", [0.001, 0.1])
+def test_score_is_the_machines_own_on_the_chosen_block(depth, block, nu):
+    order = np.argsort(FITTED.ids)
+    fitted = FITTED.blocks[block][order].astype(np.float64)
+    given = oodl.make_oodl(FITTED, None, depth=depth, nu=nu)
+    assert given.block == block
+    expected = by_scikit_learn(fitted, TESTED.blocks[block].astype(np.float64), nu)
+    np.testing.assert_allclose(given.score(TESTED), expected, rtol=1e-10)
+
+
+def test_rows_drawn_do_not_depend_on_the_order_of_rows():
+    order = np.random.default_rng(0).permutation(len(FITTED))
+    one = oodl.make_oodl(FITTED, None, rows=40)
+    other = oodl.make_oodl(FITTED.take(order), None, rows=40)
+    np.testing.assert_array_equal(one.score(TESTED), other.score(TESTED))
+    assert not np.array_equal(one.score(TESTED), oodl.make_oodl(FITTED, None, rows=40, seed=1).score(TESTED))
+
+
+def test_a_feature_that_never_changes_is_left_at_zero():
+    constant = dataclasses.replace(FITTED, blocks=(np.hstack([FITTED.blocks[0], np.full((len(FITTED), 1), 3.0)]),))
+    tested = dataclasses.replace(TESTED, blocks=(np.hstack([TESTED.blocks[0], np.full((len(TESTED), 1), 3.0)]),))
+    expected = by_scikit_learn(constant.blocks[0][np.argsort(FITTED.ids)], tested.blocks[0], 0.001)
+    np.testing.assert_allclose(oodl.make_oodl(constant, None).score(tested), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("hyperparameters", [{"depth": 1.5}, {"nu": 0.0}, {"nu": 1.1}, {"rows": 1}])
+def test_parameters_out_of_range_are_refused(hyperparameters):
+    with pytest.raises(EvaluationError, match="expected depth from 0 to 1, nu above 0 and up to 1"):
+        oodl.make_oodl(FITTED, None, **hyperparameters)
+
+
+def test_blocks_must_have_been_extracted():
+    with pytest.raises(EvaluationError, match="at least 1 blocks for oodl, found 0"):
+        oodl.make_oodl(dataclasses.replace(FITTED, blocks=()), None)
+    with pytest.raises(EvaluationError, match="at least 3 blocks for oodl, found 1"):
+        oodl.make_oodl(FITTED, None, depth=1.0).score(dataclasses.replace(TESTED, blocks=TESTED.blocks[:1]))
+    with pytest.raises(EvaluationError, match=r"features of block 1 of shape \(rows, 5\)"):
+        oodl.make_oodl(FITTED, None).score(dataclasses.replace(TESTED, blocks=TESTED.blocks[1:]))
+
+
+def test_equal_rows_are_not_fitted():
+    with pytest.raises(EvaluationError, match="features of block 1 that differ to fit oodl on, found 160 equal rows"):
+        oodl.make_oodl(dataclasses.replace(FITTED, blocks=(np.ones((160, 4)),)), None)

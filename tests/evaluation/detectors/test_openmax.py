@@ -1,0 +1,142 @@
+"""OpenMax against its algorithm written row by row, its Weibull fits against SciPy's likelihood."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from evaluation.detectors import openmax, weibull
+from evaluation.errors import EvaluationError
+from tests.evaluation.detectors.toy import CLASSES, toy_features
+
+FITTED, TESTED = toy_features(rows=400, seed=1), toy_features(rows=30, seed=2, unknown=20)
+MOVED_TO = 10_000  # libMR's constant
+
+
+def moved(tail):
+    return tail + MOVED_TO - tail.min()
+
+
+def log_likelihood(shape, values):
+    """Of the best scale for this shape."""
+    logs = np.log(values)
+    log_scale = (np.logaddexp.reduce(shape * logs) - np.log(len(values))) / shape
+    return stats.weibull_min.logpdf(values, shape, scale=np.exp(log_scale)).sum()
+
+
+def random_tails(sizes, seed=0):
+    random = np.random.default_rng(seed)
+    tails = np.full((len(sizes), max(sizes)), np.nan)
+    for row, size in enumerate(sizes):
+        tails[row, :size] = random.gamma(2.0, size=size) * 10.0 ** random.integers(-3, 3)
+    return tails
+
+
+def test_shape_has_the_greatest_likelihood():
+    tails = random_tails([20, 20, 7, 3, 2, 20, 11, 20])
+    fitted = weibull.fit_tails(tails)
+    for row, tail in enumerate(tails):
+        values = moved(tail[~np.isnan(tail)])
+        found = optimize.minimize_scalar(
+            lambda log, values=values: -log_likelihood(np.exp(log), values),
+            bounds=(np.log(fitted.shape[row]) - 3, np.log(fitted.shape[row]) + 3),
+            method="bounded",
+            options={"xatol": 1e-10},
+        )
+        assert np.log(fitted.shape[row]) == pytest.approx(found.x, abs=1e-5)  # a maximum is flat
+        assert log_likelihood(fitted.shape[row], values) >= -found.fun - 1e-6
+
+
+def test_probabilities_are_those_of_scipys_distribution():
+    tails = random_tails([20, 5])
+    fitted = weibull.fit_tails(tails)
+    distances = np.linspace(0, 2 * np.nanmax(tails), 50)
+    for row in (0, 1):
+        values = moved(tails[row][~np.isnan(tails[row])])
+        scale = np.mean((values / values.max()) ** fitted.shape[row]) ** (1 / fitted.shape[row]) * values.max()
+        expected = stats.weibull_min.cdf(distances + MOVED_TO - np.nanmin(tails[row]), fitted.shape[row], scale=scale)
+        given = -np.expm1(-np.exp(fitted.log_hazard(distances, np.full(50, row))))
+        np.testing.assert_allclose(given, expected, rtol=1e-6, atol=1e-12)
+
+
+def test_distances_far_below_the_tail_have_no_hazard():
+    fitted = weibull.fit_tails(np.array([[20_000.0, 20_001.0, 20_003.0]]))
+    assert np.exp(fitted.log_hazard(np.array([0.0]), np.array([0]))) == 0.0
+
+
+def distance(row, mean, weight):
+    cosine = 1 - row @ mean / (np.linalg.norm(row) * np.linalg.norm(mean))
+    return weight * np.linalg.norm(row - mean) + (1 - weight) * cosine
+
+
+def by_the_algorithm(fitted, tested, revised, tail, weight):
+    """Bendale and Boult's algorithms 1 and 2, a row and a class at a time: probabilities instead of their odds."""
+    logits = fitted.logits.astype(np.float64)
+    means, distributions = {}, {}
+    for c in range(CLASSES):
+        own = logits[(fitted.labels == c) & (logits.argmax(axis=1) == c)]
+        means[c] = own.mean(axis=0)
+        largest = np.array(sorted(distance(row, means[c], weight) for row in own)[-tail:])
+        fit = weibull.fit_tails(largest[None])
+        values = moved(largest)
+        scale = values.max() * np.exp(fit.log_scale[0])
+        distributions[c] = stats.weibull_min(fit.shape[0], loc=largest.min() - MOVED_TO, scale=scale)
+    probabilities = []
+    for row in tested.logits.astype(np.float64):
+        activations, unknown = list(row), 0.0
+        for rank, c in enumerate(sorted(range(CLASSES), key=lambda c: -row[c])[:revised], start=1):
+            outlying = distributions[c].cdf(distance(row, means[c], weight)) * (revised + 1 - rank) / revised
+            activations[c] = row[c] * (1 - outlying)
+            unknown += row[c] * outlying
+        powers = np.exp([unknown, *activations])
+        probabilities.append(powers[0] / powers.sum())
+    return np.array(probabilities)
+
+
+@pytest.mark.parametrize(("revised", "tail", "weight"), [(1, 20, 1.0), (2, 10, 0.5), (4, 20, 1.0), (4, 1000, 0.0)])
+def test_score_is_the_log_odds_of_the_unknown_class(revised, tail, weight):
+    detector = openmax.make_openmax(FITTED, None, revised=revised, tail=tail, euclidean_weight=weight)
+    expected = by_the_algorithm(FITTED, TESTED, revised, tail, weight)
+    odds = np.exp(detector.score(TESTED))
+    np.testing.assert_allclose(odds / (1 + odds), expected, rtol=1e-6)
+
+
+def test_no_more_classes_than_there_are_can_be_revised():
+    given = openmax.make_openmax(FITTED, None, revised=10).score(TESTED)
+    np.testing.assert_array_equal(given, openmax.make_openmax(FITTED, None, revised=CLASSES).score(TESTED))
+
+
+def test_far_rows_keep_an_order_that_the_probability_has_lost():
+    far = np.zeros((3, CLASSES))
+    far[:, 0] = [100.0, 200.0, 300.0]
+    far[:, 1] = far[:, 0] - 1
+    detector = openmax.make_openmax(FITTED, None)
+    scores = detector.score(dataclasses.replace(TESTED.take(slice(3)), logits=far))
+    probabilities = 1 / (1 + np.exp(-scores))
+    assert len(np.unique(probabilities)) < 3
+    assert (np.diff(scores) > 0).all()
+
+
+def test_every_class_needs_three_right_rows():
+    labels = FITTED.labels
+    keep = (labels != 1) | (np.cumsum((labels == 1) & (FITTED.logits.argmax(axis=1) == 1)) <= 2)
+    with pytest.raises(
+        EvaluationError,
+        match="at least 3 correctly classified rows of each of the 4 classes to fit openmax on, found 2 of class 1;",
+    ):
+        openmax.make_openmax(FITTED.take(keep), None)
+
+
+def test_equal_distances_have_no_distribution():
+    labels = np.repeat([0, 1], 4)
+    logits = np.eye(2)[labels] * 5.0
+    features = dataclasses.replace(FITTED.take(slice(8)), labels=labels, logits=logits)
+    with pytest.raises(EvaluationError, match="found equal ones among the 4 largest of class 0"):
+        openmax.make_openmax(features, None)
+
+
+@pytest.mark.parametrize("hyperparameters", [{"revised": 0}, {"tail": 1}, {"euclidean_weight": 1.1}])
+def test_parameters_out_of_range_are_refused(hyperparameters):
+    with pytest.raises(EvaluationError, match="expected revised of at least 1, tail of at least 2"):
+        openmax.make_openmax(FITTED, None, **hyperparameters)

@@ -1,0 +1,108 @@
+"""SHE, ViM and GradNorm against their definitions, with explicit loops, projections and derivatives."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp, softmax
+
+from evaluation.detectors import penultimate
+from evaluation.errors import EvaluationError
+from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
+
+HEAD = toy_head()
+FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
+
+
+def test_she_is_the_inner_product_with_the_pattern_of_the_predicted_class():
+    patterns = {}
+    for c in range(CLASSES):
+        own = [
+            z
+            for z, logits, y in zip(FITTED.penultimate, FITTED.logits, FITTED.labels, strict=True)
+            if y == c == logits.argmax()
+        ]
+        patterns[c] = np.mean(np.array(own, dtype=np.float64), axis=0)
+    expected = [
+        -sum(float(x) * s for x, s in zip(z, patterns[logits.argmax()], strict=True))
+        for z, logits in zip(TESTED.penultimate, TESTED.logits, strict=True)
+    ]
+    np.testing.assert_allclose(penultimate.make_she(FITTED, HEAD).score(TESTED), expected, rtol=1e-12)
+    assert (FITTED.logits.argmax(axis=1) != FITTED.labels).any()  # else the rows left out are not tested
+
+
+def test_she_needs_a_right_row_of_each_class():
+    wrong = FITTED.logits.copy()
+    wrong[FITTED.labels == 2, 2] = -100
+    with pytest.raises(
+        EvaluationError,
+        match="1 correctly classified rows of each of the 4 classes to fit she on, found 0 of class 2;",
+    ):
+        penultimate.make_she(dataclasses.replace(FITTED, logits=wrong), HEAD)
+
+
+@pytest.mark.parametrize("dimension", [0, 1, 6, 11, None])
+def test_vim_is_the_virtual_logit_less_the_energy(dimension):
+    weight, bias = HEAD.weight.astype(np.float64), HEAD.bias.astype(np.float64)
+    origin = np.linalg.lstsq(weight, -bias, rcond=None)[0]  # the least-norm point with logits 0
+    centred = FITTED.penultimate.astype(np.float64) - origin
+    kept = WIDTH // 2 if dimension is None else dimension
+    principal = np.linalg.svd(centred)[2][:kept]
+
+    def residual(z):
+        difference = z - origin
+        return np.linalg.norm(difference - principal.T @ (principal @ difference))
+
+    fitted = [residual(z) for z in FITTED.penultimate.astype(np.float64)]
+    alpha = np.mean(FITTED.logits.max(axis=1).astype(np.float64)) / np.mean(fitted)
+    expected = [
+        alpha * residual(z) - logsumexp(logits)
+        for z, logits in zip(TESTED.penultimate.astype(np.float64), TESTED.logits.astype(np.float64), strict=True)
+    ]
+    given = penultimate.make_vim(FITTED, HEAD, dimension=dimension).score(TESTED)
+    np.testing.assert_allclose(given, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dimension", [-1, WIDTH, WIDTH + 1])
+def test_vim_leaves_a_residual(dimension):
+    with pytest.raises(EvaluationError, match="expected dimension of vim from 0 to 11"):
+        penultimate.make_vim(FITTED, HEAD, dimension=dimension)
+
+
+def test_vim_of_fewer_rows_than_dimensions_has_no_residual():
+    with pytest.raises(EvaluationError, match="principal subspace of 6 dimensions that vim fits, found 5 rows"):
+        penultimate.make_vim(FITTED.take(slice(5)), HEAD)
+
+
+@pytest.mark.parametrize(("width", "dimension"), [(2048, 1000), (768, 512), (1024, 512), (512, 256), (10, 5)])
+def test_principal_dimension_is_that_of_the_authors(width, dimension):
+    assert penultimate._principal_dimension(width) == dimension
+
+
+def test_gradnorm_is_the_norm_of_the_loss_gradient_by_the_weights():
+    head = dataclasses.replace(HEAD, weight=HEAD.weight.astype(np.float64), bias=HEAD.bias.astype(np.float64))
+    detector = penultimate.make_gradnorm(None, head)
+    step = 1e-6
+    for row in range(5):
+        z = TESTED.penultimate[row].astype(np.float64)
+
+        def loss(weight, z=z):
+            return -np.mean(np.log(softmax(weight @ z + head.bias)))
+
+        gradient = np.zeros_like(head.weight)
+        for place in np.ndindex(gradient.shape):
+            change = np.zeros_like(gradient)
+            change[place] = step
+            gradient[place] = (loss(head.weight + change) - loss(head.weight - change)) / (2 * step)
+        exact = dataclasses.replace(TESTED.take(slice(row, row + 1)), logits=(z @ head.weight.T + head.bias)[None])
+        np.testing.assert_allclose(detector.score(exact), -np.abs(gradient).sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [penultimate.make_she, penultimate.make_vim, penultimate.make_gradnorm])
+@pytest.mark.parametrize("field", ["penultimate", "logits"])
+def test_features_of_another_width_are_refused(make, field):
+    detector = make(FITTED, HEAD)
+    with pytest.raises(
+        EvaluationError, match=r"of shape \(rows, (4|12)\) as the detector was made for, found \(30, 5\)"
+    ):
+        detector.score(dataclasses.replace(TESTED, **{field: TESTED.blocks[0]}))

@@ -1,0 +1,170 @@
+"""What every method of the table keeps to: names, hyperparameters, and scores of a row that depend on nothing else."""
+
+import dataclasses
+import inspect
+
+import numpy as np
+import pytest
+
+from evaluation.detectors import neighbors, rows
+from evaluation.detectors.registry import METHODS, method
+from evaluation.errors import EvaluationError
+from tests.evaluation.detectors.toy import toy_features, toy_head
+
+HEAD = toy_head()
+ON_FEATURES = sorted(name for name, each in METHODS.items() if each.reads != "images")
+FITTED_ON_ROWS = sorted(name for name in ON_FEATURES if METHODS[name].fit != "none")
+NEEDS_SCIKIT_LEARN = {"oodl", "ens_v", "ens_r", "ens_f"}
+
+
+def with_parts(fitted, features):
+    """The features with the scores that mixtures read; those of image readers are the toy's own."""
+    parts = {part for name in ON_FEATURES for part in METHODS[name].parts} - set(features.scores)
+    scores = {part: METHODS[part].make(fitted, HEAD).score(features) for part in sorted(parts)}
+    return dataclasses.replace(features, scores={**features.scores, **scores})
+
+
+BARE = toy_features(rows=400, seed=1)
+FITTED = with_parts(BARE, BARE)
+TESTED = with_parts(BARE, toy_features(rows=60, seed=2, unknown=40))
+
+
+def make(name):
+    if name in NEEDS_SCIKIT_LEARN:
+        pytest.importorskip("sklearn", reason=f"scikit-learn fits {name}")
+    chosen = METHODS[name]
+    return chosen.make(None if chosen.fit == "none" else FITTED, HEAD)
+
+
+@pytest.fixture(scope="module", params=ON_FEATURES)
+def scored(request):
+    detector = make(request.param)
+    return detector, detector.score(TESTED)
+
+
+def same(given, expected):
+    # Matrix products of other shapes add in another order; 1e-12 of the largest score is a few thousand roundings.
+    np.testing.assert_allclose(given, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
+
+
+def test_scores_are_one_finite_double_a_row(scored):
+    _, scores = scored
+    assert scores.shape == (len(TESTED),)
+    assert scores.dtype == np.float64
+    assert np.isfinite(scores).all()
+    assert len(np.unique(scores)) > len(scores) / 2
+
+
+def test_scores_follow_their_rows_in_any_order(scored):
+    detector, scores = scored
+    order = np.random.default_rng(0).permutation(len(TESTED))
+    same(detector.score(TESTED.take(order)), scores[order])
+
+
+@pytest.mark.parametrize("batch", [1, 7, 64])
+def test_scores_do_not_depend_on_the_batch(scored, batch):
+    detector, scores = scored
+    parts = [detector.score(TESTED.take(slice(start, start + batch))) for start in range(0, len(TESTED), batch)]
+    same(np.concatenate(parts), scores)
+
+
+def test_scores_do_not_depend_on_the_rows_beside_them(scored):
+    detector, scores = scored
+    mixed = dataclasses.replace(
+        TESTED,
+        logits=np.where(np.arange(100)[:, None] % 2, TESTED.logits, 20 * TESTED.logits),
+        penultimate=np.where(np.arange(100)[:, None] % 2, TESTED.penultimate, 5 * TESTED.penultimate),
+        blocks=tuple(np.where(np.arange(100)[:, None] % 2, block, 5 * block) for block in TESTED.blocks),
+        members=tuple(np.where(np.arange(100)[:, None] % 2, member, 5 * member) for member in TESTED.members),
+        scores={part: np.where(np.arange(100) % 2, values, 5 * values) for part, values in TESTED.scores.items()},
+    )
+    same(detector.score(mixed)[1::2], scores[1::2])
+
+
+def test_scores_do_not_depend_on_the_pieces_they_are_computed_in(scored, monkeypatch):
+    detector, scores = scored
+    monkeypatch.setattr(rows, "_CHUNK", 500)
+    monkeypatch.setattr(neighbors, "_BANK_ROWS", 33)
+    same(detector.score(TESTED), scores)
+
+
+@pytest.mark.parametrize("name", FITTED_ON_ROWS)
+def test_fits_do_not_depend_on_the_pieces_they_are_computed_in(name, monkeypatch):
+    expected = make(name).score(TESTED)
+    monkeypatch.setattr(rows, "_CHUNK", 500)
+    monkeypatch.setattr(neighbors, "_BANK_ROWS", 33)
+    np.testing.assert_allclose(make(name).score(TESTED), expected, rtol=1e-8)
+
+
+def test_scores_leave_what_they_read_as_it_was(scored):
+    detector, _ = scored
+    before = [TESTED.logits.copy(), TESTED.penultimate.copy(), *(block.copy() for block in TESTED.blocks)]
+    detector.score(TESTED)
+    for array, copy in zip((TESTED.logits, TESTED.penultimate, *TESTED.blocks), before, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+def test_no_rows_have_no_scores(scored):
+    detector, _ = scored
+    assert detector.score(TESTED.take(slice(0))).shape == (0,)
+
+
+# ASH-S multiplies a row by exp(sum / sum of the kept), and of twelve features it keeps one: flat rows win.
+@pytest.mark.parametrize("name", [name for name in ON_FEATURES if name != "ash"])
+def test_rows_of_no_class_get_higher_scores(name):
+    scores = make(name).score(TESTED)
+    unknown = TESTED.labels < 0
+    assert np.median(scores[unknown]) > np.median(scores[~unknown])
+
+
+@pytest.mark.parametrize("name", FITTED_ON_ROWS)
+def test_rows_without_a_class_are_not_fitted(name):
+    with pytest.raises(EvaluationError, match=rf"to fit {name} on, found 3 of 43 rows with others.*label -1"):
+        METHODS[name].make(toy_features(rows=40, unknown=3), HEAD)
+
+
+@pytest.mark.parametrize("name", FITTED_ON_ROWS)
+def test_no_rows_are_not_fitted(name):
+    with pytest.raises(EvaluationError, match=f"expected rows to fit {name} on, found none"):
+        METHODS[name].make(FITTED.take(slice(0)), HEAD)
+
+
+@pytest.mark.parametrize("name", FITTED_ON_ROWS)
+def test_labels_beyond_the_logits_are_not_fitted(name):
+    labels = FITTED.labels.copy()
+    labels[5] = 4
+    with pytest.raises(EvaluationError, match=rf"labels 0 to 3 to fit {name} on.*with label 4"):
+        METHODS[name].make(dataclasses.replace(FITTED, labels=labels), HEAD)
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_grids_search_parameters_that_exist_from_their_defaults(name):
+    chosen = METHODS[name]
+    parameters = inspect.signature(chosen.make).parameters
+    for hyperparameter, values in chosen.grid.items():
+        assert values[0] == parameters[hyperparameter].default
+        assert len(set(values)) == len(values)
+
+
+@pytest.mark.parametrize("name", ON_FEATURES)
+def test_every_value_searched_makes_a_detector(name):
+    chosen = METHODS[name]
+    if name in NEEDS_SCIKIT_LEARN:
+        pytest.importorskip("sklearn", reason=f"scikit-learn fits {name}")
+    for hyperparameter, values in chosen.grid.items():
+        for value in values:
+            detector = chosen.make(None if chosen.fit == "none" else FITTED, HEAD, **{hyperparameter: value})
+            assert np.isfinite(detector.score(TESTED)).all()
+
+
+def test_names_are_unique_keys_with_titles_and_sources():
+    assert all(name == each.name for name, each in METHODS.items())
+    assert len({each.title for each in METHODS.values()}) == len(METHODS)
+    assert all(each.source for each in METHODS.values())
+    assert all(part in METHODS or part in {"odin", "cadet"} for each in METHODS.values() for part in each.parts)
+
+
+def test_a_method_is_found_by_its_name_or_its_neighbours_are_named():
+    assert method("vim") is METHODS["vim"]
+    with pytest.raises(EvaluationError, match="expected the name of a detector, found 'mahalanobi'; the nearest are"):
+        method("mahalanobi")

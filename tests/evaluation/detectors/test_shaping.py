@@ -1,0 +1,107 @@
+"""ReAct, DICE and ASH against their definitions, row by row and weight by weight."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from evaluation.detectors import shaping
+from evaluation.errors import EvaluationError
+from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
+
+HEAD = toy_head()
+FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
+
+
+def energies(rows, weight=HEAD.weight):
+    """The energy of each row, from its logits one at a time."""
+    scores = []
+    for row in rows:
+        logits = [sum(float(w) * float(x) for w, x in zip(weight[c], row, strict=True)) for c in range(CLASSES)]
+        scores.append(-logsumexp(np.array(logits) + HEAD.bias.astype(float)))
+    return np.array(scores)
+
+
+@pytest.mark.parametrize("quantile", [0.0, 0.3, 0.85, 0.9, 0.99])
+def test_react_clips_at_the_quantile_of_all_fitted_activations(quantile):
+    threshold = np.quantile(FITTED.penultimate.astype(np.float64).ravel(), quantile)
+    clipped = [[min(float(x), threshold) for x in row] for row in TESTED.penultimate]
+    given = shaping.make_react(FITTED, HEAD, quantile=quantile).score(TESTED)
+    np.testing.assert_allclose(given, energies(clipped), rtol=1e-12)
+
+
+@pytest.mark.parametrize("sparsity", [0.0, 0.5, 0.9])
+def test_dice_drops_the_weights_that_contribute_least(sparsity):
+    means = [np.mean([float(x) for x in column]) for column in FITTED.penultimate.T]
+    contributions = {(c, d): HEAD.weight[c, d] * means[d] for c in range(CLASSES) for d in range(WIDTH)}
+    threshold = np.quantile(list(contributions.values()), sparsity)
+    weight = np.array(
+        [[HEAD.weight[c, d] if contributions[c, d] > threshold else 0.0 for d in range(WIDTH)] for c in range(CLASSES)]
+    )
+    given = shaping.make_dice(FITTED, HEAD, sparsity=sparsity).score(TESTED)
+    np.testing.assert_allclose(given, energies(TESTED.penultimate, weight), rtol=1e-12)
+
+
+def shaped_one_row(row, pruned, variant):
+    """ASH by sorting, as the paper words it."""
+    kept = sorted(range(len(row)), key=lambda i: (-row[i], i))[: len(row) - round(pruned * len(row))]
+    before, after = sum(row), sum(row[i] for i in kept)
+    out = [0.0] * len(row)
+    for i in kept:
+        out[i] = {"p": row[i], "b": before / len(kept), "s": row[i] * np.exp(before / after) if after else 0.0}[
+            variant
+        ]
+    return out
+
+
+@pytest.mark.parametrize("variant", ["p", "b", "s"])
+@pytest.mark.parametrize("pruned", [0.0, 0.5, 0.65, 0.9])
+def test_ash_shapes_each_row_by_itself(variant, pruned):
+    rows = TESTED.penultimate.astype(np.float64)
+    rows[0], rows[1, :6] = 0.0, 1.5  # nothing to keep; equal activations at the boundary
+    expected = [shaped_one_row(list(row), pruned, variant) for row in rows]
+    np.testing.assert_allclose(shaping.ash(rows, pruned, variant), expected, rtol=1e-12)
+
+
+def test_ash_worked_by_hand():
+    row = np.array([[4.0, 1.0, 3.0, 2.0]])
+    assert shaping.ash(row, 0.5, "p").tolist() == [[4, 0, 3, 0]]
+    assert shaping.ash(row, 0.5, "b").tolist() == [[5, 0, 5, 0]]
+    np.testing.assert_allclose(shaping.ash(row, 0.5, "s"), [[4 * np.exp(10 / 7), 0, 3 * np.exp(10 / 7), 0]])
+
+
+def test_ash_scores_are_energies_of_the_shaped_features():
+    shaped = shaping.ash(TESTED.penultimate.astype(np.float64), 0.75)
+    given = shaping.make_ash(None, HEAD, pruned=0.75).score(TESTED)
+    np.testing.assert_allclose(given, energies(shaped), rtol=1e-12)
+
+
+def test_ash_of_features_that_are_no_activations_says_which_row_it_fails_on():
+    features = toy_features(rows=20, seed=2)
+    # The six kept add up to -0.01, all twelve to -12.01: exp(1201) is infinite.
+    features.penultimate[3] = [1, 1, 1, -1, -1, -1.01, *[-2] * 6]
+    with pytest.raises(EvaluationError, match=f"expected a finite score of every row.*{features.ids[3]}"):
+        shaping.make_ash(None, HEAD, pruned=0.5).score(features)
+
+
+@pytest.mark.parametrize(
+    ("make", "hyperparameters", "message"),
+    [
+        (shaping.make_react, {"quantile": 1.0}, "quantile of react"),
+        (shaping.make_dice, {"sparsity": -0.1}, "sparsity of dice"),
+        (shaping.make_ash, {"pruned": 1.0}, "pruned of ash"),
+        (shaping.make_ash, {"pruned": 0.99}, "ash to keep some of 12 features"),
+        (shaping.make_ash, {"variant": "q"}, "variant s, b or p of ash, found 'q'"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(make, hyperparameters, message):
+    with pytest.raises(EvaluationError, match=message):
+        make(FITTED, HEAD, **hyperparameters)
+
+
+@pytest.mark.parametrize("make", [shaping.make_react, shaping.make_dice, shaping.make_ash])
+def test_features_of_another_width_are_refused(make):
+    narrow = dataclasses.replace(TESTED, penultimate=TESTED.blocks[0])
+    with pytest.raises(EvaluationError, match=r"penultimate features of shape \(rows, 12\).*found \(30, 5\)"):
+        make(FITTED, HEAD).score(narrow)

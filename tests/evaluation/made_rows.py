@@ -1,0 +1,47 @@
+"""Rows for the protocols' tests, made from a table that a test can be read with."""
+
+import numpy as np
+
+from evaluation.rows import Rows
+
+
+def make_rows(*groups, predictions=True, overlap=None, seed=0):
+    """Rows of several groups, shuffled.
+
+    Args:
+        groups: (config, split, role, scores, and optionally a dict of columns that are not the default).
+        predictions: whether there are any.
+        overlap: ids of the rows that are flagged; None for a release without flags.
+        seed: of the order.
+    """
+    columns = {name: [] for name in ("id", "config", "split", "role", "label", "class_id", "source_id", "score")}
+    predicted = []
+    for config, split, role, scores, *others in groups:
+        given = others[0] if others else {}
+        n = len(scores)
+        known = role == "in_distribution"
+        ids = [f"{config}/{split}/{role}/{i:04d}" for i in range(n)]
+        columns["id"] += ids
+        columns["config"] += [config] * n
+        columns["split"] += [split] * n
+        columns["role"] += [role] * n
+        label = given.get("label", [0 if known else -1] * n)
+        columns["label"] += label
+        columns["class_id"] += given.get("class_id", ["some class"] * n)
+        columns["source_id"] += given.get("source_id", ids)
+        columns["score"] += list(map(float, scores))
+        wrong = given.get("wrong", [False] * n)
+        predicted += [value + 1 if error else max(value, 0) for value, error in zip(label, wrong, strict=True)]
+    order = np.random.default_rng(seed).permutation(len(predicted))
+    arrays = {name: np.array(values)[order] for name, values in columns.items()}
+    return Rows(
+        **arrays,
+        prediction=np.array(predicted)[order] if predictions else None,
+        overlap=None if overlap is None else np.isin(arrays["id"], overlap),
+    )
+
+
+def only(figures, **fields):
+    """The one figure with these fields."""
+    (figure,) = [f for f in figures if all(getattr(f, name) == value for name, value in fields.items())]
+    return figure
