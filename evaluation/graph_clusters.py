@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from evaluation.graph import Graph, Integers
 
@@ -22,7 +21,7 @@ CLASSES_A_TARGET = 5
 
 _SEED = 0
 _SWEEPS = 8
-"""Times that both columns are put in order; later ones change nothing that could be seen."""
+"""Times that both columns are put in order; later ones change little."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +84,8 @@ def _cluster(graph: Graph, edges: Integers, classes: int) -> Cluster:
 def _legible(graph: Graph, edges: Integers) -> Integers:
     """The edges of a cluster that there is room for: the heaviest, and from then on the heaviest that joins them.
 
-    So what is drawn hangs together. A predicted class brings no more than `CLASSES_A_TARGET` classes into the picture,
-    or one that attracts many would leave no room for the others around it.
+    So what is drawn hangs together. At first a predicted class brings no more than `CLASSES_A_TARGET` classes into the
+    picture, or one that attracts many would leave no room for others beside it; then it fills what room is left.
     """
     source, target = graph.source[edges], graph.target[edges]
     if max(len(np.unique(source)), len(np.unique(target))) <= CLASSES_A_SIDE:
@@ -94,30 +93,63 @@ def _legible(graph: Graph, edges: Integers) -> Integers:
     left = np.zeros(len(graph.classes), dtype=bool)
     right, brought = left.copy(), np.zeros(len(graph.classes), dtype=int)
     drawn = np.zeros(len(edges), dtype=bool)
-    while True:
-        fits = left[source] | ((left.sum() < CLASSES_A_SIDE) & (brought[target] < CLASSES_A_TARGET))
-        fits &= (right[target] | (right.sum() < CLASSES_A_SIDE)) & ~drawn
-        joins = fits & (left[source] | right[target])
-        if not fits.any():
-            return edges[drawn]
-        # Edges are in order of weight, so the first that may be drawn is the heaviest.
-        chosen = np.argmax(joins if joins.any() else fits)
-        brought[target[chosen]] += not left[source[chosen]]
-        drawn[chosen] = left[source[chosen]] = right[target[chosen]] = True
+    for most in (CLASSES_A_TARGET, CLASSES_A_SIDE):
+        while True:
+            fits = left[source] | ((left.sum() < CLASSES_A_SIDE) & (brought[target] < most))
+            fits &= (right[target] | (right.sum() < CLASSES_A_SIDE)) & ~drawn
+            if not fits.any():
+                break
+            joins = fits & (left[source] | right[target])
+            # Edges are in order of weight, so the first that may be drawn is the heaviest.
+            chosen = np.argmax(joins if joins.any() else fits)
+            brought[target[chosen]] += not left[source[chosen]]
+            drawn[chosen] = left[source[chosen]] = right[target[chosen]] = True
+    return edges[drawn]
 
 
 def _arranged(source: Integers, target: Integers, weight: Integers) -> tuple[list[int], list[int]]:
-    """Both columns in an order with few crossings: each class by the mean place of what it is joined to."""
-    columns = [np.unique(source), np.unique(target)]
-    joined = np.zeros((len(columns[0]), len(columns[1])))
-    joined[np.searchsorted(columns[0], source), np.searchsorted(columns[1], target)] = weight
-    # At first the heaviest class of the right column is on top.
-    places: npt.NDArray[np.float64] = np.argsort(np.argsort(-joined.sum(axis=0), kind="stable")).astype(np.float64)
-    order = [np.arange(len(column)) for column in columns]
-    for _ in range(_SWEEPS):
-        for side, table in enumerate((joined, joined.T)):
-            centre = table @ places / table.sum(axis=1)
-            # Of those in one place the heaviest is on top.
-            order[side] = np.lexsort((-table.sum(axis=1), centre.round(9)))
-            places = np.argsort(order[side]).astype(np.float64)
-    return tuple(column[places].tolist() for column, places in zip(columns, order, strict=True))  # type: ignore[return-value]
+    """Both columns in an order with few crossings.
+
+    Sweeps from column to column put each class at the mean place of what it is joined to. Where they end depends on
+    where they begin, so they begin once from each predicted class, with the others by how many steps away they are;
+    the end with the least crossings is taken.
+    """
+    left, right = np.unique(source), np.unique(target)
+    joined = np.zeros((len(left), len(right)), dtype=np.int64)
+    joined[np.searchsorted(left, source), np.searchsorted(right, target)] = weight
+    found = []
+    for start in np.argsort(-joined.sum(axis=0), kind="stable"):
+        places = _steps_away(joined, start)
+        for _ in range(_SWEEPS):
+            rows = _by_centre(joined, places)
+            columns = _by_centre(joined.T, np.argsort(rows))
+            places = np.argsort(columns)
+            found.append((_crossings(joined[rows][:, columns]), len(found), rows, columns))
+    _, _, rows, columns = min(found, key=lambda one: one[:2])
+    return left[rows].tolist(), right[columns].tolist()
+
+
+def _by_centre(joined: Integers, places: Integers) -> Integers:
+    """Rows by the mean place of their columns; of those in one place the heaviest first."""
+    weight = joined.sum(axis=1)
+    # Rounded, because how matrices are multiplied may change the last digit, and with it who comes first.
+    return np.lexsort((-weight, (joined @ places / weight).round(9)))
+
+
+def _steps_away(joined: Integers, start: int) -> Integers:
+    """How many steps each column is away from one of them, by rows that they share; more than any where none leads."""
+    near = joined.T @ joined > 0
+    reached = near[start]
+    steps = np.where(reached, 1, len(near))
+    steps[start] = 0
+    for step in range(2, len(near)):
+        reached = near[reached].any(axis=0)
+        steps[reached & (steps > step)] = step
+    return steps
+
+
+def _crossings(joined: Integers) -> int:
+    """Sum over crossing edges of the product of their weights."""
+    to_the_right = joined.sum(axis=1, keepdims=True) - joined.cumsum(axis=1)
+    from_above = to_the_right.cumsum(axis=0) - to_the_right
+    return int((from_above * joined).sum())

@@ -186,19 +186,19 @@ def _edges(count: int) -> str:
 
 
 def _colors(graph: Graph, drawn: Sequence[Cluster]) -> dict[str, str]:
-    """A colour for each dataset, first those with most classes in the picture; grey for all that are too many."""
+    """A colour for each dataset by name; where they are too many, grey for those with the fewest classes drawn."""
     numbers = {number for cluster in drawn for number in (*cluster.left, *cluster.right)}
     counts = Counter(graph.classes[number].dataset for number in numbers)
     datasets = sorted(counts, key=lambda name: (-counts[name], name))
-    return {name: _COLORS[place] if place < len(_COLORS) else _OTHERS for place, name in enumerate(datasets)}
+    colored = dict(zip(sorted(datasets[: len(_COLORS)]), _COLORS, strict=False))
+    return colored | dict.fromkeys(datasets[len(_COLORS) :], _OTHERS)
 
 
 def _add_legends(figure: Any, look: _Look) -> None:
     """Datasets and, in a line below them, what the widths mean."""
     from matplotlib.lines import Line2D
 
-    of_datasets = [name for name, color in look.colors.items() if color != _OTHERS]
-    named = [(name, look.colors[name]) for name in of_datasets]
+    named = [(name, color) for name, color in look.colors.items() if color != _OTHERS]
     if len(look.colors) > len(named):
         named.append((f"{len(look.colors) - len(named)} other datasets", _OTHERS))
     dots = [

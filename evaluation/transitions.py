@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,7 @@ class Transitions:
         score: shape (n,), higher = more unknown.
         known: whether each image is in-distribution, shape (n,); None where nothing says so.
         detector: whose scores they are.
+        config: the release's config that they are rows of; empty without a release.
         left_out: how many more images the file has, of other configs of the release.
     """
 
@@ -45,6 +46,7 @@ class Transitions:
     score: npt.NDArray[np.float64]
     known: npt.NDArray[np.bool_] | None
     detector: str
+    config: str = ""
     left_out: int = 0
 
     def __len__(self) -> int:
@@ -129,11 +131,12 @@ def scored_transitions(
         expected=f"one of the {len(labels)} classes of {config}",
         where=str(path),
     )
-    return _transitions(_owned(rows), predicted, scores, rows["role"], left_out=len(here) - len(rows))
+    found = _transitions(_owned(rows), predicted, scores, rows["role"])
+    return replace(found, config=config, left_out=len(here) - len(rows))
 
 
 def _transitions(
-    own: ClassColumn, predicted: ClassColumn, scores: pa.Table, roles: pa.ChunkedArray | None, left_out: int = 0
+    own: ClassColumn, predicted: ClassColumn, scores: pa.Table, roles: pa.ChunkedArray | None
 ) -> Transitions:
     by_key = {found.key: found for found in [*own.classes, *predicted.classes]}
     keys = sorted(by_key)
@@ -149,7 +152,6 @@ def _transitions(
         score=scores["score"].to_numpy(),
         known=None if roles is None else pc.fill_null(pc.equal(roles, IN_DISTRIBUTION), False).to_numpy(),
         detector=scores["detector"][0].as_py(),
-        left_out=left_out,
     )
 
 
