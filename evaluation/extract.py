@@ -103,11 +103,16 @@ class Runner:
         return to_do
 
 
-def identity(release: Release, model: Model) -> Identity:
-    """What features of a release and a model are of."""
-    return Identity(
-        release.digest, model.name, model.digest, model.layers.classes, model.layers.blocks, model.preprocessing.about
-    )
+def identity(release: Release, model: Model, label_names: tuple[str, ...]) -> Identity:
+    """What features of a release and a model are of.
+
+    Args:
+        release: the release.
+        model: the model.
+        label_names: the classes of the configs that it is run on.
+    """
+    about = model.preprocessing.about
+    return Identity(release.digest, model.name, model.digest, label_names, model.layers.blocks, about)
 
 
 def extract(runner: Runner, store: Store, config: str, split: str, advance: Advance) -> int:

@@ -19,3 +19,8 @@ def bar(total: int, title: str, *, quiet: bool = False, unit: str = "images") ->
     """
     hidden = True if quiet else None  # None: hidden where stderr is no terminal
     return tqdm(total=total, desc=title, unit=f" {unit}", unit_scale=True, disable=hidden, file=sys.stderr)
+
+
+def note(text: str) -> None:
+    """Say one line on stderr that stays, above any bar."""
+    tqdm.write(text, file=sys.stderr)

@@ -36,7 +36,7 @@ class Identity:
         release_digest: of the release, see `Release.digest`.
         model: name of the model, for people.
         model_digest: of its weights, code and preprocessing, see `weights.model_digest`.
-        classes: number of logits.
+        label_names: the classes in the order of the logits.
         blocks: names of the blocks, first to last.
         preprocessing: what images went through, see `Preprocessing.about`.
     """
@@ -44,7 +44,7 @@ class Identity:
     release_digest: str
     model: str
     model_digest: str
-    classes: int
+    label_names: tuple[str, ...]
     blocks: tuple[str, ...]
     preprocessing: Mapping[str, Any]
 
@@ -77,7 +77,8 @@ class Store:
             found = json.loads(path.read_text(encoding="utf-8"))
             if found.pop("format") != FORMAT:
                 raise ValueError("another format")
-            return cls(root, Identity(**{**found, "blocks": tuple(found["blocks"])}))
+            lists = {name: tuple(found[name]) for name in ("label_names", "blocks")}
+            return cls(root, Identity(**{**found, **lists}))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise EvaluationError(
                 f"expected features of format {FORMAT} in {root}, found another {_RECORD}; extract into a new folder."
@@ -95,8 +96,9 @@ class Store:
             store = cls(root, identity)
             with replacing(root / _RECORD) as temporary:
                 temporary.write_text(_canonical(identity), encoding="utf-8")
-        for part in _head_of(root).begin(identity.classes, identity.classes, {}):
-            _head_of(root).write(part, {"weight": head.weight, "bias": head.bias}, identity.classes, {})
+        classes = len(identity.label_names)
+        for part in _head_of(root).begin(classes, classes, {}):
+            _head_of(root).write(part, {"weight": head.weight, "bias": head.bias}, classes, {})
         return store
 
     @classmethod
@@ -112,8 +114,9 @@ class Store:
             store.check_model(identity.model, identity.model_digest)
             if _canonical(identity) != _canonical(store.identity):
                 raise EvaluationError(
-                    f"expected features of the blocks {', '.join(identity.blocks)} in {root}, found others of "
-                    f"{', '.join(store.identity.blocks)}; give another folder."
+                    f"expected features of {len(identity.label_names)} classes as in this config and of the blocks "
+                    f"{', '.join(identity.blocks)} in {root}, found those of {len(store.identity.label_names)} "
+                    f"classes and the blocks {', '.join(store.identity.blocks)}; give another folder."
                 )
             return store
         # A run that was killed at its first file leaves a hidden one.

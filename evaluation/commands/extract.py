@@ -61,7 +61,7 @@ def command(
     chosen = options.choose_splits(opened, configs, options.names(splits))
     classes = options.one_label_set(opened, configs)
     ready = open_model(model, weights, len(classes), device=device)
-    whose = identity(opened, ready)
+    whose = identity(opened, ready, classes)
     there = Store.check(out, whose)
     click.echo(f"release  {opened.name}, digest {opened.digest[:12]}")
     click.echo(f"model    {ready.name} on {ready.device}, digest {ready.digest[:12]}")

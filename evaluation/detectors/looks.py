@@ -35,11 +35,15 @@ class Look:
             their ids; gives columns of B rows. `logits` (B, C) becomes the logits of the detector's `Features`; the
             others become its `scores`.
         predicts: whether those logits are the method's own prediction, or the model's plain one stands.
+        random: whether the seed matters.
+        check: called with a model that it is to be used with; raises `EvaluationError` where that cannot be.
     """
 
     name: str
     run: Callable[..., Columns]
     predicts: bool = False
+    random: bool = True
+    check: Callable[[Model], object] = lambda model: None
 
 
 def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> Any:
@@ -123,6 +127,19 @@ def dropping(model: Model, generators: Sequence[Any]) -> Iterator[None]:
     Raises:
         EvaluationError: there is no such layer.
     """
+    with ExitStack() as hooks:
+        for layer in dropout_layers(model):
+            handle = layer.register_forward_hook(_drop(generators))
+            hooks.callback(handle.remove)
+        yield
+
+
+def dropout_layers(model: Model) -> list[Any]:
+    """The layers that `dropping` switches on.
+
+    Raises:
+        EvaluationError: there is none.
+    """
     from torch import nn
 
     kinds = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
@@ -132,11 +149,7 @@ def dropping(model: Model, generators: Sequence[Any]) -> Iterator[None]:
             f"expected dropout layers in {model.name}, found none that drop anything; leave mc_dropout and "
             "mc_dropout_mi out, or take a model that was trained with dropout."
         )
-    with ExitStack() as hooks:
-        for layer in layers:
-            handle = layer.register_forward_hook(_drop(generators))
-            hooks.callback(handle.remove)
-        yield
+    return layers
 
 
 def _drop(generators: Sequence[Any]) -> Callable[[Any, Any, Any], Any]:
@@ -222,6 +235,6 @@ def row_seed(seed: int, purpose: str, id_: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-PERTURBED = Look("perturbed", look_perturbed)
-WITH_DROPOUT = Look("dropout", look_with_dropout, predicts=True)
+PERTURBED = Look("perturbed", look_perturbed, random=False)
+WITH_DROPOUT = Look("dropout", look_with_dropout, predicts=True, check=dropout_layers)
 CROPS = Look("crops", look_at_crops)

@@ -12,7 +12,7 @@ from evaluation.features import Head
 from evaluation.parts import Parts
 from evaluation.store import Identity, Store, block_column
 
-IDENTITY = Identity("a" * 64, "it.py:model", "b" * 64, 3, ("layer1", "layer2"), {"size": [8, 8]})
+IDENTITY = Identity("a" * 64, "it.py:model", "b" * 64, ("x", "y", "z"), ("layer1", "layer2"), {"size": [8, 8]})
 HEAD = Head(np.arange(6, dtype=np.float32).reshape(3, 2), np.array([0.5, 0, -1], np.float32))
 COMPUTED = {"device": "cpu", "batch_size": 4}
 
@@ -137,9 +137,10 @@ def test_what_has_not_been_extracted(tmp_path):
     [
         ({"release_digest": "c" * 64}, "the release with digest aaaaaaaaaaaa .* found one with digest cccccccccccc"),
         ({"model_digest": "c" * 64}, "with digest bbbbbbbbbbbb .* found it.py:model with digest cccccccccccc"),
-        ({"blocks": ("layer2",)}, "blocks layer2 .* found others of layer1, layer2"),
+        ({"blocks": ("layer2",)}, "blocks layer2 .* and the blocks layer1, layer2"),
+        ({"label_names": ("x", "z", "y")}, "of 3 classes as in this config"),
     ],
-    ids=["release", "model", "blocks"],
+    ids=["release", "model", "blocks", "classes"],
 )
 def test_a_folder_belongs_to_one_release_and_one_model(tmp_path, changes, found):
     Store.begin(tmp_path / "out", IDENTITY, HEAD)

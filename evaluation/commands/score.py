@@ -1,0 +1,121 @@
+"""`python -m evaluation score`: fit detectors on features, and score every row of a release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from evaluation import options
+from evaluation.errors import EvaluationError
+from evaluation.progress import bar, note
+from evaluation.releases import open_release
+from evaluation.store import Store
+
+
+@click.command(
+    epilog="Example: python -m evaluation score --features build/features --detectors msp,energy,knn --out "
+    "build/scores.parquet"
+)
+@click.option(
+    "--features",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Folder that `extract` wrote.",
+)
+@click.option(
+    "--config",
+    "configs",
+    metavar="CONFIG",
+    multiple=True,
+    help="Config to score; may be repeated. Default: all to judge.",
+)
+@click.option("--detectors", metavar="NAMES", default="all", help="Detectors with commas between them. Default: all.")
+@click.option(
+    "--fit-config",
+    "fit_configs",
+    metavar="CONFIG",
+    multiple=True,
+    help="Config with rows to fit on; may be repeated. Default: CONFIG-train where extracted, else validation rows.",
+)
+@click.option("--no-search", is_flag=True, help="Take default hyperparameters, choose none on external_validation.")
+@click.option(
+    "--member",
+    "members",
+    type=click.Path(path_type=Path, file_okay=False),
+    multiple=True,
+    help="Features of another model of the same release, for ensembles; may be repeated.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is random.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="Scores file to write, .parquet."
+)
+@options.release(required=False)
+@options.model(required=False)
+@options.running
+def command(
+    features: Path,
+    configs: tuple[str, ...],
+    detectors: str,
+    fit_configs: tuple[str, ...],
+    no_search: bool,
+    members: tuple[Path, ...],
+    seed: int,
+    out: Path,
+    release: str | None,
+    revision: str | None,
+    model: str | None,
+    weights: Path | None,
+    device: str,
+    batch_size: int,
+    workers: int,
+    quiet: bool,
+) -> None:
+    """Fit detectors on features, and score every row of a release.
+
+    Hyperparameters are chosen by the AUROC of validation against external_validation rows, and by nothing else; what
+    was tried is written beside the scores. ODIN, MC-dropout and CADet show the model the images again, and need
+    --release, --model and --weights.
+    """
+    from evaluation.extract import Runner
+    from evaluation.models import open_model
+    from evaluation.score_run import about_run, choose_configs, describe, fit_all, score_all, warn, write_trials
+    from evaluation.scores import write_scores
+    from evaluation.scoring import Scorer, expand, find_sources
+    from evaluation.shelf import Shelf
+
+    if out.suffix != ".parquet":
+        raise EvaluationError(f"expected a name that ends in .parquet for --out, found {out}; rename it.")
+    wanted = options.names(detectors)
+    names = expand(wanted)
+    store = Store.open(features)
+    here = store.splits()
+    chosen = choose_configs(store, configs)
+    sources = find_sources(here, chosen, fit_configs)
+    opened = None if release is None else open_release(release, revision)
+    if opened is not None:
+        store.check_release(opened.digest)
+    runner = None
+    if model is not None or weights is not None:
+        if opened is None or model is None or weights is None:
+            raise EvaluationError(
+                "expected --release, --model and --weights together, found only some of them; give all three or none."
+            )
+        ready = open_model(model, weights, len(store.identity.label_names), device=device)
+        store.check_model(ready.name, ready.digest)
+        runner = Runner(opened, ready, batch_size, workers)
+    shelf = Shelf(store, [Store.open(member) for member in members], runner, seed, quiet)
+    scorer = Scorer(shelf, sources, search=not no_search, say=note)
+    keys = [(config, split) for config in chosen for split in here[config]]
+    warn(note, shelf, keys)
+    for what, key in (("fitted", sources.train), ("tuned", sources.validation), ("tuned against", sources.external)):
+        click.echo(f"{what}: {'/'.join(key) if key else 'no rows'}")
+    with bar(len(names), "fitting", quiet=quiet, unit="detectors") as progress:
+        fitted = fit_all(scorer, names, leave_out="all" in (wanted or ()), advance=progress.update)
+    for one in fitted:
+        click.echo(describe(one))
+    with bar(len(keys), "scoring", quiet=quiet, unit="splits") as progress:
+        scores = score_all(scorer, fitted, keys, progress.update)
+    write_trials(out.with_suffix(".search.csv"), fitted)
+    write_scores(out, scores, about_run(shelf, chosen, fitted))
+    click.echo(f"{len(scores):,} scores of {len(fitted)} detectors are in {out}")
