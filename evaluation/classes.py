@@ -80,7 +80,7 @@ def read_label(labels: Mapping[str, Class], *, indices: bool) -> Callable[[str],
         A function of a label's name with or without dataset and folder, or of its index; it gives None for others.
     """
     by_index = list(labels.values())
-    spelled = {}
+    spelled: dict[str, Class] = {}
     for label, found in labels.items():
         for text in (label, found.class_id):
             spelled |= {text: found, f"{found.dataset}:{text}": found}

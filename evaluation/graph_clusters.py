@@ -117,7 +117,7 @@ def _arranged(source: Integers, target: Integers, weight: Integers) -> tuple[lis
     left, right = np.unique(source), np.unique(target)
     joined = np.zeros((len(left), len(right)), dtype=np.int64)
     joined[np.searchsorted(left, source), np.searchsorted(right, target)] = weight
-    found = []
+    found: list[tuple[int, int, Integers, Integers]] = []
     for start in np.argsort(-joined.sum(axis=0), kind="stable"):
         places = _steps_away(joined, start)
         for _ in range(_SWEEPS):

@@ -223,9 +223,7 @@ def _labels(release: Release, config: str, index: pa.Table) -> dict[str, Class]:
 
 def _owned(rows: pa.Table) -> ClassColumn:
     """The classes of a release's rows."""
-    texts, codes = coded(pc.binary_join_element_wise(rows["source"], rows["class_id"], "\n"))
-    first = np.unique(codes, return_index=True)[1]
-    names = rows["class_name"].take(pa.array(first)).to_pylist()
-    return ClassColumn(
-        [make_class(*text.split("\n", 1), name) for text, name in zip(texts, names, strict=True)], codes
-    )
+    _, codes = coded(pc.binary_join_element_wise(rows["source"], rows["class_id"], "\n"))
+    first = rows.take(pa.array(np.unique(codes, return_index=True)[1]))
+    columns = [first[name].to_pylist() for name in ("source", "class_id", "class_name")]
+    return ClassColumn([make_class(*names) for names in zip(*columns, strict=True)], codes)
