@@ -31,6 +31,9 @@ _HEAD, _ROW, _LINE = 0.34, 0.175, 0.16
 _SPAN, _BESIDE = 1.4, 0.09
 _COLUMNS = 3
 
+_ABOVE = ("class of the images", "predicted as (images)")
+"""What stands above the two columns of names."""
+
 # Sizes in points.
 _LETTERS, _TITLE = 7.5, 11.0
 _WIDEST, _THINNEST = 9.0, 0.5
@@ -73,26 +76,30 @@ def draw_graph(graph: Graph, *, title: str, shown: int = CLUSTERS) -> Any:
     names = _names(graph, drawn)
     look = _Look(names, _colors(graph, drawn), max(int(graph.weight[cluster.edges].max()) for cluster in drawn))
     measure = _measure()
-    left, right = (max(measure(text) for text in texts.values()) for texts in names)
-    across = left + _BESIDE + _SPAN + _BESIDE + right
+    left, right = (
+        max(measure(text) for text in [above, *texts.values()]) for above, texts in zip(_ABOVE, names, strict=True)
+    )
+    headings = [_heading(number, cluster) for number, cluster in enumerate(drawn, start=1)]
+    widest = max(measure(text, weight="bold") for text in headings)
+    across = max(left + _BESIDE + _SPAN + _BESIDE + right, widest)
     columns = min(_COLUMNS, len(drawn))
     width = max(2 * _MARGIN + columns * across + (columns - 1) * _GAP, _NARROWEST)
     letters = (width - 2 * _MARGIN) / measure("n")
-    heading = textwrap.wrap(title, int(letters * _LETTERS / _TITLE))
+    lines = textwrap.wrap(title, int(letters * _LETTERS / _TITLE))
     note = textwrap.wrap(_note(graph, found, drawn), int(letters))
-    below_title = _MARGIN + len(heading) * _LINE * _TITLE / _LETTERS
+    below_title = _MARGIN + len(lines) * _LINE * _TITLE / _LETTERS
     top = below_title + len(note) * _LINE + 2 * _LINE
     places, depth = _stacked([_height(cluster) for cluster in drawn], columns, top)
     figure, axes = _canvas(width, depth + _BOTTOM)
-    _write(axes, _MARGIN, _MARGIN, "\n".join(heading), fontsize=_TITLE, va="top")
+    _write(axes, _MARGIN, _MARGIN, "\n".join(lines), fontsize=_TITLE, va="top")
     _write(axes, _MARGIN, below_title, "\n".join(note), color=_FAINT, va="top", linespacing=1.4)
-    for number, (cluster, (column, y)) in enumerate(zip(drawn, places, strict=True), start=1):
+    for cluster, heading, (column, y) in zip(drawn, headings, places, strict=True):
         x = _MARGIN + column * (across + _GAP)
         ends = (x + left + _BESIDE, x + left + _BESIDE + _SPAN)
         if y == top:
-            _write(axes, x + left, top - 0.1, "class of the images", color=_FAINT, ha="right", style="italic")
-            _write(axes, ends[1] + _BESIDE, top - 0.1, "predicted as (images)", color=_FAINT, style="italic")
-        _write(axes, x, y + 0.14, _heading(number, cluster), weight="bold")
+            _write(axes, x + left, top - 0.1, _ABOVE[0], color=_FAINT, ha="right")
+            _write(axes, ends[1] + _BESIDE, top - 0.1, _ABOVE[1], color=_FAINT)
+        _write(axes, x, y + 0.14, heading, weight="bold")
         axes.plot([x, x + across], [y + 0.24, y + 0.24], color="#CCCCCC", linewidth=0.6)
         _draw_cluster(axes, graph, cluster, ends, y + _HEAD, look)
     _add_legends(figure, look)
@@ -163,7 +170,8 @@ def _short(name: str) -> str:
 
 
 def _heading(number: int, cluster: Cluster) -> str:
-    text = f"{number}   {cluster.classes:,} classes, {cluster.weight:,} images, {_edges(cluster.all_edges)}"
+    counts = (_counted(cluster.classes, "class"), _counted(cluster.weight, "image"))
+    text = f"{number}   {', '.join(counts)}, {_counted(cluster.all_edges, 'edge')}"
     return text if len(cluster.edges) == cluster.all_edges else f"{text} ({len(cluster.edges):,} drawn)"
 
 
@@ -173,16 +181,23 @@ def _note(graph: Graph, found: Sequence[Cluster], drawn: Sequence[Cluster]) -> s
     edges = sum(len(cluster.edges) for cluster in drawn)
     images = sum(int(graph.weight[cluster.edges].sum()) for cluster in drawn)
     note = (
-        f"Drawn: {len(drawn):,} of {len(found):,} clusters, with {len(classes):,} of {len(graph.nodes):,} classes, "
-        f"{edges:,} of {_edges(len(graph.weight))} and {images:,} of {int(graph.weight.sum()):,} images."
+        f"Drawn: {len(drawn):,} of {_counted(len(found), 'cluster')}, with {len(classes):,} of "
+        f"{_counted(len(graph.nodes), 'class')}, {edges:,} of {_counted(len(graph.weight), 'edge')} and {images:,} of "
+        f"{_counted(int(graph.weight.sum()), 'image')}."
     )
-    if edges < len(graph.weight):
-        note += " Left out: lighter clusters, lighter edges of large clusters, and edges between clusters."
+    left_out = {
+        "lighter clusters": len(drawn) < len(found),
+        "lighter edges of large clusters": edges < sum(cluster.all_edges for cluster in drawn),
+        "edges between clusters": sum(cluster.all_edges for cluster in found) < len(graph.weight),
+    }
+    if any(left_out.values()):
+        note += f" Left out: {', '.join(what for what, is_so in left_out.items() if is_so)}."
     return note
 
 
-def _edges(count: int) -> str:
-    return f"{count:,} edge{'s' if count != 1 else ''}"
+def _counted(count: int, what: str) -> str:
+    plural = f"{what}es" if what.endswith("s") else f"{what}s"
+    return f"{count:,} {what if count == 1 else plural}"
 
 
 def _colors(graph: Graph, drawn: Sequence[Cluster]) -> dict[str, str]:
@@ -207,9 +222,8 @@ def _add_legends(figure: Any, look: _Look) -> None:
     ]
     lines = []
     for weight in sorted({max(1, round(look.heaviest * share)) for share in (0.1, 0.4, 1.0)}):
-        label = f"{weight:,} image{'s' if weight != 1 else ''}"
-        width = look.width(weight)
-        lines.append(Line2D([], [], color=_OTHERS, linewidth=width, solid_capstyle="butt", label=label))
+        how = {"linewidth": look.width(weight), "label": _counted(weight, "image")}
+        lines.append(Line2D([], [], color=_OTHERS, solid_capstyle="butt", **how))
     size = figure.get_size_inches()
     for handles, y in ((dots, 0.42), (lines, 0.12)):
         corner = (_MARGIN / size[0], y / size[1])
@@ -235,11 +249,15 @@ def _write(axes: Any, x: float, y: float, text: str, **how: Any) -> None:
     axes.text(x, y, text, **{"fontsize": _LETTERS, "color": _TEXT, "va": "center", "parse_math": False} | how)
 
 
-def _measure() -> Callable[[str], float]:
-    """A function that gives a text's width in inches."""
+def _measure() -> Callable[..., float]:
+    """A function that gives a text's width in inches, for letters of a weight."""
     from matplotlib.font_manager import FontProperties
 
     figure, _ = _canvas(1, 1)
-    font = FontProperties(size=_LETTERS)
     renderer = figure.canvas.get_renderer()
-    return lambda text: float(renderer.get_text_width_height_descent(text, font, ismath=False)[0] / figure.dpi)
+
+    def measure(text: str, weight: str = "normal") -> float:
+        font = FontProperties(size=_LETTERS, weight=weight)
+        return float(renderer.get_text_width_height_descent(text, font, ismath=False)[0] / figure.dpi)
+
+    return measure
