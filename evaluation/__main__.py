@@ -16,6 +16,7 @@ COMMANDS = {
     "score": "Fit detectors and score every row of a release.",
     "report": "Give a paper's figures for scores: tables, plots, a summary.",
     "compare": "Set two results side by side, if they are of the same release.",
+    "graph": "Draw which classes' images are taken for which classes, as the FACETS paper does.",
     "demo": "Go the whole way on a small release of real digits.",
 }
 

@@ -53,7 +53,7 @@ def release_index(release: Release, configs: Sequence[str]) -> Index:
             described = {name: rows[name] for name in ("id", "label", "class_id")} | {
                 "config": pa.repeat(config, len(rows)),
                 "split": pa.repeat(split, len(rows)),
-                "role": _role_names(rows),
+                "role": role_names(rows),
                 "source_id": pc.binary_join_element_wise(rows["source"], rows["source_id"], "/"),
             }
             parts.append(pa.table(described | flags))
@@ -211,7 +211,7 @@ def _integers(values: pa.Array) -> npt.NDArray[np.int64]:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _role_names(rows: pa.Table) -> pa.ChunkedArray:
+def role_names(rows: pa.Table) -> pa.ChunkedArray:
     """The role of each row by name, as the features beside the numbers tell."""
     features = json.loads(rows.schema.metadata[b"huggingface"])["info"]["features"]
     return pa.array(features["role"]["names"]).take(rows["role"])

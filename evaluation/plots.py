@@ -34,6 +34,9 @@ ROLE_COLORS: Mapping[str, str] = {
 _LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#CC3311")
 _BETTER, _WORSE, _PLAIN = "#009E73", "#D55E00", "#BBBBBB"
 
+DPI = 150
+"""Dots an inch of a PNG."""
+
 _STYLE: Mapping[str, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -48,7 +51,7 @@ _STYLE: Mapping[str, Any] = {
 _P = ParamSpec("_P")
 
 
-def _styled(draw: Callable[_P, Any]) -> Callable[_P, Any]:
+def styled(draw: Callable[_P, Any]) -> Callable[_P, Any]:
     """Draw in our style, whatever a person's own settings of matplotlib are."""
 
     @functools.wraps(draw)
@@ -73,7 +76,7 @@ class Curve:
     area: float
 
 
-@_styled
+@styled
 def risk_coverage(curves: Sequence[Curve], *, baseline: str, title: str, shown: int = 6) -> Any:
     """Risk-coverage curves: the best few in colour, the baseline in black, all others in grey behind them.
 
@@ -111,7 +114,7 @@ def risk_coverage(curves: Sequence[Curve], *, baseline: str, title: str, shown: 
     return figure
 
 
-@_styled
+@styled
 def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
     """Densities of scores for each role, a panel for each detector.
 
@@ -149,7 +152,7 @@ def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
     return figure
 
 
-@_styled
+@styled
 def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, axis: str) -> Any:
     """Bars of the change against a baseline, the best on top; above 0 is better.
 
@@ -176,7 +179,7 @@ def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, ax
     return figure
 
 
-@_styled
+@styled
 def heatmap(values: Floats, rows: Sequence[str], columns: Sequence[str], *, title: str, bar: str) -> Any:
     """A matrix of rates from 0.5 (guessing) to 1, each written into its cell.
 
@@ -208,7 +211,7 @@ def heatmap(values: Floats, rows: Sequence[str], columns: Sequence[str], *, titl
     return figure
 
 
-@_styled
+@styled
 def save(figure: Any, folder: Path, name: str) -> list[str]:
     """Write a figure as `name.png` and `name.svg`.
 
@@ -218,7 +221,7 @@ def save(figure: Any, folder: Path, name: str) -> list[str]:
     # Neither file may say when or with which version it was drawn: equal figures, equal bytes.
     for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None, "Creator": None})):
         with replacing(folder / f"{name}{suffix}") as temporary:
-            figure.savefig(temporary, dpi=150, metadata=metadata)
+            figure.savefig(temporary, dpi=DPI, metadata=metadata)
     return [f"{name}.png", f"{name}.svg"]
 
 

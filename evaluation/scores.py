@@ -79,17 +79,18 @@ def write_scores(path: Path, scores: pa.Table, about: About) -> None:
     """
     if path.suffix != ".parquet":
         raise EvaluationError(f"expected a name that ends in .parquet to write scores to, found {path}; rename it.")
-    table = _checked(scores, str(path))
+    table = _checked(scores, str(path), COLUMNS)
     table = table.replace_schema_metadata({METADATA: json.dumps(asdict(about), sort_keys=True)})
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 
-def read_scores(path: Path) -> tuple[pa.Table, About | None]:
+def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tuple[pa.Table, About | None]:
     """Read a scores file.
 
     Args:
         path: a Parquet or CSV file.
+        columns: all columns that it may have and their types, for a reader that takes other than `COLUMNS`.
 
     Returns:
         The table: `id`, `detector` (the file's name without its ending, where it has no such column), `score` as
@@ -104,7 +105,7 @@ def read_scores(path: Path) -> tuple[pa.Table, About | None]:
     if path.suffix not in (".csv", ".parquet"):
         raise EvaluationError(f"expected scores as .parquet or .csv, found {path}; convert it.")
     try:
-        table = pq.read_table(path) if path.suffix == ".parquet" else _read_csv(path)
+        table = pq.read_table(path) if path.suffix == ".parquet" else _read_csv(path, columns)
     except (pa.ArrowInvalid, OSError) as error:
         raise EvaluationError(
             f"expected scores in {path}, found what cannot be read: {_first_line(error)}."
@@ -114,7 +115,7 @@ def read_scores(path: Path) -> tuple[pa.Table, About | None]:
         raise EvaluationError(f"expected scores in {path}, found no rows; write it again.")
     if "detector" not in table.column_names:
         table = table.append_column("detector", pa.repeat(path.stem, len(table)))
-    return _checked(table, str(path)), about
+    return _checked(table, str(path), columns), about
 
 
 def shown(ids: pa.Array | pa.ChunkedArray) -> str:
@@ -130,17 +131,17 @@ def shown(ids: pa.Array | pa.ChunkedArray) -> str:
     return f"{len(ids):,} id{'s' if len(ids) > 1 else ''} ({first})"
 
 
-def _checked(table: pa.Table, where: str) -> pa.Table:
-    """The table with columns of `COLUMNS` in their order and types."""
+def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) -> pa.Table:
+    """The table with columns of `columns` in their order and types."""
     names = table.column_names
-    if not {"id", "score"} <= set(names) <= set(COLUMNS) or len(set(names)) < len(names):
-        others = ", ".join(name for name in COLUMNS if name not in ("id", "score"))
+    if not {"id", "score"} <= set(names) <= set(columns) or len(set(names)) < len(names):
+        others = ", ".join(name for name in columns if name not in ("id", "score"))
         raise EvaluationError(
             f"expected the columns id and score, and at most {others} beside them, in {where}, found "
             f"{', '.join(names)}; rename or take out the others."
         )
     try:
-        table = pa.table({name: table[name].cast(kind) for name, kind in COLUMNS.items() if name in names})
+        table = pa.table({name: table[name].cast(kind) for name, kind in columns.items() if name in names})
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise EvaluationError(
             f"expected text as ids and names, numbers as scores and whole numbers as predictions in {where}, found: "
@@ -159,9 +160,9 @@ def _checked(table: pa.Table, where: str) -> pa.Table:
     return table
 
 
-def _read_csv(path: Path) -> pa.Table:
+def _read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
     # Types are given, so that ids like 00017 stay as they are.
-    options = pa.csv.ConvertOptions(column_types=dict(COLUMNS), strings_can_be_null=True)
+    options = pa.csv.ConvertOptions(column_types=dict(columns), strings_can_be_null=True)
     return pa.csv.read_csv(path, convert_options=options)
 
 
