@@ -21,6 +21,10 @@ COMMANDS = {
 }
 
 
+EXTRA = ("matplotlib", "networkx", "pytorch_ood", "safetensors", "sklearn", "timm", "torch", "torchvision")
+"""Modules that the extra `evaluate` brings."""
+
+
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -58,6 +62,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(command.main(args=argv, prog_name="python -m evaluation", standalone_mode=False) or 0)
     except EvaluationError as error:
         click.echo(f"error: {error}", err=True)
+        return 2
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA:
+            raise
+        click.echo(
+            f"error: expected the packages that the evaluation needs, found no {error.name}; "
+            "install them with pip install 'unknown-detection[evaluate]' (in a checkout: pip install -e '.[evaluate]').",
+            err=True,
+        )
         return 2
     except click.ClickException as error:
         error.show()

@@ -1,0 +1,40 @@
+"""The command line as a whole: help with the core alone, and what is said where the extra is missing."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from evaluation.__main__ import COMMANDS, EXTRA, main
+
+ROOT = Path(__file__).parents[2]
+MODULES = {"scikit-learn": "sklearn", "pytorch-ood": "pytorch_ood"}
+
+
+def test_the_extra_is_what_the_project_lists():
+    lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["evaluate"]
+    names = [re.split(r"[<>=!~\[; ]", line)[0].lower() for line in lines]
+    assert sorted(MODULES.get(name, name) for name in names) == sorted(EXTRA)
+
+
+@pytest.mark.parametrize("arguments", [[], *([name] for name in COMMANDS)])
+def test_help_needs_nothing_of_the_extra_and_ends_with_an_example(arguments):
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({EXTRA!r}))\n"
+        "from evaluation.__main__ import main; sys.exit(main([*sys.argv[1:], '--help']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Example: python -m evaluation " in " ".join(done.stdout.split())
+
+
+def test_a_missing_extra_is_one_sentence(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main(["demo", "--out", str(tmp_path / "demo"), "--quiet"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "error: expected the packages that the evaluation needs, found no torch;"
+    )
+    assert not (tmp_path / "demo").exists()
