@@ -67,8 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.name not in EXTRA:
             raise
         click.echo(
-            f"error: expected the packages that the evaluation needs, found no {error.name}; "
-            "install them with pip install 'unknown-detection[evaluate]' (in a checkout: pip install -e '.[evaluate]').",
+            f"error: expected the packages that the evaluation needs, found no {error.name}; install them with "
+            "pip install 'unknown-detection[evaluate]' (in a checkout: pip install -e '.[evaluate]').",
             err=True,
         )
         return 2
