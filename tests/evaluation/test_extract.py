@@ -287,3 +287,17 @@ def test_help_needs_no_torch():
     code = "import sys; sys.modules['torch'] = None; from evaluation.__main__ import main; main(['extract', '--help'])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "Example: python -m evaluation extract" in " ".join(done.stdout.split())
+
+
+def test_a_release_on_the_hub(release, extract, hub, api, only_loopback, tmp_path):
+    """At a tag, to the same bytes as from the folder."""
+    hub.create("org/small")
+    hub.commit("org/small", contents(release))
+    hub.tag("org/small", "v1.0.0")
+    hub.commit("org/small", {"manifest.json": b"{}"})
+    code, out, _ = extract("--splits", "test", "--revision", "v1.0.0", where="org/small", out="hub")
+    assert code == 0
+    assert out.startswith(f"release  org/small at commit {hub.tags('org/small')['v1.0.0'][:12]}, digest")
+    assert extract("--splits", "test")[0] == 0
+    assert contents(tmp_path / "hub") == contents(tmp_path / "out")
+    assert "expected configs with label_names" in refused(extract(where="org/small"))
