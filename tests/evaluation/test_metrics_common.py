@@ -118,7 +118,11 @@ def test_the_order_of_rows_does_not_matter(name, kind):
 
 @every_metric
 @every_kind
-@pytest.mark.parametrize("transform", [lambda x: 3 * x - 7, np.exp, np.arctan, lambda x: (x - 1) ** 3], ids=str)
+@pytest.mark.parametrize(
+    "transform",
+    [lambda x: 3 * x - 7, np.exp, np.arctan, lambda x: (x - 1) ** 3],
+    ids=["linear", "exp", "arctan", "cube"],
+)
 def test_strictly_monotone_transforms_of_scores_change_nothing(name, kind, transform):
     scores, flags = rows(kind)
     assert value(name, transform(scores), flags) == value(name, scores, flags)
