@@ -95,7 +95,7 @@ def test_sources_can_be_named_once_for_all(run, demo, tmp_path):
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (("--splits", "imagenet/near_odd", "--demo"), "found imagenet/near_odd; did you mean imagenet/near_ood?"),
+        (("--splits", "imagenet/near_odd", "--demo"), "found imagenet/near_odd; the nearest is imagenet/near_ood."),
         (("--imagenet", "nowhere", "--splits", "imagenet/test"), "expected a folder, found none at nowhere"),
         (("--workers", "0", "--demo"), "0 is not in the range x>=1"),
         (("--unknown-flag",), "No such option"),

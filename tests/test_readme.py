@@ -1,0 +1,57 @@
+"""What the README shows is what the commands print."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from builders.imagenet_benchmark import BENCHMARK
+from builders.report import built_text
+from hf_scripts import verify
+from taxonomy.__main__ import main as taxonomy
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+SHOWN_AT = "build/unknown-detection"
+
+
+def shown(command):
+    """The output under the one console block of the README whose first line has the command."""
+    blocks = [block for block in re.findall(r"```console\n(.*?)```", README, re.S) if command in block.split("\n")[0]]
+    assert len(blocks) == 1, f"{command} stands in {len(blocks)} blocks"
+    return blocks[0].split("\n", 1)[1]
+
+
+def without_bytes(text):
+    """Sizes of files depend on the version of pyarrow that wrote them; rows and digests do not."""
+    return re.sub(r"\d{3},\d{3}$|\d,\d{3},\d{3}(?= bytes)", "#", text, flags=re.M)
+
+
+def test_the_main_job_prints_these_counts_and_digests(imagenet_release):
+    manifest = json.loads((imagenet_release / "manifest.json").read_text(encoding="utf-8"))
+    text = built_text(BENCHMARK, manifest, Path(SHOWN_AT), tuple(BENCHMARK.by_key()))
+    assert shown("pip install -q -e . && ").endswith(f"\n{text}\n")
+
+
+def test_verify_prints_these_lines(imagenet_release, capsys):
+    assert verify.main([str(imagenet_release), "--workers", "1"]) == 0
+    printed = without_bytes(capsys.readouterr().out.replace(str(imagenet_release), SHOWN_AT)).splitlines()
+    lines = without_bytes(shown("hf_scripts.verify build")).splitlines()
+    left_out = [line for line in lines if line.startswith("[")]
+    assert left_out == ["[one note for each split that the demo cuts short]"]
+    assert [line for line in lines if line not in printed] == left_out
+    assert all(line.startswith("note: ") for line in printed if line not in lines)
+
+
+def test_explain_prints_this():
+    command = "python -m taxonomy explain caltech256 lightning"
+    assert CliRunner().invoke(taxonomy, command.split()[3:]).output == shown(command)
+
+
+@pytest.mark.parametrize(
+    "module", sorted(set(re.findall(r"python -m ((?:builders|hf_scripts|benchmarks|taxonomy)[\w.]*)", README)))
+)
+def test_every_command_named_exists(module):
+    path = Path(__file__).parents[1] / module.replace(".", "/")
+    assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
