@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from evaluation.files import replacing
+from evaluation.preprocessing import declared
 
 EPOCHS = 12
 _BATCH = 50
@@ -104,11 +103,12 @@ def save_weights(model: Any, path: Path) -> None:
         save_file(model.state_dict(), temporary)
 
 
-def batch_of(images: Any, preprocessing: Any) -> Any:
-    """All images of a split through a model's preprocessing, as one tensor of shape (n, 3, 8, 8)."""
+def batch_of(images: Any) -> Any:
+    """All images of a split as the model takes them: one tensor of shape (n, 3, 8, 8)."""
     import torch
 
-    return torch.from_numpy(np.stack([np.asarray(preprocessing(image)) for image in images]))
+    preprocessing = declared(digits_cnn.preprocessing, digits_cnn.__name__)  # type: ignore[attr-defined]
+    return torch.stack([preprocessing(image) for image in images])
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +27,35 @@ from evaluation.releases import FORMAT, INDEX_SUFFIX, rows_digest
 
 CONFIG = "digits"
 TRAIN = "digits-train"
+SHIFTS = "broad-digits"
+MIXED = "facets-digits"
 
 KNOWN = ("0", "1", "2", "3", "4", "6")
 """The in-distribution classes, in the order of their labels."""
 
-ROLES = ("in_distribution", "near_ood", "far_ood", "external")
+ROLES = (
+    "in_distribution",
+    "near_ood",
+    "far_ood",
+    "external",
+    "novel_class",
+    "adversarial",
+    "synthetic",
+    "corruption",
+    "multi_label",
+)
+"""The roles of all releases, by their numbers."""
 
-_PER_CLASS = {"train": 60, "validation": 30}
-"""In-distribution rows of a class that are not for testing; it has 177 to 183."""
+_KNOWN = {"train": 60, "validation": 20, "test": 40}
+"""Images of each known class; few, so that the demo is over soon."""
 
-_NOISES = 250
-"""Images of noise: about as many as there are crops of a photograph."""
+_OTHERS = 60
+"""Images of each class of digits that is not known."""
+
+_NOISES = 100
+
+_FACETS = 20
+"""Images of each class, of textures three times as many, that FACETS' way to mix both sides in one split takes."""
 
 _BITMAP, _BLOCK = 32, 4
 """A digit was a bitmap of 32 x 32 pixels; each pixel of its image counts the dark ones of a block of 4 x 4."""
@@ -55,21 +73,24 @@ class Images:
         names: what the source calls each.
         classes: the source's own class of each.
         pixels: uint8 of shape (n, 8, 8).
+        change: what was done to them, or empty.
     """
 
     source: str
     names: Sequence[str]
     classes: Sequence[str]
     pixels: npt.NDArray[np.uint8]
+    change: str = ""
 
-    def of(self, classes: Sequence[str]) -> Images:
-        """Those of some classes."""
-        return self.take([number for number, name in enumerate(self.classes) if name in classes])
+    @property
+    def ids(self) -> list[str]:
+        """The id of each in the release."""
+        return ["/".join(part for part in (self.source, name, self.change) if part) for name in self.names]
 
     def take(self, chosen: Sequence[int]) -> Images:
         """Those at some positions, in their order."""
         names, classes = ([values[number] for number in chosen] for values in (self.names, self.classes))
-        return Images(self.source, names, classes, self.pixels[list(chosen)])
+        return replace(self, names=names, classes=classes, pixels=self.pixels[list(chosen)])
 
 
 def make_release(root: Path) -> None:
@@ -79,27 +100,41 @@ def make_release(root: Path) -> None:
         root: the folder; the card and `manifest.json` come last, so that a folder that has them is whole.
     """
     digits = _digits()
-    drawn = _draw_known(digits)
-    train = drawn["train"]
-    repeats = _repeats(digits, train)
-    configs: dict[str, dict[str, tuple[str, list[Images]]]] = {
+    known = _deal(digits, KNOWN, _KNOWN)
+    others = _deal(digits, ("5", "7", "9"), {"near": _OTHERS}) | _deal(digits, ("8",), {"external": _OTHERS})
+    test, near, textures = known["test"], others["near"], _crops("flower.jpg", every=2)
+    mixed = _deal(test, KNOWN, {"known": _FACETS}) | _deal(near, ("5", "7", "9"), {"near": _FACETS})
+    repeats = _repeats(digits, known["train"])
+    configs: dict[str, dict[str, list[tuple[str, Images]]]] = {
         CONFIG: {
-            "validation": ("in_distribution", [drawn["validation"]]),
-            "test": ("in_distribution", [drawn["test"]]),
-            "near_ood": ("near_ood", [digits.of(("5", "7", "9"))]),
-            "far_ood_textures": ("far_ood", [_crops("flower.jpg")]),
-            "far_ood_noise": ("far_ood", [_noise()]),
-            "external_validation": ("external", [digits.of(("8",)), _crops("china.jpg")]),
+            "validation": [("in_distribution", known["validation"])],
+            "test": [("in_distribution", test)],
+            "near_ood": [("near_ood", near)],
+            "far_ood_textures": [("far_ood", textures)],
+            "far_ood_noise": [("far_ood", _noise())],
+            "external_validation": [("external", others["external"]), ("external", _crops("china.jpg", every=4))],
         },
-        TRAIN: {"train": ("in_distribution", [train])},
+        TRAIN: {"train": [("in_distribution", known["train"])]},
+        SHIFTS: {
+            "test": [("in_distribution", test)],
+            "blur": [("corruption", _blurred(test))],
+            "gaussian_noise": [("corruption", _noisy(test))],
+        },
+        MIXED: {
+            "test": [
+                ("in_distribution", mixed["known"]),
+                ("near_ood", mixed["near"]),
+                ("far_ood", textures.take(range(3 * _FACETS))),
+            ]
+        },
     }
     manifest: dict[str, Any] = {"format": FORMAT, "benchmarks": {CONFIG: _BENCHMARK}, "configs": {}}
     for config, splits in configs.items():
-        columns = ["near_duplicate_of"] if config == CONFIG else []
+        columns = ["near_duplicate_of"] if config != TRAIN else []
         written = {}
-        for split, (role, parts) in sorted(splits.items()):
-            rows = pa.concat_tables([_rows(part, role, repeats if columns else None) for part in parts])
-            written[split] = _write_split(root, config, split, rows) | {"role": role, "rows": len(rows)}
+        for split, parts in sorted(splits.items()):
+            rows = pa.concat_tables([_rows(images, role, repeats if columns else None) for role, images in parts])
+            written[split] = _write_split(root, config, split, rows) | {"role": parts[0][0], "rows": len(rows)}
         manifest["configs"][config] = {"label_names": list(KNOWN), "columns": columns, "splits": written}
     _write_text(root / "README.md", _card(manifest))
     _write_text(root / "manifest.json", json.dumps(manifest, indent=2, sort_keys=True) + "\n")
@@ -122,8 +157,11 @@ def _digits() -> Images:
     return Images("sklearn-digits", names, [str(digit) for digit in data.target], _eight_bits(data.images / 16))
 
 
-def _crops(photograph: str) -> Images:
-    """Squares of a photograph in grey, brought to 8 x 8 as the digits were: the mean of each block of 4 x 4."""
+def _crops(photograph: str, *, every: int) -> Images:
+    """Squares of a photograph in grey, brought to 8 x 8 as the digits were: the mean of each block of 4 x 4.
+
+    They stand in a grid, row by row; the first of so many is taken.
+    """
     from sklearn.datasets import load_sample_image
 
     grey = np.asarray(Image.fromarray(load_sample_image(photograph)).convert("L")) / 255
@@ -136,7 +174,8 @@ def _crops(photograph: str) -> Images:
     )
     squares = cut.transpose(0, 2, 1, 3).reshape(-1, side, side)
     names = [f"{photograph}/{row:02d}-{column:02d}" for row in range(height) for column in range(width)]
-    return Images("sklearn-photographs", names, [photograph.removesuffix(".jpg")] * len(names), _eight_bits(squares))
+    found = Images("sklearn-photographs", names, [photograph.removesuffix(".jpg")] * len(names), _eight_bits(squares))
+    return found.take(range(0, len(names), every))
 
 
 def _noise() -> Images:
@@ -146,28 +185,42 @@ def _noise() -> Images:
     return Images("noise", names, ["gaussian"] * _NOISES, _eight_bits(values.clip(0, 1)))
 
 
-def _draw_known(digits: Images) -> dict[str, Images]:
-    """The known classes' images shared among train, validation and test, by the digest of their names."""
-    drawn: dict[str, list[int]] = {"train": [], "validation": [], "test": []}
-    for digit in KNOWN:
+def _noisy(images: Images) -> Images:
+    values = images.pixels / 255 + np.random.RandomState(1).normal(0.0, 0.2, images.pixels.shape)
+    return replace(images, pixels=_eight_bits(values.clip(0, 1)), change="gaussian_noise")
+
+
+def _blurred(images: Images) -> Images:
+    """The mean of each pixel and its eight neighbours."""
+    padded = np.pad(images.pixels / 255, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    blurred = np.mean([padded[:, row : row + 8, column : column + 8] for row, column in np.ndindex(3, 3)], axis=0)
+    return replace(images, pixels=_eight_bits(blurred), change="blur")
+
+
+def _deal(digits: Images, classes: Sequence[str], shares: Mapping[str, int]) -> dict[str, Images]:
+    """The images of some classes dealt out, so many of each class to each share.
+
+    Which go where depends on the digests of their names, and so on no generator.
+    """
+    dealt: dict[str, list[int]] = {share: [] for share in shares}
+    for digit in classes:
         mine = [number for number, name in enumerate(digits.classes) if name == digit]
         mine.sort(key=lambda number: hashlib.sha256(digits.names[number].encode()).digest())
-        train, validation = _PER_CLASS["train"], _PER_CLASS["train"] + _PER_CLASS["validation"]
-        drawn["train"] += mine[:train]
-        drawn["validation"] += mine[train:validation]
-        drawn["test"] += mine[validation:]
-    return {split: digits.take(sorted(chosen)) for split, chosen in drawn.items()}
+        for share, count in shares.items():
+            dealt[share] += mine[:count]
+            mine = mine[count:]
+    return {share: digits.take(sorted(chosen)) for share, chosen in dealt.items()}
 
 
 def _repeats(digits: Images, train: Images) -> Mapping[str, str]:
     """Of each digit that nearly repeats a training image, by its id, the id of the nearest."""
     found = {}
     levels = [images.pixels.reshape(len(images.names), -1) / 255 * 16 for images in (digits, train)]
-    for name, image in zip(digits.names, levels[0], strict=True):
+    for name, image in zip(digits.ids, levels[0], strict=True):
         distances = np.linalg.norm(levels[1] - image, axis=1)
         nearest = int(distances.argmin())
-        if distances[nearest] <= _NEARLY and train.names[nearest] != name:
-            found[f"{digits.source}/{name}"] = f"{train.source}/{train.names[nearest]}"
+        if distances[nearest] <= _NEARLY:
+            found[name] = train.ids[nearest]
     return found
 
 
@@ -178,11 +231,11 @@ def _eight_bits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.uint8]:
 
 def _rows(images: Images, role: str, repeats: Mapping[str, str] | None) -> pa.Table:
     """The rows of a split with the columns of every release."""
-    ids = [f"{images.source}/{name}" for name in images.names]
-    labels = [KNOWN.index(name) if role == "in_distribution" else -1 for name in images.classes]
+    ids = images.ids
+    labels = [KNOWN.index(name) if name in KNOWN else -1 for name in images.classes]
     pictures = [
         {"bytes": _png(pixels), "path": f"{name.replace('/', '-')}.png"}
-        for name, pixels in zip(images.names, images.pixels, strict=True)
+        for name, pixels in zip(ids, images.pixels, strict=True)
     ]
     columns = {
         "image": pa.array(pictures, pa.struct({"bytes": pa.binary(), "path": pa.string()})),
@@ -233,16 +286,27 @@ def _file_entry(root: Path, path: str) -> dict[str, Any]:
 
 
 def _card(manifest: Mapping[str, Any]) -> str:
-    """The card: what `load_dataset` needs in its YAML, and what a reader needs to know."""
-    lines = ["---", f"pretty_name: {_BENCHMARK['title']}", "configs:"]
+    """The card: what `load_dataset` needs in its YAML, and what a reader needs to know.
+
+    The sizes are not only for people: `datasets` keys its cache by a folder's name and card, so that a card without
+    them would make it take two releases in folders of the same name for one.
+    """
+    files, sizes = ["configs:"], ["dataset_info:"]
     for suffix in ("", INDEX_SUFFIX):
         for config, entry in manifest["configs"].items():
-            lines += [f"- config_name: {config}{suffix}", "  data_files:"]
-            for split, described in entry["splits"].items():
-                path = described["index"]["path"] if suffix else described["data"][0]["path"]
-                lines += [f"  - split: {split}", f"    path: {path}"]
-    lines += ["---", "", f"# {_BENCHMARK['title']}", "", (__doc__ or "").partition("\n\n")[2].strip(), ""]
-    return "\n".join(lines)
+            files += [f"- config_name: {config}{suffix}", "  data_files:"]
+            sizes += [f"- config_name: {config}{suffix}", "  splits:"]
+            listed = {
+                name: (of["index"] if suffix else of["data"][0], of["rows"]) for name, of in entry["splits"].items()
+            }
+            for split, (file, rows) in listed.items():
+                files += [f"  - split: {split}", f"    path: {file['path']}"]
+                sizes += [f"  - name: {split}", f"    num_bytes: {file['bytes']}", f"    num_examples: {rows}"]
+            total = sum(file["bytes"] for file, _ in listed.values())
+            sizes += [f"  download_size: {total}", f"  dataset_size: {total}"]
+    title = _BENCHMARK["title"]
+    about = (__doc__ or "").partition("\n\n")[2].strip()
+    return "\n".join(["---", f"pretty_name: {title}", *files, *sizes, "---", "", f"# {title}", "", about, ""])
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -19,6 +19,9 @@ from evaluation.scores import shown
 NOT_JUDGED = ("external_validation", "train", "validation")
 """Splits that detectors are fitted and tuned on; a scores file may leave one of them out, but only as a whole."""
 
+_FLAG = "near_duplicate_of"
+"""The column that names the training image that a row nearly repeats, or is empty."""
+
 
 @dataclass(frozen=True)
 class Index:
@@ -28,11 +31,13 @@ class Index:
         table: the columns `config`, `split`, `id` and `label` (-1 for rows without a class).
         rows: the same rows as protocols read them, without scores yet: all are 0.
         label_names: the classes of each config.
+        flagged: the configs of which the release says which rows overlap with training images.
     """
 
     table: pa.Table
     rows: Rows
     label_names: Mapping[str, Sequence[str]]
+    flagged: frozenset[str]
 
 
 def release_index(release: Release, configs: Sequence[str]) -> Index:
@@ -46,10 +51,12 @@ def release_index(release: Release, configs: Sequence[str]) -> Index:
         EvaluationError: there is no such config, or its rows are not those that the manifest names.
     """
     parts = []
+    flagged = set()
     for config in configs:
         for split in release.splits(config):
             rows = release.rows(config, split)
-            flags = {name: rows[name] for name in ("near_duplicate_of",) if name in rows.column_names}
+            flags = {name: rows[name] for name in (_FLAG,) if name in rows.column_names}
+            flagged |= {config for _ in flags}
             described = {name: rows[name] for name in ("id", "label", "class_id")} | {
                 "config": pa.repeat(config, len(rows)),
                 "split": pa.repeat(split, len(rows)),
@@ -58,7 +65,6 @@ def release_index(release: Release, configs: Sequence[str]) -> Index:
             }
             parts.append(pa.table(described | flags))
     table = pa.concat_tables(parts, promote_options="default").combine_chunks()
-    flagged = "near_duplicate_of" in table.column_names
     rows = Rows(
         id=_texts(table["id"]),
         config=_texts(table["config"]),
@@ -68,10 +74,10 @@ def release_index(release: Release, configs: Sequence[str]) -> Index:
         class_id=_texts(table["class_id"]),
         source_id=_texts(table["source_id"]),
         score=np.zeros(len(table)),
-        overlap=_texts(pc.fill_null(table["near_duplicate_of"], "")) != "" if flagged else None,
+        overlap=_texts(pc.fill_null(table[_FLAG], "")) != "" if flagged else None,
     )
     names = {config: release.label_names(config) for config in configs}
-    return Index(table.select(["config", "split", "id", "label"]), rows, names)
+    return Index(table.select(["config", "split", "id", "label"]), rows, names, frozenset(flagged))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,13 +46,14 @@ _STYLE: Mapping[str, Any] = {
 
 
 _P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
-def _styled(draw: Callable[_P, Any]) -> Callable[_P, Any]:
+def _styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
     """Draw in our style, whatever a person's own settings of matplotlib are."""
 
     @functools.wraps(draw)
-    def styled(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+    def styled(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         import matplotlib
 
         with matplotlib.rc_context():

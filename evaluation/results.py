@@ -24,6 +24,10 @@ METADATA = b"unknown_detection_figures"
 """Key in the Parquet schema's metadata that holds `FORMAT`."""
 
 
+ALL_VARIANTS = "*"
+"""The variant of a figure that is of several ways of training together."""
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of the table: its type and what stands in it."""
@@ -37,7 +41,7 @@ COLUMNS: Mapping[str, Column] = {
     "release_digest": Column(pa.string(), "SHA-256 over the digests of all its splits"),
     "model": Column(pa.string(), "name of the model, or empty where the scores file does not say"),
     "model_digest": Column(pa.string(), "SHA-256 of its weights, or empty"),
-    "variant": Column(pa.string(), "way of training, such as an optimizer; runs of one variant differ by seed alone"),
+    "variant": Column(pa.string(), "way of training, such as an optimizer; `*` for a figure of all together"),
     "run": Column(pa.string(), "name of the scores file without its ending"),
     "seed": Column(pa.int64(), "seed of the run; null where the scores file does not say"),
     "detector": Column(pa.string(), "name of the detector"),
@@ -56,9 +60,12 @@ COLUMNS: Mapping[str, Column] = {
     "factor": Column(pa.float64(), "what the protocol's paper multiplies it by before it prints it"),
     "n_known": Column(pa.int64(), "rows that ought to be accepted"),
     "n_unknown": Column(pa.int64(), "rows that ought to be refused"),
-    "versions": Column(pa.string(), "versions of the packages that the figure depends on, as JSON"),
+    "versions": Column(pa.string(), "versions of the packages that rows were `scored` and `judged` with, as JSON"),
 }
 """The schema, in the order of columns; README's and the reports' descriptions are made of it."""
+
+Line = Mapping[str, Any]
+"""A line of a table of figures: values by the names of columns."""
 
 NAMES_A_FIGURE = (
     "protocol", "config", "setting", "known", "unknown", "metric", "positive", "rows", "statistic", "fitted_on"
@@ -77,7 +84,7 @@ class Run:
         model: name of the model, or empty.
         model_digest: of its weights, or empty.
         hyperparameters: of each detector.
-        versions: of packages.
+        versions: of the packages that the rows were `scored` and are `judged` with.
     """
 
     name: str
@@ -86,7 +93,7 @@ class Run:
     model: str
     model_digest: str
     hyperparameters: Mapping[str, Mapping[str, float]]
-    versions: Mapping[str, str]
+    versions: Mapping[str, Mapping[str, str]]
 
 
 def tidy(judged: Iterable[tuple[Run, str, Iterable[Figure]]], *, release: str, release_digest: str) -> pa.Table:
@@ -134,13 +141,31 @@ def over_runs(figures: pa.Table) -> pa.Table:
         standard deviation (of n - 1), null for one run. In the order in which figures first come.
     """
     keys = ["variant", "detector", *NAMES_A_FIGURE, "factor"]
-    # One thread, because several would give the groups in any order.
-    groups = figures.group_by(keys, use_threads=False).aggregate(
-        [("value", "count"), ("value", "mean"), ("value", "stddev", pc.VarianceOptions(ddof=1))]
+    # Arrow gives groups in no order of ours, with one thread neither.
+    numbered = figures.append_column("place", pa.array(range(len(figures)), pa.int64()))
+    groups = numbered.group_by(keys, use_threads=False).aggregate(
+        [("value", "count"), ("value", "mean"), ("value", "stddev", pc.VarianceOptions(ddof=1)), ("place", "min")]
     )
+    groups = groups.sort_by("place_min")
     return groups.select([*keys, "value_count", "value_mean", "value_stddev"]).rename_columns(
         [*keys, "runs", "mean", "std"]
     )
+
+
+def grouped(lines: Iterable[Line], *names: str) -> list[tuple[tuple[str, ...], list[Line]]]:
+    """Lines with equal values in some columns together, in the order in which the values first come.
+
+    Args:
+        lines: any.
+        names: the columns; without any, all lines are one group.
+
+    Returns:
+        The values, and the lines that have them.
+    """
+    groups: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines:
+        groups.setdefault(tuple(line[name] for name in names), []).append(line)
+    return list(groups.items())
 
 
 def write_figures(folder: Path, figures: pa.Table) -> list[str]:

@@ -71,7 +71,8 @@ def write_scores(path: Path, scores: pa.Table, about: About) -> None:
 
     Args:
         path: a name that ends in `.parquet`; a file there is replaced at once or not at all.
-        scores: `id` and `score`, and of `COLUMNS` what else there is.
+        scores: `id` and `score`, and of `COLUMNS` what else there is; each id once for a detector, also where configs
+            share rows.
         about: where the scores come from.
 
     Raises:

@@ -17,7 +17,6 @@ from evaluation.tables import Number, aligned, number_text
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: python -m evaluation compare build/report-a build/report-b --metric auroc",
 )
 @click.argument("first", type=click.Path(path_type=Path))

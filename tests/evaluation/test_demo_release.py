@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from evaluation.demo_release import CONFIG, KNOWN, TRAIN, make_release
+from evaluation.demo_release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from evaluation.joining import release_index
 from evaluation.releases import open_release
 
@@ -22,10 +22,14 @@ def root(tmp_path_factory):
     return folder
 
 
+def rows_of(root, config, split):
+    return pq.read_table(root / "index" / config / f"{split}.parquet").to_pylist()
+
+
 def test_it_opens_as_any_release_and_its_digits_are_frozen(root):
     # Digests are over pixels, not over compressed bytes; textures alone could change with a decoder of JPEG.
     release = open_release(str(root))
-    assert release.configs == (CONFIG, TRAIN)
+    assert set(release.configs) == {CONFIG, SHIFTS, TRAIN, MIXED}
     found = {split: release.split_digest(CONFIG, split)[:12] for split in ("far_ood_noise", "near_ood", "test")}
     assert found == {"far_ood_noise": "aa137bbcdd85", "near_ood": "e32775e0c8cb", "test": "36c5f07b8233"}
 
@@ -36,38 +40,59 @@ def test_its_splits_are_those_of_the_unified_benchmark_in_small(root):
     for split in dict.fromkeys(index.rows.split.tolist()):
         mine = index.rows.split == split
         found[split] = (int(mine.sum()), *sorted(set(index.rows.role[mine].tolist())))
-    # Of 1,797 digits 1,082 are of the six known classes, 541 are 5, 7 or 9; 13 x 20 crops of each photograph.
     assert found == {
-        "external_validation": (174 + 260, "external"),
-        "far_ood_noise": (250, "far_ood"),
-        "far_ood_textures": (260, "far_ood"),
-        "near_ood": (541, "near_ood"),
-        "test": (1082 - 6 * 90, "in_distribution"),
-        "validation": (6 * 30, "in_distribution"),
+        "external_validation": (60 + 65, "external"),  # 13 x 20 crops of each photograph, of which every fourth
+        "far_ood_noise": (100, "far_ood"),
+        "far_ood_textures": (130, "far_ood"),
+        "near_ood": (3 * 60, "near_ood"),
+        "test": (6 * 40, "in_distribution"),
+        "validation": (6 * 20, "in_distribution"),
     }
     assert index.label_names == {CONFIG: KNOWN}
 
 
-def test_digits_are_scikit_learn_s_own_and_no_image_is_in_two_splits(root):
+def test_digits_are_scikit_learn_s_own_and_training_images_are_in_no_other_split(root):
     digits = load_digits()
-    seen = set()
+    splits = {}
     for path in sorted((root / "data").rglob("*.parquet")):
-        for row in pq.read_table(path).to_pylist():
+        rows = pq.read_table(path).to_pylist()
+        splits[path.parent.name, path.name.partition("-")[0]] = {row["content_sha256"] for row in rows}
+        for row in rows:
             pixels = np.asarray(Image.open(io.BytesIO(row["image"]["bytes"])))
             assert row["content_sha256"] == hashlib.sha256(pixels.tobytes()).hexdigest()
-            assert row["id"] not in seen
-            seen.add(row["id"])
-            if row["source"] == "sklearn-digits":
+            if row["source"] == "sklearn-digits" and row["id"].count("/") == 1:
                 number = int(row["source_id"])
                 assert row["class_id"] == str(digits.target[number])
                 assert np.abs(pixels / 255 * 16 - digits.images[number]).max() < 0.05
-    assert sum(name.startswith("sklearn-digits/") for name in seen) == len(digits.target)
+    assert len(splits) == 11
+    train = splits.pop((TRAIN, "train"))
+    assert all(train.isdisjoint(others) for others in splits.values())
+    validation = splits.pop((CONFIG, "validation"))
+    assert all(validation.isdisjoint(others) for others in splits.values())
+
+
+def test_configs_share_rows_and_say_the_same_of_them(root):
+    of_digits = {row["id"]: row for row in rows_of(root, CONFIG, "test") + rows_of(root, CONFIG, "near_ood")}
+    shared = [row for row in rows_of(root, SHIFTS, "test") + rows_of(root, MIXED, "test") if row["id"] in of_digits]
+    assert len(shared) == 240 + 120 + 60
+    assert all(row == of_digits[row["id"]] for row in shared)
+
+
+def test_a_corrupted_row_has_the_label_and_the_source_of_its_clean_one(root):
+    clean = rows_of(root, CONFIG, "test")
+    for name in ("blur", "gaussian_noise"):
+        rows = rows_of(root, SHIFTS, name)
+        assert [(row["source_id"], row["label"]) for row in rows] == [
+            (row["source_id"], row["label"]) for row in clean
+        ]
+        assert [row["id"] for row in rows] == [f"{row['id']}/{name}" for row in clean]
+        assert not {row["content_sha256"] for row in rows} & {row["content_sha256"] for row in clean}
 
 
 def test_near_duplicates_are_the_nearest_training_image_within_a_level_and_a_half(root):
     levels = load_digits().data
     train = pq.read_table(root / "index" / TRAIN / "train.parquet")["source_id"].to_pylist()
-    rows = pq.read_table(root / "index" / CONFIG / "test.parquet").to_pylist()
+    rows = rows_of(root, CONFIG, "test")
     flagged = 0
     for row in rows:
         distances = {

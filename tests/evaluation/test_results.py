@@ -111,6 +111,13 @@ def test_mean_and_sample_deviation_over_runs_are_those_of_the_standard_library()
     assert found[0]["std"] == pytest.approx(statistics.stdev(values), abs=1e-15)
 
 
+def test_figures_stay_in_the_order_in_which_they_first_come_however_many_they_are():
+    named = [(f"d{number % 60}", figure(0.5, unknown=f"split {number * 7919 % 1000}")) for number in range(3000)]
+    judged = [(run(f"adam-{seed}", seed), name, [one]) for seed in range(2) for name, one in named]
+    found = [(line["detector"], line["unknown"]) for line in over_runs(table(*judged)).to_pylist()]
+    assert found == [(name, one.unknown) for name, one in named]
+
+
 def test_one_run_has_no_deviation_and_variants_and_detectors_stay_apart_in_order():
     judged = [
         (run(f"{variant}-0", 0, variant), detector, [figure(0.5)]) for variant in "ba" for detector in ("z", "msp")

@@ -1,0 +1,307 @@
+"""Which figures stand where in the papers' tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from evaluation import broad, facets, od_test, robustness, unknown_detection
+from evaluation.figures import AS_PUBLISHED, OVERLAP_REMOVED
+from evaluation.metrics import METRICS
+from evaluation.results import ALL_VARIANTS, NAMES_A_FIGURE, Line, grouped
+from evaluation.tables import Heading, Number, Row, Table
+
+Laid = Iterator[tuple[Table, bool]]
+"""Tables, and whether the summary shows them or only links them."""
+
+_MOST_COLUMNS = 8
+"""Detectors that fit beside each other; more of them become rows."""
+
+_STATISTICS = {
+    "mean": "mean",
+    "standard_deviation": "std",
+    "min": "min",
+    "lower_quartile": "25 %",
+    "median": "median",
+    "upper_quartile": "75 %",
+    "max": "max",
+}
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A table in a report.
+
+    Attributes:
+        table: the table.
+        protocol: whose it is.
+        shown: whether the summary shows it, or only links it.
+    """
+
+    table: Table
+    protocol: str
+    shown: bool
+
+
+def paper_tables(summary: pa.Table, titles: Mapping[str, str]) -> list[Placed]:
+    """Set figures as the papers do.
+
+    Args:
+        summary: what `results.over_runs` gives.
+        titles: of detectors, for people.
+
+    Returns:
+        The tables of each protocol: of each config where the paper has one for each, of each way of training, of all
+        rows and of those that do not overlap with training images.
+    """
+    lines = summary.to_pylist()
+    variants = {line["variant"] for line in lines} - {ALL_VARIANTS}
+    placed = []
+    for (protocol, rows), of_rows in grouped(lines, "protocol", "rows"):
+        # How robust detectors are is asked of all ways of training together.
+        each = (
+            [("", of_rows)]
+            if protocol == robustness.NAME
+            else [(v, found) for (v,), found in grouped(of_rows, "variant")]
+        )
+        for variant, found in each:
+            words = [variant] if len(variants) > 1 and variant else []
+            words += [] if rows == AS_PUBLISHED else [rows]
+            for table, shown in _LAYOUTS[protocol](found, _Setter(tuple(words), titles)):
+                placed.append(Placed(table, protocol, shown and rows == AS_PUBLISHED))
+    for (protocol, config, variant), found in grouped(lines, "protocol", "config", "variant"):
+        if protocol == unknown_detection.NAME:
+            words = [variant] if len(variants) > 1 else []
+            placed += [
+                Placed(table, protocol, True) for table in _overlap(config, found, _Setter(tuple(words), titles))
+            ]
+    return placed
+
+
+@dataclass(frozen=True)
+class _Setter:
+    """Sets tables; knows what is common to those of one way of training.
+
+    Attributes:
+        words: what tells its tables from others of the same layout.
+        titles: of detectors.
+    """
+
+    words: tuple[str, ...]
+    titles: Mapping[str, str]
+
+    def methods(self, lines: Sequence[Line]) -> dict[str, str]:
+        """Names of detectors with their titles, in their order."""
+        names = dict.fromkeys(line["detector"] for line in lines)
+        return {name: self.titles.get(name, name) for name in names}
+
+    def by_method(
+        self,
+        parts: Sequence[str],
+        title: str,
+        note: str,
+        columns: Sequence[tuple[Heading, Line]],
+        lines: Sequence[Line],
+    ) -> Table:
+        """A row for each detector; each column has the figures that are named as the one beside its heading."""
+        cells = {(line["detector"], _name(line)): line for line in lines}
+        rows = [
+            Row(full, tuple(_cell(cells.get((detector, _name(line)))) for _, line in columns))
+            for detector, full in self.methods(lines).items()
+        ]
+        return self.table(parts, title, f"{note} {_runs(lines)}", "Method", [heading for heading, _ in columns], rows)
+
+    def table(
+        self,
+        parts: Sequence[str],
+        title: str,
+        note: str,
+        stub: str,
+        columns: Sequence[Heading],
+        rows: Sequence[Row],
+        **others: Any,
+    ) -> Table:
+        """A table that is named like its neighbours."""
+        name = "-".join([*parts, *self.words]).replace("_", "-").replace(" ", "-")
+        full = ", ".join([title, *(_words(word) for word in self.words)])
+        return Table(name, full, note, stub, tuple(columns), tuple(rows), **others)
+
+
+def _unknown_detection(lines: Sequence[Line], setter: _Setter) -> Laid:
+    """Tables 6 and 7 of Kim, Koo and Hwang: accuracy, all unknowns, mistakes, then each set of unknowns."""
+    groups = {"unknown_detection": "Unknown", "misclassification_detection": "Misclassified"}
+    note = (
+        "AURC and E-AURC are multiplied by 1,000, all else is in percent; known rows are positive for FPR@95%TPR. In "
+        "unknown detection every row of an unknown set is an error."
+    )
+    for (config,), found in grouped(lines, "config"):
+        columns: list[tuple[Heading, Line]] = []
+        for line in _distinct(found):
+            group = groups.get(line["setting"]) or ("far mean" if line["statistic"] else _words(line["unknown"]))
+            if line["metric"] == "accuracy":
+                columns.insert(0, (_heading("", line), line))
+            else:
+                columns.append((_heading(group, line), line))
+        yield (
+            setter.by_method((unknown_detection.NAME, config), f"Unknown detection on {config}", note, columns, found),
+            True,
+        )
+
+
+def _overlap(config: str, lines: Sequence[Line], setter: _Setter) -> Iterator[Table]:
+    """Figures with and without rows that overlap with training images, side by side."""
+    columns = []
+    for line in _distinct([line for line in lines if line["rows"] == AS_PUBLISHED]):
+        if line["setting"] != "ood_detection" or line["metric"] == "auroc":
+            group = _words(line["unknown"]) if line["setting"] == "ood_detection" else _words(line["setting"])
+            group = "far mean" if line["statistic"] else group
+            for rows, title in ((AS_PUBLISHED, "all"), (OVERLAP_REMOVED, "clean")):
+                heading = Heading(f"{group} {METRICS[line['metric']].title}", title, METRICS[line["metric"]].better)
+                columns.append((heading, {**line, "rows": rows}))
+    if any(line["rows"] == OVERLAP_REMOVED for line in lines):
+        note = "All rows as published, and without those that nearly repeat a training image."
+        yield setter.by_method(("overlap", config), f"What overlap changes on {config}", note, columns, lines)
+
+
+def _facets(lines: Sequence[Line], setter: _Setter) -> Laid:
+    """Tables VI and VII of FACETS: data sets x methods, three metrics a cell; turned where methods are many."""
+    for (setting,), found in grouped(lines, "setting"):
+        cells: dict[tuple[str, str], tuple[Number, ...]] = {}
+        for metric in facets.METRICS:
+            for line in found:
+                if line["metric"] == metric:
+                    cell = (line["config"], line["detector"])
+                    cells[cell] = (*cells.get(cell, ()), _number(line))
+        methods = setter.methods(found)
+        configs = {name: name for name in dict.fromkeys(line["config"] for line in found)}
+        wide = len(methods) > _MOST_COLUMNS
+        down, across = (methods, configs) if wide else (configs, methods)
+        rows = [
+            Row(title, tuple(cells.get((other, one) if wide else (one, other), ()) for other in across))
+            for one, title in down.items()
+        ]
+        headings = [Heading(title, "FPR@95%TPR / Detection error / AUROC", "higher") for title in across.values()]
+        title = f"FACETS, {facets.SETTINGS[setting].lower()}"
+        note = f"In percent; known rows are positive; the best AUROC of each data set is bold. {_runs(found)}"
+        stub = "Method" if wide else "Data set"
+        ranked = "columns" if wide else "rows"
+        yield setter.table((facets.NAME, setting), title, note, stub, headings, rows, ranked=ranked), True
+
+
+def _broad(lines: Sequence[Line], setter: _Setter) -> Laid:
+    """Tables 2 and 8 of BROAD, the means by kind of shift, and tables 9 to 15, each set of shifted rows."""
+    for (setting,), found in grouped(lines, "setting"):
+        title = f"BROAD, {broad.SETTINGS[setting].lower()}"
+        note = "AUROC in percent."
+        averages = [line for line in _distinct(found) if line["statistic"]]
+        # The mean over kinds comes last and names the kinds, in the order in which their own means come.
+        kinds = [*averages[-1]["unknown"].split(" + "), "average"]
+        columns = [(Heading("", _words(kind), "higher"), line) for kind, line in zip(kinds, averages, strict=True)]
+        yield setter.by_method((broad.NAME, setting), title, note, columns, found), True
+        splits = [line for line in _distinct(found) if not line["statistic"]]
+        columns = [(Heading("", _words(line["unknown"].partition(",")[0]), "higher"), line) for line in splits]
+        yield setter.by_method((broad.NAME, setting, "splits"), f"{title}, each split", note, columns, found), False
+
+
+def _od_test(lines: Sequence[Line], setter: _Setter) -> Laid:
+    """How balanced accuracies are distributed over pairs of unknown sets, beside those of two data sets."""
+    note = (
+        "Balanced accuracy in percent. OD-test: the threshold is fitted on one set of unknowns and judged on another, "
+        "for all ordered pairs. Two datasets: fitted and judged on halves of the same set."
+    )
+    for (config,), found in grouped(lines, "config"):
+        columns = []
+        for line in _distinct(found):
+            if line["statistic"]:
+                better = "" if line["statistic"] == "standard_deviation" else METRICS[line["metric"]].better
+                heading = Heading(od_test.SETTINGS[line["setting"]], _STATISTICS[line["statistic"]], better)
+                columns.append((heading, line))
+        yield setter.by_method((od_test.NAME, config), f"OD-test on {config}", note, columns, found), True
+
+
+def _robustness(lines: Sequence[Line], setter: _Setter) -> Laid:
+    """Tables 4 and 5 of the optimizer paper for each set of unknowns, and what its table 10 is read off."""
+    note = (
+        "Mean and variance of the mixture over ways of training, in percent and its square (AURC: in thousandths), "
+        "and the score: standard deviation times mean where lower values are better, else divided by it."
+    )
+    titles = {"mixture_mean": "mean", "mixture_variance": "variance", "robustness": "score"}
+    over_variants = [line for line in lines if line["variant"] == ALL_VARIANTS]
+    for (config, setting, unknown), found in grouped(over_variants, "config", "setting", "unknown"):
+        where = _words(unknown) if setting == "ood_detection" else _words(setting)
+        columns = []
+        for line in _distinct(found):
+            better = METRICS[line["metric"]].better if line["statistic"] == "mixture_mean" else "lower"
+            columns.append((Heading(METRICS[line["metric"]].title, titles[line["statistic"]], better), line))
+        title = f"Robustness of detectors to the way of training on {config}, {where}"
+        table = setter.by_method((robustness.NAME, config, where), title, note, columns, found)
+        yield table, setting == "unknown_detection"
+    of_variants = [line for line in lines if line["variant"] != ALL_VARIANTS and line["statistic"] == "robustness"]
+    for (config, setting, metric), found in grouped(of_variants, "config", "setting", "metric"):
+        if " + " in found[0]["unknown"]:
+            yield _robust_variants(config, _words(setting), metric, found, setter), False
+
+
+def _robust_variants(config: str, setting: str, metric: str, lines: Sequence[Line], setter: _Setter) -> Table:
+    """How robust each way of training is over all sets of unknowns, for each detector."""
+    variants = list(dict.fromkeys(line["variant"] for line in lines))
+    cells = {(line["detector"], line["variant"]): line for line in lines}
+    rows = [
+        Row(title, tuple(_cell(cells.get((name, variant))) for variant in variants))
+        for name, title in setter.methods(lines).items()
+    ]
+    title = f"Robustness of ways of training on {config}, {setting}, {METRICS[metric].title}"
+    note = "The score of the mixture over all sets of unknowns; lower is more robust."
+    headings = [Heading("", variant, "lower") for variant in variants]
+    parts = (robustness.NAME, config, "variants", setting, metric)
+    return setter.table(parts, title, note, "Method", headings, rows, digits=3, ranked="rows")
+
+
+_LAYOUTS: Mapping[str, Callable[[Sequence[Line], _Setter], Laid]] = {
+    unknown_detection.NAME: _unknown_detection,
+    facets.NAME: _facets,
+    broad.NAME: _broad,
+    od_test.NAME: _od_test,
+    robustness.NAME: _robustness,
+}
+
+
+def _name(line: Line) -> tuple[str, ...]:
+    return tuple(line[name] for name in NAMES_A_FIGURE)
+
+
+def _distinct(lines: Iterable[Line]) -> list[Line]:
+    """The first line of each figure, whichever detector's it is."""
+    found: dict[tuple[str, ...], Line] = {}
+    for line in lines:
+        found.setdefault(_name(line), line)
+    return list(found.values())
+
+
+def _heading(group: str, line: Line) -> Heading:
+    metric = METRICS[line["metric"]]
+    # Which side is positive stands in the note, once for the table.
+    return Heading(group, metric.title.partition(" (")[0], metric.better)
+
+
+def _number(line: Line) -> Number:
+    deviation = None if line["std"] is None else line["std"] * line["factor"]
+    return Number(line["mean"] * line["factor"], deviation)
+
+
+def _cell(line: Line | None) -> tuple[Number, ...]:
+    return () if line is None else (_number(line),)
+
+
+def _runs(lines: Sequence[Line]) -> str:
+    fewest, most = min(line["runs"] for line in lines), max(line["runs"] for line in lines)
+    if most == 1:
+        return "One run."
+    return f"Mean ± standard deviation over {most if fewest == most else f'{fewest} to {most}'} runs."
+
+
+def _words(name: str) -> str:
+    return name.replace("_ood", "-OoD").replace("_", " ")
