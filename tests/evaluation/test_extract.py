@@ -1,5 +1,6 @@
 """Extraction: what it keeps, that a row's numbers are its own, kills and reruns, and what is refused."""
 
+import io
 import os
 import shutil
 import signal
@@ -301,3 +302,22 @@ def test_a_release_on_the_hub(release, extract, hub, api, only_loopback, tmp_pat
     assert extract("--splits", "test")[0] == 0
     assert contents(tmp_path / "hub") == contents(tmp_path / "out")
     assert "expected configs with label_names" in refused(extract(where="org/small"))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("flags", [(), ("--quiet",)], ids=["bars", "quiet"])
+def test_bars_on_a_terminal(extract, monkeypatch, flags):
+    """Rows, time left and images a second; elsewhere nothing at all, as other tests see."""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert extract("--splits", "test", *flags)[0] == 0
+    shown = sys.stderr.getvalue()
+    if flags:
+        assert shown == ""
+    else:
+        assert f"{CONFIG}/test: 100%" in shown
+        assert "40.0/40.0" in shown
+        assert "images/s]" in shown

@@ -5,6 +5,9 @@ Features are those of `detectors/toy.py`. AUROCs are counted pair by pair.
 
 import csv
 import dataclasses
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +22,8 @@ from evaluation.scoring import Scorer, find_sources
 from evaluation.shelf import Shelf
 from evaluation.store import Identity, Store, block_column
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
+
+ROOT = Path(__file__).parents[2]
 
 IDENTITY = Identity(
     "a" * 64,
@@ -449,3 +454,22 @@ def test_scores_come_together_with_the_rows_of_a_release(score, tmp_path):
     )
     assert list(joined) == ["msp", "energy"]
     assert len(joined["msp"].rows) == len(index)
+
+
+def test_detectors_on_features_need_no_torch(folder, tmp_path):
+    code = (
+        "import sys; sys.modules['torch'] = None; from evaluation.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    )
+    flags = [
+        "--features",
+        str(folder),
+        "--detectors",
+        "msp,knn,mahalanobis",
+        "--out",
+        str(tmp_path / "scores.parquet"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", code, "score", *flags], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "scores.parquet").exists()
