@@ -21,7 +21,17 @@ COMMANDS = {
 }
 
 
-EXTRA = ("matplotlib", "networkx", "pytorch_ood", "safetensors", "sklearn", "timm", "torch", "torchvision")
+EXTRA = (
+    "matplotlib",
+    "networkx",
+    "pytorch_ood",
+    "safetensors",
+    "sklearn",
+    "threadpoolctl",
+    "timm",
+    "torch",
+    "torchvision",
+)
 """Modules that the extra `evaluate` brings."""
 
 
