@@ -78,7 +78,7 @@ def _fit(detector: str, parts: tuple[str, ...], features: Features, components: 
             f"{detector} out."
         )
     from sklearn.mixture import GaussianMixture  # an extra; its import takes a second
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
+    from threadpoolctl import threadpool_limits
 
     mixture = GaussianMixture(components, covariance_type="full", random_state=seed)
     # Sums of several threads round in another order on another machine, and on a busy one they take minutes.
