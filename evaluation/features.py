@@ -20,8 +20,8 @@ class Features:
         labels: in-distribution class of each row, int64 of shape (n,); -1 where no such class applies.
         logits: shape (n, C), before any softmax.
         penultimate: what the last linear layer reads, shape (n, D).
-        blocks: the spatial mean after each block of the model, first to last (of tokens, the class token where there is
-            one, else their mean); each of shape (n, D_b).
+        blocks: the spatial mean after each block of the model, first to last, each of shape (n, D_b); of tokens, the
+            class token where there is one, else their mean.
         members: the logits of each member of an ensemble, or of each stochastic pass, of shape (n, C) each; empty for
             a single model.
         scores: by name of the detector, the scores (n,) that detectors gave these rows before; for those that read the
