@@ -29,7 +29,10 @@ PROTOCOLS = {
 }
 """What judges which config of the demo's release."""
 
-_FOLDERS = ("features", "models", "release", "report", "scores")
+RELEASE = "digits"
+"""The release's folder; reports call it so."""
+
+_FOLDERS = (RELEASE, "features", "models", "report", "scores")
 
 Say = Callable[[str], object]
 
@@ -41,10 +44,12 @@ class Demo:
     Attributes:
         out: the folder.
         quick: one optimizer and two seeds instead of two and three each, and no detector that needs the images again.
+        workers: processes that train and score models; 1 does it in this one.
     """
 
     out: Path
     quick: bool = False
+    workers: int = 1
 
     @property
     def trainings(self) -> list[Training]:
@@ -72,7 +77,7 @@ class Demo:
             EvaluationError: the folder holds something else, or a step fails.
         """
         _check_folder(self.out)
-        make_release(self.out / "release")
+        make_release(self.out / RELEASE)
         say(f"wrote {self.out / 'release'}: scikit-learn's digits, of which {', '.join(KNOWN)} are known")
         for text in self._models():
             say(text)
@@ -86,9 +91,9 @@ class Demo:
         """Train a model, extract its features and score them; gives what was done and printed."""
         import torch
 
-        # Of such small models and images more threads take longer.
+        # With such small models and images more threads take longer.
         torch.set_num_threads(1)
-        release = open_release(str(self.out / "release"))
+        release = open_release(str(self.out / RELEASE))
         labels = torch.tensor(release.rows(TRAIN, "train")["label"].to_pylist())
         images = demo_model.batch_of(release.images(TRAIN, "train")["image"])
         model = demo_model.train(images, labels, len(KNOWN), training)
@@ -99,11 +104,13 @@ class Demo:
         return "\n".join(done)
 
     def _models(self) -> Iterator[str]:
-        """Every model, two at a time where there are two cores; in the order of `trainings`."""
-        workers = min(2, os.cpu_count() or 1)
+        """Every model, in the order of `trainings`."""
+        if self.workers == 1:
+            yield from map(self.model, self.trainings)
+            return
         # Spawned, because threads of Arrow and torch do not survive a fork.
         context = multiprocessing.get_context("spawn")
-        with _one_thread(), concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+        with _one_thread(), concurrent.futures.ProcessPoolExecutor(self.workers, mp_context=context) as pool:
             yield from pool.map(self.model, self.trainings)
 
     def _weights(self, training: Training) -> Path:
@@ -120,7 +127,7 @@ class Demo:
         spec = f"{Path(demo_model.__file__)}:{demo_model.digits_cnn.__name__}"
         return [
             "--release",
-            self.out / "release",
+            self.out / RELEASE,
             "--model",
             spec,
             "--weights",
@@ -153,7 +160,7 @@ class Demo:
         scores = [word for run, optimizer in runs.items() for word in ("--scores", f"{optimizer}={self._scores(run)}")]
         asked = {name: config for name, config in PROTOCOLS.items() if name != robustness.NAME or len(optimizers) > 1}
         protocols = [word for name, config in asked.items() for word in ("--protocol", f"{name}={config}")]
-        return [*scores, "--release", self.out / "release", *protocols, "--out", self.out / "report"]
+        return [*scores, "--release", self.out / RELEASE, *protocols, "--out", self.out / "report"]
 
 
 def _reads_images(name: str) -> bool:

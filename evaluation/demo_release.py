@@ -119,6 +119,7 @@ def make_release(root: Path) -> None:
             "test": [("in_distribution", test)],
             "blur": [("corruption", _blurred(test))],
             "gaussian_noise": [("corruption", _noisy(test))],
+            "unseen_digits": [("novel_class", near)],
         },
         MIXED: {
             "test": [

@@ -12,7 +12,7 @@ from evaluation import broad, facets, od_test, robustness, unknown_detection
 from evaluation.figures import AS_PUBLISHED, OVERLAP_REMOVED
 from evaluation.metrics import METRICS
 from evaluation.results import ALL_VARIANTS, NAMES_A_FIGURE, Line, grouped
-from evaluation.tables import Heading, Number, Row, Table
+from evaluation.tables import Heading, Number, Row, Table, words
 
 Laid = Iterator[tuple[Table, bool]]
 """Tables, and whether the summary shows them or only links them."""
@@ -68,9 +68,9 @@ def paper_tables(summary: pa.Table, titles: Mapping[str, str]) -> list[Placed]:
             else [(v, found) for (v,), found in grouped(of_rows, "variant")]
         )
         for variant, found in each:
-            words = [variant] if len(variants) > 1 and variant else []
-            words += [] if rows == AS_PUBLISHED else [rows]
-            for table, shown in _LAYOUTS[protocol](found, _Setter(tuple(words), titles)):
+            labels = [variant] if len(variants) > 1 and variant else []
+            labels += [] if rows == AS_PUBLISHED else [rows]
+            for table, shown in _LAYOUTS[protocol](found, _Setter(tuple(labels), titles)):
                 placed.append(Placed(table, protocol, shown and rows == AS_PUBLISHED))
     for (protocol, config, variant), found in grouped(lines, "protocol", "config", "variant"):
         if protocol == unknown_detection.NAME:
@@ -86,11 +86,11 @@ class _Setter:
     """Sets tables; knows what is common to those of one way of training.
 
     Attributes:
-        words: what tells its tables from others of the same layout.
+        labels: what tells its tables from others of the same layout.
         titles: of detectors.
     """
 
-    words: tuple[str, ...]
+    labels: tuple[str, ...]
     titles: Mapping[str, str]
 
     def methods(self, lines: Sequence[Line]) -> dict[str, str]:
@@ -125,8 +125,8 @@ class _Setter:
         **others: Any,
     ) -> Table:
         """A table that is named like its neighbours."""
-        name = "-".join([*parts, *self.words]).replace("_", "-").replace(" ", "-")
-        full = ", ".join([title, *(_words(word) for word in self.words)])
+        name = "-".join([*parts, *self.labels]).replace("_", "-").replace(" ", "-")
+        full = ", ".join([title, *map(words, self.labels)])
         return Table(name, full, note, stub, tuple(columns), tuple(rows), **others)
 
 
@@ -140,7 +140,7 @@ def _unknown_detection(lines: Sequence[Line], setter: _Setter) -> Laid:
     for (config,), found in grouped(lines, "config"):
         columns: list[tuple[Heading, Line]] = []
         for line in _distinct(found):
-            group = groups.get(line["setting"]) or ("far mean" if line["statistic"] else _words(line["unknown"]))
+            group = groups.get(line["setting"]) or ("far mean" if line["statistic"] else words(line["unknown"]))
             if line["metric"] == "accuracy":
                 columns.insert(0, (_heading("", line), line))
             else:
@@ -155,8 +155,9 @@ def _overlap(config: str, lines: Sequence[Line], setter: _Setter) -> Iterator[Ta
     """Figures with and without rows that overlap with training images, side by side."""
     columns = []
     for line in _distinct([line for line in lines if line["rows"] == AS_PUBLISHED]):
-        if line["setting"] != "ood_detection" or line["metric"] == "auroc":
-            group = _words(line["unknown"]) if line["setting"] == "ood_detection" else _words(line["setting"])
+        far = line["unknown"].startswith("far_ood") and not line["statistic"]
+        if line["metric"] in ("accuracy", "aurc") or (line["metric"] == "auroc" and not far):
+            group = words(line["unknown"]) if line["setting"] == "ood_detection" else words(line["setting"])
             group = "far mean" if line["statistic"] else group
             for rows, title in ((AS_PUBLISHED, "all"), (OVERLAP_REMOVED, "clean")):
                 heading = Heading(f"{group} {METRICS[line['metric']].title}", title, METRICS[line["metric"]].better)
@@ -184,7 +185,7 @@ def _facets(lines: Sequence[Line], setter: _Setter) -> Laid:
             for one, title in down.items()
         ]
         headings = [Heading(title, "FPR@95%TPR / Detection error / AUROC", "higher") for title in across.values()]
-        title = f"FACETS, {facets.SETTINGS[setting].lower()}"
+        title = f"FACETS: {facets.SETTINGS[setting]}"
         note = f"In percent; known rows are positive; the best AUROC of each data set is bold. {_runs(found)}"
         stub = "Method" if wide else "Data set"
         ranked = "columns" if wide else "rows"
@@ -194,15 +195,15 @@ def _facets(lines: Sequence[Line], setter: _Setter) -> Laid:
 def _broad(lines: Sequence[Line], setter: _Setter) -> Laid:
     """Tables 2 and 8 of BROAD, the means by kind of shift, and tables 9 to 15, each set of shifted rows."""
     for (setting,), found in grouped(lines, "setting"):
-        title = f"BROAD, {broad.SETTINGS[setting].lower()}"
+        title = f"BROAD: {broad.SETTINGS[setting]}"
         note = "AUROC in percent."
         averages = [line for line in _distinct(found) if line["statistic"]]
         # The mean over kinds comes last and names the kinds, in the order in which their own means come.
         kinds = [*averages[-1]["unknown"].split(" + "), "average"]
-        columns = [(Heading("", _words(kind), "higher"), line) for kind, line in zip(kinds, averages, strict=True)]
+        columns = [(Heading("", words(kind), "higher"), line) for kind, line in zip(kinds, averages, strict=True)]
         yield setter.by_method((broad.NAME, setting), title, note, columns, found), True
         splits = [line for line in _distinct(found) if not line["statistic"]]
-        columns = [(Heading("", _words(line["unknown"].partition(",")[0]), "higher"), line) for line in splits]
+        columns = [(Heading("", words(line["unknown"].partition(",")[0]), "higher"), line) for line in splits]
         yield setter.by_method((broad.NAME, setting, "splits"), f"{title}, each split", note, columns, found), False
 
 
@@ -231,7 +232,7 @@ def _robustness(lines: Sequence[Line], setter: _Setter) -> Laid:
     titles = {"mixture_mean": "mean", "mixture_variance": "variance", "robustness": "score"}
     over_variants = [line for line in lines if line["variant"] == ALL_VARIANTS]
     for (config, setting, unknown), found in grouped(over_variants, "config", "setting", "unknown"):
-        where = _words(unknown) if setting == "ood_detection" else _words(setting)
+        where = words(unknown) if setting == "ood_detection" else words(setting)
         columns = []
         for line in _distinct(found):
             better = METRICS[line["metric"]].better if line["statistic"] == "mixture_mean" else "lower"
@@ -242,7 +243,7 @@ def _robustness(lines: Sequence[Line], setter: _Setter) -> Laid:
     of_variants = [line for line in lines if line["variant"] != ALL_VARIANTS and line["statistic"] == "robustness"]
     for (config, setting, metric), found in grouped(of_variants, "config", "setting", "metric"):
         if " + " in found[0]["unknown"]:
-            yield _robust_variants(config, _words(setting), metric, found, setter), False
+            yield _robust_variants(config, words(setting), metric, found, setter), False
 
 
 def _robust_variants(config: str, setting: str, metric: str, lines: Sequence[Line], setter: _Setter) -> Table:
@@ -301,7 +302,3 @@ def _runs(lines: Sequence[Line]) -> str:
     if most == 1:
         return "One run."
     return f"Mean ± standard deviation over {most if fewest == most else f'{fewest} to {most}'} runs."
-
-
-def _words(name: str) -> str:
-    return name.replace("_ood", "-OoD").replace("_", " ")

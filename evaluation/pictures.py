@@ -15,8 +15,10 @@ import pyarrow as pa
 from evaluation import broad, facets, od_test, plots, unknown_detection
 from evaluation.figures import AS_PUBLISHED
 from evaluation.metrics import METRICS, aurc, risk_coverage
+from evaluation.protocols import PROTOCOLS
 from evaluation.results import Line, Run, grouped
 from evaluation.rows import Rows, known_rows, unknown_splits
+from evaluation.tables import words
 
 BASELINE = "msp"
 """The detector that others are held against, where it is there."""
@@ -159,7 +161,7 @@ def _changes(lines: Sequence[Line], titles: Mapping[str, str], labels: Sequence[
                 unit = "gain in points" if metric.better == "higher" else "reduction in percent"
                 baseline = titles.get(BASELINE, BASELINE)
                 where = ", ".join([config, *labels])
-                title = f"{metric.title} against {baseline}: {protocol} on {where}"
+                title = f"{metric.title} against {baseline}: {PROTOCOLS[protocol].title} on {where}"
                 axis = f"{unit}; right of 0 is better than {baseline}"
                 draw = partial(plots.changes, changed, title=title, axis=axis)
                 yield Picture(protocol, _named("changes", protocol, config, *labels), title, draw)
@@ -195,9 +197,11 @@ def _heatmaps(lines: Sequence[Line], titles: Mapping[str, str], labels: Sequence
         # FACETS tells its sets by config, the others by split; a split's name means something in its config only.
         each = ["config"] if protocol == unknown_detection.NAME else []
         for names, found in grouped(matching, *each):
-            where = ", ".join([protocol, *names, *labels])
-            title = f"AUROC of each detector on each set of unknowns: {where}"
+            where = ", ".join([PROTOCOLS[protocol].title, *names, *labels])
+            title = f"AUROC by detector and unknowns: {where}"
             column = "config" if protocol == facets.NAME else "unknown"
+            if len({line[column] for line in found}) < 2:
+                continue  # bars say it better
             draw = partial(_draw_map, found, column, titles, title)
             yield Picture(protocol, _named("auroc", protocol, *names, *labels), title, draw)
 
@@ -209,7 +213,7 @@ def _draw_map(lines: Sequence[Line], column: str, titles: Mapping[str, str], tit
     values = np.array([[np.mean(cells.get((detector, name), np.nan)) for name in across] for detector in down])
     order = np.argsort(-np.nan_to_num(np.mean(values, axis=1)), kind="stable")
     names = [titles.get(down[number], down[number]) for number in order]
-    heads = [name.replace("_", " ") for name in across]
+    heads = [words(name) for name in across]
     return plots.heatmap(values[order], names, heads, title=title, bar="AUROC in percent")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.files import replacing
+from evaluation.tables import words
 
 Floats = npt.NDArray[np.float64]
 
@@ -128,13 +129,19 @@ def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
     """
     wide = min(4, len(scores))
     high = -(-len(scores) // wide)
-    figure, panels = _figure(2.5 * wide + 0.4, 1.75 * high + 0.9, high, wide)
+    width, height = 2.5 * wide + 0.4, 1.6 * high + 1.3
+    figure, panels = _figure(width, height, high, wide)
+    # In inches, because letting matplotlib find the places of 30 panels takes longer than all other pictures.
+    edges_of = {"left": 0.2 / width, "right": 1 - 0.2 / width, "top": 1 - 0.8 / height, "bottom": 0.7 / height}
+    figure.subplots_adjust(**edges_of, hspace=0.6, wspace=0.12)
     for place, (name, by_role) in zip(panels.flat, scores.items(), strict=False):
-        # Few far scores must not squeeze all others into one bar; what lies outside is drawn at the border.
-        low, top = np.percentile(np.concatenate(list(by_role.values())), [1, 99])
-        edges = np.linspace(low, top if top > low else low + 1.0, 41)
+        edges = np.linspace(*_range(by_role), 41)
+        # Bars of what lies outside are cut where they would press all others down.
+        inside = [np.histogram(values, edges)[0].max() / len(values) for values in by_role.values()]
+        place.set_ylim(0, 1.1 * max(inside) if max(inside) > 0 else 1.0)
         for role in sorted(by_role, key=_role_order):
-            heights = np.histogram(by_role[role].clip(edges[0], edges[-1]), edges, density=True)[0]
+            values = by_role[role].clip(edges[0], edges[-1])
+            heights = np.histogram(values, edges)[0] / len(values)
             color = ROLE_COLORS.get(role, "#333333")
             place.stairs(heights, edges, fill=True, color=color, alpha=0.35)
             place.stairs(heights, edges, color=color, linewidth=1.0)
@@ -145,11 +152,10 @@ def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
     for place in list(panels.flat)[len(scores) :]:
         place.set_visible(False)
     roles = sorted({role for by_role in scores.values() for role in by_role}, key=_role_order)
-    handles = [_patch(ROLE_COLORS.get(role, "#333333"), role.replace("_", " ")) for role in roles]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-    figure.suptitle(
-        f"{title}\nscores from known (left) to unknown (right); what lies outside is in the outermost bars"
-    )
+    handles = [_patch(ROLE_COLORS.get(role, "#333333"), words(role)) for role in roles]
+    figure.legend(handles=handles, loc="lower center", ncols=len(handles))
+    note = "scores from known (left) to unknown (right); what lies outside is in the outermost bars, which may be cut"
+    figure.suptitle(f"{title}\n{note}", y=1 - 0.1 / height, fontsize=10)
     return figure
 
 
@@ -168,9 +174,9 @@ def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, ax
     figure, axes = _single(6.4, 0.26 * len(changed) + 1.3)
     ordered = sorted(changed.items(), key=lambda item: (item[1][0], item[0]))
     values = [value for _, (value, _) in ordered]
-    spread = [deviation or 0.0 for _, (_, deviation) in ordered]
+    spread = [np.nan if deviation is None else deviation for _, (_, deviation) in ordered]
     colors = [_BETTER if value >= 0 else _WORSE for value in values]
-    axes.barh([name for name, _ in ordered], values, color=colors, height=0.7, xerr=spread if any(spread) else None,
+    axes.barh([name for name, _ in ordered], values, color=colors, height=0.7, xerr=spread,
               error_kw={"elinewidth": 0.8, "capsize": 2, "ecolor": "#333333"})  # fmt: skip
     axes.axvline(0, color="black", linewidth=0.8)
     axes.grid(axis="x", color="#EEEEEE")
@@ -219,6 +225,9 @@ def save(figure: Any, folder: Path, name: str) -> list[str]:
     Returns:
         The names of the files.
     """
+    # Places are found once, not for each file.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     # Neither file may say when or with which version it was drawn: equal figures, equal bytes.
     for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None, "Creator": None})):
         with replacing(folder / f"{name}{suffix}") as temporary:
@@ -231,14 +240,26 @@ def _figure(width: float, height: float, rows: int, columns: int) -> tuple[Any, 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def _single(width: float, height: float) -> tuple[Any, Any]:
+    """A figure with one panel, whose words find room."""
     figure, panels = _figure(width, height, 1, 1)
+    figure.set_layout_engine("constrained")
     return figure, panels[0, 0]
+
+
+def _range(by_role: Mapping[str, Floats]) -> tuple[float, float]:
+    """From where to where to draw: nearly all scores, but known ones get a quarter of the place at least."""
+    low, high = np.percentile(np.concatenate(list(by_role.values())), [1, 99])
+    if "in_distribution" in by_role:
+        bottom, top = np.percentile(by_role["in_distribution"], [1, 99])
+        around = 1.5 * (top - bottom) if top > bottom else np.inf
+        low, high = max(low, bottom - around), min(high, top + around)
+    return float(low), float(high if high > low else low + 1.0)
 
 
 def _patch(color: str, label: str) -> Any:

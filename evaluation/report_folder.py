@@ -47,8 +47,8 @@ def check_out(out: Path) -> None:
     others = [name for name in found if name not in own]
     if others:
         raise EvaluationError(
-            f"expected a new or empty folder, or a report to replace, at {out}, found {len(others):,} other files, "
-            f"{others[0]} among them; name another folder."
+            f"expected a new or empty folder, or a report to replace, at {out}, found {others[0]} and "
+            f"{len(others) - 1:,} more files beside; name another folder."
         )
 
 

@@ -159,6 +159,11 @@ def write_table(folder: Path, table: Table) -> list[str]:
     return written
 
 
+def words(name: str) -> str:
+    """A name of a split or setting as people write it, such as `near-OoD` of `near_ood`."""
+    return name.replace("_ood", "-OoD").replace("ood_", "OoD ").replace("_", " ")
+
+
 def number_text(number: Number, digits: int) -> str:
     """A number as tables print it, such as `90.00 ± 1.25`, or `-` for NaN."""
     if number.value != number.value:

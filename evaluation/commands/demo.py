@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def command(out: Path, *, quick: bool, quiet: bool) -> None:
     from evaluation.demo import Demo
 
     started = time.monotonic()
-    demo = Demo(out, quick)
+    demo = Demo(out, quick, workers=min(2, os.cpu_count() or 1))
 
     def say(text: str) -> None:
         if not quiet:

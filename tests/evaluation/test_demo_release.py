@@ -31,7 +31,7 @@ def test_it_opens_as_any_release_and_its_digits_are_frozen(root):
     release = open_release(str(root))
     assert set(release.configs) == {CONFIG, SHIFTS, TRAIN, MIXED}
     found = {split: release.split_digest(CONFIG, split)[:12] for split in ("far_ood_noise", "near_ood", "test")}
-    assert found == {"far_ood_noise": "aa137bbcdd85", "near_ood": "e32775e0c8cb", "test": "36c5f07b8233"}
+    assert found == {"far_ood_noise": "f9bbd1ca8f0c", "near_ood": "1aec2fa19f45", "test": "aadf99f94dac"}
 
 
 def test_its_splits_are_those_of_the_unified_benchmark_in_small(root):
@@ -64,7 +64,7 @@ def test_digits_are_scikit_learn_s_own_and_training_images_are_in_no_other_split
                 number = int(row["source_id"])
                 assert row["class_id"] == str(digits.target[number])
                 assert np.abs(pixels / 255 * 16 - digits.images[number]).max() < 0.05
-    assert len(splits) == 11
+    assert len(splits) == 12
     train = splits.pop((TRAIN, "train"))
     assert all(train.isdisjoint(others) for others in splits.values())
     validation = splits.pop((CONFIG, "validation"))
@@ -73,9 +73,17 @@ def test_digits_are_scikit_learn_s_own_and_training_images_are_in_no_other_split
 
 def test_configs_share_rows_and_say_the_same_of_them(root):
     of_digits = {row["id"]: row for row in rows_of(root, CONFIG, "test") + rows_of(root, CONFIG, "near_ood")}
-    shared = [row for row in rows_of(root, SHIFTS, "test") + rows_of(root, MIXED, "test") if row["id"] in of_digits]
-    assert len(shared) == 240 + 120 + 60
-    assert all(row == of_digits[row["id"]] for row in shared)
+    shared = [
+        row
+        for row in [
+            *rows_of(root, SHIFTS, "test"),
+            *rows_of(root, SHIFTS, "unseen_digits"),
+            *rows_of(root, MIXED, "test"),
+        ]
+        if row["id"] in of_digits
+    ]
+    assert len(shared) == 240 + 180 + 120 + 60
+    assert all({**row, "role": 0} == {**of_digits[row["id"]], "role": 0} for row in shared)
 
 
 def test_a_corrupted_row_has_the_label_and_the_source_of_its_clean_one(root):

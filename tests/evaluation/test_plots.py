@@ -54,7 +54,7 @@ def test_pictures_say_what_they_show(tmp_path):
     assert "4 others" in said["curves"]
     assert [text for text in said["curves"] if text.startswith("D0 (")], "the baseline is named though it is worst"
     assert [text[:2] for text in said["curves"] if text.startswith("D")] == ["D8", "D7", "D6", "D5", "D0"]
-    assert {"D0", "D4", "in distribution", "far ood"} <= set(said["densities"])
+    assert {"D0", "D4", "in distribution", "far-OoD"} <= set(said["densities"])
     assert [text for text in said["changes"] if text in ("better", "worse")] == ["worse", "better"], "drawn from below"
     assert {"90.0", "20.0", "-", "a", "x"} <= set(said["heatmap"])
 
