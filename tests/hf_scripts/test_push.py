@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from builders import imagenet_benchmark
+from builders import facets_benchmark, imagenet_benchmark
 from builders.release import Layout, file_sha256, lines_digest, read_audit, read_excluded
 from hf_scripts import push as push_command
 from hf_scripts import verify
@@ -228,6 +228,27 @@ def test_a_built_release(push, hub, api, demo, tmp_path):
     built = manifest_at(hub)["configs"]["imagenet"]["splits"]["near_ood"]
     assert lines_digest(rows.data.table, ("id", "label", "role", "content_sha256")) == built["digest"]
     assert hub.repos[REPO].private
+
+
+def test_a_split_of_several_roles_and_sources(push, hub, api, demo, tmp_path):
+    flags = [
+        "--limit-per-class",
+        "1",
+        "--allow-partial",
+        "--splits",
+        "facets-baseline/test",
+        "--quiet",
+        "--workers",
+        "1",
+    ]
+    source = ["--places365", str(demo["places365"]), "--svhn_full", str(demo["svhn_full"])]
+    assert facets_benchmark.main([*source, *flags, "--out", "built"]) == 0
+    assert push("built", "--private").code == 0
+    rows = datasets.load_dataset(REPO, "facets-baseline", split="test", revision="v1.0.0")
+    built = manifest_at(hub)["configs"]["facets-baseline"]["splits"]["test"]
+    assert lines_digest(rows.data.table, ("id", "label", "role", "content_sha256")) == built["digest"]
+    assert set(rows["source"]) == {"places365", "svhn_full"}
+    assert {part["source"] for part in built["parts"]} == {"places365", "svhn_full"}
 
 
 # Looking first
