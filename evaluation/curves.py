@@ -5,6 +5,7 @@ Each raises `EvaluationError` where the ranking lacks a side that it needs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -20,16 +21,12 @@ Estimator = Literal["average_precision", "trapezoid"]
 
 def risk(ranking: Ranking) -> Floats:
     """Error rate among the k most trusted rows for k = 1..n, shape (n,)."""
-    errors, rows = ranking.unknown, np.arange(1, len(ranking) + 1)
-    if len(errors) == len(rows) + 1:
-        return errors[1:] / rows
-    tied = np.diff(ranking.known + errors)
-    return np.cumsum(np.repeat(np.diff(errors) / tied, tied)) / rows
+    return np.concatenate(list(_risk(ranking)))
 
 
 def aurc(ranking: Ranking) -> float:
     """Mean height of the risk-coverage curve."""
-    return float(risk(ranking).mean())
+    return sum(float(block.sum()) for block in _risk(ranking)) / len(ranking)
 
 
 def eaurc(ranking: Ranking) -> float:
@@ -38,6 +35,18 @@ def eaurc(ranking: Ranking) -> float:
     # The optimum is the mean of (k - right) / k over k = right + 1..n; the sum of 1 / k is a difference of digammas.
     optimum = (rows - right - right * (digamma(rows + 1) - digamma(right + 1))) / rows
     return max(0.0, aurc(ranking) - float(optimum))
+
+
+def _risk(ranking: Ranking) -> Iterator[Floats]:
+    for right, errors in ranking.found("known"):
+        rows = right + errors
+        tied = np.diff(rows)
+        if tied.max() == 1:
+            yield errors[1:] / rows[1:]
+        else:
+            # Each row of a tie brings the tie's mean error.
+            more = np.cumsum(np.repeat(np.diff(errors) / tied, tied))
+            yield (errors[0] + more) / np.arange(rows[0] + 1, rows[-1] + 1)
 
 
 def accuracy(ranking: Ranking) -> float:

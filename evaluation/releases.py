@@ -46,6 +46,7 @@ class Release:
         self.revision = revision
         self.manifest = manifest
         self._rows: dict[tuple[str, str], pa.Table] = {}
+        self._images: dict[tuple[str, str], Any] = {}  # mapped into memory, not read
 
     @property
     def name(self) -> str:
@@ -105,10 +106,14 @@ class Release:
                 f"expected images of {config}/{split} in {self.name}, found its index alone; build the split with "
                 "`python -m hf_scripts.materialize` first."
             )
-        expected = self.rows(config, split).select(["id", "content_sha256"])
-        return self._load(
-            config, split, lambda rows: rows.select_columns(expected.column_names).with_format("arrow")[:] == expected
-        )
+        if (config, split) not in self._images:
+            expected = self.rows(config, split).select(["id", "content_sha256"])
+            self._images[config, split] = self._load(
+                config,
+                split,
+                lambda rows: rows.select_columns(expected.column_names).with_format("arrow")[:] == expected,
+            )
+        return self._images[config, split]
 
     def _config(self, config: str) -> Mapping[str, Any]:
         if config not in self.manifest["configs"]:

@@ -160,8 +160,14 @@ class Scorer:
 
     def _choose(self, chosen: Method) -> Fitted:
         sets = [dict(zip(chosen.grid, values, strict=True)) for values in itertools.product(*chosen.grid.values())]
-        if not self._can_search(chosen, len(sets)):
-            return Fitted(chosen, self._make(chosen, sets[0]), sets[0])
+        if len(sets) == 1 or not self.search or not (self.sources.validation and self.sources.external):
+            default = Fitted(chosen, self._make(chosen, sets[0]), sets[0])
+            if len(sets) > 1 and self.search:
+                self.say(
+                    f"{chosen.name}: its hyperparameters are the defaults, since there are no features of both "
+                    f"{VALIDATION} and {EXTERNAL} to choose them on"
+                )
+            return default
         trials = tuple(self._try(chosen, hyperparameters) for hyperparameters in sets)
         possible = [trial for trial in trials if trial.auroc is not None]
         if not possible:
@@ -169,17 +175,6 @@ class Scorer:
         # The first of the best: the default, where nothing is better.
         best = max(possible, key=lambda trial: trial.auroc or 0.0).hyperparameters
         return Fitted(chosen, self._make(chosen, best), best, trials)
-
-    def _can_search(self, chosen: Method, sets: int) -> bool:
-        if sets == 1 or not self.search:
-            return False
-        if self.sources.validation is None or self.sources.external is None:
-            self.say(
-                f"{chosen.name}: its hyperparameters are the defaults, since there are no features of both "
-                f"{VALIDATION} and {EXTERNAL} to choose them on"
-            )
-            return False
-        return True
 
     def _try(self, chosen: Method, hyperparameters: Mapping[str, float]) -> Trial:
         """Hold validation rows against external ones, as the unified unknown detection paper does (section 4)."""

@@ -78,9 +78,13 @@ def _fit(detector: str, parts: tuple[str, ...], features: Features, components: 
             f"{detector} out."
         )
     from sklearn.mixture import GaussianMixture  # an extra; its import takes a second
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
 
     mixture = GaussianMixture(components, covariance_type="full", random_state=seed)
-    return ScoreMixture(parts, mean, scale, mixture.fit((scores - mean) / scale))
+    # Sums of several threads round in another order on another machine, and on a busy one they take minutes.
+    with threadpool_limits(1):
+        mixture.fit((scores - mean) / scale)
+    return ScoreMixture(parts, mean, scale, mixture)
 
 
 def _make(detector: str, parts: tuple[str, ...]) -> Callable[..., ScoreMixture]:

@@ -239,6 +239,7 @@ def _unfitted(function: Callable[[Doubles], Scores]) -> Callable[..., LogitScore
     def make(features: Features | None, head: Head | None) -> LogitScore:
         return LogitScore(function)
 
+    make.__doc__ = function.__doc__
     return make
 
 

@@ -15,8 +15,9 @@ from evaluation.detectors.rows import Doubles, by_rows, doubles, require_width
 from evaluation.errors import EvaluationError
 from evaluation.features import Features, Head
 
-# Bank rows compared at a time: matrix products at full speed, and no copy of the bank as float64.
-_BANK_ROWS = 4096
+# Bank rows compared at a time. Each piece is made float64 again for every piece of the rows that are scored, so these
+# are to be the larger ones.
+_BANK_ROWS = 1024
 
 
 def unit(values: Doubles) -> Doubles:

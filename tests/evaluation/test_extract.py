@@ -1,5 +1,6 @@
 """Extraction: what it keeps, that a row's numbers are its own, kills and reruns, and what is refused."""
 
+import io
 import os
 import shutil
 import signal
@@ -287,3 +288,36 @@ def test_help_needs_no_torch():
     code = "import sys; sys.modules['torch'] = None; from evaluation.__main__ import main; main(['extract', '--help'])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "Example: python -m evaluation extract" in " ".join(done.stdout.split())
+
+
+def test_a_release_on_the_hub(release, extract, hub, api, only_loopback, tmp_path):
+    """At a tag, to the same bytes as from the folder."""
+    hub.create("org/small")
+    hub.commit("org/small", contents(release))
+    hub.tag("org/small", "v1.0.0")
+    hub.commit("org/small", {"manifest.json": b"{}"})
+    code, out, _ = extract("--splits", "test", "--revision", "v1.0.0", where="org/small", out="hub")
+    assert code == 0
+    assert out.startswith(f"release  org/small at commit {hub.tags('org/small')['v1.0.0'][:12]}, digest")
+    assert extract("--splits", "test")[0] == 0
+    assert contents(tmp_path / "hub") == contents(tmp_path / "out")
+    assert "expected configs with label_names" in refused(extract(where="org/small"))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("flags", [(), ("--quiet",)], ids=["bars", "quiet"])
+def test_bars_on_a_terminal(extract, monkeypatch, flags):
+    """Rows, time left and images a second; elsewhere nothing at all, as other tests see."""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert extract("--splits", "test", *flags)[0] == 0
+    shown = sys.stderr.getvalue()
+    if flags:
+        assert shown == ""
+    else:
+        assert f"{CONFIG}/test: 100%" in shown
+        assert "40.0/40.0" in shown
+        assert "images/s]" in shown

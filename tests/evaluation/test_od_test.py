@@ -66,6 +66,18 @@ def test_every_ordered_pair_is_fitted_on_one_set_and_judged_on_the_other():
         assert (figure.n_known, figure.n_unknown) == (50, len(SETS[figure.unknown]))
 
 
+def test_a_row_at_the_threshold_is_accepted():
+    # Fitted on either set the threshold is 1, the highest known score. Of the known rows to judge one lies above it.
+    rows = make_rows(
+        ("cifar", "validation", "in_distribution", [0, 1]),
+        ("cifar", "test", "in_distribution", [0, 1, 1, 2]),
+        ("cifar", "near_ood", "near_ood", [2, 2]),
+        ("cifar", "far_ood_dtd", "far_ood", [1, 2, 3, 3]),
+    )
+    found = {f.unknown: f.value for f in figures(rows) if f.setting == "od_test" and not f.statistic}
+    assert found == {"near_ood": (3 / 4 + 1) / 2, "far_ood_dtd": (3 / 4 + 3 / 4) / 2}
+
+
 @pytest.mark.parametrize("split", SETS)
 def test_the_two_dataset_figure_is_fitted_and_judged_on_halves_of_one_set(split):
     # Ids end with the row's number, so that the halves are the even and the odd rows.

@@ -18,8 +18,11 @@ ROWS = make_rows(
 def test_rows_know_their_sides_and_mistakes():
     order = np.argsort(ROWS.score)
     assert ROWS.known[order].tolist() == [True, True, True, False, False, False, False]
-    # Unlabelled rows are wrong whatever is predicted; a labelled one may be right.
-    assert ROWS.wrong[order].tolist() == [False, True, False, True, False, True, True]
+    # Unlabelled rows are wrong whatever is predicted, -1 for nothing included; a labelled one may be right.
+    expected = [False, True, False, True, False, True, True]
+    assert ROWS.wrong[order].tolist() == expected
+    unpredicted = replace(ROWS, prediction=np.where(ROWS.label < 0, -1, ROWS.prediction))
+    assert unpredicted.wrong[order].tolist() == expected
 
 
 def test_rows_are_chosen_and_divided():

@@ -20,7 +20,7 @@ def directions(features):
 
 
 @pytest.mark.parametrize("k", [1, 2, 50, 119, 120])
-@pytest.mark.parametrize("bank_rows", [7, 100, 4096])
+@pytest.mark.parametrize("bank_rows", [7, 100, 1024])
 def test_knn_is_the_kth_smallest_distance(k, bank_rows, monkeypatch):
     monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
     expected = np.sort(cdist(directions(TESTED), directions(FITTED)), axis=1)[:, k - 1]
@@ -50,7 +50,7 @@ def test_knn_needs_as_many_rows(k):
 
 
 @pytest.mark.parametrize(("power", "cutoff"), [(1.0, 0.0), (1.0, 0.03), (4.0, 0.0), (0.5, 0.1)])
-@pytest.mark.parametrize("bank_rows", [50, 4096])
+@pytest.mark.parametrize("bank_rows", [50, 1024])
 def test_relation_is_the_negated_mean_over_the_bank(power, cutoff, bank_rows, monkeypatch):
     monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
     bank = dataclasses.replace(FITTED, penultimate=FITTED.penultimate - 1)  # so that some directions oppose
