@@ -16,6 +16,7 @@ from evaluation import robustness
 from evaluation.detectors.registry import METHODS
 from evaluation.errors import EvaluationError, unknown_name
 from evaluation.figures import Figure
+from evaluation.files import file_name
 from evaluation.joining import NOT_JUDGED, Index, join, release_index, rows_of
 from evaluation.pictures import Scored
 from evaluation.protocols import PROTOCOLS, default_protocol, figures
@@ -86,6 +87,7 @@ def load(sources: Sequence[Source], release: Release, configs: Sequence[str], ad
         rows = {detector: rows_of(index, found) for detector, found in joined.items()}
         scored.append(Scored(_run(source, about), of, rows, index.flagged))
         advance(1)
+    _check_variants([one.run.variant for one in scored])
     return scored
 
 
@@ -190,6 +192,17 @@ def _check_release(path: Path, about: About | None, release: Release) -> None:
             f"expected scores of {release.name} (digest {release.digest[:12]}) in {path}, found scores of a release "
             f"with digest {about.release_digest[:12]}; score this release, or name that one with --release."
         )
+
+
+def _check_variants(variants: Sequence[str]) -> None:
+    named: dict[str, str] = {}
+    for variant in variants:
+        other = named.setdefault(file_name(variant), variant)
+        if other != variant or variant == ALL_VARIANTS:
+            raise EvaluationError(
+                f"expected names of ways of training that differ in letters or digits, found {other!r} and "
+                f"{variant!r}; files are named by them, so choose others, as --scores NAME=FILE."
+            )
 
 
 def _only_config(release: Release) -> tuple[str, ...]:

@@ -154,7 +154,7 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda made: made["split"] != "near_ood", "each of the 180 rows of digits/near_ood"),
+        (lambda made: made["split"] != "near_ood", "each of the 120 rows of digits/near_ood"),
         (
             lambda made: made["id"] != made["id"][made["split"] == "test"][3],
             r"found none for 1 id \(sklearn-digits/\d+\)",
@@ -215,6 +215,12 @@ def test_two_files_of_one_name_and_one_run_twice_are_refused(tmp_path, root, row
     again.write_bytes((tmp_path / "run.parquet").read_bytes())
     assert report(tmp_path / "out", root, "--scores", paths[0], again) == 2
     assert "the same weights in run and again" in capsys.readouterr().err
+
+
+def test_ways_of_training_whose_files_would_have_one_name_are_refused(tmp_path, root, rows, capsys):
+    paths = [write(tmp_path / f"{name}.parquet", root, rows(0)) for name in "ab"]
+    assert report(tmp_path / "out", root, "--scores", f"x y={paths[0]}", f"x/y={paths[1]}") == 2
+    assert "found 'x y' and 'x/y'" in capsys.readouterr().err
 
 
 def test_a_dry_run_checks_and_writes_nothing(tmp_path, root, rows, capsys):
