@@ -217,8 +217,7 @@ def _robustness(lines: Sequence[Line], setter: Setter) -> Laid:
         yield table, setting == "unknown_detection"
     of_variants = [line for line in lines if line["variant"] != ALL_VARIANTS and line["statistic"] == "robustness"]
     for (config, setting, metric), found in grouped(of_variants, "config", "setting", "metric"):
-        if " + " in found[0]["unknown"]:
-            yield _robust_variants(config, words(setting), metric, found, setter), False
+        yield _robust_variants(config, words(setting), metric, found, setter), False
 
 
 def _robust_variants(config: str, setting: str, metric: str, lines: Sequence[Line], setter: Setter) -> Table:

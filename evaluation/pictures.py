@@ -17,29 +17,13 @@ from evaluation.files import file_name
 from evaluation.layouts import BASELINE, headlines
 from evaluation.metrics import METRICS, aurc, risk_coverage
 from evaluation.protocols import PROTOCOLS
-from evaluation.results import Line, Run, grouped
+from evaluation.results import Line, grouped
 from evaluation.rows import Rows, known_rows, unknown_splits
+from evaluation.scored import Scored
 from evaluation.tables import words
 
 _MAPPED = {unknown_detection.NAME: "ood_detection", broad.NAME: "dsd", facets.NAME: "ood_detection"}
 """Settings whose AUROC, a column for each set of unknowns, makes a heatmap."""
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A scores file beside the rows that it is of.
-
-    Attributes:
-        run: what it says of itself.
-        configs: the configs that its rows are of.
-        rows: of each detector.
-        flagged: the configs of which the release says what overlaps with training images.
-    """
-
-    run: Run
-    configs: tuple[str, ...]
-    rows: Mapping[str, Rows]
-    flagged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -43,11 +43,12 @@ def summary(
     """
     parts = [
         f"# Results on {record['release']}",
-        f"Release digest `{record['release_digest']}`. {len(figures):,} figures of {len(titles)} detectors are in "
+        f"Release digest `{record['release_digest']}`. {len(figures):,} figures of {_detectors(len(titles))} are in "
         "[figures.csv](figures.csv) and [figures.parquet](figures.parquet), whose [columns](#columns) are explained "
         "below. `python -m evaluation compare` sets two reports side by side, if they are of the same release digest.",
-        "## At a glance\n\n" + _glance(over_runs(figures).to_pylist(), titles),
+        _glance(over_runs(figures).to_pylist(), titles),
         "## Runs\n\n" + _runs(record),
+        "\n".join(f"- {note}" for note in record["notes"]),
     ]
     for protocol, configs in record["protocols"].items():
         parts.append(_heading(protocol, configs))
@@ -68,10 +69,11 @@ def summary(
 def _glance(lines: Sequence[Line], titles: Mapping[str, str]) -> str:
     """The best detector by the first figure of each protocol, beside the baseline."""
     baseline = titles.get(BASELINE, BASELINE)
-    rows = [
+    head = [
         f"| protocol | config | way of training | figure | best | | {baseline} |",
         "|---|---|---|---|---|---:|---:|",
     ]
+    rows = []
     for protocol, described in PROTOCOLS.items():
         for (config, variant), found in grouped(headlines(lines, protocol), "config", "variant"):
             metric = METRICS[found[0]["metric"]]
@@ -81,7 +83,11 @@ def _glance(lines: Sequence[Line], titles: Mapping[str, str]) -> str:
             figure = f"{metric.title} {ARROWS[metric.better]}"
             cells = [described.title, config, variant, figure, titles.get(best["detector"], best["detector"])]
             rows.append("| " + " | ".join([*cells, number_text(number(best), 2), *(beside or ["-"])]) + " |")
-    return "\n".join(rows)
+    return "\n".join(["## At a glance", "", *head, *rows]) if rows else ""
+
+
+def _detectors(count: int) -> str:
+    return f"{count} detector{'s' if count > 1 else ''}"
 
 
 def _runs(record: Mapping[str, Any]) -> str:
