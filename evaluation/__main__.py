@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from evaluation.errors import EvaluationError
+from evaluation.extras import EXTRA, without
 
 # Imported when asked for, so that help needs neither torch nor matplotlib.
 COMMANDS = {
@@ -19,20 +20,6 @@ COMMANDS = {
     "graph": "Draw which classes' images are taken for which classes, as the FACETS paper does.",
     "demo": "Go the whole way on a small release of real digits.",
 }
-
-
-EXTRA = (
-    "matplotlib",
-    "networkx",
-    "pytorch_ood",
-    "safetensors",
-    "sklearn",
-    "threadpoolctl",
-    "timm",
-    "torch",
-    "torchvision",
-)
-"""Modules that the extra `evaluate` brings."""
 
 
 class _Commands(click.Group):
@@ -76,11 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
-        click.echo(
-            f"error: expected the packages that the evaluation needs, found no {error.name}; install them with "
-            "pip install 'unknown-detection[evaluate]' (in a checkout: pip install -e '.[evaluate]').",
-            err=True,
-        )
+        click.echo(f"error: {without([error.name], 'do this')}", err=True)
         return 2
     except click.ClickException as error:
         error.show()

@@ -78,7 +78,7 @@ class Demo:
         """
         _check_folder(self.out)
         make_release(self.out / RELEASE)
-        say(f"wrote {self.out / 'release'}: scikit-learn's digits, of which {', '.join(KNOWN)} are known")
+        say(f"wrote {self.out / RELEASE}: scikit-learn's digits, of which {', '.join(KNOWN)} are known")
         for text in self._models():
             say(text)
             advance(1)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from evaluation.demo_images import Images, blurred, crops, deal, digits, noise, noisy, repeats
 from evaluation.files import replacing
 from evaluation.releases import FORMAT, INDEX_SUFFIX, rows_digest
 
@@ -32,6 +32,9 @@ MIXED = "facets-digits"
 
 KNOWN = ("0", "1", "2", "3", "4", "6")
 """The in-distribution classes, in the order of their labels."""
+
+NEAR = ("5", "7", "9")
+EXTERNAL = ("8",)
 
 ROLES = (
     "in_distribution",
@@ -46,51 +49,16 @@ ROLES = (
 )
 """The roles of all releases, by their numbers."""
 
-_KNOWN = {"train": 60, "validation": 20, "test": 40}
+_KNOWN = {"train": 60, "validation": 20, "test": 30}
 """Images of each known class; few, so that the demo is over soon."""
 
-_OTHERS = 60
+_OTHERS = 40
 """Images of each class of digits that is not known."""
 
-_NOISES = 100
+_NOISES = 80
 
-_FACETS = 20
+_FACETS = 15
 """Images of each class, of textures three times as many, that FACETS' way to mix both sides in one split takes."""
-
-_BITMAP, _BLOCK = 32, 4
-"""A digit was a bitmap of 32 x 32 pixels; each pixel of its image counts the dark ones of a block of 4 x 4."""
-
-_NEARLY = 12.0
-"""Two digits nearly repeat each other at this Euclidean distance: some 1.5 of the 17 grey levels a pixel."""
-
-
-@dataclass(frozen=True)
-class Images:
-    """n images of one source.
-
-    Attributes:
-        source: name of the source.
-        names: what the source calls each.
-        classes: the source's own class of each.
-        pixels: uint8 of shape (n, 8, 8).
-        change: what was done to them, or empty.
-    """
-
-    source: str
-    names: Sequence[str]
-    classes: Sequence[str]
-    pixels: npt.NDArray[np.uint8]
-    change: str = ""
-
-    @property
-    def ids(self) -> list[str]:
-        """The id of each in the release."""
-        return ["/".join(part for part in (self.source, name, self.change) if part) for name in self.names]
-
-    def take(self, chosen: Sequence[int]) -> Images:
-        """Those at some positions, in their order."""
-        names, classes = ([values[number] for number in chosen] for values in (self.names, self.classes))
-        return replace(self, names=names, classes=classes, pixels=self.pixels[list(chosen)])
 
 
 def make_release(root: Path) -> None:
@@ -99,26 +67,26 @@ def make_release(root: Path) -> None:
     Args:
         root: the folder; the card and `manifest.json` come last, so that a folder that has them is whole.
     """
-    digits = _digits()
-    known = _deal(digits, KNOWN, _KNOWN)
-    others = _deal(digits, ("5", "7", "9"), {"near": _OTHERS}) | _deal(digits, ("8",), {"external": _OTHERS})
-    test, near, textures = known["test"], others["near"], _crops("flower.jpg", every=2)
-    mixed = _deal(test, KNOWN, {"known": _FACETS}) | _deal(near, ("5", "7", "9"), {"near": _FACETS})
-    repeats = _repeats(digits, known["train"])
+    every = digits()
+    known = deal(every, KNOWN, _KNOWN)
+    others = deal(every, NEAR, {"near": _OTHERS}) | deal(every, EXTERNAL, {"external": _OTHERS})
+    test, near, textures = known["test"], others["near"], crops("flower.jpg", every=3)
+    mixed = deal(test, KNOWN, {"known": _FACETS}) | deal(near, NEAR, {"near": _FACETS})
+    repeated = repeats(every, known["train"])
     configs: dict[str, dict[str, list[tuple[str, Images]]]] = {
         CONFIG: {
             "validation": [("in_distribution", known["validation"])],
             "test": [("in_distribution", test)],
             "near_ood": [("near_ood", near)],
             "far_ood_textures": [("far_ood", textures)],
-            "far_ood_noise": [("far_ood", _noise())],
-            "external_validation": [("external", others["external"]), ("external", _crops("china.jpg", every=4))],
+            "far_ood_noise": [("far_ood", noise(_NOISES))],
+            "external_validation": [("external", others["external"]), ("external", crops("china.jpg", every=4))],
         },
         TRAIN: {"train": [("in_distribution", known["train"])]},
         SHIFTS: {
             "test": [("in_distribution", test)],
-            "blur": [("corruption", _blurred(test))],
-            "gaussian_noise": [("corruption", _noisy(test))],
+            "blur": [("corruption", blurred(test))],
+            "gaussian_noise": [("corruption", noisy(test))],
             "unseen_digits": [("novel_class", near)],
         },
         MIXED: {
@@ -134,7 +102,7 @@ def make_release(root: Path) -> None:
         columns = ["near_duplicate_of"] if config != TRAIN else []
         written = {}
         for split, parts in sorted(splits.items()):
-            rows = pa.concat_tables([_rows(images, role, repeats if columns else None) for role, images in parts])
+            rows = pa.concat_tables([_rows(images, role, repeated if columns else None) for role, images in parts])
             written[split] = _write_split(root, config, split, rows) | {"role": parts[0][0], "rows": len(rows)}
         manifest["configs"][config] = {"label_names": list(KNOWN), "columns": columns, "splits": written}
     _write_text(root / "README.md", _card(manifest))
@@ -150,87 +118,7 @@ _BENCHMARK = {
 }
 
 
-def _digits() -> Images:
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    names = [f"{number:04d}" for number in range(len(data.target))]
-    return Images("sklearn-digits", names, [str(digit) for digit in data.target], _eight_bits(data.images / 16))
-
-
-def _crops(photograph: str, *, every: int) -> Images:
-    """Squares of a photograph in grey, brought to 8 x 8 as the digits were: the mean of each block of 4 x 4.
-
-    They stand in a grid, row by row; the first of so many is taken.
-    """
-    from sklearn.datasets import load_sample_image
-
-    grey = np.asarray(Image.fromarray(load_sample_image(photograph)).convert("L")) / 255
-    height, width = (size // _BITMAP for size in grey.shape)
-    side = _BITMAP // _BLOCK
-    cut = (
-        grey[: height * _BITMAP, : width * _BITMAP]
-        .reshape(height, side, _BLOCK, width, side, _BLOCK)
-        .mean(axis=(2, 5))
-    )
-    squares = cut.transpose(0, 2, 1, 3).reshape(-1, side, side)
-    names = [f"{photograph}/{row:02d}-{column:02d}" for row in range(height) for column in range(width)]
-    found = Images("sklearn-photographs", names, [photograph.removesuffix(".jpg")] * len(names), _eight_bits(squares))
-    return found.take(range(0, len(names), every))
-
-
-def _noise() -> Images:
-    """N(0.5, 1), clipped to [0, 1], as the unified benchmark's noise is."""
-    values = np.random.RandomState(0).normal(0.5, 1.0, (_NOISES, 8, 8))
-    names = [f"{number:04d}" for number in range(_NOISES)]
-    return Images("noise", names, ["gaussian"] * _NOISES, _eight_bits(values.clip(0, 1)))
-
-
-def _noisy(images: Images) -> Images:
-    values = images.pixels / 255 + np.random.RandomState(1).normal(0.0, 0.2, images.pixels.shape)
-    return replace(images, pixels=_eight_bits(values.clip(0, 1)), change="gaussian_noise")
-
-
-def _blurred(images: Images) -> Images:
-    """The mean of each pixel and its eight neighbours."""
-    padded = np.pad(images.pixels / 255, ((0, 0), (1, 1), (1, 1)), mode="edge")
-    blurred = np.mean([padded[:, row : row + 8, column : column + 8] for row, column in np.ndindex(3, 3)], axis=0)
-    return replace(images, pixels=_eight_bits(blurred), change="blur")
-
-
-def _deal(digits: Images, classes: Sequence[str], shares: Mapping[str, int]) -> dict[str, Images]:
-    """The images of some classes dealt out, so many of each class to each share.
-
-    Which go where depends on the digests of their names, and so on no generator.
-    """
-    dealt: dict[str, list[int]] = {share: [] for share in shares}
-    for digit in classes:
-        mine = [number for number, name in enumerate(digits.classes) if name == digit]
-        mine.sort(key=lambda number: hashlib.sha256(digits.names[number].encode()).digest())
-        for share, count in shares.items():
-            dealt[share] += mine[:count]
-            mine = mine[count:]
-    return {share: digits.take(sorted(chosen)) for share, chosen in dealt.items()}
-
-
-def _repeats(digits: Images, train: Images) -> Mapping[str, str]:
-    """Of each digit that nearly repeats a training image, by its id, the id of the nearest."""
-    found = {}
-    levels = [images.pixels.reshape(len(images.names), -1) / 255 * 16 for images in (digits, train)]
-    for name, image in zip(digits.ids, levels[0], strict=True):
-        distances = np.linalg.norm(levels[1] - image, axis=1)
-        nearest = int(distances.argmin())
-        if distances[nearest] <= _NEARLY:
-            found[name] = train.ids[nearest]
-    return found
-
-
-def _eight_bits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.uint8]:
-    rounded: npt.NDArray[np.uint8] = np.rint(values * 255).astype(np.uint8)
-    return rounded
-
-
-def _rows(images: Images, role: str, repeats: Mapping[str, str] | None) -> pa.Table:
+def _rows(images: Images, role: str, repeated: Mapping[str, str] | None) -> pa.Table:
     """The rows of a split with the columns of every release."""
     ids = images.ids
     labels = [KNOWN.index(name) if name in KNOWN else -1 for name in images.classes]
@@ -250,8 +138,8 @@ def _rows(images: Images, role: str, repeats: Mapping[str, str] | None) -> pa.Ta
         "content_sha256": [hashlib.sha256(pixels.tobytes()).hexdigest() for pixels in images.pixels],
         "stored": ["pixels"] * len(ids),
     }
-    if repeats is not None:
-        columns["near_duplicate_of"] = [repeats.get(name, "") for name in ids]
+    if repeated is not None:
+        columns["near_duplicate_of"] = [repeated.get(name, "") for name in ids]
     return pa.table(columns)
 
 

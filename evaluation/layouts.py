@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from evaluation import broad, facets, od_test, robustness, unknown_detection
 from evaluation.figures import AS_PUBLISHED, OVERLAP_REMOVED
 from evaluation.metrics import METRICS
-from evaluation.results import ALL_VARIANTS, NAMES_A_FIGURE, Line, grouped
+from evaluation.results import ALL_VARIANTS, Line, grouped
 from evaluation.tables import Heading, Number, Row, Table, words
+from evaluation.typesetting import Setter, cell, distinct, figure_name, heading, number, over
 
 Laid = Iterator[tuple[Table, bool]]
 """Tables, and whether the summary shows them or only links them."""
+
+BASELINE = "msp"
+"""The detector that others are held against, where it is there."""
+
+_HEADLINES: Mapping[str, Mapping[str, str]] = {
+    unknown_detection.NAME: {"setting": "unknown_detection", "metric": "aurc", "statistic": ""},
+    facets.NAME: {"setting": "ood_detection", "metric": "auroc", "statistic": ""},
+    broad.NAME: {"setting": "dsd", "metric": "auroc", "statistic": "mean"},
+    od_test.NAME: {"setting": "od_test", "metric": "balanced_accuracy", "statistic": "mean"},
+}
+"""The figure of each protocol that says most."""
 
 _MOST_COLUMNS = 8
 """Detectors that fit beside each other; more of them become rows."""
@@ -70,67 +81,31 @@ def paper_tables(summary: pa.Table, titles: Mapping[str, str]) -> list[Placed]:
         for variant, found in each:
             labels = [variant] if len(variants) > 1 and variant else []
             labels += [] if rows == AS_PUBLISHED else [rows]
-            for table, shown in _LAYOUTS[protocol](found, _Setter(tuple(labels), titles)):
+            for table, shown in _LAYOUTS[protocol](found, Setter(tuple(labels), titles)):
                 placed.append(Placed(table, protocol, shown and rows == AS_PUBLISHED))
     for (protocol, config, variant), found in grouped(lines, "protocol", "config", "variant"):
         if protocol == unknown_detection.NAME:
             words = [variant] if len(variants) > 1 else []
             placed += [
-                Placed(table, protocol, True) for table in _overlap(config, found, _Setter(tuple(words), titles))
+                Placed(table, protocol, True) for table in _overlap(config, found, Setter(tuple(words), titles))
             ]
     return placed
 
 
-@dataclass(frozen=True)
-class _Setter:
-    """Sets tables; knows what is common to those of one way of training.
+def headlines(lines: Sequence[Line], protocol: str) -> list[Line]:
+    """The figure of a protocol that says most, of every config, detector and run, on all rows.
 
-    Attributes:
-        labels: what tells its tables from others of the same layout.
-        titles: of detectors.
+    Args:
+        lines: figures, or figures over runs.
+        protocol: its name; one that compares runs has none.
     """
-
-    labels: tuple[str, ...]
-    titles: Mapping[str, str]
-
-    def methods(self, lines: Sequence[Line]) -> dict[str, str]:
-        """Names of detectors with their titles, in their order."""
-        names = dict.fromkeys(line["detector"] for line in lines)
-        return {name: self.titles.get(name, name) for name in names}
-
-    def by_method(
-        self,
-        parts: Sequence[str],
-        title: str,
-        note: str,
-        columns: Sequence[tuple[Heading, Line]],
-        lines: Sequence[Line],
-    ) -> Table:
-        """A row for each detector; each column has the figures that are named as the one beside its heading."""
-        cells = {(line["detector"], _name(line)): line for line in lines}
-        rows = [
-            Row(full, tuple(_cell(cells.get((detector, _name(line)))) for _, line in columns))
-            for detector, full in self.methods(lines).items()
-        ]
-        return self.table(parts, title, f"{note} {_runs(lines)}", "Method", [heading for heading, _ in columns], rows)
-
-    def table(
-        self,
-        parts: Sequence[str],
-        title: str,
-        note: str,
-        stub: str,
-        columns: Sequence[Heading],
-        rows: Sequence[Row],
-        **others: Any,
-    ) -> Table:
-        """A table that is named like its neighbours."""
-        name = "-".join([*parts, *self.labels]).replace("_", "-").replace(" ", "-")
-        full = ", ".join([title, *map(words, self.labels)])
-        return Table(name, full, note, stub, tuple(columns), tuple(rows), **others)
+    named = {"protocol": protocol, "rows": AS_PUBLISHED, **_HEADLINES.get(protocol, {})}
+    found = [line for line in lines if protocol in _HEADLINES and named.items() <= line.items()]
+    # Of BROAD's means the last is over all kinds of shift.
+    return [line for line in found if protocol != broad.NAME or figure_name(line) == figure_name(found[-1])]
 
 
-def _unknown_detection(lines: Sequence[Line], setter: _Setter) -> Laid:
+def _unknown_detection(lines: Sequence[Line], setter: Setter) -> Laid:
     """Tables 6 and 7 of Kim, Koo and Hwang: accuracy, all unknowns, mistakes, then each set of unknowns."""
     groups = {"unknown_detection": "Unknown", "misclassification_detection": "Misclassified"}
     note = (
@@ -139,22 +114,22 @@ def _unknown_detection(lines: Sequence[Line], setter: _Setter) -> Laid:
     )
     for (config,), found in grouped(lines, "config"):
         columns: list[tuple[Heading, Line]] = []
-        for line in _distinct(found):
+        for line in distinct(found):
             group = groups.get(line["setting"]) or ("far mean" if line["statistic"] else words(line["unknown"]))
             if line["metric"] == "accuracy":
-                columns.insert(0, (_heading("", line), line))
+                columns.insert(0, (heading("", line), line))
             else:
-                columns.append((_heading(group, line), line))
+                columns.append((heading(group, line), line))
         yield (
             setter.by_method((unknown_detection.NAME, config), f"Unknown detection on {config}", note, columns, found),
             True,
         )
 
 
-def _overlap(config: str, lines: Sequence[Line], setter: _Setter) -> Iterator[Table]:
+def _overlap(config: str, lines: Sequence[Line], setter: Setter) -> Iterator[Table]:
     """Figures with and without rows that overlap with training images, side by side."""
     columns = []
-    for line in _distinct([line for line in lines if line["rows"] == AS_PUBLISHED]):
+    for line in distinct([line for line in lines if line["rows"] == AS_PUBLISHED]):
         far = line["unknown"].startswith("far_ood") and not line["statistic"]
         if line["metric"] in ("accuracy", "aurc") or (line["metric"] == "auroc" and not far):
             group = words(line["unknown"]) if line["setting"] == "ood_detection" else words(line["setting"])
@@ -167,7 +142,7 @@ def _overlap(config: str, lines: Sequence[Line], setter: _Setter) -> Iterator[Ta
         yield setter.by_method(("overlap", config), f"What overlap changes on {config}", note, columns, lines)
 
 
-def _facets(lines: Sequence[Line], setter: _Setter) -> Laid:
+def _facets(lines: Sequence[Line], setter: Setter) -> Laid:
     """Tables VI and VII of FACETS: data sets x methods, three metrics a cell; turned where methods are many."""
     for (setting,), found in grouped(lines, "setting"):
         cells: dict[tuple[str, str], tuple[Number, ...]] = {}
@@ -175,7 +150,7 @@ def _facets(lines: Sequence[Line], setter: _Setter) -> Laid:
             for line in found:
                 if line["metric"] == metric:
                     cell = (line["config"], line["detector"])
-                    cells[cell] = (*cells.get(cell, ()), _number(line))
+                    cells[cell] = (*cells.get(cell, ()), number(line))
         methods = setter.methods(found)
         configs = {name: name for name in dict.fromkeys(line["config"] for line in found)}
         wide = len(methods) > _MOST_COLUMNS
@@ -186,28 +161,28 @@ def _facets(lines: Sequence[Line], setter: _Setter) -> Laid:
         ]
         headings = [Heading(title, "FPR@95%TPR / Detection error / AUROC", "higher") for title in across.values()]
         title = f"FACETS: {facets.SETTINGS[setting]}"
-        note = f"In percent; known rows are positive; the best AUROC of each data set is bold. {_runs(found)}"
+        note = f"In percent; known rows are positive; the best AUROC of each data set is bold. {over(found)}"
         stub = "Method" if wide else "Data set"
         ranked = "columns" if wide else "rows"
         yield setter.table((facets.NAME, setting), title, note, stub, headings, rows, ranked=ranked), True
 
 
-def _broad(lines: Sequence[Line], setter: _Setter) -> Laid:
+def _broad(lines: Sequence[Line], setter: Setter) -> Laid:
     """Tables 2 and 8 of BROAD, the means by kind of shift, and tables 9 to 15, each set of shifted rows."""
     for (setting,), found in grouped(lines, "setting"):
         title = f"BROAD: {broad.SETTINGS[setting]}"
         note = "AUROC in percent."
-        averages = [line for line in _distinct(found) if line["statistic"]]
+        averages = [line for line in distinct(found) if line["statistic"]]
         # The mean over kinds comes last and names the kinds, in the order in which their own means come.
         kinds = [*averages[-1]["unknown"].split(" + "), "average"]
         columns = [(Heading("", words(kind), "higher"), line) for kind, line in zip(kinds, averages, strict=True)]
         yield setter.by_method((broad.NAME, setting), title, note, columns, found), True
-        splits = [line for line in _distinct(found) if not line["statistic"]]
+        splits = [line for line in distinct(found) if not line["statistic"]]
         columns = [(Heading("", words(line["unknown"].partition(",")[0]), "higher"), line) for line in splits]
         yield setter.by_method((broad.NAME, setting, "splits"), f"{title}, each split", note, columns, found), False
 
 
-def _od_test(lines: Sequence[Line], setter: _Setter) -> Laid:
+def _od_test(lines: Sequence[Line], setter: Setter) -> Laid:
     """How balanced accuracies are distributed over pairs of unknown sets, beside those of two data sets."""
     note = (
         "Balanced accuracy in percent. OD-test: the threshold is fitted on one set of unknowns and judged on another, "
@@ -215,7 +190,7 @@ def _od_test(lines: Sequence[Line], setter: _Setter) -> Laid:
     )
     for (config,), found in grouped(lines, "config"):
         columns = []
-        for line in _distinct(found):
+        for line in distinct(found):
             if line["statistic"]:
                 better = "" if line["statistic"] == "standard_deviation" else METRICS[line["metric"]].better
                 heading = Heading(od_test.SETTINGS[line["setting"]], _STATISTICS[line["statistic"]], better)
@@ -223,7 +198,7 @@ def _od_test(lines: Sequence[Line], setter: _Setter) -> Laid:
         yield setter.by_method((od_test.NAME, config), f"OD-test on {config}", note, columns, found), True
 
 
-def _robustness(lines: Sequence[Line], setter: _Setter) -> Laid:
+def _robustness(lines: Sequence[Line], setter: Setter) -> Laid:
     """Tables 4 and 5 of the optimizer paper for each set of unknowns, and what its table 10 is read off."""
     note = (
         "Mean and variance of the mixture over ways of training, in percent and its square (AURC: in thousandths), "
@@ -234,7 +209,7 @@ def _robustness(lines: Sequence[Line], setter: _Setter) -> Laid:
     for (config, setting, unknown), found in grouped(over_variants, "config", "setting", "unknown"):
         where = words(unknown) if setting == "ood_detection" else words(setting)
         columns = []
-        for line in _distinct(found):
+        for line in distinct(found):
             better = METRICS[line["metric"]].better if line["statistic"] == "mixture_mean" else "lower"
             columns.append((Heading(METRICS[line["metric"]].title, titles[line["statistic"]], better), line))
         title = f"Robustness of detectors to the way of training on {config}, {where}"
@@ -242,16 +217,15 @@ def _robustness(lines: Sequence[Line], setter: _Setter) -> Laid:
         yield table, setting == "unknown_detection"
     of_variants = [line for line in lines if line["variant"] != ALL_VARIANTS and line["statistic"] == "robustness"]
     for (config, setting, metric), found in grouped(of_variants, "config", "setting", "metric"):
-        if " + " in found[0]["unknown"]:
-            yield _robust_variants(config, words(setting), metric, found, setter), False
+        yield _robust_variants(config, words(setting), metric, found, setter), False
 
 
-def _robust_variants(config: str, setting: str, metric: str, lines: Sequence[Line], setter: _Setter) -> Table:
+def _robust_variants(config: str, setting: str, metric: str, lines: Sequence[Line], setter: Setter) -> Table:
     """How robust each way of training is over all sets of unknowns, for each detector."""
     variants = list(dict.fromkeys(line["variant"] for line in lines))
     cells = {(line["detector"], line["variant"]): line for line in lines}
     rows = [
-        Row(title, tuple(_cell(cells.get((name, variant))) for variant in variants))
+        Row(title, tuple(cell(cells.get((name, variant))) for variant in variants))
         for name, title in setter.methods(lines).items()
     ]
     title = f"Robustness of ways of training on {config}, {setting}, {METRICS[metric].title}"
@@ -261,44 +235,10 @@ def _robust_variants(config: str, setting: str, metric: str, lines: Sequence[Lin
     return setter.table(parts, title, note, "Method", headings, rows, digits=3, ranked="rows")
 
 
-_LAYOUTS: Mapping[str, Callable[[Sequence[Line], _Setter], Laid]] = {
+_LAYOUTS: Mapping[str, Callable[[Sequence[Line], Setter], Laid]] = {
     unknown_detection.NAME: _unknown_detection,
     facets.NAME: _facets,
     broad.NAME: _broad,
     od_test.NAME: _od_test,
     robustness.NAME: _robustness,
 }
-
-
-def _name(line: Line) -> tuple[str, ...]:
-    return tuple(line[name] for name in NAMES_A_FIGURE)
-
-
-def _distinct(lines: Iterable[Line]) -> list[Line]:
-    """The first line of each figure, whichever detector's it is."""
-    found: dict[tuple[str, ...], Line] = {}
-    for line in lines:
-        found.setdefault(_name(line), line)
-    return list(found.values())
-
-
-def _heading(group: str, line: Line) -> Heading:
-    metric = METRICS[line["metric"]]
-    # Which side is positive stands in the note, once for the table.
-    return Heading(group, metric.title.partition(" (")[0], metric.better)
-
-
-def _number(line: Line) -> Number:
-    deviation = None if line["std"] is None else line["std"] * line["factor"]
-    return Number(line["mean"] * line["factor"], deviation)
-
-
-def _cell(line: Line | None) -> tuple[Number, ...]:
-    return () if line is None else (_number(line),)
-
-
-def _runs(lines: Sequence[Line]) -> str:
-    fewest, most = min(line["runs"] for line in lines), max(line["runs"] for line in lines)
-    if most == 1:
-        return "One run."
-    return f"Mean ± standard deviation over {most if fewest == most else f'{fewest} to {most}'} runs."

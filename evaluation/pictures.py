@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,44 +11,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from evaluation import broad, facets, od_test, plots, unknown_detection
+from evaluation import broad, facets, plots, unknown_detection
 from evaluation.figures import AS_PUBLISHED
+from evaluation.files import file_name
+from evaluation.layouts import BASELINE, headlines
 from evaluation.metrics import METRICS, aurc, risk_coverage
 from evaluation.protocols import PROTOCOLS
-from evaluation.results import Line, Run, grouped
+from evaluation.results import Line, grouped
 from evaluation.rows import Rows, known_rows, unknown_splits
+from evaluation.scored import Scored
 from evaluation.tables import words
-
-BASELINE = "msp"
-"""The detector that others are held against, where it is there."""
-
-HEADLINES: Mapping[str, Mapping[str, str]] = {
-    unknown_detection.NAME: {"setting": "unknown_detection", "metric": "aurc", "statistic": ""},
-    facets.NAME: {"setting": "ood_detection", "metric": "auroc", "statistic": ""},
-    broad.NAME: {"setting": "dsd", "metric": "auroc", "statistic": "mean"},
-    od_test.NAME: {"setting": "od_test", "metric": "balanced_accuracy", "statistic": "mean"},
-}
-"""The figure of each protocol that says most."""
 
 _MAPPED = {unknown_detection.NAME: "ood_detection", broad.NAME: "dsd", facets.NAME: "ood_detection"}
 """Settings whose AUROC, a column for each set of unknowns, makes a heatmap."""
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A scores file beside the rows that it is of.
-
-    Attributes:
-        run: what it says of itself.
-        configs: the configs that its rows are of.
-        rows: of each detector.
-        flagged: the configs of which the release says what overlaps with training images.
-    """
-
-    run: Run
-    configs: tuple[str, ...]
-    rows: Mapping[str, Rows]
-    flagged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -116,9 +90,9 @@ def _of_rows(
     if any(rows.prediction is not None for rows in judged.values()):
         title = f"Risk-coverage curves of unknown detection on {where}"
         draw = partial(_draw_curves, judged, titles.get(BASELINE, BASELINE), title)
-        yield Picture(protocol, _named("risk-coverage", config, *labels), title, draw)
+        yield Picture(protocol, file_name("risk-coverage", config, *labels), title, draw)
     title = f"Densities of scores by role on {where}"
-    yield Picture(protocol, _named("densities", config, *labels), title, partial(_draw_densities, judged, title))
+    yield Picture(protocol, file_name("densities", config, *labels), title, partial(_draw_densities, judged, title))
 
 
 def _judged(rows: Rows, protocol: str) -> Rows:
@@ -149,22 +123,19 @@ def _draw_densities(judged: Mapping[str, Rows], title: str) -> Any:
 
 def _changes(lines: Sequence[Line], titles: Mapping[str, str], labels: Sequence[str]) -> Iterator[Picture]:
     """Change of each protocol's headline against the baseline, run by run."""
-    for protocol, headline in HEADLINES.items():
-        matching = [line for line in lines if line["protocol"] == protocol and headline.items() <= line.items()]
-        # Of BROAD's means the last is over all kinds of shift.
-        configs = dict.fromkeys(line["config"] for line in matching[-1:] if protocol == broad.NAME)
-        for config in configs or dict.fromkeys(line["config"] for line in matching):
-            values = {(line["run"], line["detector"]): line["value"] for line in matching if line["config"] == config}
-            changed = _against_baseline(values, headline["metric"], titles)
+    for protocol in PROTOCOLS:
+        for (config, name), found in grouped(headlines(lines, protocol), "config", "metric"):
+            metric = METRICS[name]
+            values = {(line["run"], line["detector"]): line["value"] for line in found}
+            changed = _against_baseline(values, name, titles)
             if changed:
-                metric = METRICS[headline["metric"]]
                 unit = "gain in points" if metric.better == "higher" else "reduction in percent"
                 baseline = titles.get(BASELINE, BASELINE)
                 where = ", ".join([config, *labels])
                 title = f"{metric.title} against {baseline}: {PROTOCOLS[protocol].title} on {where}"
                 axis = f"{unit}; right of 0 is better than {baseline}"
                 draw = partial(plots.changes, changed, title=title, axis=axis)
-                yield Picture(protocol, _named("changes", protocol, config, *labels), title, draw)
+                yield Picture(protocol, file_name("changes", protocol, config, *labels), title, draw)
 
 
 def _against_baseline(
@@ -203,7 +174,7 @@ def _heatmaps(lines: Sequence[Line], titles: Mapping[str, str], labels: Sequence
             if len({line[column] for line in found}) < 2:
                 continue  # bars say it better
             draw = partial(_draw_map, found, column, titles, title)
-            yield Picture(protocol, _named("auroc", protocol, *names, *labels), title, draw)
+            yield Picture(protocol, file_name("auroc", protocol, *names, *labels), title, draw)
 
 
 def _draw_map(lines: Sequence[Line], column: str, titles: Mapping[str, str], title: str) -> Any:
@@ -215,8 +186,3 @@ def _draw_map(lines: Sequence[Line], column: str, titles: Mapping[str, str], tit
     names = [titles.get(down[number], down[number]) for number in order]
     heads = [words(name) for name in across]
     return plots.heatmap(values[order], names, heads, title=title, bar="AUROC in percent")
-
-
-def _named(*parts: str) -> str:
-    """The name of a file: words joined by hyphens, whatever stands in them."""
-    return "-".join(re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-") for part in parts)

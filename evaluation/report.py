@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,22 +13,20 @@ import numpy as np
 import pyarrow as pa
 
 from evaluation import robustness
+from evaluation.across_runs import robust_detectors, robust_figures, robust_variants
 from evaluation.detectors.registry import METHODS
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.figures import Figure
+from evaluation.files import file_name
 from evaluation.joining import NOT_JUDGED, Index, join, release_index, rows_of
-from evaluation.pictures import Scored
 from evaluation.protocols import PROTOCOLS, default_protocol, figures
 from evaluation.releases import Release
 from evaluation.results import ALL_VARIANTS, Run, tidy
 from evaluation.rows import Rows
+from evaluation.scored import Judged, Scored
 from evaluation.scores import About, read_scores
 
 Advance = Callable[[int], object]
 """Called with the number of steps done since the last call."""
-
-Judged = tuple[Run, str, list[Figure]]
-"""A run, the name of one of its detectors, and its figures."""
 
 _PACKAGES = ("numpy", "pyarrow", "scipy")
 """Packages that figures are computed with."""
@@ -86,6 +84,7 @@ def load(sources: Sequence[Source], release: Release, configs: Sequence[str], ad
         rows = {detector: rows_of(index, found) for detector, found in joined.items()}
         scored.append(Scored(_run(source, about), of, rows, index.flagged))
         advance(1)
+    _check_variants([one.run.variant for one in scored])
     return scored
 
 
@@ -126,6 +125,11 @@ def choose_protocols(
             wanted[name] = (*wanted.get(name, ()), config)
         if robust_variants(scored):
             wanted[robustness.NAME] = chosen
+    if robustness.NAME in wanted and not robust_variants(scored):
+        raise EvaluationError(
+            f"expected two or more models of two or more ways of training for {robustness.NAME}, found fewer; name "
+            "the way of each as --scores NAME=FILE, or leave the protocol out."
+        )
     if robustness.NAME in wanted and len(wanted) == 1:
         raise EvaluationError(
             f"expected another protocol beside {robustness.NAME}, which compares its figures over ways of training, "
@@ -134,11 +138,26 @@ def choose_protocols(
     return wanted
 
 
-def robust_variants(scored: Sequence[Scored]) -> list[str]:
-    """Ways of training with two or more runs, where there are two or more of them; else none."""
-    runs = [one.run.variant for one in scored]
-    found = [variant for variant in dict.fromkeys(runs) if runs.count(variant) > 1]
-    return found if len(found) > 1 else []
+def left_out(scored: Sequence[Scored], wanted: Mapping[str, Sequence[str]]) -> list[str]:
+    """What is asked for and cannot be given, and why: sentences for people."""
+    notes = []
+    names = titles(scored)
+    without = [name for name in names if any(one.rows[name].prediction is None for one in scored if name in one.rows)]
+    settings = [
+        PROTOCOLS[protocol].settings[name]
+        for protocol in wanted
+        if protocol in PROTOCOLS
+        for name in PROTOCOLS[protocol].with_predictions
+    ]
+    if without and settings:
+        asked = ", ".join(dict.fromkeys(settings))
+        notes.append(f"without predictions of {', '.join(without)} there are no figures of: {asked}")
+    if robustness.NAME in wanted:
+        few = [name for name in names if name not in robust_detectors(scored)]
+        if few:
+            models = "two models of each of two ways of training"
+            notes.append(f"{robustness.NAME} needs {models} and has fewer of {', '.join(few)}")
+    return notes
 
 
 def judge(scored: Sequence[Scored], wanted: Mapping[str, Sequence[str]], advance: Advance) -> list[Judged]:
@@ -164,7 +183,7 @@ def judge(scored: Sequence[Scored], wanted: Mapping[str, Sequence[str]], advance
             judged.append((one.run, detector, found))
             advance(1)
     if robustness.NAME in wanted:
-        judged += list(_robust(judged, robust_variants(scored)))
+        judged += list(robust_figures(judged, scored))
     return judged
 
 
@@ -190,6 +209,17 @@ def _check_release(path: Path, about: About | None, release: Release) -> None:
             f"expected scores of {release.name} (digest {release.digest[:12]}) in {path}, found scores of a release "
             f"with digest {about.release_digest[:12]}; score this release, or name that one with --release."
         )
+
+
+def _check_variants(variants: Sequence[str]) -> None:
+    named: dict[str, str] = {}
+    for variant in variants:
+        other = named.setdefault(file_name(variant), variant)
+        if other != variant or variant == ALL_VARIANTS:
+            raise EvaluationError(
+                f"expected names of ways of training that differ in letters or digits, found {other!r} and "
+                f"{variant!r}; files are named by them, so choose others, as --scores NAME=FILE."
+            )
 
 
 def _only_config(release: Release) -> tuple[str, ...]:
@@ -224,46 +254,3 @@ def _of_configs(scored: Scored, rows: Rows, configs: Sequence[str]) -> Rows:
     """The rows of some configs; whether they overlap only where the release says so of one of these."""
     found = rows.where(np.isin(rows.config, list(configs)))
     return found if scored.flagged & set(configs) else replace(found, overlap=None)
-
-
-def _robust(judged: Sequence[Judged], variants: Sequence[str]) -> Iterator[Judged]:
-    """The optimizer paper's figures of every detector that has two or more models of each way of training."""
-    for detector in dict.fromkeys(detector for _, detector, _ in judged):
-        mine = [(run, found) for run, name, found in judged if name == detector and run.variant in variants]
-        models: dict[str, dict[tuple[int | None, str], list[Figure]]] = {variant: {} for variant in variants}
-        for run, found in mine:
-            # The figures of one model may come from several files, one for each config.
-            model = (run.seed, run.model_digest or run.name)
-            models[run.variant].setdefault(model, []).extend(found)
-        if len(variants) < 2 or min(len(of_variant) for of_variant in models.values()) < 2:
-            continue
-        runs = _comparable({variant: list(of_variant.values()) for variant, of_variant in models.items()})
-        names = {variant: [run for run, _ in mine if run.variant == variant] for variant in variants}
-        yield _together(ALL_VARIANTS, [run for run, _ in mine]), detector, robustness.detector_robustness(runs)
-        for variant, found in robustness.optimizer_robustness(runs).items():
-            # Of one set of unknowns there is nothing to mix over.
-            several = [figure for figure in found if " + " in figure.unknown]
-            yield _together(variant, names[variant]), detector, several
-
-
-def _comparable(runs: Mapping[str, list[list[Figure]]]) -> dict[str, list[list[Figure]]]:
-    """Without OD-test's pairs, which have a threshold each, and what a model without mistakes leaves undefined."""
-    every = [figure for models in runs.values() for model in models for figure in model]
-    undefined = {_named(figure) for figure in every if figure.value != figure.value}
-    return {
-        variant: [
-            [figure for figure in model if not figure.fitted_on and _named(figure) not in undefined]
-            for model in models
-        ]
-        for variant, models in runs.items()
-    }
-
-
-def _named(figure: Figure) -> Figure:
-    return replace(figure, value=0.0, n_known=0, n_unknown=0)
-
-
-def _together(variant: str, runs: Sequence[Run]) -> Run:
-    """What stands for several runs in the line of a figure of them all."""
-    name = " + ".join(dict.fromkeys(run.name for run in runs))
-    return Run(name, variant, None, " + ".join(dict.fromkeys(run.model for run in runs)), "", {}, runs[0].versions)

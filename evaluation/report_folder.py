@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,24 +53,33 @@ def check_out(out: Path) -> None:
         )
 
 
-def write_report(
-    out: Path,
-    figures: pa.Table,
-    pictures: Sequence[Picture],
-    sources: Sequence[Source],
-    titles: Mapping[str, str],
-    protocols: Mapping[str, Sequence[str]],
-    advance: Advance,
-) -> dict[str, Any]:
-    """Write a report beside its place and then put it there, in place of an older one.
+@dataclass(frozen=True)
+class Contents:
+    """What a report is made of.
 
-    Args:
-        out: the folder, once `check_out` has passed it.
+    Attributes:
         figures: as `results.tidy` gives them.
         pictures: what to draw.
         sources: the scores files, which are recorded by name and digest.
         titles: of detectors.
         protocols: configs by protocol.
+        notes: sentences on what is left out.
+    """
+
+    figures: pa.Table
+    pictures: Sequence[Picture]
+    sources: Sequence[Source]
+    titles: Mapping[str, str]
+    protocols: Mapping[str, Sequence[str]]
+    notes: Sequence[str] = ()
+
+
+def write_report(out: Path, contents: Contents, advance: Advance) -> dict[str, Any]:
+    """Write a report beside its place and then put it there, in place of an older one.
+
+    Args:
+        out: the folder, once `check_out` has passed it.
+        contents: what to write.
         advance: progress, in pictures.
 
     Returns:
@@ -80,15 +90,16 @@ def write_report(
     temporary.parent.mkdir(parents=True, exist_ok=True)
     try:
         temporary.mkdir()
-        files = write_figures(temporary, figures)
-        tables = paper_tables(over_runs(figures), titles)
+        files = write_figures(temporary, contents.figures)
+        tables = paper_tables(over_runs(contents.figures), contents.titles)
         for placed in tables:
             files += [f"tables/{name}" for name in write_table(temporary / "tables", placed.table)]
-        for picture in pictures:
+        for picture in contents.pictures:
             files += [f"plots/{name}" for name in picture.save(temporary / "plots")]
             advance(1)
-        record = _record(figures, sources, protocols)
-        _write(temporary / "README.md", summary(record, figures, tables, pictures, titles))
+        record = _record(contents)
+        page = summary(record, contents.figures, tables, contents.pictures, contents.titles)
+        _write(temporary / "README.md", page)
         record["files"] = sorted([*files, "README.md"])
         _write(temporary / RECORD, json.dumps(record, indent=2, sort_keys=True) + "\n")
         _put(temporary, out)
@@ -97,19 +108,21 @@ def write_report(
     return record
 
 
-def _record(figures: pa.Table, sources: Sequence[Source], protocols: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _record(contents: Contents) -> dict[str, Any]:
     runs = []
-    for source in sources:
-        line = next(line for line in figures.to_pylist() if line["run"] == source.path.stem)
+    lines = {line["run"]: line for line in contents.figures.to_pylist()}
+    for source in contents.sources:
+        line = lines[source.path.stem]
         told = {name: line[name] for name in ("run", "variant", "seed", "model", "model_digest")}
         content = hashlib.sha256(source.path.read_bytes()).hexdigest()
         runs.append(told | {"scores": source.path.name, "scores_sha256": content})
-    first = figures.slice(0, 1).to_pylist()[0]
+    first = next(iter(lines.values()))
     return {
         "format": FORMAT,
         "release": first["release"],
         "release_digest": first["release_digest"],
-        "protocols": {name: list(configs) for name, configs in protocols.items()},
+        "protocols": {name: list(configs) for name, configs in contents.protocols.items()},
+        "notes": list(contents.notes),
         "runs": runs,
     }
 

@@ -8,11 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from evaluation import robustness
-from evaluation.layouts import Placed
+from evaluation.layouts import BASELINE, Placed, headlines
+from evaluation.metrics import METRICS
 from evaluation.pictures import Picture
 from evaluation.protocols import PROTOCOLS
-from evaluation.results import COLUMNS
-from evaluation.tables import markdown
+from evaluation.results import COLUMNS, Line, grouped, over_runs
+from evaluation.tables import ARROWS, markdown, number_text
+from evaluation.typesetting import number
 
 _ROBUSTNESS = (
     "Abdelzad, Czarnecki and Salay, The Effect of Optimization Methods on the Robustness of Out-of-Distribution"
@@ -41,10 +43,12 @@ def summary(
     """
     parts = [
         f"# Results on {record['release']}",
-        f"Release digest `{record['release_digest']}`. {len(figures):,} figures of {len(titles)} detectors are in "
+        f"Release digest `{record['release_digest']}`. {len(figures):,} figures of {_detectors(len(titles))} are in "
         "[figures.csv](figures.csv) and [figures.parquet](figures.parquet), whose [columns](#columns) are explained "
         "below. `python -m evaluation compare` sets two reports side by side, if they are of the same release digest.",
+        _glance(over_runs(figures).to_pylist(), titles),
         "## Runs\n\n" + _runs(record),
+        "\n".join(f"- {note}" for note in record["notes"]),
     ]
     for protocol, configs in record["protocols"].items():
         parts.append(_heading(protocol, configs))
@@ -60,6 +64,30 @@ def summary(
     )
     parts.append("## Columns\n\n" + "\n".join(f"- `{name}`: {column.what}" for name, column in COLUMNS.items()))
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+
+def _glance(lines: Sequence[Line], titles: Mapping[str, str]) -> str:
+    """The best detector by the first figure of each protocol, beside the baseline."""
+    baseline = titles.get(BASELINE, BASELINE)
+    head = [
+        f"| protocol | config | way of training | figure | best | | {baseline} |",
+        "|---|---|---|---|---|---:|---:|",
+    ]
+    rows = []
+    for protocol, described in PROTOCOLS.items():
+        for (config, variant), found in grouped(headlines(lines, protocol), "config", "variant"):
+            metric = METRICS[found[0]["metric"]]
+            sign = -1 if metric.better == "higher" else 1
+            best = min(found, key=lambda line: (line["mean"] != line["mean"], sign * line["mean"]))
+            beside = [number_text(number(line), 2) for line in found if line["detector"] == BASELINE]
+            figure = f"{metric.title} {ARROWS[metric.better]}"
+            cells = [described.title, config, variant, figure, titles.get(best["detector"], best["detector"])]
+            rows.append("| " + " | ".join([*cells, number_text(number(best), 2), *(beside or ["-"])]) + " |")
+    return "\n".join(["## At a glance", "", *head, *rows]) if rows else ""
+
+
+def _detectors(count: int) -> str:
+    return f"{count} detector{'s' if count > 1 else ''}"
 
 
 def _runs(record: Mapping[str, Any]) -> str:

@@ -139,7 +139,7 @@ def latex(table: Table) -> str:
     titles = [_escaped(heading.title) + _LATEX_ARROWS[heading.better] for heading in table.columns]
     lines += [" & ".join([_escaped(table.stub), *titles]) + r" \\", r"\midrule"]
     for number, row in enumerate(table.rows):
-        cells = [_text(cell, table.digits).replace("±", r"$\pm$") for cell in row.cells]
+        cells = [_escaped(_text(cell, table.digits)) for cell in row.cells]
         bold = [rf"\textbf{{{text}}}" if (number, column) in best else text for column, text in enumerate(cells)]
         lines.append(" & ".join([_escaped(row.name), *bold]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
@@ -215,4 +215,4 @@ def _groups(columns: Sequence[Heading]) -> list[tuple[str, int]]:
 def _escaped(text: str) -> str:
     for character in "&%$#_{}":
         text = text.replace(character, "\\" + character)
-    return text
+    return text.replace("±", r"$\pm$")

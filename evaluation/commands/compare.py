@@ -13,7 +13,7 @@ from evaluation.compare import Comparison, Pair, compare
 from evaluation.errors import EvaluationError, unknown_name
 from evaluation.metrics import METRICS
 from evaluation.results import NAMES_A_FIGURE, read_figures
-from evaluation.tables import Number, aligned, number_text
+from evaluation.tables import Number, aligned, number_text, words
 
 
 @click.command(
@@ -68,7 +68,7 @@ def _lines(pairs: Sequence[Pair], found: Comparison) -> str:
 def _figure(pair: Pair) -> str:
     """What names the figure, as a few words."""
     figure = pair.figure
-    words = [
+    parts = [
         figure["config"],
         figure["setting"],
         figure["unknown"],
@@ -76,10 +76,10 @@ def _figure(pair: Pair) -> str:
         figure["statistic"],
     ]
     if figure["fitted_on"]:
-        words.append(f"fitted on {figure['fitted_on']}")
+        parts.append(f"fitted on {figure['fitted_on']}")
     if figure["rows"] != "as_published":
-        words.append(figure["rows"])
-    return ", ".join(word.replace("_", " ") for word in words if word)
+        parts.append(figure["rows"])
+    return ", ".join(words(part) for part in parts if part)
 
 
 def _csv(pairs: Sequence[Pair]) -> str:

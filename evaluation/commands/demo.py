@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from evaluation.extras import need
 from evaluation.progress import bar
 
 
@@ -29,6 +30,7 @@ def command(out: Path, *, quick: bool, quiet: bool) -> None:
     """
     from evaluation.demo import Demo
 
+    need("matplotlib", "safetensors", "sklearn", "torch", "torchvision", to="run the demo")
     started = time.monotonic()
     demo = Demo(out, quick, workers=min(2, os.cpu_count() or 1))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from evaluation import options
+from evaluation.extras import need
 from evaluation.progress import bar
 from evaluation.releases import open_release
 from evaluation.tables import aligned
@@ -42,7 +43,7 @@ from evaluation.tables import aligned
 )
 @click.option("--no-plots", is_flag=True, help="Draw nothing; needs no matplotlib.")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
-@click.option("--dry-run", is_flag=True, help="Check everything, print what would be computed, write nothing.")
+@click.option("--dry-run", is_flag=True, help="Check files and ids, print what would be computed, write nothing.")
 def command(
     first: tuple[str, ...],
     more: tuple[str, ...],
@@ -63,9 +64,11 @@ def command(
     where a file has several. Each row of the release must have one score; validation, external_validation and train
     may be left out.
     """
-    from evaluation.report import choose_protocols, judge, load, source, tabulate, titles
-    from evaluation.report_folder import check_out, write_report
+    from evaluation.report import choose_protocols, judge, left_out, load, source, tabulate, titles
+    from evaluation.report_folder import Contents, check_out, write_report
 
+    if not no_plots:
+        need("matplotlib", to="draw plots", instead="give --no-plots")
     sources = [source(text) for text in (*first, *more)]
     check_out(out)
     opened = open_release(release, revision)
@@ -79,6 +82,8 @@ def command(
     click.echo("\n".join(aligned(lines, left=(0, 1, 3))))
     for name, of in wanted.items():
         click.echo(f"{name}: {', '.join(of)}")
+    notes = left_out(scored, wanted)
+    click.echo("".join(f"note: {note}\n" for note in notes), nl=False)
     if dry_run:
         click.echo(f"dry run: nothing was written; the report would be in {out}")
         return
@@ -91,5 +96,6 @@ def command(
 
         drawn = pictures(scored, figures, wanted, names)
     with bar(len(drawn), "drawing", quiet=quiet, unit="pictures") as progress:
-        write_report(out, figures, drawn, sources, names, wanted, progress.update)
+        contents = Contents(figures, drawn, sources, names, wanted, notes)
+        write_report(out, contents, progress.update)
     click.echo(f"{len(figures):,} figures, {len(drawn)} pictures: see {out / 'README.md'}")

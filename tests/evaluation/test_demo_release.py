@@ -31,7 +31,7 @@ def test_it_opens_as_any_release_and_its_digits_are_frozen(root):
     release = open_release(str(root))
     assert set(release.configs) == {CONFIG, SHIFTS, TRAIN, MIXED}
     found = {split: release.split_digest(CONFIG, split)[:12] for split in ("far_ood_noise", "near_ood", "test")}
-    assert found == {"far_ood_noise": "f9bbd1ca8f0c", "near_ood": "1aec2fa19f45", "test": "aadf99f94dac"}
+    assert found == {"far_ood_noise": "993d47d0e574", "near_ood": "a4df71b15db3", "test": "dbcb17af88a2"}
 
 
 def test_its_splits_are_those_of_the_unified_benchmark_in_small(root):
@@ -41,11 +41,11 @@ def test_its_splits_are_those_of_the_unified_benchmark_in_small(root):
         mine = index.rows.split == split
         found[split] = (int(mine.sum()), *sorted(set(index.rows.role[mine].tolist())))
     assert found == {
-        "external_validation": (60 + 65, "external"),  # 13 x 20 crops of each photograph, of which every fourth
-        "far_ood_noise": (100, "far_ood"),
-        "far_ood_textures": (130, "far_ood"),
-        "near_ood": (3 * 60, "near_ood"),
-        "test": (6 * 40, "in_distribution"),
+        "external_validation": (40 + 65, "external"),  # 13 x 20 crops of each photograph, of which every fourth
+        "far_ood_noise": (80, "far_ood"),
+        "far_ood_textures": (87, "far_ood"),
+        "near_ood": (3 * 40, "near_ood"),
+        "test": (6 * 30, "in_distribution"),
         "validation": (6 * 20, "in_distribution"),
     }
     assert index.label_names == {CONFIG: KNOWN}
@@ -82,7 +82,7 @@ def test_configs_share_rows_and_say_the_same_of_them(root):
         ]
         if row["id"] in of_digits
     ]
-    assert len(shared) == 240 + 180 + 120 + 60
+    assert len(shared) == 180 + 120 + 90 + 45
     assert all({**row, "role": 0} == {**of_digits[row["id"]], "role": 0} for row in shared)
 
 
@@ -111,7 +111,7 @@ def test_near_duplicates_are_the_nearest_training_image_within_a_level_and_a_hal
         if abs(distances[nearest] - 1.5) > 0.02:
             assert row["near_duplicate_of"] == (f"sklearn-digits/{nearest}" if distances[nearest] < 1.5 else "")
         flagged += row["near_duplicate_of"] != ""
-    assert flagged > 10
+    assert flagged >= 5
 
 
 def test_the_same_files_come_again(root, tmp_path):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.__main__ import COMMANDS, EXTRA
+from evaluation.__main__ import COMMANDS
+from evaluation.extras import EXTRA
 
 ROOT = Path(__file__).parents[2]
 MODULES = {"scikit-learn": "sklearn", "pytorch-ood": "pytorch_ood"}
@@ -49,6 +50,4 @@ def test_a_missing_extra_is_one_sentence(tmp_path):
     arguments = ["graph", str(tmp_path / "scores.csv"), "--out", str(tmp_path / "graph")]
     done = subprocess.run([sys.executable, "-c", WITHOUT, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
-    assert (
-        "error: expected the packages that the evaluation needs, found no networkx; install them with" in done.stderr
-    )
+    assert "error: expected networkx to do this, found it not installed; install it with pip" in done.stderr

@@ -125,6 +125,9 @@ def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, root, rows, c
     figures = read_figures(tmp_path / "out")
     assert set(figures["detector"].to_pylist()) == {"theirs"}
     assert set(figures["setting"].to_pylist()) == {"ood_detection"}, "what needs predictions is left out"
+    note = "without predictions of theirs there are no figures of: Unknown detection, Misclassification detection"
+    assert f"note: {note}\n" in capsys.readouterr().out
+    assert f"- {note}\n" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert report(tmp_path / "out", root, "--scores", tmp_path / "theirs.csv") == 2
     assert "name those that the scores are of with --config" in capsys.readouterr().err
 
@@ -139,6 +142,9 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
     lines = read_figures(tmp_path / "out").to_pylist()
     robust = [line for line in lines if line["protocol"] == "optimizer-robustness"]
     assert {line["variant"] for line in robust} == {"*", "adam", "sgd"}
+    # One way of training is mixed over the three sets of unknowns, and not over what is one set already.
+    mixed = {line["unknown"] for line in robust if line["variant"] == "adam"}
+    assert mixed == {"near_ood + far_ood_noise + far_ood_textures"}
     named = {"variant": "*", "detector": "msp", "metric": "auroc", "unknown": "near_ood", "rows": "as_published"}
     (mean,) = [line for line in robust if {**named, "statistic": "mixture_mean"}.items() <= line.items()]
     runs = [
@@ -154,7 +160,7 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda made: made["split"] != "near_ood", "each of the 180 rows of digits/near_ood"),
+        (lambda made: made["split"] != "near_ood", "each of the 120 rows of digits/near_ood"),
         (
             lambda made: made["id"] != made["id"][made["split"] == "test"][3],
             r"found none for 1 id \(sklearn-digits/\d+\)",
@@ -198,7 +204,7 @@ def test_scores_of_another_release_are_refused(tmp_path, root, rows, capsys):
         (("--protocol", "od-test=cifar"), "config with scores, found 'cifar'"),
         (("--config", "facets-digits"), "config with scores, found 'facets-digits'"),
         (("--protocol", "facets"), "expected unknown rows in test of digits"),
-        (("--protocol", "optimizer-robustness"), "another protocol beside optimizer-robustness"),
+        (("--protocol", "optimizer-robustness"), "two or more models of two or more ways of training"),
     ],
 )
 def test_what_cannot_be_judged_is_refused(tmp_path, root, rows, capsys, words, says):
@@ -215,6 +221,12 @@ def test_two_files_of_one_name_and_one_run_twice_are_refused(tmp_path, root, row
     again.write_bytes((tmp_path / "run.parquet").read_bytes())
     assert report(tmp_path / "out", root, "--scores", paths[0], again) == 2
     assert "the same weights in run and again" in capsys.readouterr().err
+
+
+def test_ways_of_training_whose_files_would_have_one_name_are_refused(tmp_path, root, rows, capsys):
+    paths = [write(tmp_path / f"{name}.parquet", root, rows(0)) for name in "ab"]
+    assert report(tmp_path / "out", root, "--scores", f"x y={paths[0]}", f"x/y={paths[1]}") == 2
+    assert "found 'x y' and 'x/y'" in capsys.readouterr().err
 
 
 def test_a_dry_run_checks_and_writes_nothing(tmp_path, root, rows, capsys):
@@ -279,6 +291,24 @@ def test_reports_are_compared_on_the_command_line(tmp_path, root, rows, capsys):
     assert capsys.readouterr().out.startswith("variant,detector,protocol,config,setting,")
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--metric", "auc"]) == 2
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "none")]) == 2
+
+
+def test_what_is_asked_of_several_runs_needs_another_protocol(tmp_path, root, rows, capsys):
+    files = [
+        f"{name[0]}={write(tmp_path / f'{name}.parquet', root, rows(0), seed=seed)}"
+        for seed, name in enumerate(["a0", "a1", "b0", "b1"])
+    ]
+    assert report(tmp_path / "out", root, "--protocol", "optimizer-robustness", "--scores", *files) == 2
+    assert "another protocol beside optimizer-robustness" in capsys.readouterr().err
+    assert report(tmp_path / "out", root, "--scores", *files[:3]) == 0
+    assert "optimizer-robustness" not in capsys.readouterr().out, "not asked for, and one b is too few"
+
+
+def test_a_package_that_is_missing_is_named_before_anything_is_done(tmp_path, root, rows, capsys, monkeypatch):
+    path = write(tmp_path / "run.parquet", root, rows(0))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["report", "--release", str(root), "--out", str(tmp_path / "out"), "--scores", path]) == 2
+    assert "expected matplotlib to draw plots, found it not installed" in capsys.readouterr().err
 
 
 def test_pictures_are_drawn_and_shown(tmp_path, root, rows):

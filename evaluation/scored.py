@@ -1,0 +1,30 @@
+"""Scores beside the rows that they are of, before and after they are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evaluation.figures import Figure
+from evaluation.results import Run
+from evaluation.rows import Rows
+
+Judged = tuple[Run, str, list[Figure]]
+"""A run, the name of one of its detectors, and its figures."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A scores file beside the rows that it is of.
+
+    Attributes:
+        run: what it says of itself.
+        configs: the configs that its rows are of.
+        rows: of each detector.
+        flagged: the configs of which the release says what overlaps with training images.
+    """
+
+    run: Run
+    configs: tuple[str, ...]
+    rows: Mapping[str, Rows]
+    flagged: frozenset[str] = frozenset()
