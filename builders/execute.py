@@ -14,13 +14,13 @@ from typing import Any, Protocol
 
 from builders.errors import BuildError
 from builders.process import end_with_parent, without_pandas
-from builders.shards import Progress
+from builders.spans import Progress
 
 _POLL_SECONDS = 0.1
 
-_IMPORTED_ONCE = ("builders.cli", "builders.strips")
+_IMPORTED_ONCE = ("builders.cli", "builders.strips", "numpy.ma")
 """What the server imports that workers are forked from: all that a build uses, half a second of a core for each worker
-that would import it itself."""
+that would import it itself. pyarrow asks for the last at the first array that it makes of one of NumPy's."""
 
 _counters: Any = None
 """In a worker: images and bytes done by all workers, shared with the parent."""

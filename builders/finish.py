@@ -67,7 +67,7 @@ def finish_split(
     config = located.config
     parts = [layout.part(config.name, located.name, i, located.shards) for i in range(located.shards)]
     records = [read_record(part) for part in parts]
-    rows = pa.concat_tables([pq.read_table(part) for part in parts]).replace_schema_metadata(None)
+    rows = pa.concat_tables([pq.ParquetFile(part).read() for part in parts]).replace_schema_metadata(None)
     dropped = dict(image for record in records for image in record.dropped)
     described = [
         _part(planned, dropped, lacking.get(planned.key, ()), adopted[planned.key]) for planned in located.parts
@@ -232,7 +232,7 @@ def known_train_overlaps(layout: Layout, manifest: dict[str, Any]) -> dict[str, 
         digests = _digests(path for _, key, _, path in mine if is_train[key])
         for _, key, _, path in mine:
             if not is_train[key]:
-                rows = pq.read_table(path, columns=["id", "content_sha256"])
+                rows = pq.ParquetFile(path).read(["id", "content_sha256"])
                 repeated = rows.filter(pc.is_in(rows["content_sha256"], value_set=digests))["id"].to_pylist()
                 if repeated:
                     found[key] = sorted(repeated)
@@ -240,7 +240,7 @@ def known_train_overlaps(layout: Layout, manifest: dict[str, Any]) -> dict[str, 
 
 
 def _digests(paths: Iterable[Path]) -> pa.Array:
-    columns = [pq.read_table(path, columns=["content_sha256"])["content_sha256"] for path in paths]
+    columns = [pq.ParquetFile(path).read(["content_sha256"])["content_sha256"] for path in paths]
     chunks = [chunk for column in columns for chunk in column.chunks]
     return pa.concat_arrays(chunks) if chunks else pa.array([], pa.string())
 

@@ -17,11 +17,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from PIL import Image
 
 from builders import images, png
-from builders.shards import Counted, Progress, Reader, replacing, unreadable
+from builders.row_groups import unreadable
+from builders.shards import replacing
+from builders.spans import Counted, Progress, Reader
 from builders.staging import SUFFIX
 from builders.transforms import AS_PNG, SIDE, TRANSFORMS, Transform
 
@@ -29,6 +32,9 @@ MADE_SCHEMA = pa.schema([("size", pa.int64()), ("content_sha256", pa.string()), 
 """What is known of a strip's images: bytes in the pack, digest over the pixels, and why one could not be made."""
 
 _ARRAY_FORMS = ("rgb32", "planar32")
+
+_READ_TOGETHER = 64
+"""Arrays that are read before they are turned: 200 KB, which stay in a core's cache."""
 
 _STRIP_BYTES = 64 * 1024 * 1024
 """What a strip costs at most: about two seconds of decoding JPEGs."""
@@ -125,28 +131,51 @@ class MakeTask:
         width, height = transform.size
         pixels = np.zeros((rows.num_rows, height, width, 3), np.uint8)
         reasons = [""] * rows.num_rows
-        planar: list[int] = []
-        count = Counted(rows.num_rows, progress)
-        for number, values in enumerate(zip(*(rows[name].to_pylist() for name in _Place._fields), strict=True)):
+        # Nothing is to be done to these but to read them.
+        arrays = np.zeros(rows.num_rows, bool)
+        if transform is AS_PNG:
+            arrays = pc.is_in(rows["form"], pa.array(_ARRAY_FORMS)).to_numpy()
+            self._read_arrays(rows, np.flatnonzero(arrays), pixels, reader, progress)
+        left = np.flatnonzero(~arrays)
+        count = Counted(len(left), progress)
+        columns = (rows[name].take(pa.array(left)).to_pylist() for name in _Place._fields)
+        for number, values in zip(left.tolist(), zip(*columns, strict=True), strict=True):
             place = _Place(*values)
             path = os.path.join(self.roots[place.root], place.file)  # noqa: PTH118 - called for every image
-            if transform is AS_PNG and place.form in _ARRAY_FORMS:
-                reader.read_into(memoryview(pixels[number].reshape(-1)), path, place.offset)
-                if place.form == "planar32":
-                    planar.append(number)
-            else:
-                data = bytearray(place.size)
-                if place.form != "none":
-                    reader.read_into(memoryview(data), path, place.offset)
-                try:
-                    pixels[number] = np.asarray(transform.apply(_source_image(place, bytes(data)), place.id))
-                except images.UnreadableImageError as error:
-                    if not self.drop_unreadable:
-                        raise unreadable(rows, number, path, error) from error
-                    reasons[number] = str(error)
+            data = bytearray(place.size)
+            if place.form != "none":
+                reader.read_into(memoryview(data), path, place.offset)
+            try:
+                pixels[number] = np.asarray(transform.apply(_source_image(place, bytes(data)), place.id))
+            except images.UnreadableImageError as error:
+                if not self.drop_unreadable:
+                    raise unreadable(rows, number, path, error) from error
+                reasons[number] = str(error)
             count.one(place.size)
-        pixels[planar] = _interleaved(pixels[planar])
         return pixels, reasons
+
+    def _read_arrays(
+        self,
+        rows: pa.Table,
+        numbers: npt.NDArray[np.int64],
+        pixels: npt.NDArray[np.uint8],
+        reader: Reader,
+        progress: Progress,
+    ) -> None:
+        """Read images that a source has as arrays, a container at a time."""
+        flat = pixels.reshape(len(pixels), -1)
+        containers = rows.select(["root", "file", "form"]).append_column("number", pa.array(np.arange(rows.num_rows)))
+        grouped = containers.take(pa.array(numbers)).group_by(["root", "file", "form"], use_threads=False)
+        offsets = rows["offset"].to_numpy()
+        for container in grouped.aggregate([("number", "list")]).to_pylist():
+            inside = container["number_list"]
+            path = str(Path(self.roots[container["root"]], container["file"]))
+            for first in range(0, len(inside), _READ_TOGETHER):
+                some = inside[first : first + _READ_TOGETHER]
+                reader.read_rows(flat, some, path, offsets[some].tolist())
+                if container["form"] == "planar32":
+                    pixels[some] = _interleaved(flat[some])
+                progress(len(some), flat[some].nbytes)
 
 
 class _Place(NamedTuple):
@@ -169,14 +198,19 @@ def _source_image(place: _Place, data: bytes) -> Image.Image | None:
 
 def _interleaved(arrays: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Images that are stored as a plane for each colour, as rows of pixels; shape (n, 32, 32, 3)."""
-    return np.ascontiguousarray(arrays.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1))
+    planes = arrays.reshape(-1, 3, SIDE, SIDE)
+    pixels = np.empty((len(planes), SIDE, SIDE, 3), np.uint8)
+    # Plane by plane, which is five times faster than transposing all axes together.
+    for colour in range(3):
+        pixels[..., colour] = planes[:, colour]
+    return pixels
 
 
 def known_of(strip_list: Sequence[Strip]) -> pa.Table:
     """What is known of a split's made images, row by row: `MADE_SCHEMA`, and `file` and `offset` in the packs."""
     parts = []
     for strip in strip_list:
-        known = pq.read_table(strip.record)
+        known = pq.ParquetFile(strip.record).read()
         sizes = known["size"].to_numpy()
         known = known.append_column("file", pa.repeat(strip.pack.name, known.num_rows))
         parts.append(known.append_column("offset", pa.array(np.cumsum(sizes) - sizes)))

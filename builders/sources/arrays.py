@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.sources import parquet
 from builders.sources.base import RGB32_BYTES, Piece, piece_table
-from builders.sources.folders import class_column, relative
+from builders.sources.folders import class_column, joined, relative
 
 Int64 = npt.NDArray[np.int64]
 
@@ -38,12 +39,13 @@ def position_table(
         first: number of images of the partition in the containers before this one.
         size: bytes of each image once unpacked, -1 where unknown.
     """
-    rows = np.arange(len(codes), dtype=np.int64)
+    rows = pa.array(np.arange(len(codes), dtype=np.int64))
+    numbers = pc.utf8_lpad(pc.cast(pc.add(rows, first), pa.string()), 5, "0")
     return piece_table(
         class_column(class_ids, codes),
-        pa.array([f"{partition}/{number:05d}" for number in (rows + first).tolist()], pa.string()),
+        joined(f"{partition}/", numbers),
         pa.repeat(pa.scalar(file, pa.string()), len(codes)),
-        pa.array(rows),
+        rows,
         pa.repeat(pa.scalar(size, pa.int64()), len(codes)),
     )
 

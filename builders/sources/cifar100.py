@@ -91,11 +91,14 @@ def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
     raw = pixels.reshape(-1)
     with path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start = content.find(pixels[0].tobytes())
-        stop = start + len(raw)
-        same = 0 <= start <= len(content) - len(raw) and all(
-            content[part : min(part + _COMPARED, stop)] == raw[part - start : part - start + _COMPARED].tobytes()
-            for part in range(start, stop, _COMPARED)
+        if not 0 <= start <= len(content) - len(raw):
+            return None
+        there = np.frombuffer(content, np.uint8, len(raw), start)
+        same = all(
+            np.array_equal(there[part : part + _COMPARED], raw[part : part + _COMPARED])
+            for part in range(0, len(raw), _COMPARED)
         )
+        del there  # a map that is looked at cannot be closed
     return start if same else None
 
 
@@ -164,8 +167,8 @@ def _labels(batch: Mapping[str, object], key: str, count: int, limit: int, place
     if not isinstance(labels, list) or len(labels) != count:
         found = f"{len(labels):,}" if isinstance(labels, list) else "no list"
         raise BuildError(f"{_TITLE}: expected {count:,} {key}, one an image, found {found} in {place}; {_AGAIN}.")
-    wrong = next((label for label in labels if type(label) is not int or not 0 <= label < limit), None)
-    if wrong is not None:
+    if set(map(type, labels)) - {int} or (labels and not 0 <= min(labels) <= max(labels) < limit):
+        wrong = next(label for label in labels if type(label) is not int or not 0 <= label < limit)
         raise BuildError(
             f"{_TITLE}: expected {key} from 0 to {limit - 1}, found {str(wrong)[:20]} in {place}; {_AGAIN}."
         )

@@ -12,7 +12,8 @@ from builders.errors import BuildError
 from builders.locate import shard_starts
 from builders.plan import PLAN_SCHEMA
 from builders.release import arrow_schema
-from builders.shards import ROW_GROUP_BYTES, ShardTask, read_record, replacing, write_shard
+from builders.row_groups import ROW_GROUP_BYTES
+from builders.shards import ShardTask, read_record, replacing, write_shard
 
 
 def jpeg(number, size=0):

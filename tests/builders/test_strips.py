@@ -110,6 +110,30 @@ def test_arrays_that_are_kept_as_they_are(tmp_path):
     assert np.array_equal(np.sum(done, axis=0), [3, sum(map(len, contents))])
 
 
+def test_many_arrays_of_several_containers_in_any_order(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (200, 32, 32, 3), dtype=np.uint8)
+    (tmp_path / "rows").write_bytes(pixels[:90].tobytes())
+    (tmp_path / "planes").write_bytes(b"before" + pixels[90:].transpose(0, 3, 1, 2).tobytes())
+    order = np.random.default_rng(1).permutation(200)
+    rows = pa.table(
+        {
+            "id": [f"s/{i}" for i in order],
+            "source_id": [str(i) for i in order],
+            "root": ["s"] * 200,
+            "file": ["rows" if i < 90 else "planes" for i in order],
+            "offset": [i * 3072 if i < 90 else 6 + (i - 90) * 3072 for i in order],
+            "size": [3072] * 200,
+            "form": ["rgb32" if i < 90 else "planar32" for i in order],
+        }
+    )
+    with pa.ipc.new_file(str(tmp_path / "plan.arrow"), rows.schema) as writer:
+        writer.write_table(rows)
+    found, done = make(tmp_path, rows, AS_PNG)
+    made = made_table(rows.select(["id", "source_id"]), found, "staging")
+    assert np.array_equal(read_pixels(made, tmp_path), pixels[order])
+    assert np.array_equal(np.sum(done, axis=0), [200, 200 * 3072])
+
+
 def test_noise_needs_no_file(tmp_path):
     rows = plan_of(tmp_path, [b"", b""], ["none", "none"])
     (tmp_path / "file").unlink()

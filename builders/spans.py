@@ -1,0 +1,111 @@
+"""Reads spans of files, which is where images are: in files of their own, archives, arrays and packs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from io import FileIO
+
+import numpy as np
+import numpy.typing as npt
+
+from builders.errors import BuildError
+
+Progress = Callable[[int, int], None]
+"""Called with images and bytes done since the last call."""
+
+_PROGRESS_EVERY = 64
+
+
+class Counted:
+    """Reports images and bytes every so often, and at the end."""
+
+    def __init__(self, images: int, progress: Progress) -> None:
+        self.left, self.progress = images, progress
+        self.images = self.bytes = 0
+
+    def one(self, size: int) -> None:
+        """One more image is done."""
+        self.images += 1
+        self.bytes += size
+        self.left -= 1
+        if self.images == _PROGRESS_EVERY or not self.left:
+            self.progress(self.images, self.bytes)
+            self.images = self.bytes = 0
+
+
+class Reader:
+    """Reads spans of files. The last file stays open, since thousands of images in turn lie in one archive or pack."""
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._raw: FileIO | None = None
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def read_into(self, target: memoryview, path: str, offset: int) -> None:
+        """Fill a buffer from a file.
+
+        Raises:
+            BuildError: the file cannot be read or has too few bytes.
+        """
+        try:
+            _fill(self._opened(path), target, offset, path)
+        except OSError as error:
+            raise _unreadable(error, path) from error
+
+    def read_rows(
+        self, target: npt.NDArray[np.uint8], numbers: Sequence[int], path: str, offsets: Sequence[int]
+    ) -> None:
+        """Fill some rows of an array, each from its own place in one file.
+
+        Args:
+            target: shape (n, bytes of a row), each row contiguous.
+            numbers: the rows to fill.
+            path: the file.
+            offsets: where in it each of them begins.
+
+        Raises:
+            BuildError: the file cannot be read or has too few bytes.
+        """
+        try:
+            raw = self._opened(path)
+            for number, offset in zip(numbers, offsets, strict=True):
+                _fill(raw, target[number].data, offset, path)
+        except OSError as error:
+            raise _unreadable(error, path) from error
+
+    def _opened(self, path: str) -> FileIO:
+        if self._raw is None or path != self._path:
+            self._close()
+            self._raw = FileIO(path)
+            self._path = path
+        return self._raw
+
+    def _close(self) -> None:
+        if self._raw is not None:
+            self._raw.close()
+            self._raw = None
+
+
+def _fill(raw: FileIO, target: memoryview, offset: int, path: str) -> None:
+    size = len(target)
+    raw.seek(offset)
+    got = raw.readinto(target)
+    while got < size and (more := raw.readinto(target[got:])):
+        got += more
+    if got != size:
+        raise BuildError(
+            f"expected {size:,} bytes, found {got:,} at {path}: the file changed during the build; "
+            "run the same command again, which goes on where this run stopped."
+        )
+
+
+def _unreadable(error: OSError, path: str) -> BuildError:
+    return BuildError(
+        f"expected a readable image, found {error.strerror} at {path}; "
+        "mend the source folder and run the same command again, which goes on where this run stopped."
+    )
