@@ -18,9 +18,10 @@ from pathlib import Path
 from builders.adopted_draws import follow_draws, follow_rests, sharing_draws
 from builders.adopted_sets import Note, adopt_class_folders, adopt_classes, adopt_folder
 from builders.benchmark import Benchmark, Classes, Split, parent
+from builders.drawn import Adopted, drawn_classes
 from builders.errors import NAMED, BuildError, more
-from builders.matching import Matcher, reading_copy
-from builders.plan import Adopted, drawn_classes
+from builders.listing import reading_copy
+from builders.matching import Matcher
 from builders.sources.base import SourceIndex
 from builders.sources.folders import shown
 

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.benchmark import Benchmark, Split
+from builders.drawn import Adopted
 from builders.errors import NAMED, BuildError, more
-from builders.matching import reading_copy
-from builders.plan import Adopted
+from builders.listing import reading_copy
 from builders.sources.base import SourceIndex
 from builders.sources.folders import shown
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from builders.benchmark import Benchmark, Classes, Config, Rest, Split
+from builders.drawn import Adopted, class_ids, drawn_classes
 from builders.errors import BuildError, more
-from builders.plan import Adopted, class_ids, drawn_classes
 
 
 def sharing_draws(benchmark: Benchmark, splits: Sequence[str]) -> list[str]:

@@ -9,9 +9,10 @@ import numpy as np
 
 from builders.benchmark import AllOf, Classes, Config, Every, Split
 from builders.class_names import ClassNames
+from builders.drawn import Adopted, class_ids
 from builders.errors import NAMED, BuildError, more
-from builders.matching import Listing, Matched, Matcher, list_images
-from builders.plan import Adopted, class_ids
+from builders.listing import Listing, list_images
+from builders.matching import Matched, Matcher
 from builders.sources.base import SourceIndex
 from builders.sources.folders import shown
 

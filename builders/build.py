@@ -16,12 +16,13 @@ from builders.adopt_index import adopt_indexes
 from builders.benchmark import Benchmark
 from builders.choices import Choices, Meter, needed_partitions, parts_of, references_of, with_parents
 from builders.completeness import shortfalls
+from builders.drawn import Adopted, drawn_classes, label_names
 from builders.errors import NAMED, BuildError, explaining_disk, more
 from builders.execute import Workers
 from builders.finish import finish_release, finish_split, known_train_overlaps
 from builders.locate import STAGING, Located, estimated_bytes, join, keyed, locate, packed_rows
 from builders.making import Making
-from builders.plan import Adopted, PlannedSplit, drawn_classes, label_names, plan
+from builders.plan import PlannedSplit, plan
 from builders.release import Layout
 from builders.shards import ShardTask
 from builders.sources.base import IN_PLACE, SourceIndex, open_source

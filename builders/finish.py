@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 
 from builders import card
 from builders.benchmark import Benchmark
+from builders.exclusions import Exclusion
 from builders.locate import Located
-from builders.plan import Exclusion, PlannedSplit
+from builders.plan import PlannedSplit
 from builders.release import (
     FORMAT,
     Layout,

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import ROLES, AllOf, Benchmark, Classes, Config, Every, Split, parent, part_key, split_key
+from builders.benchmark import ROLES, Benchmark, Config, Split, parent, part_key, split_key
+from builders.drawn import Adopted, drawn_classes, label_names
+from builders.exclusions import Exclusion, exclusions, reasons_by_class, withdrawals
 from builders.select import first_of_each, keyed_order
 from builders.sources.base import SourceIndex
-from builders.takes import Rows, View, not_drawn, taken
-from taxonomy import decisions
+from builders.takes import Rows, View, taken
 
 PLAN_SCHEMA = pa.schema(
     [
@@ -31,37 +32,6 @@ PLAN_SCHEMA = pa.schema(
     ]
 )
 """Columns of a plan. `label` is a position in the config's label names, or -1; `role` is a position in `ROLES`."""
-
-
-@dataclass(frozen=True)
-class Exclusion:
-    """`images` images of one class, or one image or stray file named, that a split leaves out, and why.
-
-    `split` is the key of the split, or of the part of it that leaves them out.
-    """
-
-    split: str
-    source: str
-    partition: str
-    class_id: str
-    class_name: str
-    image: str
-    images: int
-    rule: str
-    evidence: str
-
-
-@dataclass(frozen=True)
-class Adopted:
-    """What an existing copy of the published benchmark says of one split, or a part of one.
-
-    Its classes and, where known, its images; and for each class how far it is from the in-distribution ones, where the
-    copy says so.
-    """
-
-    class_ids: tuple[str, ...]
-    source_ids: tuple[str, ...] | None = None
-    oodness: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -121,47 +91,6 @@ def plan(
     return [planner.plan(key) for key in splits]
 
 
-def class_ids(classes: Classes, *, seed: int) -> list[str]:
-    """The ids of some classes of a source, drawn where they are to be drawn; sorted."""
-    decided = [d for d in decisions.load(classes.table) if d.decision == classes.decision]
-    names = sorted(d.class_id for d in decided)
-    draw = classes.draw
-    if draw is None:
-        return names
-    config, _, split = draw.key.partition("/")
-    ranked = [names[i] for i in keyed_order(pa.array(names), seed=seed, config=config, split=split)]
-    group_of = {d.class_id: d.group if draw.of_each_group else "" for d in decided}
-    members: dict[str, list[str]] = {}
-    for name in ranked:
-        members.setdefault(group_of[name], []).append(name)
-    drawn = {name for group in members.values() for name in group[: draw.count]}
-    return [name for name in names if (name in drawn) is not draw.rest]
-
-
-def label_names(
-    benchmark: Benchmark, config: Config, *, seed: int, adopted: Mapping[str, Adopted] | None = None
-) -> list[str]:
-    """Names of a config's `label` column, in order: the sorted ids of its in-distribution classes.
-
-    Where these are drawn, a split of the same classes that is adopted says which they are. Where they are all classes
-    of a source, they stand in the owner's order, by which models count them.
-    """
-    if isinstance(config.labels, AllOf):
-        return list(config.labels.source.classes())
-    if config.labels.draw is not None and adopted:
-        for key, (_, split) in benchmark.by_key().items():
-            if split.classes == config.labels and key in adopted:
-                return sorted(adopted[key].class_ids)
-    return class_ids(config.labels, seed=seed)
-
-
-def drawn_classes(split: Split, *, seed: int) -> list[str]:
-    """The class ids that a split draws from by rule, sorted."""
-    if isinstance(split.classes, Every):
-        return sorted(split.source.classes())
-    return class_ids(split.classes, seed=seed)
-
-
 class _Planner:
     """Plans splits of one benchmark; a split that another one is the rest of is selected once."""
 
@@ -188,7 +117,7 @@ class _Planner:
         config, split = self.declared[key]
         view = self.views[split.source.key]
         drawn = self.select(key)
-        kept, gone = self.without_withdrawn(split, view, drawn)
+        kept, gone = self.without_withdrawn(split, drawn)
         rows = (
             kept
             if self.limit is None
@@ -202,8 +131,18 @@ class _Planner:
             table=self.table(key, labels, rows),
             rows=rows,
             available=int(view.in_partitions(split.partitions).sum()),
-            excluded=tuple(self.exclusions(key, drawn, kept, rows) + self.withdrawals(key, view, gone)),
+            excluded=tuple(
+                exclusions(key, split, view, self.reasons(key), drawn, kept, rows, self.limit)
+                + withdrawals(key, split, view, gone, self.row_ids(split, gone).to_pylist(), self.withdrawn)
+            ),
         )
+
+    def reasons(self, key: str) -> dict[str, tuple[str, str]]:
+        _, split = self.declared[key]
+        return reasons_by_class(split, self.views[split.source.key].names, self.classes(key), self.adopted.get(key))
+
+    def row_ids(self, split: Split, rows: Rows) -> pa.Array:
+        return _row_ids(split, self.views[split.source.key].ids.take(pa.array(rows)))
 
     def classes(self, key: str) -> list[str]:
         if key in self.adopted:
@@ -252,80 +191,13 @@ class _Planner:
         by_code = np.array([values.get(str(class_id), np.nan) for class_id in view.class_ids])
         return table.append_column("oodness", pa.array(by_code[view.class_codes[rows]]))
 
-    def without_withdrawn(self, split: Split, view: View, drawn: Rows) -> tuple[Rows, Rows]:
+    def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
         """The rows that stay, and those that were withdrawn."""
         if not self.withdrawn:
             return drawn, drawn[:0]
-        ids = _row_ids(split, view.ids.take(pa.array(drawn)))
+        ids = self.row_ids(split, drawn)
         gone = pc.is_in(ids, value_set=pa.array(list(self.withdrawn), pa.string())).to_numpy(zero_copy_only=False)
         return drawn[~gone], drawn[gone]
-
-    def withdrawals(self, key: str, view: View, rows: Rows) -> list[Exclusion]:
-        _, split = self.declared[key]
-        found = []
-        for row in rows.tolist():
-            class_id, source_id = str(view.class_ids[view.class_codes[row]]), view.ids[row].as_py()
-            reason = self.withdrawn[_row_ids(split, view.ids.slice(row, 1))[0].as_py()]
-            partition = str(view.partitions[view.partition_codes[row]])
-            name = view.names[class_id]
-            found.append(
-                Exclusion(key, split.source.key, partition, class_id, name, source_id, 1, "withdrawn", reason)
-            )
-        return sorted(found, key=lambda e: e.image)
-
-    def exclusions(self, key: str, drawn: Rows, left: Rows, kept: Rows) -> list[Exclusion]:
-        _, split = self.declared[key]
-        view = self.views[split.source.key]
-        available = view.tally(np.flatnonzero(view.in_partitions(split.partitions)))
-        undrawn = available - view.tally(drawn)
-        limited = view.tally(left) - view.tally(kept)
-        reasons = self._reasons(key)
-        found: list[Exclusion] = []
-        for counts, limit in ((undrawn, False), (limited, True)):
-            for p, c in zip(*np.nonzero(counts), strict=True):
-                class_id = str(view.class_ids[c])
-                rule, evidence = (
-                    ("limit-per-class", f"first {self.limit} by keyed rank") if limit else reasons[class_id]
-                )
-                found.append(
-                    Exclusion(
-                        split=key,
-                        source=split.source.key,
-                        partition=str(view.partitions[p]),
-                        class_id=class_id,
-                        class_name=view.names[class_id],
-                        image="",
-                        images=int(counts[p, c]),
-                        rule=rule,
-                        evidence=evidence,
-                    )
-                )
-        found += _strays(key, split, view.index)
-        return sorted(found, key=lambda e: (e.source, e.partition, e.class_id, e.image, e.rule))
-
-    def _reasons(self, key: str) -> dict[str, tuple[str, str]]:
-        """Why images of a class are not in the split, by class id."""
-        _, split = self.declared[key]
-        chosen = set(self.classes(key))
-        if key in self.adopted:
-            rule = ("not-adopted", "not in the copy of the published benchmark that was adopted")
-            by_rule = self.adopted[key].source_ids is None  # the copy names classes, and their images are drawn
-            names = self.views[split.source.key].names
-            return {name: not_drawn(split.take) if by_rule and name in chosen else rule for name in names}
-        if isinstance(split.classes, Every):
-            return dict.fromkeys(chosen, not_drawn(split.take))
-        reasons = dict.fromkeys(
-            self.views[split.source.key].names,
-            ("outside", f"not one of the classes that the rules of the table {split.classes.table} look at"),
-        )
-        for decision in decisions.load(split.classes.table):
-            if decision.class_id in chosen:
-                reasons[decision.class_id] = not_drawn(split.take)
-            elif decision.decision == split.classes.decision:
-                reasons[decision.class_id] = _other_side(split.classes)
-            else:
-                reasons[decision.class_id] = (decision.rule, f"{decision.decision}: {decision.evidence}")
-        return reasons
 
 
 def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
@@ -335,25 +207,6 @@ def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
     if split.oodness is None:
         raise ValueError(f"a config has the column oodness and its split {split.name} does not say it")
     return split.oodness.of()
-
-
-def _other_side(classes: Classes) -> tuple[str, str]:
-    """Why a class that could have been drawn is not in the split."""
-    draw = classes.draw
-    if draw is None:
-        raise ValueError("without a draw every class of the decision is chosen")
-    of = f"{draw.count} drawn classes" + (" of its group" if draw.of_each_group else "")
-    return ("class-drawn", f"among the {of}") if draw.rest else ("class-not-drawn", f"keyed rank beyond the {of}")
-
-
-def _strays(key: str, split: Split, index: SourceIndex) -> list[Exclusion]:
-    # A stray was never an image of the source, so it counts 0 and the sum of images stays whole.
-    return [
-        Exclusion(key, split.source.key, piece.partition, "", "", stray.path, 0, "stray", stray.reason)
-        for piece in index.pieces
-        if piece.partition in split.partitions
-        for stray in piece.strays
-    ]
 
 
 def _plan_table(labels: Sequence[str], split: Split, view: View, rows: Rows) -> pa.Table:

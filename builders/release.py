@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from builders.benchmark import ROLES
 from builders.errors import BuildError
-from builders.plan import Exclusion
+from builders.exclusions import Exclusion
 from builders.shards import replacing
 
 FORMAT = 1

@@ -13,7 +13,7 @@ import click
 
 from builders.command import aligned, exit_code
 from builders.errors import BuildError, explaining_disk
-from builders.release import write_text
+from builders.release import roles_of, write_text
 from hf_scripts import check_manifest, export_readme
 from hf_scripts.export_formats import SHARD_BYTES, SMALLEST_SHARD, WRITERS, Place
 from hf_scripts.export_rows import Row, check_identity, read_rows
@@ -105,7 +105,8 @@ class Export:
         check_identity(self.root, key, split)
         kinds: set[str] = set()
         rows = _watched(read_rows(self.root, key, split), kinds, advance)
-        WRITERS[self.format](Place(self.out, config, name, self.shard_bytes), rows, target)
+        place = Place(self.out, config, name, roles_of(split), self.shard_bytes)
+        WRITERS[self.format](place, rows, target)
         return {
             "rows": split["rows"],
             "files": target.files,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from builders.benchmark import ROLES
 from hf_scripts.export_names import class_folder, file_stem
 from hf_scripts.export_rows import Row
 from hf_scripts.export_targets import Bytes, Sink, Target
@@ -28,11 +29,15 @@ SMALLEST_SHARD = tarfile.RECORDSIZE
 
 @dataclass(frozen=True)
 class Place:
-    """Where one split goes; `shard_bytes` is the most bytes of one tar, for the format that has tars."""
+    """Where one split goes; `roles` are those of its rows.
+
+    `shard_bytes` is the most bytes of one tar, for the format that has tars.
+    """
 
     out: Path
     config: str
     split: str
+    roles: tuple[str, ...]
     shard_bytes: int
 
 
@@ -43,14 +48,27 @@ def write_openood(place: Place, rows: Iterable[Row], target: Target) -> None:
     `images/`, a space, the label (-1 for none). OpenOOD (v1.5, `openood/datasets/imglist_dataset.py`) joins the path
     to a `data_dir`, splits the line at its first space, and takes the rest for the label if it is a number; where it
     is a dictionary it sets the label to 0, so the other columns stand in `imglists/<config>/<split>.jsonl`.
+
+    OpenOOD evaluates lists of known and of unknown images, so a split with rows of several roles also has a list for
+    each, `imglists/<config>/<split>-<role>.txt`.
     """
     images = place.out / "images"
     lists = place.out / "imglists" / place.config
     # The last one opened is closed, and so named, first.
-    with target.stream(lists / f"{place.split}.txt") as lines, target.stream(lists / f"{place.split}.jsonl") as table:
+    with contextlib.ExitStack() as opened:
+        lines, table = (
+            opened.enter_context(target.stream(lists / f"{place.split}.{end}")) for end in ("txt", "jsonl")
+        )
+        of_role = {
+            ROLES.index(role): opened.enter_context(target.stream(lists / f"{place.split}-{role}.txt"))
+            for role in (place.roles if len(place.roles) > 1 else ())
+        }
         for row, name in _write_images(images / place.config / place.split, images, rows, target):
             table.write(_json_line({"file_name": name, **row.columns}))
-            lines.write(f"{name} {row.columns['label']}\n".encode())
+            line = f"{name} {row.columns['label']}\n".encode()
+            lines.write(line)
+            if of_role:
+                of_role[row.columns["role"]].write(line)
 
 
 def write_imagefolder(place: Place, rows: Iterable[Row], target: Target) -> None:

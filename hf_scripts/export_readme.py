@@ -43,6 +43,11 @@ the name of its format, all other columns under json, and the label under cls. A
 """,
 }
 
+_BY_ROLE = """\
+A split with rows of several roles also has a list for each of them: imglists/{config}/{split}-in_distribution.txt, and
+so on for the unknowns.
+"""
+
 _MIXED = """\
 Images of several formats are in {splits}. `datasets` infers columns from the first five samples: give load_dataset
 features that have an Image() for each format, or it stops, or leaves the images of the other formats out.
@@ -86,6 +91,10 @@ def _how_to_read(
     config, _, split = example.partition("/")
     classes = len(manifest["configs"][config]["label_names"])
     parts = [_READING[chosen_format].format(config=config, split=split, classes=classes)]
+    several_roles = [key for key in sorted(splits) if len(roles_of(_entry(manifest, key))) > 1]
+    if chosen_format == "openood" and several_roles:
+        config, _, split = several_roles[0].partition("/")
+        parts.append(_BY_ROLE.format(config=config, split=split))
     if chosen_format != "webdataset":
         parts.append(_CLASSES)
     elif several := mixed(splits):

@@ -10,9 +10,9 @@ import pytest
 from builders.adopt import adopt, adoption_digest
 from builders.build import prepare
 from builders.choices import Choices
+from builders.drawn import Adopted, class_ids
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK, main
-from builders.plan import Adopted, class_ids
 from builders.progress import TerminalMeter
 from builders.sources.base import open_source
 from taxonomy import decisions

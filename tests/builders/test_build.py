@@ -15,10 +15,10 @@ from builders import shards
 from builders.benchmark import ROLES
 from builders.build import build, prepare
 from builders.choices import Choices
+from builders.drawn import class_ids
 from builders.errors import BuildError
 from builders.execute import Workers
 from builders.imagenet_benchmark import BENCHMARK
-from builders.plan import class_ids
 from builders.progress import TerminalMeter
 from builders.release import read_excluded
 from builders.staging import Pack

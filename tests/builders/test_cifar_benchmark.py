@@ -13,8 +13,9 @@ import pytest
 from builders import images
 from builders.cifar_benchmark import BENCHMARK
 from builders.demo_containers import NEAR_DUPLICATES
+from builders.drawn import class_ids
 from builders.errors import BuildError
-from builders.plan import class_ids, plan
+from builders.plan import plan
 from builders.release import read_audit, read_excluded
 from builders.transforms import FIXED_RESIZE, fixed_resize, gaussian_noise
 from taxonomy import tables

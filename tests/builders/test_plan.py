@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from builders.completeness import shortfalls
+from builders.drawn import class_ids
 from builders.imagenet_benchmark import BENCHMARK
-from builders.plan import class_ids, plan
+from builders.plan import plan
 from builders.sources import SOURCES
 from builders.sources.base import Piece, SourceIndex, open_source, piece_table
 from taxonomy import decisions, tables

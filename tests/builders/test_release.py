@@ -6,7 +6,7 @@ import pytest
 
 from builders.benchmark import ROLES
 from builders.errors import BuildError
-from builders.plan import Exclusion
+from builders.exclusions import Exclusion
 from builders.release import arrow_schema, read_excluded, read_manifest, rows_digest, write_excluded
 
 STRINGS = ["class_id", "class_name", "source", "source_id", "id", "content_sha256", "stored"]

@@ -9,7 +9,7 @@ from PIL import Image
 
 from builders import card
 from builders.benchmark import ROLES
-from builders.plan import Exclusion
+from builders.exclusions import Exclusion
 from builders.release import (
     FORMAT,
     Layout,

@@ -10,7 +10,7 @@ import yaml
 from datasets.info import DatasetInfosDict
 
 from builders import card
-from builders.plan import class_ids
+from builders.drawn import class_ids
 from builders.registry import BENCHMARKS
 from builders.release import arrow_schema, read_excluded
 from hf_scripts.card import main

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from builders import images
+from builders import facets_benchmark, images
 from tests.hf_scripts.exports import (
     FORMATS,
     PLACES,
@@ -31,6 +31,8 @@ from tests.hf_scripts.exports import (
 
 __all__ = ["copy", "release"]
 
+BASELINE = "facets-baseline"
+
 
 @pytest.fixture(scope="module")
 def exports(release, tmp_path_factory):
@@ -49,6 +51,29 @@ def test_what_is_read_back_is_the_release(chosen_format, release, exports):
     assert len(splits) == 9
     for key in splits:
         assert_is_the_release(release, chosen_format, out, key)
+
+
+def test_a_split_of_several_roles_has_an_image_list_for_each(demo, tmp_path):
+    sources = ["--places365", str(demo["places365"]), "--svhn_full", str(demo["svhn_full"])]
+    flags = ["--limit-per-class", "1", "--allow-partial", "--quiet", "--workers", "1", "--splits", f"{BASELINE}/test"]
+    assert facets_benchmark.main([*sources, *flags, "--out", str(tmp_path / "built")]) == 0
+    out = tmp_path / "out"
+    assert run(tmp_path / "built", "openood", out) == 0
+    assert_is_the_release(tmp_path / "built", "openood", out, f"{BASELINE}/test")
+    lists = out / "imglists" / BASELINE
+    every = (lists / "test.txt").read_text().splitlines()
+    known = [line for line in every if not line.endswith(" -1")]
+    assert len(known) == 365  # one of each scene, which are this config's labels
+    assert (lists / "test-in_distribution.txt").read_text().splitlines() == known
+    assert (lists / "test-far_ood.txt").read_text().splitlines() == [line for line in every if line not in known]
+    assert sorted(path.name for path in lists.iterdir()) == [
+        "test-far_ood.txt",
+        "test-in_distribution.txt",
+        "test.jsonl",
+        "test.txt",
+    ]
+    text = " ".join((out / "README.txt").read_text().split())
+    assert f"imglists/{BASELINE}/test-in_distribution.txt" in text
 
 
 @pytest.mark.parametrize("chosen_format", FORMATS)

@@ -1,0 +1,116 @@
+"""Damages one thing in a copy of a whole release, for tests that expect `verify` to say so in one sentence."""
+
+import hashlib
+import json
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from builders import card, imagenet_benchmark
+from builders.release import Layout, file_sha256, rows_digest, write_index
+from hf_scripts import verify
+from tests.conftest import made_once
+
+TEST_SHARD = "data/imagenet/test-00000-of-00001.parquet"
+NEAR_SHARD = "data/imagenet/near_ood-00000-of-00001.parquet"
+
+
+@pytest.fixture(scope="session")
+def built(demo, tmp_path_factory):
+    """A release of all splits, small. Read only: tests work on copies whose files are links to these."""
+    keys = [source.key for source in imagenet_benchmark.BENCHMARK.sources()]
+    sources = [text for key in keys for text in (f"--{key}", str(demo[key]))]
+    flags = ["--allow-partial", "--limit-per-class", "1", "--quiet", "--workers", "1"]
+
+    def make(out):
+        assert imagenet_benchmark.main([*sources, *flags, "--out", str(out)]) == 0
+
+    return made_once(tmp_path_factory, "small-release", make)
+
+
+@pytest.fixture
+def whole(built, tmp_path):
+    """A copy to damage: a file in it may be replaced, never written into, since it is a link."""
+    root = tmp_path / "release"
+    for path in sorted(built.rglob("*")):
+        relative = path.relative_to(built)
+        if path.is_file() and relative.parts[0] != ".state":
+            (root / relative).parent.mkdir(parents=True, exist_ok=True)
+            os.link(path, root / relative)
+    return root
+
+
+@pytest.fixture
+def check(whole, capsys):
+    """Verify the copy; returns exit code and lines. Without decoding, unless asked for."""
+
+    def run(*flags, decode=False):
+        code = verify.main([str(whole), "--workers", "1", *([] if decode else ["--quick"]), *flags])
+        out, err = capsys.readouterr()
+        assert err == ""
+        return code, out.splitlines()
+
+    return run
+
+
+def problems(lines):
+    """What was found wrong, without the notes and the last line."""
+    assert "is not whole" in lines[-1]
+    return [line for line in lines[:-1] if not line.startswith("note: ")]
+
+
+def replace(path, data):
+    path.unlink()
+    path.write_bytes(data)
+
+
+def manifest_of(root):
+    return json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+
+
+def save_manifest(root, manifest):
+    card.seal(Layout(root), manifest)  # writes beside and renames, so a linked file stays as it is
+
+
+def entry_of(root, path):
+    return {"path": path, "bytes": (root / path).stat().st_size, "sha256": file_sha256(root / path)}
+
+
+def write_shard(path, table, **how):
+    path.unlink()
+    pq.write_table(table, path, **{"write_page_index": True, "row_group_size": 100, **how})
+
+
+def rewrite(root, key, change, *, index=True, **how):
+    """Change a split's rows, then put right all that follows from them, so that only the rows can tell."""
+    config, split = key.split("/")
+    manifest = manifest_of(root)
+    entry = manifest["configs"][config]["splits"][split]
+    shard = entry["data"][0]["path"]
+    table = change(pq.read_table(root / shard))
+    write_shard(root / shard, table, **how)
+    entry["data"] = [entry_of(root, shard)]
+    if index:
+        write_index(root / entry["index"]["path"], table, manifest["configs"][config]["label_names"])
+        entry["index"] = entry_of(root, entry["index"]["path"])
+        entry["digest"] = rows_digest(table)
+    save_manifest(root, manifest)
+
+
+def with_cells(table, row, **cells):
+    rows = table.to_pylist()
+    rows[row].update(cells)
+    return pa.Table.from_pylist(rows, schema=table.schema)
+
+
+def with_image(table, row, data, **cells):
+    """Another image in a row, with its right digest."""
+    image = {"bytes": data, "path": table["image"][row]["path"].as_py()}
+    digest = hashlib.sha256(data).hexdigest()
+    return with_cells(table, row, image=image, **{"content_sha256": digest, **cells})
+
+
+def image_of(root, path, row):
+    return pq.read_table(root / path)["image"][row]["bytes"].as_py()

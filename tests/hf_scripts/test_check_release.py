@@ -1,0 +1,136 @@
+"""What `verify` says of splits against each other, of exclusions and of the card."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from builders.release import (
+    read_excluded,
+    write_excluded,
+)
+from tests.hf_scripts.tampering import (
+    NEAR_SHARD,
+    TEST_SHARD,
+    built,
+    check,
+    entry_of,
+    image_of,
+    manifest_of,
+    problems,
+    replace,
+    rewrite,
+    save_manifest,
+    whole,
+    with_image,
+)
+
+__all__ = ["built", "check", "whole"]
+
+
+# Splits against each other
+
+
+def test_a_training_image_among_the_unknowns(whole, check):
+    smuggled = image_of(whole, "data/imagenet-train/train-00000-of-00001.parquet", 0)
+    rewrite(whole, "imagenet/near_ood", lambda t: with_image(t, 9, smuggled))
+    row = pq.read_table(whole / NEAR_SHARD, columns=["id"])["id"][9]
+    code, lines = check()
+    assert code == 1
+    found = f"found 1, for instance {row}; --withdraw leaves them out of a build"
+    assert problems(lines) == [f"imagenet/near_ood: expected no image of an in-distribution training split, {found}"]
+
+
+def test_a_known_test_image_among_the_unknowns(whole, check):
+    smuggled = image_of(whole, TEST_SHARD, 0)
+    rewrite(whole, "imagenet/near_ood", lambda t: with_image(t, 9, smuggled))
+    code, lines = check()
+    assert code == 1
+    found = "found 1 in both imagenet/near_ood and imagenet/test"
+    assert len(problems(lines)) == 1
+    assert problems(lines)[0].startswith(f"imagenet: expected every image in one role, {found}, for instance ")
+
+
+def test_an_image_in_two_unknown_roles_is_a_note(whole, check):
+    # Sources hold copies of their own, and both rows say the truth: the image is unknown.
+    copied = image_of(whole, "data/imagenet/far_ood_places82-00000-of-00001.parquet", 0)
+    rewrite(whole, "imagenet/near_ood", lambda t: with_image(t, 9, copied))
+    code, lines = check()
+    assert code == 0
+    assert any("found 1 in both imagenet/far_ood_places82 and imagenet/near_ood" in line for line in lines)
+
+
+# Exclusions and card
+
+
+def test_an_exclusion_that_is_gone(whole, check):
+    path = Path("excluded/imagenet.csv")
+    manifest = manifest_of(whole)
+    lines = read_excluded(whole / path)
+    dropped = next(line for line in lines if line.split == "imagenet/test" and line.images)
+    entry = manifest["configs"]["imagenet"]["splits"]["test"]
+    (whole / path).unlink()
+    write_excluded(whole / path, [line for line in lines if line is not dropped], [])
+    manifest["configs"]["imagenet"]["excluded"] = entry_of(whole, path.as_posix())
+    save_manifest(whole, manifest)
+    code, found = check()
+    assert code == 1
+    left = entry["excluded"] - dropped.images
+    assert problems(found) == [
+        f"imagenet/test: expected rows and excluded images to add up to the source's {entry['available']:,}, "
+        f"found {entry['rows']:,} + {left:,} in {path}"
+    ]
+
+
+def test_a_table_of_exclusions_that_cannot_be_read(whole, check):
+    manifest = manifest_of(whole)
+    replace(whole / "excluded/imagenet.csv", b"one,two\n1,2\n")
+    manifest["configs"]["imagenet"]["excluded"] = entry_of(whole, "excluded/imagenet.csv")
+    save_manifest(whole, manifest)
+    code, lines = check()
+    assert code == 1
+    assert problems(lines)[0].startswith("excluded/imagenet.csv: expected a table of exclusions, found other text")
+
+
+def test_an_edited_card(whole, check):
+    text = (whole / "README.md").read_text(encoding="utf-8")
+    replace(whole / "README.md", text.replace("# Unknown detection\n", "# Known detection\n").encode())
+    code, lines = check()
+    assert code == 1
+    assert len(problems(lines)) == 1
+    assert problems(lines)[0].endswith(
+        "expected '# Unknown detection' as manifest.json has it, found '# Known detection'"
+    )
+
+
+def test_a_card_that_names_no_file(whole, check):
+    text = (whole / "README.md").read_text(encoding="utf-8")
+    replace(whole / "README.md", text.replace("index/imagenet/test.parquet", "index/imagenet/tset.parquet").encode())
+    code, lines = check()
+    assert code == 1
+    assert problems(lines)[0] == (
+        "README.md: expected index/imagenet/tset.parquet of config imagenet-index to match files, found none"
+    )
+
+
+def test_a_card_without_a_config(whole, check):
+    text = (whole / "README.md").read_text(encoding="utf-8")
+    replace(whole / "README.md", text.replace("config_name: imagenet-train\n", "config_name: other\n").encode())
+    code, lines = check()
+    assert code == 1
+    assert problems(lines)[0].startswith("README.md: expected the configs imagenet, ")
+
+
+@pytest.mark.parametrize("text", ["no front matter\n", "---\nconfigs: [\n---\n", "---\nconfigs: 3\n---\n"])
+def test_a_card_whose_front_matter_cannot_be_read(whole, check, text):
+    replace(whole / "README.md", text.encode())
+    code, lines = check()
+    assert code == 1
+    assert problems(lines)[0].startswith("README.md: expected YAML ")
+
+
+def test_a_card_that_is_gone(whole, check):
+    (whole / "README.md").unlink()
+    code, lines = check()
+    assert code == 1
+    assert problems(lines) == ["README.md: expected the dataset card, found No such file or directory"]
