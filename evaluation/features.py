@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice
+"""What indexes an array of n rows: row numbers, a mask, or a slice."""
+
+
+class Blocks(Sequence[Floats]):
+    """Features of blocks that are read when they are asked for: together they are most of what a pass leaves.
+
+    Args:
+        count: how many blocks there are.
+        read: gives the features of a block by its number, shape (n, D_b).
+    """
+
+    def __init__(self, count: int, read: Callable[[int], Floats]) -> None:
+        self._count, self._read = count, read
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, number: int) -> Floats: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Floats]: ...
+    def __getitem__(self, number: int | slice) -> Floats | Sequence[Floats]:
+        """A block by its number, or several of them."""
+        chosen = range(self._count)[number]
+        return self._read(chosen) if isinstance(chosen, int) else [self._read(which) for which in chosen]
+
+    def take(self, rows: Rows) -> Blocks:
+        """Some of the rows of each."""
+        return Blocks(self._count, lambda number: self._read(number)[rows])
 
 
 @dataclass(frozen=True)
@@ -32,25 +63,22 @@ class Features:
     labels: npt.NDArray[np.int64]
     logits: Floats
     penultimate: Floats
-    blocks: tuple[Floats, ...]
+    blocks: Sequence[Floats]
     members: tuple[Floats, ...] = ()
     scores: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice) -> Features:
-        """Some of the rows, in the order given.
-
-        Args:
-            rows: what indexes an array of n: row numbers, a mask, or a slice.
-        """
+    def take(self, rows: Rows) -> Features:
+        """Some of the rows, in the order given."""
+        blocks = self.blocks
         return Features(
             ids=self.ids[rows],
             labels=self.labels[rows],
             logits=self.logits[rows],
             penultimate=self.penultimate[rows],
-            blocks=tuple(block[rows] for block in self.blocks),
+            blocks=blocks.take(rows) if isinstance(blocks, Blocks) else [block[rows] for block in blocks],
             members=tuple(member[rows] for member in self.members),
             scores={name: scores[rows] for name, scores in self.scores.items()},
         )

@@ -18,7 +18,7 @@ from typing import Any
 import filelock
 
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.features import Features, Head
+from evaluation.features import Blocks, Features, Head
 from evaluation.files import replacing
 from evaluation.parts import Parts
 
@@ -193,7 +193,7 @@ class Store:
         return Head(found["weight"], found["bias"])
 
     def features(self, config: str, split: str) -> Features:
-        """Read the features of a split.
+        """Read the features of a split; those of its blocks are read when they are asked for.
 
         Raises:
             EvaluationError: they have not been extracted.
@@ -203,19 +203,25 @@ class Store:
             raise unknown_name(f"config with features in {self.root}", config, here)
         if split not in here[config]:
             raise unknown_name(f"split of {config} with features in {self.root}", split, here[config])
-        found = self.parts(config, split).read()
+        parts = self.parts(config, split)
+        found = parts.read(("id", "label", "logits", "penultimate"))
         return Features(
             ids=found["id"],
             labels=found["label"],
             logits=found["logits"],
             penultimate=found["penultimate"],
-            blocks=tuple(found[block_column(number)] for number in range(len(self.identity.blocks))),
+            blocks=Blocks(len(self.identity.blocks), lambda number: _only(parts.read([block_column(number)]))),
         )
 
 
 def block_column(number: int) -> str:
     """The column of a block, counted from 0."""
     return f"block_{number:02d}"
+
+
+def _only(columns: Mapping[str, Any]) -> Any:
+    (column,) = columns.values()
+    return column
 
 
 def _head_of(root: Path) -> Parts:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from evaluation.classes import Class, ClassColumn, coded, make_class, read_class, read_column, read_label
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.joining import role_names
+from evaluation.joining import NOT_JUDGED, role_names
 from evaluation.releases import Release
 from evaluation.rows import IN_DISTRIBUTION
 from evaluation.scores import COLUMNS, read_scores, shown
@@ -37,7 +37,8 @@ class Transitions:
         known: whether each image is in-distribution, shape (n,); None where nothing says so.
         detector: whose scores they are.
         config: the release's config that they are rows of; empty without a release.
-        left_out: how many more images the file has, of other configs of the release.
+        splits: the config's splits that they are rows of; empty without a release.
+        left_out: how many more images the file has, of other configs or splits of the release.
     """
 
     classes: tuple[Class, ...]
@@ -47,6 +48,7 @@ class Transitions:
     known: npt.NDArray[np.bool_] | None
     detector: str
     config: str = ""
+    splits: tuple[str, ...] = ()
     left_out: int = 0
 
     def __len__(self) -> int:
@@ -81,7 +83,12 @@ def read_transitions(path: Path, *, detector: str | None = None) -> Transitions:
 
 
 def scored_transitions(
-    path: Path, release: Release, *, config: str | None = None, detector: str | None = None
+    path: Path,
+    release: Release,
+    *,
+    config: str | None = None,
+    split: str | None = None,
+    detector: str | None = None,
 ) -> Transitions:
     """Read scores of a release, which tells each image's own class and role.
 
@@ -90,6 +97,7 @@ def scored_transitions(
             names, or one of these names with or without its dataset; or else such a name as `class`.
         release: the release whose rows were scored.
         config: which rows; those of other configs are left out. None for the only config that was scored.
+        split: which rows of it; None for those of splits that are judged, where such were scored.
         detector: as for `read_transitions`.
 
     Raises:
@@ -123,6 +131,9 @@ def scored_transitions(
         raise EvaluationError(
             f"expected scores of {config} in {path}, found those of other configs; name another one."
         )
+    splits = _splits(rows, split, where=f"{config} with scores in {path}")
+    wanted = pc.is_in(rows["split"], value_set=pa.array(splits, pa.string()))
+    scores, rows = scores.filter(wanted), rows.filter(wanted)
     labels = _labels(release, config, index)
     predicted = read_column(
         scores,
@@ -132,7 +143,16 @@ def scored_transitions(
         where=str(path),
     )
     found = _transitions(_owned(rows), predicted, scores, rows["role"])
-    return replace(found, config=config, left_out=len(here) - len(rows))
+    return replace(found, config=config, splits=splits, left_out=len(here) - len(rows))
+
+
+def _splits(rows: pa.Table, wanted: str | None, *, where: str) -> tuple[str, ...]:
+    here = sorted(pc.unique(rows["split"]).to_pylist())
+    if wanted is None:
+        return tuple(split for split in here if split not in NOT_JUDGED) or tuple(here)
+    if wanted not in here:
+        raise unknown_name(f"split of {where}", wanted, here)
+    return (wanted,)
 
 
 def _transitions(
@@ -178,12 +198,12 @@ def _of_detector(scores: pa.Table, wanted: str | None, path: Path) -> pa.Table:
 
 
 def _index(release: Release, config: str) -> pa.Table:
-    """What the graph needs of a config's rows: `id`, `source`, `class_id`, `class_name`, `label`, `role` by name."""
+    """What the graph needs of a config's rows: split, id, source, classes, label, and the role by its name."""
     parts = []
     for split in release.splits(config):
         rows = release.rows(config, split)
         columns = {name: rows[name] for name in ("id", "source", "class_id", "class_name", "label")}
-        parts.append(pa.table(columns | {"role": role_names(rows)}))
+        parts.append(pa.table(columns | {"role": role_names(rows), "split": pa.repeat(split, len(rows))}))
     return pa.concat_tables(parts)
 
 

@@ -26,6 +26,11 @@ from evaluation.transitions import PREFERRED_DETECTOR, Transitions, read_transit
 @options.release(required=False)
 @click.option("--config", metavar="CONFIG", help="Whose rows; needed where the release has several that were scored.")
 @click.option(
+    "--split",
+    metavar="SPLIT",
+    help="Whose rows; of several those that are judged (not validation) unless told otherwise.",
+)
+@click.option(
     "--detector", metavar="NAME", help=f"Whose scores; of several {PREFERRED_DETECTOR} unless told otherwise."
 )
 @click.option(
@@ -62,6 +67,7 @@ def command(
     release: str | None,
     revision: str | None,
     config: str | None,
+    split: str | None,
     detector: str | None,
     min_weight: int,
     accepted: float,
@@ -78,14 +84,14 @@ def command(
 
     Writes graph.graphml, edges.csv (the heaviest edges first), graph.png and graph.svg.
     """
-    if release is None and (config or revision):
-        raise EvaluationError("expected --release with --config or --revision, found none; name the release.")
+    if release is None and (config or split or revision):
+        raise EvaluationError("expected --release with --config, --split or --revision, found none; name the release.")
     with bar(4, "graph", quiet=quiet, unit="steps") as progress:
         opened = open_release(release, revision) if release is not None else None
         transitions = (
             read_transitions(scores, detector=detector)
             if opened is None
-            else scored_transitions(scores, opened, config=config, detector=detector)
+            else scored_transitions(scores, opened, config=config, split=split, detector=detector)
         )
         progress.update(1)
         graph, stages = prune(transitions, min_weight=min_weight, accepted=accepted, keep=keep)
@@ -100,7 +106,8 @@ def command(
         progress.update(1)
     click.echo(f"{len(transitions):,} images, scores of {transitions.detector}")
     if transitions.left_out:
-        click.echo(f"{transitions.left_out:,} more are not of {transitions.config} and were left out")
+        whose = f"{transitions.config}/{', '.join(transitions.splits)}"
+        click.echo(f"{transitions.left_out:,} more are not of {whose} and were left out")
     click.echo("\n".join(_lines(stages, min_weight)))
     click.echo(f"edges.csv, graph.graphml, graph.png and graph.svg are in {out}")
 
@@ -122,5 +129,9 @@ def _about(scores: Path, release: Release | None, transitions: Transitions, stag
     """What the GraphML file notes of the whole graph."""
     about = {"scores": scores.name, "detector": transitions.detector}
     if release is not None:
-        about |= {"config": transitions.config, "release_digest": release.digest}
+        about |= {
+            "config": transitions.config,
+            "splits": ", ".join(transitions.splits),
+            "release_digest": release.digest,
+        }
     return about | {"steps": ", ".join(stage.step for stage in stages if stage.step and not stage.not_done)}

@@ -19,8 +19,9 @@ ROWS = (
     ("test", "places365", "/f/fountain", "fountain", "in_distribution", 2),
     ("test", "places365", "/k/kennel/outdoor", "kennel/outdoor", "in_distribution", 2),
     ("test", "sun397", "/f/fountain", "fountain", "in_distribution", 9),
-    ("validation", "imagenet", "n02088364", "beagle", "near_ood", 3),
-    ("validation", "imagenet", "n03388043", "fountain", "in_distribution", 3),
+    ("test", "imagenet", "n02088364", "beagle", "near_ood", 3),
+    ("test", "imagenet", "n03388043", "fountain", "in_distribution", 3),
+    ("validation", "sun397", "/b/bedroom", "bedroom", "in_distribution", 2),
 )
 
 

@@ -198,7 +198,9 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(extract, weights, tmp_pa
     while process.poll() is None and not list(parts.glob("0*.arrow")):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
-    assert process.communicate(timeout=60) == (None, b"")
+    # The worker has ended too, with or without a complaint, once nobody holds its stderr open any more.
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
     kept = contents(parts)
     assert 1 <= len(kept) < 3
     code, out, _ = extract(where=release, model=model, out="killed")

@@ -123,6 +123,21 @@ def test_a_store_gives_back_what_was_put_in(tmp_path):
     assert np.array_equal(store.head().bias, HEAD.bias)
 
 
+def test_blocks_are_read_one_at_a_time_when_asked_for(tmp_path, monkeypatch):
+    store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    fill(store.parts("cifar", "test"))
+    asked, read = [], Parts.read
+    monkeypatch.setattr(Parts, "read", lambda parts, names=None: asked.append(names) or read(parts, names))
+    features, expected = store.features("cifar", "test"), columns(range(10))
+    some = features.take(np.array([7, 2]))
+    assert asked == [("id", "label", "logits", "penultimate")]
+    assert np.array_equal(some.blocks[-1], expected[block_column(1)][[7, 2]])
+    assert asked[1:] == [[block_column(1)]]
+    assert [np.array_equal(a, expected[block_column(b)]) for b, a in enumerate(features.blocks[:])] == [True, True]
+    with pytest.raises(IndexError):
+        features.blocks[2]
+
+
 def test_what_has_not_been_extracted(tmp_path):
     store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
     fill(store.parts("cifar", "test"))

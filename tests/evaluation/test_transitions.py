@@ -224,6 +224,22 @@ def test_of_several_configs_one_is_named_and_rows_of_the_others_are_left_out(tmp
         read(tmp_path, only, release)
 
 
+def test_validation_rows_are_left_out_unless_they_are_asked_for_or_all_there_is(tmp_path, release):
+    bedroom = "sun397/b/bedroom/1.jpg"
+    table = scores("prediction", [0, 1, 2, 1, 0], ids=[*IDS, bedroom])
+    found = read(tmp_path, table, release)
+    assert (pairs(found), found.splits, found.left_out) == (EXPECTED, ("test",), 1)
+    asked = read(tmp_path, table, release, split="validation")
+    assert pairs(asked) == [("sun397:bedroom", "places365:bedroom")]
+    assert (asked.splits, asked.left_out) == (("validation",), 4)
+    alone = read(tmp_path, scores("prediction", [0], ids=[bedroom]), release)
+    assert (pairs(alone), alone.splits) == (pairs(asked), ("validation",))
+    with pytest.raises(EvaluationError) as refused:
+        read(tmp_path, table, release, split="tests")
+    assert f"split of {CONFIG} with scores in " in sentence(refused)
+    assert "found 'tests'; the nearest are test" in str(refused.value)
+
+
 def test_scores_of_none_of_its_rows_are_refused(tmp_path):
     release = open_release(str(make_facets(tmp_path / "facets", {CONFIG: ROWS, "facets-baseline": ROWS[:3]})))
     with pytest.raises(EvaluationError) as refused:

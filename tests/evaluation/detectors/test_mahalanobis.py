@@ -133,6 +133,26 @@ def test_a_feature_that_is_a_sum_of_others_shrinks_too():
     assert 0 < gaussians.shrinkage < 1
 
 
+@pytest.mark.parametrize(
+    ("classes", "width", "offset"), [(10, 512, 0.0), (40, 2048, 0.0), (100, 64, 5.0), (200, 512, 0.0)]
+)
+def test_logits_that_always_have_one_sum_shrink_too(classes, width, offset):
+    """As of a layer whose weights sum to 0 over the classes; in float32 they do so but for several roundings."""
+    random = np.random.default_rng(classes)
+    weight = random.normal(size=(classes, width)).astype(np.float32)
+    weight -= weight.mean(axis=0)
+    count = 4 * classes + 1000
+    z = np.maximum(random.normal(size=(count, width)) + 0.3, 0).astype(np.float32)
+    logits = z @ weight.T + np.float32(offset)
+    labels = np.arange(count) % classes
+    (gaussians,) = mahalanobis.make_mahalanobis(features_of(logits, labels), None).gaussians.values()
+    assert 0 < gaussians.shrinkage < 1
+    # Without one of them nothing is left to be told from the others.
+    if width >= classes:
+        (gaussians,) = mahalanobis.make_mahalanobis(features_of(logits[:, 1:], labels), None).gaussians.values()
+        assert gaussians.shrinkage == 0
+
+
 def test_every_class_needs_two_rows():
     labels = FITTED.labels.copy()
     few = FITTED.take((labels != 1) & (labels != 3) | (np.arange(len(labels)) == 5))
