@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from evaluation.earlier import Earlier
 from evaluation.errors import EvaluationError
 from evaluation.loading import batches
 from evaluation.models import Model
@@ -26,6 +27,14 @@ Look = Callable[[Any, Sequence[str]], Columns]
 
 Advance = Callable[[int], object]
 """Called with the number of images done since the last call."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How many images were looked at, and how many more had been seen in other splits."""
+
+    looked: int
+    taken: int
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,15 @@ class Runner:
             "torch": str(torch.__version__),
         }
 
-    def run(self, look: Look, parts: Parts, config: str, split: str, advance: Advance) -> int:
+    def run(
+        self,
+        look: Look,
+        parts: Parts,
+        config: str,
+        split: str,
+        advance: Advance,
+        others: Iterable[Parts] = (),
+    ) -> Done:
         """Look at every image of a split, in the release's order, and keep what is seen; what is there stays.
 
         Args:
@@ -66,9 +83,7 @@ class Runner:
             config: the split's config.
             split: its name.
             advance: progress; called first with the number of rows that are there already.
-
-        Returns:
-            How many images were looked at.
+            others: what the same look left of other splits; an image that one of them has is not looked at again.
 
         Raises:
             EvaluationError: the release lacks the images, one cannot be decoded, or what is seen is not finite.
@@ -76,31 +91,51 @@ class Runner:
         rows = self.release.rows(config, split)
         size = -(-ROWS // self.batch_size) * self.batch_size
         missing = parts.begin(len(rows), size, self.computed)
-        to_do = sum(map(len, missing))
-        advance(len(rows) - to_do)
+        advance(len(rows) - sum(map(len, missing)))
         if not missing:
-            return 0
-        ids, labels = rows["id"].to_pylist(), rows["label"].to_numpy()
+            return Done(0, 0)
+        ids, labels = np.array(rows["id"].to_pylist()), rows["label"].to_numpy()
+        earlier = Earlier(ids.tolist(), others, self.computed)
+        new = [np.flatnonzero(~earlier.has[part.start : part.stop]) + part.start for part in missing]
         images = batches(
             self.release.images(config, split),
             self.model.preprocessing,
-            missing,
+            [numbers.tolist() for numbers in new],
             batch_size=self.batch_size,
             workers=self.workers,
         )
-        for part in missing:
-            seen: list[Columns] = []
-            while sum(len(columns["id"]) for columns in seen) < len(part):
-                numbers, batch = next(images)
-                names = [ids[number] for number in numbers]
-                columns = look(batch, names + names[-1:] * (len(batch) - len(names)))
-                own = {name: values[: len(names)] for name, values in columns.items()}
-                _check_finite(own, names, self.model.name)
-                seen.append({"id": np.array(names), "label": labels[numbers.start : numbers.stop], **own})
-                advance(len(names))
-            joined = {name: np.concatenate([columns[name] for columns in seen]) for name in seen[0]}
-            parts.write(part, joined, len(rows), self.computed)
-        return to_do
+        for part, numbers in zip(missing, new, strict=True):
+            everyone = np.arange(part.start, part.stop)
+            old = everyone[earlier.has[everyone]]
+            seen = [earlier.take(old)] if len(old) else []
+            advance(len(old))
+            seen += self._look(look, images, len(numbers), ids, advance)
+            order = np.argsort(np.concatenate([old, numbers]))
+            joined = {name: np.concatenate([columns[name] for columns in seen])[order] for name in seen[0]}
+            own = {"id": ids[everyone], "label": labels[everyone]}
+            parts.write(part, own | joined, len(rows), self.computed)
+        looked = sum(map(len, new))
+        return Done(looked, sum(map(len, missing)) - looked)
+
+    def _look(
+        self,
+        look: Look,
+        images: Iterator[tuple[Sequence[int], Any]],
+        count: int,
+        ids: npt.NDArray[np.str_],
+        advance: Advance,
+    ) -> Iterator[Columns]:
+        """What is seen of the next images, batch by batch, until there are `count`."""
+        done = 0
+        while done < count:
+            numbers, batch = next(images)
+            names = ids[list(numbers)].tolist()
+            columns = look(batch, names + names[-1:] * (len(batch) - len(names)))
+            own = {name: values[: len(names)] for name, values in columns.items()}
+            _check_finite(own, names, self.model.name)
+            yield own
+            done += len(names)
+            advance(len(names))
 
 
 def identity(release: Release, model: Model, label_names: tuple[str, ...]) -> Identity:
@@ -115,8 +150,10 @@ def identity(release: Release, model: Model, label_names: tuple[str, ...]) -> Id
     return Identity(release.digest, model.name, model.digest, label_names, model.layers.blocks, about)
 
 
-def extract(runner: Runner, store: Store, config: str, split: str, advance: Advance) -> int:
+def extract(runner: Runner, store: Store, config: str, split: str, advance: Advance) -> Done:
     """Run the model over a split and keep logits, penultimate features and pooled blocks as float32.
+
+    An image that another split of the store has is not run again.
 
     A row's numbers do not depend on the number of workers, and at one batch size neither on the other rows nor on
     their order, but for the last digit of what very small layers compute (a matrix of 10 x 4), which may change with a
@@ -130,9 +167,6 @@ def extract(runner: Runner, store: Store, config: str, split: str, advance: Adva
         split: its name.
         advance: progress; called first with the number of rows that are there already.
 
-    Returns:
-        How many images were run through the model.
-
     Raises:
         EvaluationError: as for `Runner.run`, or the logits do not come from the model's last layer.
     """
@@ -144,7 +178,7 @@ def extract(runner: Runner, store: Store, config: str, split: str, advance: Adva
         columns |= {block_column(number): seen.blocks[name] for number, name in enumerate(model.layers.blocks)}
         return {name: values.float().cpu().numpy() for name, values in columns.items()}
 
-    return runner.run(look, store.parts(config, split), config, split, advance)
+    return runner.run(look, store.parts(config, split), config, split, advance, store.others(config, split))
 
 
 def bytes_a_row(model: Model) -> int:

@@ -35,8 +35,8 @@ class _Images:
 
 
 def batches(
-    rows: Any, preprocessing: Preprocessing, parts: Sequence[range], *, batch_size: int, workers: int
-) -> Iterator[tuple[range, Any]]:
+    rows: Any, preprocessing: Preprocessing, parts: Sequence[Sequence[int]], *, batch_size: int, workers: int
+) -> Iterator[tuple[Sequence[int], Any]]:
     """Load images of some parts of a split, batch by batch; no batch reaches over the end of a part.
 
     A last batch of fewer rows is filled up with its last image, because how a convolution is computed depends on how

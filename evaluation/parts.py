@@ -103,6 +103,27 @@ class Parts:
         wanted = parts[0].column_names if names is None else names
         return {name: np.concatenate([_to_numpy(part[name]) for part in parts]) for name in wanted}
 
+    def take(self, rows: npt.NDArray[np.int64], without: Sequence[str] = ()) -> dict[str, npt.NDArray[Any]]:
+        """Columns of some rows, in the order given; only these are read.
+
+        Args:
+            rows: row numbers, at least one; all rows are there.
+            without: columns to leave out.
+        """
+        taken: dict[str, list[npt.NDArray[Any]]] = {}
+        places: list[npt.NDArray[np.int64]] = []
+        for path in self._paths():
+            start, stop = (int(number) for number in path.stem.split("-"))
+            here = np.flatnonzero((start <= rows) & (rows < stop))
+            if len(here):
+                places.append(here)
+                table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+                for name in table.column_names:
+                    if name not in without:
+                        taken.setdefault(name, []).append(_to_numpy(table[name])[rows[here] - start])
+        order = np.argsort(np.concatenate(places))
+        return {name: np.concatenate(arrays)[order] for name, arrays in taken.items()}
+
     def _paths(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("*.arrow") if _NAME.fullmatch(path.name))
 

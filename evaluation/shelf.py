@@ -108,7 +108,7 @@ class Shelf:
 
             rows = len(runner.release.rows(*key))
             with self.store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
-                runner.run(run, parts, *key, progress.update)
+                runner.run(run, parts, *key, progress.update, self.store.others(*key, look=name))
         columns = parts.read()
         ids, labels = columns.pop("id"), columns.pop("label")
         none = np.empty((len(ids), 0))

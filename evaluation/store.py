@@ -175,6 +175,12 @@ class Store:
         """Where the features of a split are, or come to be."""
         return Parts(self.root / "features" / config / split)
 
+    def others(self, config: str, split: str, look: str = "") -> list[Parts]:
+        """Features of all splits but one, or what a look saw of them, whole or not; sorted."""
+        root = self.root / "looks" / look if look else self.root / "features"
+        mine = root / config / split
+        return [Parts(folder) for folder in sorted(root.glob("*/*")) if folder != mine]
+
     def look(self, name: str, config: str, split: str) -> Parts:
         """Where what a look saw of a split is, or comes to be."""
         return Parts(self.root / "looks" / name / config / split)

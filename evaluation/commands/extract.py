@@ -83,6 +83,8 @@ def command(
             rows = len(opened.rows(config, split))
             with bar(rows, f"{config}/{split}", quiet=quiet) as progress:
                 new = extract(runner, store, config, split, progress.update)
-            what = f"{new:,} of {rows:,} images" if new else f"there already, {rows:,} images"
+            what = f"{new.looked:,} of {rows:,} images" if new.looked else f"there already, {rows:,} images"
+            if new.taken:
+                what = f"{new.looked:,} of {rows:,} images; other splits have {new.taken:,} of the rest"
             click.echo(f"{config}/{split}: {what}")
     click.echo(f"features are in {out}; python -m evaluation score --features {out} comes next")

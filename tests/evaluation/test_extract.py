@@ -211,6 +211,50 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(extract, weights, tmp_pa
     assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
 
 
+COUNTING = """
+import sys
+sys.path.insert(0, {root!r})
+from tests.evaluation import small_models
+
+def cnn(num_classes):
+    model = small_models.cnn(num_classes)
+    def note(module, images):
+        with open({path!r}, "a") as file:
+            file.write(str(len(images[0])) + " ")
+    model.register_forward_pre_hook(note)
+    return model
+"""
+
+
+def test_an_image_of_several_configs_is_run_once(extract, tmp_path):
+    other = f"{CONFIG}-train"
+    mixed = [*range(60, 20, -1), 3, 90]
+    release = small_release(
+        tmp_path / "shared", {f"{CONFIG}/test": range(50), f"{CONFIG}/near_ood": [1], f"{other}/test": mixed}
+    )
+    (tmp_path / "counting.py").write_text(COUNTING.format(root=str(ROOT), path=str(tmp_path / "ran")))
+    how = {"where": release, "model": f"{tmp_path / 'counting.py'}:cnn"}
+    flags = ("--batch-size", "5")
+    assert extract(*flags, out="alone", config=other, **how)[0] == 0
+    assert extract(*flags, **how)[0] == 0
+    (tmp_path / "ran").unlink()
+    code, out, _ = extract(*flags, config=other, **how)
+    assert code == 0
+    # Of 42 images the first has those from 3 and from 21 to 49: 12 are left, in three batches.
+    assert f"{other}/test: 12 of 42 images; other splits have 30 of the rest" in out.splitlines()
+    assert [size for size in (tmp_path / "ran").read_text().split() if size == "5"] == ["5"] * 3
+    found, alone = (features_of(tmp_path, out=name, config=other) for name in ("out", "alone"))
+    assert found.ids.tolist() == alone.ids.tolist() == [f"source/test/{number}.png" for number in mixed]
+    assert np.array_equal(found.labels, alone.labels)
+    for ours, theirs in zip((found.penultimate, *found.blocks), (alone.penultimate, *alone.blocks), strict=True):
+        assert np.array_equal(ours, theirs)
+    assert np.abs(found.logits - alone.logits).max() < 1e-6 * np.abs(alone.logits).max()
+    assert f"{other}/test: there already, 42 images" in extract(*flags, config=other, **how)[1].splitlines()
+    # Numbers that were computed in another way are not taken.
+    assert extract("--batch-size", "6", "--splits", "test", out="six", **how)[0] == 0
+    assert f"{other}/test: 42 of 42 images" in extract(*flags, out="six", config=other, **how)[1].splitlines()
+
+
 def refused(ran):
     code, _, err = ran
     assert code == 2
