@@ -168,7 +168,10 @@ class Scorer:
                     f"{VALIDATION} and {EXTERNAL} to choose them on"
                 )
             return default
-        trials = tuple(self._try(chosen, hyperparameters) for hyperparameters in sets)
+        if chosen.together is None:
+            trials = tuple(self._try(chosen, [hyperparameters])[0] for hyperparameters in sets)
+        else:
+            trials = self._try(chosen, sets)
         possible = [trial for trial in trials if trial.auroc is not None]
         if not possible:
             raise EvaluationError(trials[0].problem)
@@ -176,18 +179,36 @@ class Scorer:
         best = max(possible, key=lambda trial: trial.auroc or 0.0).hyperparameters
         return Fitted(chosen, self._make(chosen, best), best, trials)
 
-    def _try(self, chosen: Method, hyperparameters: Mapping[str, float]) -> Trial:
-        """Hold validation rows against external ones, as the unified unknown detection paper does (section 4)."""
+    def _try(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> tuple[Trial, ...]:
+        """Hold validation rows against external ones, as the unified unknown detection paper does (section 4).
+
+        Args:
+            chosen: the method.
+            sets: hyperparameters to try; several only of a method whose detectors score together.
+        """
         assert self.sources.validation is not None and self.sources.external is not None
+        made: dict[int, Detector] = {}
+        problems: dict[int, str] = {}
+        for number, hyperparameters in enumerate(sets):
+            try:
+                made[number] = self._make(chosen, hyperparameters)
+            except EvaluationError as error:
+                problems[number] = str(error)
+        found: dict[int, float] = {}
         try:
-            detector = self._make(chosen, hyperparameters)
-            known = _in_distribution(self._read(chosen, hyperparameters, self.sources.validation))
-            unknown = self._read(chosen, hyperparameters, self.sources.external)
-            scores = [detector.score(known), detector.score(unknown)]
+            known = _in_distribution(self._read(chosen, sets[0], self.sources.validation))
+            unknown = self._read(chosen, sets[0], self.sources.external)
+            sides = [_scores(chosen, list(made.values()), features) for features in (known, unknown)]
         except EvaluationError as error:
-            return Trial(hyperparameters, None, str(error))
-        sides = np.repeat([False, True], [len(values) for values in scores])
-        return Trial(hyperparameters, auroc(np.concatenate(scores), sides))
+            problems = dict.fromkeys(range(len(sets)), str(error)) | problems
+        else:
+            truth = np.repeat([False, True], [len(known), len(unknown)])
+            pairs = zip(*sides, strict=True)
+            found = {number: auroc(np.concatenate(pair), truth) for number, pair in zip(made, pairs, strict=True)}
+        return tuple(
+            Trial(hyperparameters, found.get(number), problems.get(number, ""))
+            for number, hyperparameters in enumerate(sets)
+        )
 
     def _make(self, chosen: Method, hyperparameters: Mapping[str, float]) -> Detector:
         arguments = dict(hyperparameters)
@@ -209,6 +230,12 @@ class Scorer:
                 "config with --fit-config."
             )
         return chosen.make(features, self._head, **arguments)
+
+
+def _scores(chosen: Method, detectors: Sequence[Detector], features: Features) -> list[Scores]:
+    if chosen.together is not None and detectors:
+        return chosen.together(detectors, features)
+    return [detector.score(features) for detector in detectors]
 
 
 def _in_distribution(features: Features) -> Features:

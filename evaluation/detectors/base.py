@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,8 @@ class Method:
             members in `Features.members`; or the model and the images again.
         parts: names of the methods whose scores it reads in `Features.scores`, of the rows to fit on as of those to
             score; empty for all but mixtures of scores.
+        together: gives what `score` of each of several detectors gives, made with other hyperparameters of the same
+            rows, where these share most of their work; None elsewhere.
     """
 
     name: str
@@ -52,3 +54,4 @@ class Method:
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     reads: Literal["features", "members", "images"] = "features"
     parts: tuple[str, ...] = ()
+    together: Callable[[Sequence[Any], Features], list[Scores]] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,29 +53,39 @@ class NearestNeighbors:
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""
-        width = self.bank.penultimate.shape[1]
+        return self.score_together([self], features)[0]
+
+    @staticmethod
+    def score_together(detectors: Sequence[NearestNeighbors], features: Features) -> list[Scores]:
+        """What `score` of each gives, for detectors that differ in k alone, in the time of one."""
+        bank, counts = detectors[0].bank, [detector.neighbors for detector in detectors]
+        width = bank.penultimate.shape[1]
         require_width("penultimate features", features.penultimate, width)
-        return by_rows(
-            self._distances,
+        scores = by_rows(
+            lambda z: _distances(z, bank, counts),
             {"penultimate features": features.penultimate},
             features.ids,
-            doubles_each=3 * width + 2 * (min(_BANK_ROWS, len(self.bank)) + 2 * self.neighbors),
+            doubles_each=3 * width + 2 * (min(_BANK_ROWS, len(bank)) + 2 * max(counts)),
+            columns=(len(counts),),
         )
+        return list(scores.T)
 
-    def _distances(self, z: Doubles) -> Scores:
-        z = unit(z)
-        similarity, index = np.empty((len(z), 0)), np.empty((len(z), 0), dtype=np.int64)
-        for rows in _bank_chunks(self.bank):
-            products = z @ _bank_features(self.bank, rows).T
-            numbers = np.broadcast_to(np.arange(rows.start, rows.stop), products.shape)
-            similarity, index = _greatest(
-                np.hstack((similarity, products)), np.hstack((index, numbers)), self.neighbors
-            )
-        farthest = index[np.arange(len(z)), similarity.argmin(axis=1)]
+
+def _distances(z: Doubles, bank: Features, counts: Sequence[int]) -> Doubles:
+    """Distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
+    z = unit(z)
+    similarity, index = np.empty((len(z), 0)), np.empty((len(z), 0), dtype=np.int64)
+    for rows in _bank_chunks(bank):
+        products = z @ _bank_features(bank, rows).T
+        numbers = np.broadcast_to(np.arange(rows.start, rows.stop), products.shape)
+        similarity, index = _greatest(np.hstack((similarity, products)), np.hstack((index, numbers)), max(counts))
+    nearest_first = np.take_along_axis(index, np.argsort(-similarity, axis=1), axis=1)
+    distances = np.empty((len(z), len(counts)))
+    for column, count in enumerate(counts):
         # Summed again as a difference: from the product, the distance of a row to itself would be anything up to 1e-8.
-        neighbor = unit(self.bank.penultimate[farthest].astype(np.float64))
-        distances: Scores = np.linalg.norm(z - neighbor, axis=1)
-        return distances
+        neighbor = unit(bank.penultimate[nearest_first[:, count - 1]].astype(np.float64))
+        distances[:, column] = np.linalg.norm(z - neighbor, axis=1)
+    return distances
 
 
 def _greatest(values: Doubles, index: npt.NDArray[np.int64], count: int) -> tuple[Doubles, npt.NDArray[np.int64]]:
@@ -133,28 +143,38 @@ class Relation:
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""
-        width, classes = self.bank.penultimate.shape[1], self.bank.logits.shape[1]
+        return self.score_together([self], features)[0]
+
+    @staticmethod
+    def score_together(detectors: Sequence[Relation], features: Features) -> list[Scores]:
+        """What `score` of each gives, for detectors of one bank, in little more than the time of one."""
+        bank = detectors[0].bank
+        width, classes = bank.penultimate.shape[1], bank.logits.shape[1]
         require_width("penultimate features", features.penultimate, width)
         require_width("logits", features.logits, classes)
-        return by_rows(
-            self._relations,
+        scores = by_rows(
+            lambda z, logits: _relations(z, logits, detectors),
             {"penultimate features": features.penultimate, "logits": features.logits},
             features.ids,
-            doubles_each=2 * width + 3 * classes + 3 * min(_BANK_ROWS, len(self.bank)),
+            doubles_each=2 * width + 3 * classes + 4 * min(_BANK_ROWS, len(bank)) + len(detectors),
+            columns=(len(detectors),),
         )
+        return list(scores.T)
 
-    def _relations(self, z: Doubles, logits: Doubles) -> Scores:
-        z, probabilities = unit(z), softmax(logits, axis=1)
-        total = np.zeros(len(z))
-        for rows in _bank_chunks(self.bank):
-            bank_probabilities = softmax(doubles("logits", self.bank.logits, rows, self.bank.ids), axis=1)
-            relations = np.maximum(z @ _bank_features(self.bank, rows).T, 0.0)
-            relations *= probabilities @ bank_probabilities.T
-            if self.cutoff > 0:
-                relations[relations <= self.cutoff] = 0.0
-            total += (relations if self.power == 1 else relations**self.power).sum(axis=1)
-        scores: Scores = -total / len(self.bank)
-        return scores
+
+def _relations(z: Doubles, logits: Doubles, detectors: Sequence[Relation]) -> Doubles:
+    """Negated mean relations of rows to the bank, shape (m, number of detectors)."""
+    bank = detectors[0].bank
+    z, probabilities = unit(z), softmax(logits, axis=1)
+    total = np.zeros((len(z), len(detectors)))
+    for rows in _bank_chunks(bank):
+        bank_probabilities = softmax(doubles("logits", bank.logits, rows, bank.ids), axis=1)
+        relations = np.maximum(z @ _bank_features(bank, rows).T, 0.0)
+        relations *= probabilities @ bank_probabilities.T
+        for column, detector in enumerate(detectors):
+            counted = np.where(relations <= detector.cutoff, 0.0, relations) if detector.cutoff > 0 else relations
+            total[:, column] += (counted if detector.power == 1 else counted**detector.power).sum(axis=1)
+    return -total / len(bank)
 
 
 def make_relation(features: Features, head: Head | None, power: float = 1.0, cutoff: float = 0.0) -> Relation:
@@ -190,6 +210,7 @@ KNN = Method(
     make_knn,
     fit="train",
     grid={"neighbors": (50, 1, 5, 10, 20, 100, 200)},
+    together=NearestNeighbors.score_together,
 )
 RELATION = Method(
     "relation",
@@ -198,4 +219,5 @@ RELATION = Method(
     make_relation,
     fit="train",
     grid={"power": (1.0, 2.0, 4.0, 8.0)},
+    together=Relation.score_together,
 )

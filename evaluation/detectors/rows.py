@@ -71,28 +71,34 @@ def doubles(name: str, values: Floats, rows: slice, ids: npt.NDArray[np.str_]) -
 
 
 def by_rows(
-    function: Callable[..., Scores], inputs: Mapping[str, Floats], ids: npt.NDArray[np.str_], doubles_each: int
+    function: Callable[..., Scores],
+    inputs: Mapping[str, Floats],
+    ids: npt.NDArray[np.str_],
+    doubles_each: int,
+    columns: tuple[int, ...] = (),
 ) -> Scores:
     """Score rows piece by piece.
 
     Args:
-        function: takes the inputs in their order, each float64 of shape (m, width), and gives m scores.
+        function: takes the inputs in their order, each float64 of shape (m, width), and gives scores of shape
+            (m, *columns).
         inputs: by what they are called in errors, matrices of n rows.
         ids: the n ids.
         doubles_each: float64 numbers that `function` holds at once for each row.
+        columns: (k,) where each row has k scores.
 
     Returns:
-        n scores.
+        Scores, shape (n, *columns).
 
     Raises:
         EvaluationError: a number that was read or a score is NaN or infinite.
     """
-    scores = np.empty(len(ids))
+    scores = np.empty((len(ids), *columns))
     # What overflows is either meant to (a probability of 1) or found in the scores below.
     with np.errstate(over="ignore", invalid="ignore"):
         for rows in chunks(len(ids), doubles_each):
             scores[rows] = function(*(doubles(name, values, rows, ids) for name, values in inputs.items()))
-    finite = np.isfinite(scores)
+    finite = np.isfinite(scores).all(axis=tuple(range(1, scores.ndim)))
     if not finite.all():
         first = int(np.flatnonzero(~finite)[0])
         raise EvaluationError(

@@ -72,6 +72,25 @@ def test_relation_parameters_out_of_range_are_refused(hyperparameters):
         neighbors.make_relation(FITTED, None, **hyperparameters)
 
 
+@pytest.mark.parametrize(
+    ("make", "sets"),
+    [
+        (neighbors.make_knn, [{"neighbors": count} for count in (7, 1, 120, 20)]),
+        (neighbors.make_relation, [{"power": 2.0}, {"power": 1.0}, {"power": 1.0, "cutoff": 0.03}, {"power": 8.0}]),
+    ],
+    ids=["knn", "relation"],
+)
+@pytest.mark.parametrize("bank_rows", [1024, 50])
+def test_several_score_together_as_each_does(make, sets, bank_rows, monkeypatch):
+    monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
+    detectors = [make(FITTED, None, **hyperparameters) for hyperparameters in sets]
+    together = detectors[0].score_together(detectors, TESTED)
+    assert len(together) == len(sets)
+    for detector, scores in zip(detectors, together, strict=True):
+        np.testing.assert_allclose(scores, detector.score(TESTED), rtol=1e-12)
+        assert not np.array_equal(scores, together[detector is detectors[0]])
+
+
 @pytest.mark.parametrize("make", [neighbors.make_knn, neighbors.make_relation])
 def test_a_bank_with_nan_is_refused(make):
     spoiled = FITTED.penultimate.copy()
