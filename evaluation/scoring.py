@@ -186,7 +186,6 @@ class Scorer:
             chosen: the method.
             sets: hyperparameters to try; several only of a method whose detectors score together.
         """
-        assert self.sources.validation is not None and self.sources.external is not None
         made: dict[int, Detector] = {}
         problems: dict[int, str] = {}
         for number, hyperparameters in enumerate(sets):
@@ -194,21 +193,27 @@ class Scorer:
                 made[number] = self._make(chosen, hyperparameters)
             except EvaluationError as error:
                 problems[number] = str(error)
-        found: dict[int, float] = {}
         try:
-            known = _in_distribution(self._read(chosen, sets[0], self.sources.validation))
-            unknown = self._read(chosen, sets[0], self.sources.external)
-            sides = [_scores(chosen, list(made.values()), features) for features in (known, unknown)]
+            areas = dict(zip(made, self._areas(chosen, sets[0], list(made.values())), strict=True))
         except EvaluationError as error:
-            problems = dict.fromkeys(range(len(sets)), str(error)) | problems
-        else:
-            truth = np.repeat([False, True], [len(known), len(unknown)])
-            pairs = zip(*sides, strict=True)
-            found = {number: auroc(np.concatenate(pair), truth) for number, pair in zip(made, pairs, strict=True)}
+            areas, problems = {}, problems | dict.fromkeys(made, str(error))
         return tuple(
-            Trial(hyperparameters, found.get(number), problems.get(number, ""))
+            Trial(hyperparameters, areas.get(number), problems.get(number, ""))
             for number, hyperparameters in enumerate(sets)
         )
+
+    def _areas(
+        self, chosen: Method, hyperparameters: Mapping[str, float], detectors: Sequence[Detector]
+    ) -> list[float]:
+        """The AUROC of validation against external rows, of each detector."""
+        assert self.sources.validation is not None and self.sources.external is not None
+        if not detectors:  # nor is anything looked at for them
+            return []
+        known = _in_distribution(self._read(chosen, hyperparameters, self.sources.validation))
+        unknown = self._read(chosen, hyperparameters, self.sources.external)
+        truth = np.repeat([False, True], [len(known), len(unknown)])
+        sides = (_scores(chosen, detectors, features) for features in (known, unknown))
+        return [auroc(np.concatenate(pair), truth) for pair in zip(*sides, strict=True)]
 
     def _make(self, chosen: Method, hyperparameters: Mapping[str, float]) -> Detector:
         arguments = dict(hyperparameters)
@@ -233,7 +238,7 @@ class Scorer:
 
 
 def _scores(chosen: Method, detectors: Sequence[Detector], features: Features) -> list[Scores]:
-    if chosen.together is not None and detectors:
+    if chosen.together is not None:
         return chosen.together(detectors, features)
     return [detector.score(features) for detector in detectors]
 

@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from evaluation.demo_release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
+from builders import benchmark
+from evaluation.demo_release import CONFIG, KNOWN, MIXED, ROLES, SHIFTS, TRAIN, make_release
 from evaluation.joining import release_index
 from evaluation.releases import open_release
 
@@ -24,6 +25,10 @@ def root(tmp_path_factory):
 
 def rows_of(root, config, split):
     return pq.read_table(root / "index" / config / f"{split}.parquet").to_pylist()
+
+
+def test_its_roles_are_those_of_every_release():
+    assert ROLES == benchmark.ROLES
 
 
 def test_it_opens_as_any_release_and_its_digits_are_frozen(root):

@@ -1,6 +1,7 @@
 """From a release and a model to a scores file: detectors that read images, and scores that depend on neither batches
 nor workers."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 from evaluation.__main__ import main  # noqa: E402
 from evaluation.detectors.looks import look_with_dropout  # noqa: E402
 from evaluation.detectors.registry import METHODS  # noqa: E402
+from evaluation.loading import batches  # noqa: E402
 from evaluation.models import open_model  # noqa: E402
 from evaluation.releases import open_release  # noqa: E402
 from evaluation.scores import read_scores  # noqa: E402
@@ -94,6 +96,32 @@ def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in kept} == before
     other = score("--seed", "1", detectors="mc_dropout")[3]["mc_dropout"]
     assert not np.allclose(other, scores["mc_dropout"])
+
+
+def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypatch):
+    other = f"{CONFIG}-other"
+    splits = {f"{CONFIG}/validation": range(20), f"{CONFIG}/test": range(30), f"{other}/test": range(44, 19, -1)}
+    small_release(tmp_path / "release", splits)
+    shutil.copy(base / "weights.pt", tmp_path)
+    model, out = [*model_flags(tmp_path), "--device", "cpu"], str(tmp_path / "features")
+    assert main(["extract", *model, "--config", CONFIG, "--config", other, "--out", out]) == 0
+    looked = []
+
+    def spied(rows, preprocessing, parts, **how):
+        looked.extend(map(len, parts))
+        return batches(rows, preprocessing, parts, **how)
+
+    monkeypatch.setattr("evaluation.extract.batches", spied)
+    for config, expected in ((CONFIG, [20, 30]), (other, [15])):
+        looked.clear()
+        flags = ["--features", out, "--config", config, "--fit-config", CONFIG, "--detectors", "odin", "--no-search"]
+        assert main(["score", *model, *flags, "--out", str(tmp_path / f"{config}.parquet")]) == 0
+        assert sorted(looked) == expected
+    scores = [read_scores(tmp_path / f"{config}.parquet")[0].to_pylist() for config in (CONFIG, other)]
+    first, second = ({row["id"]: row["score"] for row in rows} for rows in scores)
+    shared = sorted(first.keys() & second.keys())
+    assert len(shared) == 10
+    assert [first[id_] for id_ in shared] == [second[id_] for id_ in shared]
 
 
 def test_odin_keeps_the_models_predictions(base, score, tmp_path):
