@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from builders.benchmark import ROLES
 from builders.release import (
     INDEX_SUFFIX,
+    SHARD_NUMBER,
     Layout,
-    arrow_schema,
-    feature_type,
     file_entry,
     parts_of,
     roles_of,
@@ -59,21 +58,14 @@ def render(manifest: dict[str, Any]) -> str:
     return text
 
 
-def front_matter(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The card's YAML: licence and tags, and every config with its features, its files by split and their sizes.
+def front_matter(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The card's YAML: licence and tags, and every config with the files, sizes and row counts of its splits.
 
-    A config whose splits have no pixels here (`--index-only`) is listed only as its index: a pattern that matches no
-    file breaks every config of a repository.
+    It has no features: `datasets` and the Hub's viewer take them from the Parquet schema where the card has none
+    (datasets 5.2, `packaged_modules/parquet`; dataset-viewer, `fill_builder_info`). Here they would repeat the class
+    names for every config, and the Hub refuses large cards. Row counts stay, because `load_dataset` compares them.
     """
-    with_pixels, index = [], []
-    for name, config in sorted(manifest["configs"].items()):
-        splits = sorted(config["splits"].items())
-        pixels = {split: entry["data"] for split, entry in splits if entry["data"]}
-        if pixels:
-            with_pixels.append(_config(name, config, pixels, image=True))
-        rows = {split: [entry["index"]] for split, entry in splits}
-        index.append(_config(f"{name}{INDEX_SUFFIX}", config, rows, image=False))
-    configs = with_pixels + index
+    configs = card_configs(manifest)
     return {
         "pretty_name": "Unknown detection",
         "license": "other",
@@ -82,48 +74,76 @@ def front_matter(manifest: dict[str, Any]) -> dict[str, Any]:
         "task_categories": ["image-classification"],
         "tags": ["out-of-distribution-detection", "unknown-detection", "benchmark"],
         "size_categories": [_size(manifest)],
-        "configs": [{key: config[key] for key in ("config_name", "data_files")} for config in configs],
-        "dataset_info": [config["info"] for config in configs],
+        "configs": [
+            {
+                "config_name": name,
+                "data_files": [{"split": split, "path": data_path(listed.paths)} for split, listed in splits.items()],
+            }
+            for name, splits in configs.items()
+        ],
+        "dataset_info": [_info(name, splits) for name, splits in configs.items()],
     }
 
 
-def _config(
-    name: str, config: Mapping[str, Any], files: Mapping[str, Sequence[Any]], *, image: bool
-) -> dict[str, Any]:
-    splits = []
-    for split, listed in files.items():
-        size = sum(file["bytes"] for file in listed)
-        splits.append({"name": split, "num_bytes": size, "num_examples": config["splits"][split]["rows"]})
-    total = sum(split["num_bytes"] for split in splits)
+@dataclass(frozen=True)
+class CardSplit:
+    """What the card says of one split: its files as the manifest lists them, and its rows."""
+
+    files: Sequence[Mapping[str, Any]]
+    rows: int
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths of the files, relative to the release."""
+        return [str(file["path"]) for file in self.files]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(int(file["bytes"]) for file in self.files)
+
+
+def card_configs(manifest: Mapping[str, Any]) -> dict[str, dict[str, CardSplit]]:
+    """The splits of every config that the card names, in its order: with pixels, then indexes.
+
+    A config whose splits have no pixels here (`--index-only`) is listed only as its index: a pattern that matches no
+    file breaks every config of a repository.
+    """
+    with_pixels: dict[str, dict[str, CardSplit]] = {}
+    indexes: dict[str, dict[str, CardSplit]] = {}
+    for name, config in sorted(manifest["configs"].items()):
+        splits = sorted(config["splits"].items())
+        pixels = {split: CardSplit(entry["data"], entry["rows"]) for split, entry in splits if entry["data"]}
+        if pixels:
+            with_pixels[name] = pixels
+        indexes[f"{name}{INDEX_SUFFIX}"] = {
+            split: CardSplit([entry["index"]], entry["rows"]) for split, entry in splits
+        }
+    return {**with_pixels, **indexes}
+
+
+def data_path(paths: Sequence[str]) -> str | list[str]:
+    """The YAML `path` of a split's files: the file, one pattern for several shards, or a list of what is no shard.
+
+    A pattern keeps the number of shards (`train-*-of-00170.parquet`), so that shards of an earlier build of the same
+    split do not match.
+    """
+    if len(paths) == 1:
+        return paths[0]
+    patterns = sorted({SHARD_NUMBER.sub("-*-of-", path) for path in paths})
+    return patterns[0] if len(patterns) == 1 else patterns
+
+
+def _info(name: str, splits: Mapping[str, CardSplit]) -> dict[str, Any]:
+    total = sum(split.size for split in splits.values())
     return {
         "config_name": name,
-        "data_files": [{"split": split, "path": [file["path"] for file in listed]} for split, listed in files.items()],
-        "info": {
-            "config_name": name,
-            "features": features(config["label_names"], config["columns"], image=image),
-            "splits": splits,
-            "download_size": total,
-            "dataset_size": total,
-        },
+        "splits": [
+            {"name": split, "num_bytes": listed.size, "num_examples": listed.rows} for split, listed in splits.items()
+        ],
+        "download_size": total,
+        "dataset_size": total,
     }
-
-
-def features(label_names: Sequence[str], columns: Sequence[str], *, image: bool) -> list[dict[str, Any]]:
-    """The columns of a config in the YAML form of `datasets.Features`; a test compares both.
-
-    They must be those of the files: `load_dataset` believes the YAML, and takes other label names silently.
-    """
-    classes = {"label": label_names, "role": ROLES}
-    described: list[dict[str, Any]] = []
-    for name in arrow_schema(label_names, columns, image=image).names:
-        if name == "image":
-            described.append({"name": name, "dtype": "image"})
-        elif name in classes:
-            names = {str(number): label for number, label in enumerate(classes[name])}
-            described.append({"name": name, "dtype": {"class_label": {"names": names}}})
-        else:
-            described.append({"name": name, "dtype": feature_type(name)})
-    return described
 
 
 def _size(manifest: Mapping[str, Any]) -> str:

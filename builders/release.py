@@ -9,6 +9,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -93,6 +94,10 @@ class Layout:
     def relative(self, path: Path) -> str:
         """A path as the manifest and the card write it."""
         return path.relative_to(self.root).as_posix()
+
+
+SHARD_NUMBER = re.compile(r"-\d{5}-of-(?=\d{5}\.parquet$)")
+"""The part of a shard's file name (`shard_name`) that differs between the shards of a split."""
 
 
 def shard_name(split: str, shard: int, of: int) -> str:

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import datasets
 import pytest
@@ -10,10 +11,12 @@ import yaml
 from datasets.info import DatasetInfosDict
 
 from builders import card
+from builders.benchmark import ROLES
 from builders.drawn import class_ids
 from builders.registry import BENCHMARKS
-from builders.release import arrow_schema, read_excluded
+from builders.release import arrow_schema, read_excluded, shard_name
 from hf_scripts.card import main
+from tests.hf_scripts.samples import make_release
 
 LABELS = ["n01443537", "yes", "1e5", "0x1f", "no: colon", "ünïcode"]
 
@@ -31,36 +34,104 @@ def front_of(text):
     return yaml.safe_load(front), rest
 
 
-@pytest.mark.parametrize("image", [True, False])
-@pytest.mark.parametrize("columns", [(), ("near_duplicate_of",)])
-def test_features_are_those_that_datasets_reads_from_the_files(image, columns):
-    theirs = datasets.Features.from_arrow_schema(arrow_schema(LABELS, columns, image=image))
-    ours = card.features(LABELS, columns, image=image)
-    assert ours == theirs._to_yaml_list()
-    # Through YAML and back, where words such as "yes" and "1e5" would be taken for something else.
-    again = yaml.safe_load(yaml.safe_dump(ours, allow_unicode=True))
-    assert datasets.Features._from_yaml_list(again) == theirs
+def without_state(release, root):
+    return shutil.copytree(release, root, ignore=shutil.ignore_patterns(".state"))
 
 
-def test_the_yaml_has_the_counts_and_files_of_every_config(built):
+def test_the_yaml_leads_datasets_to_the_files_and_counts_of_every_config(built):
     root, manifest = built
     front, _ = front_of((root / "README.md").read_text(encoding="utf-8"))
     infos = DatasetInfosDict.from_directory(str(root))
     for config in front["configs"]:
         name = config["config_name"]
         entry = manifest["configs"][name.removesuffix("-index")]
-        for file in config["data_files"]:
-            split = entry["splits"][file["split"]]
-            listed = [split["index"]] if name.endswith("-index") else split["data"]
-            assert file["path"] == [item["path"] for item in listed]
-            assert infos[name].splits[file["split"]].num_examples == split["rows"]
-            assert infos[name].splits[file["split"]].num_bytes == sum(item["bytes"] for item in listed)
+        found = datasets.load_dataset_builder(str(root), name).config.data_files
+        assert {str(split) for split in found} == set(entry["splits"])
+        for split, its in entry["splits"].items():
+            listed = [its["index"]] if name.endswith("-index") else its["data"]
+            assert [Path(path).relative_to(root).as_posix() for path in found[split]] == [f["path"] for f in listed]
+            assert infos[name].splits[split].num_examples == its["rows"]
+            assert infos[name].splits[split].num_bytes == sum(item["bytes"] for item in listed)
     assert {config["config_name"] for config in front["configs"]} == set(infos)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("config", ["cifar", "cifar-index"])
+def test_features_are_those_of_a_card_that_lists_them(cifar_release, tmp_path, config, streaming):
+    """Cards of version 1.0.0 did; `datasets` believes such a card, and else the schema of the files."""
+    listing = without_state(cifar_release, tmp_path / "listing")
+    manifest = json.loads((cifar_release / "manifest.json").read_text(encoding="utf-8"))
+    text = (listing / "README.md").read_text(encoding="utf-8")
+    front, rest = front_of(text)
+    for info in front["dataset_info"]:
+        entry = manifest["configs"][info["config_name"].removesuffix("-index")]
+        schema = arrow_schema(entry["label_names"], entry["columns"], image=not info["config_name"].endswith("-index"))
+        info["features"] = datasets.Features.from_arrow_schema(schema)._to_yaml_list()
+    (listing / "README.md").write_text(f"---\n{yaml.safe_dump(front)}---\n{rest}", encoding="utf-8")
+    before, after = (
+        datasets.load_dataset(str(root), config, cache_dir=str(tmp_path / "cache"), streaming=streaming)
+        for root in (listing, cifar_release)
+    )
+    assert set(before) == set(after) == set(manifest["configs"]["cifar"]["splits"])
+    for split, rows in after.items():
+        assert rows.features == before[split].features
+        assert list(rows.features) == list(before[split].features)
+        assert rows.features["label"].names == class_ids(BENCHMARKS["cifar"].configs[0].labels, seed=0)
+        assert next(iter(rows)) == next(iter(before[split]))
+    assert len(text) < (listing / "README.md").stat().st_size
+
+
+def test_label_names_that_yaml_would_take_for_something_else(tmp_path):
+    root = make_release(tmp_path / "release", {"bench/test": range(6)}, labels=LABELS)
+    rows = datasets.load_dataset(str(root), "bench", split="test", cache_dir=str(tmp_path / "cache"))
+    assert rows.features["label"].names == LABELS
+    assert rows.features["role"].names == list(ROLES)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_shards_are_found_by_one_pattern(tmp_path, streaming):
+    root = make_release(tmp_path / "release", {"bench/test": range(8), "bench/test_ood": range(6)}, shards=3)
+    front, _ = front_of((root / "README.md").read_text(encoding="utf-8"))
+    assert front["configs"][0]["data_files"] == [
+        {"split": "test", "path": "data/bench/test-*-of-00003.parquet"},
+        {"split": "test_ood", "path": "data/bench/test_ood-*-of-00003.parquet"},
+    ]
+    rows = datasets.load_dataset(
+        str(root), "bench", split="test", cache_dir=str(tmp_path / "cache"), streaming=streaming
+    )
+    assert [row["id"] for row in rows] == [f"source/test/{number}.png" for number in range(8)]
+
+
+def made_up(shard_rows):
+    """A manifest of every declared split with as many rows as complete sources give, and its shards."""
+
+    def split(config, name, rows):
+        of = -(-rows // shard_rows)
+        data = [{"path": f"data/{config}/{shard_name(name, n, of)}", "bytes": 499_999_999} for n in range(of)]
+        index = {"path": f"index/{config}/{name}.parquet", "bytes": 99_999_999}
+        return {"rows": rows, "data": data, "index": index}
+
+    configs = {}
+    for benchmark in BENCHMARKS.values():
+        for config, its in benchmark.splits():
+            splits = configs.setdefault(config.name, {"splits": {}})["splits"]
+            rows = its.count.rows + splits.get(its.name, {"rows": 0})["rows"]
+            splits[its.name] = split(config.name, its.name, rows)
+    return {"configs": configs}
+
+
+def test_all_benchmarks_in_one_release_have_little_front_matter():
+    # Shards of 500 MB hold about 4,500 images of ImageNet (110 KB each).
+    manifest = made_up(shard_rows=4_500)
+    shards = [s for c in manifest["configs"].values() for split in c["splits"].values() for s in split["data"]]
+    front = card.front_matter(manifest)
+    assert (len(front["configs"]), len(shards) > 170) == (26, True)
+    assert len(yaml.safe_dump(front, sort_keys=False, allow_unicode=True)) < 15_000
 
 
 def test_a_wrong_count_in_the_yaml_would_be_refused(cifar_release, tmp_path):
     # The reason why counts stand in the card: `load_dataset` compares them with the files.
-    root = shutil.copytree(cifar_release, tmp_path / "copy", ignore=shutil.ignore_patterns(".state"))
+    root = without_state(cifar_release, tmp_path / "copy")
     text = (root / "README.md").read_text(encoding="utf-8")
     (root / "README.md").write_text(text.replace("num_examples: 188", "num_examples: 189"), encoding="utf-8")
     with pytest.raises(Exception, match=r"num_examples=18[89]"):
@@ -148,7 +219,7 @@ def test_size_categories_are_the_hubs():
 
 
 def test_check_tells_whether_the_card_is_what_the_template_gives(cifar_release, tmp_path, capsys):
-    root = shutil.copytree(cifar_release, tmp_path / "copy", ignore=shutil.ignore_patterns(".state"))
+    root = without_state(cifar_release, tmp_path / "copy")
     assert main([str(root), "--check"]) == 0
     before = (root / "README.md").read_bytes()
     (root / "README.md").write_bytes(before.replace(b"# Unknown detection\n", b"# Something else\n"))
@@ -162,9 +233,3 @@ def test_check_tells_whether_the_card_is_what_the_template_gives(cifar_release, 
 def test_a_folder_without_a_release_is_refused(tmp_path, capsys):
     assert main([str(tmp_path)]) == 2
     assert "expected a release folder with a manifest.json" in capsys.readouterr().err
-
-
-def test_label_names_in_the_yaml_are_the_benchmarks(cifar_release):
-    infos = DatasetInfosDict.from_directory(str(cifar_release))
-    labels = BENCHMARKS["cifar"].configs[0].labels
-    assert infos["cifar"].features["label"].names == class_ids(labels, seed=0)

@@ -1,5 +1,6 @@
 """What `verify` says of splits against each other, of exclusions and of the card."""
 
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -9,6 +10,8 @@ from builders.release import (
     read_excluded,
     write_excluded,
 )
+from hf_scripts import check_manifest, check_release
+from tests.hf_scripts.samples import make_release
 from tests.hf_scripts.tampering import (
     NEAR_SHARD,
     TEST_SHARD,
@@ -134,3 +137,19 @@ def test_a_card_that_is_gone(whole, check):
     code, lines = check()
     assert code == 1
     assert problems(lines) == ["README.md: expected the dataset card, found No such file or directory"]
+
+
+@pytest.mark.parametrize(("stray", "caught"), [("test-extra-of-00002", True), ("test-00000-of-00003", False)])
+def test_a_stray_file_that_a_pattern_of_the_card_would_catch(tmp_path, stray, caught):
+    """Other rows would be loaded with the split's. Shards of another number are not caught by its pattern."""
+    root = make_release(tmp_path / "release", {"bench/test": range(4)}, shards=2)
+    manifest = manifest_of(root)
+    assert check_release.check_card(root, manifest).total() == 0
+    files = sorted(file["path"] for file in manifest["configs"]["bench"]["splits"]["test"]["data"])
+    shutil.copy(root / files[0], root / f"data/bench/{stray}.parquet")
+    strays = check_manifest.check_unlisted({p.relative_to(root).as_posix() for p in root.rglob("*.parquet")}, manifest)
+    assert strays.total() == 1
+    found = list(check_release.check_card(root, manifest).lines())
+    there = ", ".join([*files, f"data/bench/{stray}.parquet"])
+    expected = f"README.md: expected bench, split test, to name {', '.join(files)}; found {there}"
+    assert found == ([expected] if caught else [])

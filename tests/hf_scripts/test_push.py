@@ -1,19 +1,22 @@
 """Publishing with the real client to the stand-in: what is there afterwards, and what is refused before."""
 
 import csv
+import io
 import json
 import re
 
 import datasets
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from PIL import Image
 
 from builders import facets_benchmark, imagenet_benchmark
-from builders.release import Layout, file_sha256, lines_digest, read_audit, read_excluded
+from builders.release import Layout, arrow_schema, file_sha256, lines_digest, read_audit, read_excluded
 from hf_scripts import push as push_command
 from hf_scripts import verify
-from tests.hf_scripts.samples import REPO, SPLITS, contents, make_release, png
+from tests.hf_scripts.samples import LABELS, REPO, SPLITS, contents, make_release, png
 
 FILES = {
     "README.md",
@@ -167,8 +170,8 @@ def test_other_shards_of_the_same_rows_are_a_patch(push, hub, tmp_path):
     make_release(tmp_path / "a", SPLITS, shards=2)
     make_release(tmp_path / "b", SPLITS)
     assert push("a").code == push("b", tag="v1.0.1").code == 0
-    assert len(card_at(hub, "v1.0.0")["bench"]["test"]) == 2
-    assert len(card_at(hub, "v1.0.1")["bench"]["test"]) == 1
+    assert card_at(hub, "v1.0.0")["bench"]["test"] == "data/bench/test-*-of-00002.parquet"
+    assert card_at(hub, "v1.0.1")["bench"]["test"] == "data/bench/test-00000-of-00001.parquet"
 
 
 def test_chosen_configs(push, hub, release):
@@ -215,6 +218,36 @@ def test_load_dataset_reads_a_version(push, api, release, streaming):
     assert digest == manifest["configs"]["bench"]["splits"]["near_ood"]["digest"]
     assert next(iter(rows))["image"].size == (4, 2)
     assert rows.features["label"].names == ["n01", "n02"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_load_dataset_reads_all_splits_of_several_shards(push, api, tmp_path, streaming):
+    make_release(tmp_path / "release", SPLITS, shards=2)
+    assert push("release").code == 0
+    for config, image in (("bench", True), ("bench-index", False)):
+        found = datasets.load_dataset(REPO, config, revision="v1.0.0", streaming=streaming)
+        assert set(found) == {"test", "near_ood"}
+        for split, rows in found.items():
+            schema = arrow_schema(LABELS, image=image)
+            assert rows.features == datasets.Features.from_arrow_schema(schema)
+            assert [row["id"] for row in rows] == [f"source/{split}/{number}.png" for number in range(4)]
+
+
+def test_streaming_knows_features_from_the_end_of_one_file(hub, api, tmp_path):
+    noise = np.random.default_rng(0)
+
+    def large(_):
+        encoded = io.BytesIO()
+        Image.fromarray(noise.integers(0, 256, (1000, 1000, 3), np.uint8)).save(encoded, "PNG", compress_level=0)
+        return encoded.getvalue()
+
+    root = make_release(tmp_path / "release", {"bench/test": range(8)}, shards=2, picture=large)
+    hub.create(REPO)
+    hub.commit(REPO, {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()})
+    rows = datasets.load_dataset(REPO, "bench", split="test", streaming=True)
+    assert rows.features == datasets.Features.from_arrow_schema(arrow_schema(LABELS))
+    read = sum(request.bytes_out for request in hub.asked("cdn"))
+    assert 0 < read < sum(file.size for file in hub.files(REPO).values()) / 10
 
 
 def test_a_built_release(push, hub, api, demo, tmp_path):
