@@ -14,6 +14,7 @@ from huggingface_hub import CommitOperationAdd
 
 from builders.errors import BuildError, explaining_disk
 from hf_scripts import check_manifest
+from hf_scripts.card_size import check_card_size, validate_on_hub
 from hf_scripts.hub import Info, Repository, addition
 from hf_scripts.licences import access_of, check_demo, check_licences
 from hf_scripts.merge import Manifest
@@ -98,10 +99,13 @@ def publish(
         plan = _plan(repository, wanted, base, tags, scratch, say)
     _say_plan(plan, wanted, say)
     _check_access(repository, wanted, info, plan.staged.manifest)
+    card = (plan.staged.root / "README.md").read_text(encoding="utf-8")
+    check_card_size(card, repository.name)
     if wanted.dry_run:
         say("nothing was changed (--dry-run)")
         return False
     if plan.additions or plan.deletions:
+        validate_on_hub(card, repository)
         check_folder()
         check_together(plan.staged)
         commit = _commit(repository, wanted, info, plan, say, sent)

@@ -25,7 +25,7 @@ class Ran:
     def error(self):
         """The one sentence of a failure."""
         assert self.code == 2, self
-        assert self.err[-1].startswith("error: expected "), self
+        assert self.err[-1].startswith("error: "), self
         assert not any(line.startswith("Traceback") for line in self.err)
         return self.err[-1].removeprefix("error: ")
 

@@ -23,11 +23,11 @@ STEPS = (
     "tree",
     "resolve",
     "cdn",
+    "validate_yaml",
     "preupload",
     "lfs_batch",
     "lfs_put",
     "lfs_verify",
-    "validate_yaml",
     "commit",
     "create_tag",
 )
@@ -196,11 +196,13 @@ def test_a_card_that_the_hub_refuses(begun, hub):
     hub.fail("validate_yaml", status=400, body='{"errors": [{"message": "no such licence"}], "warnings": []}')
     error = begun("more", tag="v1.1.0").error
     assert "no such licence" in error
-    assert len(hub.commits(REPO)) == 2
+    assert (len(hub.commits(REPO)), hub.asked("preupload"), hub.uploads()) == (2, [], {})
 
 
 def test_warnings_of_the_card_are_said(begun, hub):
-    hub.fail("validate_yaml", status=200, body='{"errors": [], "warnings": [{"message": "no licence is named"}]}')
+    # We ask before anything is sent, and the client before it commits; they are said once.
+    warned = '{"errors": [], "warnings": [{"message": "no licence is named"}]}'
+    hub.fail("validate_yaml", status=200, body=warned, times=2)
     ran = begun("more", tag="v1.1.0")
     assert ran.code == 0
     assert ran.err == ["note: Warnings while validating metadata in README.md: - no licence is named"]

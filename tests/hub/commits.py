@@ -6,7 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.hub.accounts import writable
-from tests.hub.answers import Answer, RefusedError, entry_not_found, json_answer, revision_not_found
+from tests.hub.answers import (
+    Answer,
+    RefusedError,
+    check_card_size,
+    entry_not_found,
+    json_answer,
+    revision_not_found,
+)
 from tests.hub.connection import Call
 from tests.hub.routing import route
 from tests.hub.rules import MOST_IN_GIT, card_problems
@@ -22,6 +29,9 @@ def commit(hub, call: Call, repo: str, rev: str) -> Answer:
         raise RefusedError(501, "the stand-in has no pull requests")
     lines = [json.loads(line) for line in call.body.read().splitlines() if line.strip()]
     head = next(line["value"] for line in lines if line["key"] == "header")
+    for line in lines:
+        if line["value"].get("path") == "README.md" and line["key"] == "file":
+            check_card_size(hub, base64.b64decode(line["value"]["content"]))
     with hub.lock:
         if rev not in found.branches:
             raise revision_not_found(rev)

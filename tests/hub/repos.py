@@ -3,7 +3,7 @@
 import yaml
 
 from tests.hub.accounts import readable, user_of, writable
-from tests.hub.answers import Answer, RefusedError, json_answer, revision_not_found
+from tests.hub.answers import Answer, RefusedError, check_card_size, json_answer, revision_not_found
 from tests.hub.connection import Call
 from tests.hub.listings import page
 from tests.hub.routing import route
@@ -114,6 +114,7 @@ def list_commits(hub, call: Call, repo: str, rev: str) -> Answer:
 def validate_yaml(hub, call: Call) -> Answer:
     user_of(hub, call)
     card = call.body.json()["content"].encode()
+    check_card_size(hub, card)
     errors = [{"message": problem} for problem in card_problems(card)]
     if errors:
         return json_answer({"errors": errors, "warnings": []}, 400)

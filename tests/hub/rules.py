@@ -9,6 +9,10 @@ import yaml
 # Above this the Hub refuses a file in git ("larger than 10 MiB": huggingface/huggingface_hub#2666).
 MOST_IN_GIT = 10 * 1024 * 1024
 
+# Bytes of a card above which the answer is 413. The Hub's limit is not published, nor whether it looks at the YAML or
+# at the whole card. This is ours, below what is known to be refused (1.3 MB of YAML, huggingface/datasets#7392).
+MOST_CARD = 1_000_000
+
 # Every repository starts with one commit of such a file. The Hub's own is longer; these are the kinds that a dataset
 # of ours may hold. Markdown, JSON, CSV and plain text are in neither, and so stay in git up to the limit above.
 LARGE = (

@@ -11,7 +11,7 @@ from tests.hub.accounts import User
 from tests.hub.answers import Answer, HangUpError, RefusedError, json_answer
 from tests.hub.connection import Call, Listener, Request
 from tests.hub.faults import Faults, When
-from tests.hub.rules import GITATTRIBUTES, upload_mode
+from tests.hub.rules import GITATTRIBUTES, MOST_CARD, upload_mode
 from tests.hub.store import Commit, File, Repo
 
 
@@ -24,6 +24,7 @@ class Hub:
         orgs: the organisations it may write to.
         multipart_above: size in bytes above which LFS objects come in parts; never without it.
         part_size: bytes of such a part.
+        most_card: bytes of a card above which it is refused.
         page_size: entries a page of a listing; as many as the Hub's without it.
     """
 
@@ -35,6 +36,7 @@ class Hub:
         orgs: tuple[str, ...] = ("org",),
         multipart_above: int | None = None,
         part_size: int = 1 << 20,
+        most_card: int = MOST_CARD,
         page_size: int | None = None,
     ):
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="hub-")
@@ -42,6 +44,7 @@ class Hub:
         self.users = [User(user, orgs)]
         self.multipart_above = multipart_above
         self.part_size = part_size
+        self.most_card = most_card
         self.page_size = page_size
         self.repos: dict[str, Repo] = {}
         self.requests: list[Request] = []

@@ -7,7 +7,7 @@ import subprocess
 
 import huggingface_hub
 import pytest
-from huggingface_hub import CommitOperationAdd, CommitOperationCopy, CommitOperationDelete
+from huggingface_hub import CommitOperationAdd, CommitOperationCopy, CommitOperationDelete, HfApi
 from huggingface_hub.errors import BadRequestError, HfHubHTTPError, RemoteEntryNotFoundError, RevisionNotFoundError
 
 from tests.hub.client import in_process
@@ -72,6 +72,21 @@ def test_identifiers_are_those_of_git(hub, api, repo, tmp_path):
         assert git("rev-parse", "HEAD") == commit.id
         for folder, oid in commit.trees.items():
             assert git("rev-parse", f"HEAD:{folder}") == oid
+
+
+def test_a_card_that_is_too_large(hub, api, repo, monkeypatch):
+    """The client asks first and sends nothing; a client that does not ask is refused at the commit."""
+    hub.most_card = len(CARD)
+    publish(api, {"README.md": CARD})
+    with pytest.raises(HfHubHTTPError) as checked:
+        publish(api, {"README.md": CARD + b"!", "a.parquet": BINARY})
+    assert checked.value.response.status_code == 413
+    assert hub.uploads() == {}
+    monkeypatch.setattr(HfApi, "_validate_yaml", lambda *args, **kwargs: None)
+    with pytest.raises(HfHubHTTPError) as committed:
+        publish(api, {"README.md": CARD + b"!"})
+    assert committed.value.response.status_code == 413
+    assert hub.read(repo, "README.md") == CARD
 
 
 def test_what_is_there_already_is_neither_sent_nor_committed_again(hub, api, repo):
