@@ -153,3 +153,20 @@ def test_a_stray_file_that_a_pattern_of_the_card_would_catch(tmp_path, stray, ca
     there = ", ".join([*files, f"data/bench/{stray}.parquet"])
     expected = f"README.md: expected bench, split test, to name {', '.join(files)}; found {there}"
     assert found == ([expected] if caught else [])
+
+
+def test_a_card_that_lists_every_file(tmp_path):
+    """As cards of version 1.0.0 do."""
+    root = make_release(tmp_path / "release", {"bench/test": range(4)}, shards=2)
+    manifest = manifest_of(root)
+    files = sorted(file["path"] for file in manifest["configs"]["bench"]["splits"]["test"]["data"])
+    text = (root / "README.md").read_text(encoding="utf-8")
+    listed = text.replace("data/bench/test-*-of-00002.parquet", f"[{', '.join(files)}]")
+    assert listed != text
+    replace(root / "README.md", listed.encode())
+    manifest["card"] = entry_of(root, "README.md")
+    assert list(check_release.check_card(root, manifest).lines()) == []
+    replace(root / "README.md", listed.replace(f", {files[1]}", "").encode())
+    manifest["card"] = entry_of(root, "README.md")
+    expected = f"README.md: expected bench, split test, to name {', '.join(files)}; found {files[0]}"
+    assert list(check_release.check_card(root, manifest).lines()) == [expected]
