@@ -117,20 +117,20 @@ def test_the_unified_benchmark_is_set_by_method_with_mean_and_deviation_over_run
     assert "over 2 runs" in lines[-1]
 
 
-def test_rows_without_overlap_stand_beside_all_rows():
+def test_figures_without_duplicates_stand_beside_those_of_all_rows():
     published = unified(74.0, 773.0, 70.0)
-    clean = [Figure(**{**vars(one), "rows": "overlap_removed", "value": one.value / 2}) for one in published]
+    clean = [Figure(**{**vars(one), "rows": "without_duplicates", "value": one.value / 2}) for one in published]
     found = tables((run(), "msp", [*published, *clean]))
     assert set(found) == {
         "unknown-detection-cifar",
-        "unknown-detection-cifar-overlap-removed",
-        "overlap-cifar",
+        "unknown-detection-cifar-without-duplicates",
+        "duplicates-unknown-detection-cifar",
     }
-    assert not found["unknown-detection-cifar-overlap-removed"].shown
-    head, line = as_csv(found["overlap-cifar"].table).splitlines()
+    assert not found["unknown-detection-cifar-without-duplicates"].shown
+    head, line = as_csv(found["duplicates-unknown-detection-cifar"].table).splitlines()
     cells = dict(zip(head.split(","), line.split(","), strict=True))
-    assert (cells["unknown detection AURC all"], cells["unknown detection AURC clean"]) == ("773.0", "386.5")
-    assert (cells["near-OoD AUROC all"], cells["near-OoD AUROC clean"]) == ("70.0", "35.0")
+    assert (cells["unknown detection AURC all"], cells["unknown detection AURC without"]) == ("773.0", "386.5")
+    assert (cells["near-OoD AUROC all"], cells["near-OoD AUROC without"]) == ("70.0", "35.0")
 
 
 def test_ways_of_training_have_tables_of_their_own():
