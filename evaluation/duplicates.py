@@ -108,7 +108,8 @@ def count_left_out(rows: Rows, protocol: str, why: Mapping[str, str]) -> list[Le
         for split in np.unique(rows.split[of_config & gone]).tolist():
             mine = of_config & (rows.split == split)
             n, marked, more = (int(np.count_nonzero(flags & mine)) for flags in (mine, rows.duplicate, made))
-            found.append(LeftOut(protocol, config, split, n, marked, more, why[config]))
+            # A config without the older column may hold what is made from another config's duplicates.
+            found.append(LeftOut(protocol, config, split, n, marked, more, why.get(config, NEAR_TRAINING)))
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from evaluation.__main__ import main
 from evaluation.compare import compare
-from evaluation.duplicates import IN_PAIRS, LeftOut, count_left_out, made_from_duplicates, sentence
+from evaluation.duplicates import IN_PAIRS, NEAR_TRAINING, LeftOut, count_left_out, made_from_duplicates, sentence
 from evaluation.joining import release_index
 from evaluation.protocols import PROTOCOLS, figures
 from evaluation.releases import open_release
@@ -205,6 +205,10 @@ def test_what_is_made_from_a_duplicate_goes_with_it_and_what_it_is_made_from_too
         LeftOut("broad", "broad-corruptions", "blur", 3, 1, 1, IN_PAIRS),
         LeftOut("broad", "broad-reference", "test", 3, 1, 1, IN_PAIRS),
     ]
+    older = count_left_out(rows, "broad", {"broad-reference": NEAR_TRAINING})
+    assert {one.why for one in older} == {NEAR_TRAINING}, (
+        "a config without the column has what is made from duplicates"
+    )
     assert "leave out 4 rows of 2 splits" in sentence(count_left_out(rows, "broad", why))
     found = figures("broad", rows)
     (clean,) = [f for f in found if f.rows == "without_duplicates" and f.setting == "dsd" and not f.statistic]

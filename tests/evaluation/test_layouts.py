@@ -138,3 +138,19 @@ def test_ways_of_training_have_tables_of_their_own():
     found = tables(*judged)
     assert list(found) == ["unknown-detection-cifar-adam", "unknown-detection-cifar-sgd"]
     assert found["unknown-detection-cifar-sgd"].table.title == "Unknown detection on cifar, sgd"
+
+
+def test_what_duplicates_change_on_many_configs_is_linked_and_not_shown():
+    def both(configs):
+        all_rows = [figure(0.8, protocol="facets", config=name, setting="ood_detection") for name in configs]
+        without = [Figure(**{**vars(one), "rows": "without_duplicates", "value": 0.7}) for one in all_rows]
+        found = tables((run(), "msp", [*all_rows, *without]))
+        return {name: placed for name, placed in found.items() if name.startswith("duplicates-")}
+
+    few, many = both(["t1"]), both(["t1", "t2", "t3", "t4"])
+    assert {name: placed.shown for name, placed in few.items()} == {"duplicates-facets-t1": True}
+    assert {placed.shown for placed in many.values()} == {False}
+    assert len(many) == 4
+    lines = markdown(few["duplicates-facets-t1"].table).splitlines()
+    assert lines[2] == "| Method | OOD detection AUROC all ↑ | OOD detection AUROC without ↑ |"
+    assert lines[4] == "| msp | 80.00 | 70.00 |"
