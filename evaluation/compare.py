@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evaluation.errors import EvaluationError
+from evaluation.figures import AS_PUBLISHED
 from evaluation.metrics import METRICS
 from evaluation.results import NAMES_A_FIGURE, over_runs
 
@@ -72,6 +73,8 @@ def compare(first: pa.Table, second: pa.Table) -> Comparison:
 
     Returns:
         The pairs. Where each report has one variant, variants are not compared, so that two ways of training can be.
+        Figures without duplicates are paired only where both reports are of the same table of duplicates: they are on
+        different rows otherwise.
 
     Raises:
         EvaluationError: the reports are of different releases, or have no figure in common.
@@ -84,9 +87,11 @@ def compare(first: pa.Table, second: pa.Table) -> Comparison:
         raise EvaluationError(
             f"expected two reports on the same release, found {found}; figures on different rows cannot be compared."
         )
+    tables = [set(table["duplicates_sha256"].to_pylist()) for table in (first, second)]
     drop = all(len(pc.unique(table["variant"])) == 1 for table in (first, second))
     left, right = (dict(_means(table, drop)) for table in (first, second))
-    shared = [key for key in left if key in right]
+    rows = 2 + NAMES_A_FIGURE.index("rows")
+    shared = [key for key in left if key in right and (tables[0] == tables[1] or key[rows] == AS_PUBLISHED)]
     if not shared:
         raise EvaluationError(
             "expected figures that both reports have, found none; report both with the same protocol and detectors."

@@ -112,15 +112,15 @@ def deal(images: Images, classes: Sequence[str], shares: Mapping[str, int]) -> d
     return {share: images.take(sorted(chosen)) for share, chosen in dealt.items()}
 
 
-def repeats(images: Images, train: Images) -> Mapping[str, str]:
-    """Of each image that nearly repeats a training image, by its id, the id of the nearest."""
+def repeats(images: Images, train: Images) -> Mapping[str, tuple[str, float]]:
+    """Of each image that nearly repeats a training image, by its id, the nearest one's id and distance."""
     found = {}
     levels = [of.pixels.reshape(len(of.names), -1) / 255 * 16 for of in (images, train)]
     for name, image in zip(images.ids, levels[0], strict=True):
         distances = np.linalg.norm(levels[1] - image, axis=1)
         nearest = int(distances.argmin())
         if distances[nearest] <= _NEARLY:
-            found[name] = train.ids[nearest]
+            found[name] = train.ids[nearest], float(distances[nearest])
     return found
 
 

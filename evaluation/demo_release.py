@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from evaluation.demo_images import Images, blurred, crops, deal, digits, noise, noisy, repeats
+from evaluation.duplicate_pairs import COLUMNS, PATH
+from evaluation.duplicate_pairs import CONFIG as DUPLICATES
+from evaluation.duplicate_pairs import SPLIT as PAIRS
 from evaluation.files import replacing
 from evaluation.releases import FORMAT, INDEX_SUFFIX, rows_digest
 
@@ -57,6 +60,9 @@ _OTHERS = 40
 
 _NOISES = 80
 
+_OF_A_ROW = ("id", "split", "role", "class_id")
+"""What a pair says of each of its rows."""
+
 _FACETS = 15
 """Images of each class, of textures three times as many, that FACETS' way to mix both sides in one split takes."""
 
@@ -72,7 +78,6 @@ def make_release(root: Path) -> None:
     others = deal(every, NEAR, {"near": _OTHERS}) | deal(every, EXTERNAL, {"external": _OTHERS})
     test, near, textures = known["test"], others["near"], crops("flower.jpg", every=3)
     mixed = deal(test, KNOWN, {"known": _FACETS}) | deal(near, NEAR, {"near": _FACETS})
-    repeated = repeats(every, known["train"])
     configs: dict[str, dict[str, list[tuple[str, Images]]]] = {
         CONFIG: {
             "validation": [("in_distribution", known["validation"])],
@@ -98,13 +103,19 @@ def make_release(root: Path) -> None:
         },
     }
     manifest: dict[str, Any] = {"format": FORMAT, "benchmarks": {CONFIG: _BENCHMARK}, "configs": {}}
+    all_rows: dict[str, pa.Table] = {}
+    repeated: dict[str, tuple[str, float]] = {}
     for config, splits in configs.items():
-        columns = ["near_duplicate_of"] if config != TRAIN else []
         written = {}
         for split, parts in sorted(splits.items()):
-            rows = pa.concat_tables([_rows(images, role, repeated if columns else None) for role, images in parts])
+            rows = pa.concat_tables([_rows(images, role) for role, images in parts])
             written[split] = _write_split(root, config, split, rows) | {"role": parts[0][0], "rows": len(rows)}
-        manifest["configs"][config] = {"label_names": list(KNOWN), "columns": columns, "splits": written}
+            all_rows[f"{config}/{split}"] = rows
+            for _, images in parts:
+                repeated |= repeats(images, known["train"])
+        manifest["configs"][config] = {"label_names": list(KNOWN), "columns": [], "splits": written}
+    pairs = _pairs(all_rows, repeated)
+    manifest[DUPLICATES] = _write_pairs(root, pairs, [split for split in all_rows if not split.startswith(TRAIN)])
     _write_text(root / "README.md", _card(manifest))
     _write_text(root / "manifest.json", json.dumps(manifest, indent=2, sort_keys=True) + "\n")
 
@@ -118,7 +129,7 @@ _BENCHMARK = {
 }
 
 
-def _rows(images: Images, role: str, repeated: Mapping[str, str] | None) -> pa.Table:
+def _rows(images: Images, role: str) -> pa.Table:
     """The rows of a split with the columns of every release."""
     ids = images.ids
     labels = [KNOWN.index(name) if name in KNOWN else -1 for name in images.classes]
@@ -138,9 +149,42 @@ def _rows(images: Images, role: str, repeated: Mapping[str, str] | None) -> pa.T
         "content_sha256": [hashlib.sha256(pixels.tobytes()).hexdigest() for pixels in images.pixels],
         "stored": ["pixels"] * len(ids),
     }
-    if repeated is not None:
-        columns["near_duplicate_of"] = [repeated.get(name, "") for name in ids]
     return pa.table(columns)
+
+
+def _pairs(rows: Mapping[str, pa.Table], repeated: Mapping[str, tuple[str, float]]) -> pa.Table:
+    """The table of duplicates: each row that nearly repeats a training image, with that image.
+
+    Args:
+        rows: of each split, by `config/split`.
+        repeated: of each such row, by its id, the id of the training image and the distance.
+    """
+    train = f"{TRAIN}/train"
+    described = {
+        (split, row["id"]): {**row, "split": split, "role": ROLES[row["role"]]}
+        for split, table in rows.items()
+        for row in table.select(["id", "role", "class_id"]).to_pylist()
+    }
+    lines = []
+    for split, name in described:
+        if split != train and name in repeated:
+            other, distance = repeated[name]
+            one, two = (described[key] for key in sorted([(split, name), (train, other)]))
+            line = {key: one[key] for key in _OF_A_ROW} | {f"other_{key}": two[key] for key in _OF_A_ROW}
+            lines.append({**line, "distance": distance})
+    lines.sort(key=lambda line: [line[key] for key in ("split", "id", "other_split", "other_id")])
+    return pa.Table.from_pylist(lines, pa.schema(list(COLUMNS.items())))
+
+
+def _write_pairs(root: Path, pairs: pa.Table, compared: Sequence[str]) -> dict[str, Any]:
+    """Write the table of duplicates, and give what the manifest says of it.
+
+    `compared` are the splits that were compared with the training images.
+    """
+    looked = {"by": "similarity", "splits": sorted(compared), "with": [f"{TRAIN}/train"]}
+    with replacing(root / PATH) as temporary:
+        pq.write_table(pairs, temporary)
+    return _file_entry(root, PATH) | {"rows": len(pairs), "compared": [looked]}
 
 
 def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
@@ -180,19 +224,23 @@ def _card(manifest: Mapping[str, Any]) -> str:
     The sizes are not only for people: `datasets` keys its cache by a folder's name and card, so that a card without
     them would make it take two releases in folders of the same name for one.
     """
+    listed = {
+        f"{config}{suffix}": {
+            split: (of["index"] if suffix else of["data"][0], of["rows"]) for split, of in entry["splits"].items()
+        }
+        for suffix in ("", INDEX_SUFFIX)
+        for config, entry in manifest["configs"].items()
+    }
+    pairs = manifest[DUPLICATES]
     files, sizes = ["configs:"], ["dataset_info:"]
-    for suffix in ("", INDEX_SUFFIX):
-        for config, entry in manifest["configs"].items():
-            files += [f"- config_name: {config}{suffix}", "  data_files:"]
-            sizes += [f"- config_name: {config}{suffix}", "  splits:"]
-            listed = {
-                name: (of["index"] if suffix else of["data"][0], of["rows"]) for name, of in entry["splits"].items()
-            }
-            for split, (file, rows) in listed.items():
-                files += [f"  - split: {split}", f"    path: {file['path']}"]
-                sizes += [f"  - name: {split}", f"    num_bytes: {file['bytes']}", f"    num_examples: {rows}"]
-            total = sum(file["bytes"] for file, _ in listed.values())
-            sizes += [f"  download_size: {total}", f"  dataset_size: {total}"]
+    for config, splits in {**listed, DUPLICATES: {PAIRS: (pairs, pairs["rows"])}}.items():
+        files += [f"- config_name: {config}", "  data_files:"]
+        sizes += [f"- config_name: {config}", "  splits:"]
+        for split, (file, rows) in splits.items():
+            files += [f"  - split: {split}", f"    path: {file['path']}"]
+            sizes += [f"  - name: {split}", f"    num_bytes: {file['bytes']}", f"    num_examples: {rows}"]
+        total = sum(file["bytes"] for file, _ in splits.values())
+        sizes += [f"  download_size: {total}", f"  dataset_size: {total}"]
     title = _BENCHMARK["title"]
     about = (__doc__ or "").partition("\n\n")[2].strip()
     return "\n".join(["---", f"pretty_name: {title}", *files, *sizes, "---", "", f"# {title}", "", about, ""])

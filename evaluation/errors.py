@@ -26,3 +26,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"the nearest are {', '.join(near)}" if near else f"there are {', '.join(names)}"
     return EvaluationError(f"expected the name of a {kind}, found {name!r}; {hint}.")
+
+
+def first_line(error: BaseException) -> str:
+    """What another library's error says, fit for the middle of a sentence."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

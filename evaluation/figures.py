@@ -11,12 +11,12 @@ from evaluation.metrics import METRICS
 from evaluation.ranking import Ranking
 
 AS_PUBLISHED = "as_published"
-OVERLAP_REMOVED = "overlap_removed"
+WITHOUT_DUPLICATES = "without_duplicates"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number. All fields but the last four name it: no two figures of a detector and a run share them.
+    """One number. All fields but the last five name it: no two figures of a detector and a run share them.
 
     Attributes:
         protocol: such as `facets`.
@@ -26,13 +26,15 @@ class Figure:
         unknown: those that ought to be refused; several splits are joined by ` + `. For a statistic, what it is over.
         metric: a name of `METRICS`.
         positive: the side that the metric counts as positive, `known` or `unknown`; empty where it does not matter.
-        rows: `as_published`, or `overlap_removed` without the rows that nearly repeat a training image.
+        rows: `as_published`, or `without_duplicates`: without rows that show the same picture as another row, and
+            what goes with them (`duplicates`).
         statistic: empty for a number of rows; `mean`, `median` and so on for one of other figures.
         fitted_on: the unknowns that a threshold was fitted on, or empty.
         value: in its own unit, a rate or an area from 0 to 1. NaN where the model leaves one side without rows.
         factor: what the paper multiplies it by before it prints it.
         n_known: how many rows ought to be accepted; for a statistic, summed over its figures.
         n_unknown: how many ought to be refused, likewise.
+        left_out: how many rows it lacks of those of the same figure as published, on both sides together.
     """
 
     protocol: str
@@ -49,6 +51,7 @@ class Figure:
     factor: float
     n_known: int
     n_unknown: int
+    left_out: int = 0
 
     @property
     def reported(self) -> float:

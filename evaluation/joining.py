@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evaluation.duplicate_pairs import ids_by_split
+from evaluation.duplicates import marked
 from evaluation.errors import EvaluationError
 from evaluation.releases import Release
 from evaluation.rows import Rows
@@ -19,8 +21,7 @@ from evaluation.scores import shown
 NOT_JUDGED = ("external_validation", "train", "validation")
 """Splits that detectors are fitted and tuned on; a scores file may leave one of them out, but only as a whole."""
 
-_FLAG = "near_duplicate_of"
-"""The column that names the training image that a row nearly repeats, or is empty."""
+_NO_IDS = pa.array([], pa.string())
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,14 @@ class Index:
         table: the columns `config`, `split`, `id` and `label` (-1 for rows without a class).
         rows: the same rows as protocols read them, without scores yet: all are 0.
         label_names: the classes of each config.
-        flagged: the configs of which the release says which rows overlap with training images.
+        duplicates: by config, why its duplicates are called so (`duplicates.IN_PAIRS` or another); without the configs
+            of which the release does not say which rows are duplicates.
     """
 
     table: pa.Table
     rows: Rows
     label_names: Mapping[str, Sequence[str]]
-    flagged: frozenset[str]
+    duplicates: Mapping[str, str]
 
 
 def release_index(release: Release, configs: Sequence[str]) -> Index:
@@ -48,23 +50,28 @@ def release_index(release: Release, configs: Sequence[str]) -> Index:
         configs: at least one name.
 
     Raises:
-        EvaluationError: there is no such config, or its rows are not those that the manifest names.
+        EvaluationError: there is no such config, or its rows or the release's table of duplicates are not those that
+            the manifest names.
     """
+    pairs = release.duplicates()
+    in_pairs = None if pairs is None else ids_by_split(pairs)
     parts = []
-    flagged = set()
+    why: dict[str, str] = {}
     for config in configs:
         for split in release.splits(config):
             rows = release.rows(config, split)
-            flags = {name: rows[name] for name in (_FLAG,) if name in rows.column_names}
-            flagged |= {config for _ in flags}
+            of_split = None if in_pairs is None else in_pairs.get(f"{config}/{split}", _NO_IDS)
+            reason, duplicate = marked(rows, of_split)
+            why |= {config: reason} if reason else {}
             described = {name: rows[name] for name in ("id", "label", "class_id")} | {
                 "config": pa.repeat(config, len(rows)),
                 "split": pa.repeat(split, len(rows)),
                 "role": role_names(rows),
                 "source_id": pc.binary_join_element_wise(rows["source"], rows["source_id"], "/"),
+                "duplicate": duplicate,
             }
-            parts.append(pa.table(described | flags))
-    table = pa.concat_tables(parts, promote_options="default").combine_chunks()
+            parts.append(pa.table(described))
+    table = pa.concat_tables(parts).combine_chunks()
     rows = Rows(
         id=_texts(table["id"]),
         config=_texts(table["config"]),
@@ -74,10 +81,10 @@ def release_index(release: Release, configs: Sequence[str]) -> Index:
         class_id=_texts(table["class_id"]),
         source_id=_texts(table["source_id"]),
         score=np.zeros(len(table)),
-        overlap=_texts(pc.fill_null(table[_FLAG], "")) != "" if flagged else None,
+        duplicate=table["duplicate"].to_numpy() if why else None,
     )
     names = {config: release.label_names(config) for config in configs}
-    return Index(table.select(["config", "split", "id", "label"]), rows, names, frozenset(flagged))
+    return Index(table.select(["config", "split", "id", "label"]), rows, names, why)
 
 
 @dataclass(frozen=True)

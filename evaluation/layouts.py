@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from evaluation import broad, facets, od_test, robustness, unknown_detection
-from evaluation.figures import AS_PUBLISHED, OVERLAP_REMOVED
+from evaluation.duplicate_tables import changes_tables, left_out_table
+from evaluation.duplicates import LeftOut, sentence
+from evaluation.figures import AS_PUBLISHED
 from evaluation.metrics import METRICS
 from evaluation.results import ALL_VARIANTS, Line, grouped
 from evaluation.tables import Heading, Number, Row, Table, words
@@ -30,6 +32,9 @@ _HEADLINES: Mapping[str, Mapping[str, str]] = {
 
 _MOST_COLUMNS = 8
 """Detectors that fit beside each other; more of them become rows."""
+
+_MOST_CHANGES = 3
+"""Tables of what duplicates change that a summary shows; FACETS has one for each of its many configs."""
 
 _STATISTICS = {
     "mean": "mean",
@@ -57,18 +62,23 @@ class Placed:
     shown: bool
 
 
-def paper_tables(summary: pa.Table, titles: Mapping[str, str]) -> list[Placed]:
+def paper_tables(summary: pa.Table, titles: Mapping[str, str], left_out: Sequence[LeftOut] = ()) -> list[Placed]:
     """Set figures as the papers do.
 
     Args:
         summary: what `results.over_runs` gives.
         titles: of detectors, for people.
+        left_out: the splits that lose rows in figures without duplicates.
 
     Returns:
         The tables of each protocol: of each config where the paper has one for each, of each way of training, of all
-        rows and of those that do not overlap with training images.
+        rows and of those without duplicates; then what duplicates change, and how many rows of each split they are.
     """
     lines = summary.to_pylist()
+    losing: dict[str, list[LeftOut]] = {}
+    for one in left_out:
+        losing.setdefault(one.protocol, []).append(one)
+    remarks = {protocol: sentence(losing.get(protocol, ())) for protocol in _HEADLINES}
     variants = {line["variant"] for line in lines} - {ALL_VARIANTS}
     placed = []
     for (protocol, rows), of_rows in grouped(lines, "protocol", "rows"):
@@ -81,14 +91,15 @@ def paper_tables(summary: pa.Table, titles: Mapping[str, str]) -> list[Placed]:
         for variant, found in each:
             labels = [variant] if len(variants) > 1 and variant else []
             labels += [] if rows == AS_PUBLISHED else [rows]
-            for table, shown in _LAYOUTS[protocol](found, Setter(tuple(labels), titles)):
+            remark = "" if rows == AS_PUBLISHED else remarks.get(protocol, "")
+            for table, shown in _LAYOUTS[protocol](found, Setter(tuple(labels), titles, remark)):
                 placed.append(Placed(table, protocol, shown and rows == AS_PUBLISHED))
-    for (protocol, config, variant), found in grouped(lines, "protocol", "config", "variant"):
-        if protocol == unknown_detection.NAME:
-            words = [variant] if len(variants) > 1 else []
-            placed += [
-                Placed(table, protocol, True) for table in _overlap(config, found, Setter(tuple(words), titles))
-            ]
+    for (protocol, variant), found in grouped(lines, "protocol", "variant"):
+        setter = Setter((variant,) if len(variants) > 1 else (), titles, remarks.get(protocol, ""))
+        changes = list(changes_tables(protocol, found, setter))
+        placed += [Placed(table, protocol, len(changes) <= _MOST_CHANGES) for table in changes]
+    for protocol, of_protocol in losing.items():
+        placed.append(Placed(left_out_table(protocol, of_protocol, titles), protocol, True))
     return placed
 
 
@@ -124,22 +135,6 @@ def _unknown_detection(lines: Sequence[Line], setter: Setter) -> Laid:
             setter.by_method((unknown_detection.NAME, config), f"Unknown detection on {config}", note, columns, found),
             True,
         )
-
-
-def _overlap(config: str, lines: Sequence[Line], setter: Setter) -> Iterator[Table]:
-    """Figures with and without rows that overlap with training images, side by side."""
-    columns = []
-    for line in distinct([line for line in lines if line["rows"] == AS_PUBLISHED]):
-        far = line["unknown"].startswith("far_ood") and not line["statistic"]
-        if line["metric"] in ("accuracy", "aurc") or (line["metric"] == "auroc" and not far):
-            group = words(line["unknown"]) if line["setting"] == "ood_detection" else words(line["setting"])
-            group = "far mean" if line["statistic"] else group
-            for rows, title in ((AS_PUBLISHED, "all"), (OVERLAP_REMOVED, "clean")):
-                heading = Heading(f"{group} {METRICS[line['metric']].title}", title, METRICS[line["metric"]].better)
-                columns.append((heading, {**line, "rows": rows}))
-    if any(line["rows"] == OVERLAP_REMOVED for line in lines):
-        note = "All rows as published, and without those that nearly repeat a training image."
-        yield setter.by_method(("overlap", config), f"What overlap changes on {config}", note, columns, lines)
 
 
 def _facets(lines: Sequence[Line], setter: Setter) -> Laid:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from evaluation.errors import EvaluationError
+from evaluation.errors import EvaluationError, first_line
 from evaluation.preprocessing import Preprocessing
-from evaluation.releases import first_line
 
 
 class _Images:

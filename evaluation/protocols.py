@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from evaluation import broad, facets, od_test, robustness, unknown_detection
+from evaluation.duplicates import made_from_duplicates
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.figures import AS_PUBLISHED, OVERLAP_REMOVED, Figure
+from evaluation.figures import WITHOUT_DUPLICATES, Figure
 from evaluation.rows import Rows
 
 
@@ -22,7 +21,7 @@ class Protocol:
         paper: where it is described.
         settings: what is asked of a detector, by the name in figures, with a title for people.
         with_predictions: the settings that are given only where rows have predictions.
-        judge: gives the figures of rows as they are, whether they overlap with training images or not.
+        judge: gives the figures of rows as they are, duplicates among them or not.
     """
 
     title: str
@@ -73,9 +72,8 @@ def figures(protocol: str, rows: Rows) -> list[Figure]:
         rows: of one or several configs, with one detector's scores.
 
     Returns:
-        The protocol's figures on all rows and, where the release flags rows that overlap with training images, once
-        more without those and what is made from them. Settings that need predictions are left out where there are
-        none.
+        The protocol's figures on all rows and, where the release says which rows are duplicates, once more without
+        those and what is made from them. Settings that need predictions are left out where there are none.
 
     Raises:
         EvaluationError: there is no such protocol, or rows that it needs are missing.
@@ -88,7 +86,19 @@ def figures(protocol: str, rows: Rows) -> list[Figure]:
     if protocol not in PROTOCOLS:
         raise unknown_name("protocol", protocol, [*PROTOCOLS, robustness.NAME])
     judge = PROTOCOLS[protocol].judge
-    return [replace(figure, rows=name) for name, chosen in _with_and_without_overlap(rows) for figure in judge(chosen)]
+    published = judge(rows)
+    if rows.duplicate is None:
+        return published
+    clean = published if not rows.duplicate.any() else judge(_without_duplicates(rows))
+    sizes = {_name(figure): figure.n_known + figure.n_unknown for figure in published}
+    return published + [
+        replace(
+            figure,
+            rows=WITHOUT_DUPLICATES,
+            left_out=sizes[_name(figure)] - figure.n_known - figure.n_unknown,
+        )
+        for figure in clean
+    ]
 
 
 def default_protocol(config: str) -> str:
@@ -97,19 +107,22 @@ def default_protocol(config: str) -> str:
     return prefix if prefix in (facets.NAME, broad.NAME) else unknown_detection.NAME
 
 
-def _with_and_without_overlap(rows: Rows) -> Iterator[tuple[str, Rows]]:
-    yield AS_PUBLISHED, rows
-    if rows.overlap is None:
-        return
-    # What is made from an image goes with it: without the clean row nobody could tell what the shift has changed.
-    clean = rows.where(~np.isin(rows.source_id, rows.source_id[rows.overlap]))
-    emptied = [f"{config}/{split}" for config, split in _splits(rows) if (config, split) not in _splits(clean)]
+def _without_duplicates(rows: Rows) -> Rows:
+    assert rows.duplicate is not None
+    clean = rows.where(~(rows.duplicate | made_from_duplicates(rows)))
+    kept = _splits(clean)
+    emptied = [f"{config}/{split}" for config, split in _splits(rows) if (config, split) not in kept]
     if emptied:
         raise EvaluationError(
-            f"expected rows in {', '.join(emptied)} that do not overlap with training images, found none; leave the "
-            "split out."
+            f"Every row of {', '.join(emptied)} is a duplicate or made from one, so that no figure without duplicates "
+            "can be given. Judge a release that has other rows there, or other configs."
         )
-    yield OVERLAP_REMOVED, clean
+    return clean
+
+
+def _name(figure: Figure) -> Figure:
+    """What names a figure, whatever its rows."""
+    return replace(figure, rows="", value=0.0, n_known=0, n_unknown=0, left_out=0)
 
 
 def _splits(rows: Rows) -> list[tuple[str, str]]:

@@ -17,7 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evaluation.errors import EvaluationError, unknown_name
+from evaluation import duplicate_pairs
+from evaluation.duplicate_pairs import CONFIG, SPLIT
+from evaluation.errors import EvaluationError, first_line, unknown_name
 
 FORMAT = 1
 """The manifest's format that is understood here."""
@@ -47,6 +49,7 @@ class Release:
         self.manifest = manifest
         self._rows: dict[tuple[str, str], pa.Table] = {}
         self._images: dict[tuple[str, str], Any] = {}  # mapped into memory, not read
+        self._duplicates: pa.Table | None = None
 
     @property
     def name(self) -> str:
@@ -62,6 +65,11 @@ class Release:
             for split in self.splits(config)
         }
         return hashlib.sha256(json.dumps(digests, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    @property
+    def duplicates_digest(self) -> str:
+        """SHA-256 of the table of duplicates, as the manifest names it; empty for a release without the table."""
+        return str(self.manifest[CONFIG]["sha256"]) if CONFIG in self.manifest else ""
 
     @property
     def configs(self) -> tuple[str, ...]:
@@ -114,6 +122,28 @@ class Release:
                 lambda rows: rows.select_columns(expected.column_names).with_format("arrow")[:] == expected,
             )
         return self._images[config, split]
+
+    def duplicates(self) -> pa.Table | None:
+        """The pairs of rows that show the same picture, with the columns `duplicate_pairs.COLUMNS`; read once.
+
+        Returns:
+            The config `duplicates` as `load_dataset` gives it; None for a release built before there was one.
+
+        Raises:
+            EvaluationError: the table cannot be loaded, is not the one that the manifest names by digest, or names
+                splits or rows that the release does not have.
+        """
+        if CONFIG not in self.manifest:
+            return None
+        if self._duplicates is None:
+            pairs = duplicate_pairs.read(self.source, self.revision, self.manifest, self.name)
+            splits = frozenset(f"{config}/{split}" for config in self.configs for split in self.splits(config))
+            duplicate_pairs.check(pairs, splits, lambda config, split: self.rows(config, split)["id"], self.name)
+            if len(pairs):
+                # The manifest has the digest of the file and not of its rows, so what is loaded must equal the file.
+                self._load(CONFIG, SPLIT, lambda loaded: loaded.with_format("arrow")[:] == pairs)
+            self._duplicates = pairs
+        return self._duplicates
 
     def _config(self, config: str) -> Mapping[str, Any]:
         if config not in self.manifest["configs"]:
@@ -204,12 +234,6 @@ def rows_digest(rows: pa.Table) -> str:
     return digest.hexdigest()
 
 
-def first_line(error: BaseException) -> str:
-    """What another library's error says, fit for the middle of a sentence."""
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
-
-
 def _manifest(path: Path, where: str) -> Mapping[str, Any]:
     if not path.is_file():
         raise EvaluationError(f"expected a release with a manifest.json in {where}, found none; check the path.")
@@ -229,6 +253,7 @@ def _manifest(path: Path, where: str) -> Mapping[str, Any]:
             f"expected a manifest of format {FORMAT} in {where}, found format {manifest['format']}; take the version "
             "of this project that wrote it."
         )
+    duplicate_pairs.check_entry(manifest, where)
     found: Mapping[str, Any] = manifest
     return found
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from evaluation import robustness
 from evaluation.across_runs import robust_detectors, robust_figures, robust_variants
 from evaluation.detectors.registry import METHODS
+from evaluation.duplicates import LeftOut, count_left_out
 from evaluation.errors import EvaluationError, unknown_name
 from evaluation.files import file_name
 from evaluation.joining import NOT_JUDGED, Index, join, release_index, rows_of
@@ -82,7 +83,7 @@ def load(sources: Sequence[Source], release: Release, configs: Sequence[str], ad
         index = indexes[of]
         joined = join(index.table, scores, label_names=index.label_names, where=str(source.path))
         rows = {detector: rows_of(index, found) for detector, found in joined.items()}
-        scored.append(Scored(_run(source, about), of, rows, index.flagged))
+        scored.append(Scored(_run(source, about), of, rows, index.duplicates))
         advance(1)
     _check_variants([one.run.variant for one in scored])
     return scored
@@ -187,9 +188,38 @@ def judge(scored: Sequence[Scored], wanted: Mapping[str, Sequence[str]], advance
     return judged
 
 
+def duplicates_left_out(scored: Sequence[Scored], wanted: Mapping[str, Sequence[str]]) -> list[LeftOut] | None:
+    """Which splits lose how many rows in the figures without duplicates.
+
+    Args:
+        scored: the scores files.
+        wanted: configs by protocol.
+
+    Returns:
+        An entry for each protocol and split that loses rows, in the order of protocols; None where the release says of
+        no config that is judged which rows are duplicates.
+    """
+    found: dict[tuple[str, str, str], LeftOut] = {}
+    said = False
+    for protocol, configs in wanted.items():
+        for one in scored:
+            if protocol != robustness.NAME and one.duplicates.keys() & set(configs):
+                said = True
+                # All detectors of a file have scores of the same splits, but for those that are not judged.
+                rows = _of_configs(one, next(iter(one.rows.values())), configs)
+                for entry in count_left_out(rows, protocol, one.duplicates):
+                    found.setdefault((protocol, entry.config, entry.split), entry)
+    return list(found.values()) if said else None
+
+
 def tabulate(judged: Sequence[Judged], release: Release) -> pa.Table:
     """The figures as one tidy table."""
-    return tidy(judged, release=release_name(release), release_digest=release.digest)
+    return tidy(
+        judged,
+        release=release_name(release),
+        release_digest=release.digest,
+        duplicates_sha256=release.duplicates_digest,
+    )
 
 
 def release_name(release: Release) -> str:
@@ -251,6 +281,6 @@ def _run(source: Source, about: About | None) -> Run:
 
 
 def _of_configs(scored: Scored, rows: Rows, configs: Sequence[str]) -> Rows:
-    """The rows of some configs; whether they overlap only where the release says so of one of these."""
+    """The rows of some configs; which are duplicates only where the release says so of one of these."""
     found = rows.where(np.isin(rows.config, list(configs)))
-    return found if scored.flagged & set(configs) else replace(found, overlap=None)
+    return found if scored.duplicates.keys() & set(configs) else replace(found, duplicate=None)

@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from evaluation.duplicates import LeftOut
 from evaluation.errors import EvaluationError
 from evaluation.layouts import paper_tables
 from evaluation.pictures import Picture
@@ -64,6 +65,7 @@ class Contents:
         titles: of detectors.
         protocols: configs by protocol.
         notes: sentences on what is left out.
+        left_out: the splits that lose rows in figures without duplicates; None where there are no such figures.
     """
 
     figures: pa.Table
@@ -72,6 +74,7 @@ class Contents:
     titles: Mapping[str, str]
     protocols: Mapping[str, Sequence[str]]
     notes: Sequence[str] = ()
+    left_out: Sequence[LeftOut] | None = None
 
 
 def write_report(out: Path, contents: Contents, advance: Advance) -> dict[str, Any]:
@@ -91,7 +94,7 @@ def write_report(out: Path, contents: Contents, advance: Advance) -> dict[str, A
     try:
         temporary.mkdir()
         files = write_figures(temporary, contents.figures)
-        tables = paper_tables(over_runs(contents.figures), contents.titles)
+        tables = paper_tables(over_runs(contents.figures), contents.titles, contents.left_out or ())
         for placed in tables:
             files += [f"tables/{name}" for name in write_table(temporary / "tables", placed.table)]
         for picture in contents.pictures:
@@ -123,6 +126,8 @@ def _record(contents: Contents) -> dict[str, Any]:
         "release_digest": first["release_digest"],
         "protocols": {name: list(configs) for name, configs in contents.protocols.items()},
         "notes": list(contents.notes),
+        "duplicates_sha256": first["duplicates_sha256"],
+        "left_out": None if contents.left_out is None else [asdict(one) for one in contents.left_out],
         "runs": runs,
     }
 

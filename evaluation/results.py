@@ -17,7 +17,7 @@ from evaluation.errors import EvaluationError
 from evaluation.figures import Figure
 from evaluation.files import replacing
 
-FORMAT = 1
+FORMAT = 2
 """Version of the schema below; a reader refuses one that it does not know."""
 
 METADATA = b"unknown_detection_figures"
@@ -39,6 +39,7 @@ class Column:
 COLUMNS: Mapping[str, Column] = {
     "release": Column(pa.string(), "name of the release: its folder's name, or ORG/NAME at a commit"),
     "release_digest": Column(pa.string(), "SHA-256 over the digests of all its splits"),
+    "duplicates_sha256": Column(pa.string(), "SHA-256 of its table of duplicates, or empty where it has none"),
     "model": Column(pa.string(), "name of the model, or empty where the scores file does not say"),
     "model_digest": Column(pa.string(), "SHA-256 of its weights, or empty"),
     "variant": Column(pa.string(), "way of training, such as an optimizer; `*` for a figure of all together"),
@@ -53,13 +54,17 @@ COLUMNS: Mapping[str, Column] = {
     "unknown": Column(pa.string(), "split of the rows that ought to be refused"),
     "metric": Column(pa.string(), "name of the metric"),
     "positive": Column(pa.string(), "side that the metric counts as positive, `known` or `unknown`, or empty"),
-    "rows": Column(pa.string(), "`as_published`, or `overlap_removed`: without near-duplicates of training images"),
+    "rows": Column(
+        pa.string(),
+        "`as_published`, or `without_duplicates`: without rows that show the same picture as another row",
+    ),
     "statistic": Column(pa.string(), "`mean` and so on for a figure of other figures, else empty"),
     "fitted_on": Column(pa.string(), "split of unknowns that a threshold was fitted on, or empty"),
     "value": Column(pa.float64(), "the figure, a rate or an area from 0 to 1; NaN where one side has no rows"),
     "factor": Column(pa.float64(), "what the protocol's paper multiplies it by before it prints it"),
     "n_known": Column(pa.int64(), "rows that ought to be accepted"),
     "n_unknown": Column(pa.int64(), "rows that ought to be refused"),
+    "left_out": Column(pa.int64(), "rows of both sides that are left out as duplicates; 0 `as_published`"),
     "versions": Column(pa.string(), "versions of the packages that rows were `scored` and `judged` with, as JSON"),
 }
 """The schema, in the order of columns; README's and the reports' descriptions are made of it."""
@@ -96,13 +101,20 @@ class Run:
     versions: Mapping[str, Mapping[str, str]]
 
 
-def tidy(judged: Iterable[tuple[Run, str, Iterable[Figure]]], *, release: str, release_digest: str) -> pa.Table:
+def tidy(
+    judged: Iterable[tuple[Run, str, Iterable[Figure]]],
+    *,
+    release: str,
+    release_digest: str,
+    duplicates_sha256: str = "",
+) -> pa.Table:
     """Set figures of several runs and detectors under each other.
 
     Args:
         judged: runs, each with the name of a detector and its figures.
         release: name of the release.
         release_digest: its digest.
+        duplicates_sha256: of its table of duplicates; empty where it has none.
 
     Returns:
         A table with `COLUMNS`.
@@ -116,6 +128,7 @@ def tidy(judged: Iterable[tuple[Run, str, Iterable[Figure]]], *, release: str, r
         of_run = {
             "release": release,
             "release_digest": release_digest,
+            "duplicates_sha256": duplicates_sha256,
             "model": run.model,
             "model_digest": run.model_digest,
             "variant": run.variant,

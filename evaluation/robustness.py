@@ -92,7 +92,7 @@ def _moments(runs: Mapping[str, Runs]) -> dict[str, dict[Figure, tuple[float, fl
 
 def _key(figure: Figure) -> Figure:
     """What names a figure, whatever the model made of it."""
-    return replace(figure, value=0.0, n_known=0, n_unknown=0)
+    return replace(figure, value=0.0, n_known=0, n_unknown=0, left_out=0)
 
 
 def _mixed(key: Figure, components: Sequence[tuple[float, float]], unknown: str) -> Iterable[Figure]:

@@ -31,8 +31,8 @@ class Rows:
             and the clean one it comes from have the same.
         score: shape (n,), float64, finite, higher = more unknown.
         prediction: predicted class as an index, shape (n,), any for rows without a label; None without predictions.
-        overlap: whether the release says that the row nearly repeats a training image, shape (n,); None where the
-            release has no such column.
+        duplicate: whether the release says that the row shows the same picture as another one (`duplicates`), shape
+            (n,); None where the release does not say which rows do.
 
     Raises:
         EvaluationError: the columns have different lengths, or a score is NaN or infinite.
@@ -47,7 +47,7 @@ class Rows:
     source_id: npt.NDArray[np.str_]
     score: npt.NDArray[np.float64]
     prediction: npt.NDArray[np.int64] | None = None
-    overlap: npt.NDArray[np.bool_] | None = None
+    duplicate: npt.NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         columns = {column.name: getattr(self, column.name) for column in fields(self)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evaluation.figures import Figure
 from evaluation.results import Run
@@ -21,10 +21,11 @@ class Scored:
         run: what it says of itself.
         configs: the configs that its rows are of.
         rows: of each detector.
-        flagged: the configs of which the release says what overlaps with training images.
+        duplicates: by config, why its duplicates are called so; without the configs of which the release does not say
+            which rows are duplicates.
     """
 
     run: Run
     configs: tuple[str, ...]
     rows: Mapping[str, Rows]
-    flagged: frozenset[str] = frozenset()
+    duplicates: Mapping[str, str] = field(default_factory=dict)

@@ -19,10 +19,12 @@ class Setter:
     Attributes:
         labels: what tells its tables from others of the same layout.
         titles: of detectors.
+        remark: what the notes of all its tables end with.
     """
 
     labels: tuple[str, ...]
     titles: Mapping[str, str]
+    remark: str = ""
 
     def methods(self, lines: Sequence[Line]) -> dict[str, str]:
         """Names of detectors with their titles, in their order."""
@@ -58,6 +60,7 @@ class Setter:
     ) -> Table:
         """A table that is named like its neighbours."""
         full = ", ".join([title, *map(words, self.labels)])
+        note = f"{note} {self.remark}".strip()
         return Table(file_name(*parts, *self.labels), full, note, stub, tuple(columns), tuple(rows), **others)
 
 

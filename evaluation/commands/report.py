@@ -64,7 +64,17 @@ def command(
     where a file has several. Each row of the release must have one score; validation, external_validation and train
     may be left out.
     """
-    from evaluation.report import choose_protocols, judge, left_out, load, source, tabulate, titles
+    from evaluation.duplicates import sentence
+    from evaluation.report import (
+        choose_protocols,
+        duplicates_left_out,
+        judge,
+        left_out,
+        load,
+        source,
+        tabulate,
+        titles,
+    )
     from evaluation.report_folder import Contents, check_out, write_report
 
     if not no_plots:
@@ -82,7 +92,8 @@ def command(
     click.echo("\n".join(aligned(lines, left=(0, 1, 3))))
     for name, of in wanted.items():
         click.echo(f"{name}: {', '.join(of)}")
-    notes = left_out(scored, wanted)
+    duplicates = duplicates_left_out(scored, wanted)
+    notes = [*left_out(scored, wanted), *([] if duplicates is None else [sentence(duplicates)])]
     click.echo("".join(f"note: {note}\n" for note in notes), nl=False)
     if dry_run:
         click.echo(f"dry run: nothing was written; the report would be in {out}")
@@ -96,6 +107,6 @@ def command(
 
         drawn = pictures(scored, figures, wanted, names)
     with bar(len(drawn), "drawing", quiet=quiet, unit="pictures") as progress:
-        contents = Contents(figures, drawn, sources, names, wanted, notes)
+        contents = Contents(figures, drawn, sources, names, wanted, notes, duplicates)
         write_report(out, contents, progress.update)
     click.echo(f"{len(figures):,} figures, {len(drawn)} pictures: see {out / 'README.md'}")

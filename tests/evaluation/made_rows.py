@@ -5,13 +5,13 @@ import numpy as np
 from evaluation.rows import Rows
 
 
-def make_rows(*groups, predictions=True, overlap=None, seed=0):
+def make_rows(*groups, predictions=True, duplicates=None, seed=0):
     """Rows of several groups, shuffled.
 
     Args:
         groups: (config, split, role, scores, and optionally a dict of columns that are not the default).
         predictions: whether there are any.
-        overlap: ids of the rows that are flagged; None for a release without flags.
+        duplicates: ids of the rows that are duplicates; None for a release that does not say which are.
         seed: of the order.
     """
     columns = {name: [] for name in ("id", "config", "split", "role", "label", "class_id", "source_id", "score")}
@@ -37,7 +37,7 @@ def make_rows(*groups, predictions=True, overlap=None, seed=0):
     return Rows(
         **arrays,
         prediction=np.array(predicted)[order] if predictions else None,
-        overlap=None if overlap is None else np.isin(arrays["id"], overlap),
+        duplicate=None if duplicates is None else np.isin(arrays["id"], duplicates),
     )
 
 

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 
+import datasets
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -102,8 +103,10 @@ def test_a_corrupted_row_has_the_label_and_the_source_of_its_clean_one(root):
         assert not {row["content_sha256"] for row in rows} & {row["content_sha256"] for row in clean}
 
 
-def test_near_duplicates_are_the_nearest_training_image_within_a_level_and_a_half(root):
+def test_duplicates_are_pairs_with_the_nearest_training_image_within_a_level_and_a_half(root):
     levels = load_digits().data
+    pairs = datasets.load_dataset(str(root), "duplicates", split="pairs").to_list()
+    nearest_of = {pair["other_id"]: pair["id"] for pair in pairs if pair["other_split"] == f"{CONFIG}/test"}
     train = pq.read_table(root / "index" / TRAIN / "train.parquet")["source_id"].to_pylist()
     rows = rows_of(root, CONFIG, "test")
     flagged = 0
@@ -114,9 +117,31 @@ def test_near_duplicates_are_the_nearest_training_image_within_a_level_and_a_hal
         nearest = min(distances, key=distances.get)
         # Eight bits hold a sixteenth to within 0.03, so what lies on the border may fall to either side.
         if abs(distances[nearest] - 1.5) > 0.02:
-            assert row["near_duplicate_of"] == (f"sklearn-digits/{nearest}" if distances[nearest] < 1.5 else "")
-        flagged += row["near_duplicate_of"] != ""
-    assert flagged >= 5
+            expected = f"sklearn-digits/{nearest}" if distances[nearest] < 1.5 else None
+            assert nearest_of.get(row["id"]) == expected
+        flagged += row["id"] in nearest_of
+    assert flagged == len(nearest_of) >= 5
+
+
+def test_pairs_say_of_both_rows_what_their_splits_say_and_stand_in_order(root):
+    pairs = datasets.load_dataset(str(root), "duplicates", split="pairs").to_list()
+    described = {
+        (f"{path.parent.name}/{path.stem}", row["id"]): {"role": ROLES[row["role"]], "class_id": row["class_id"]}
+        for path in (root / "index").rglob("*.parquet")
+        for row in pq.read_table(path).to_pylist()
+    }
+    for pair in pairs:
+        first, second = (pair["split"], pair["id"]), (pair["other_split"], pair["other_id"])
+        assert first < second
+        assert f"{TRAIN}/train" in (pair["split"], pair["other_split"])
+        for key, prefix in ((first, ""), (second, "other_")):
+            assert described[key] == {name: pair[prefix + name] for name in ("role", "class_id")}
+        assert 0 < pair["distance"] <= 12
+    order = [tuple(pair[name] for name in ("split", "id", "other_split", "other_id")) for pair in pairs]
+    assert order == sorted(set(order))
+    # The same image has the same pair in every config that has it.
+    others = {(pair["id"], pair["other_id"]) for pair in pairs if f"{SHIFTS}/test" == pair["split"]}
+    assert others == {(pair["other_id"], pair["id"]) for pair in pairs if f"{CONFIG}/test" == pair["other_split"]}
 
 
 def test_the_same_files_come_again(root, tmp_path):
@@ -128,7 +153,10 @@ def test_the_same_files_come_again(root, tmp_path):
 
 def test_the_manifest_lists_every_file_with_its_digest(root):
     manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
-    listed = {"README.md", "manifest.json"}
+    pairs = manifest["duplicates"]
+    assert hashlib.sha256((root / pairs["path"]).read_bytes()).hexdigest() == pairs["sha256"]
+    assert pq.read_metadata(root / pairs["path"]).num_rows == pairs["rows"] > 0
+    listed = {"README.md", "manifest.json", pairs["path"]}
     for config in manifest["configs"].values():
         for split in config["splits"].values():
             for entry in (*split["data"], split["index"]):

@@ -117,20 +117,20 @@ def test_the_unified_benchmark_is_set_by_method_with_mean_and_deviation_over_run
     assert "over 2 runs" in lines[-1]
 
 
-def test_rows_without_overlap_stand_beside_all_rows():
+def test_figures_without_duplicates_stand_beside_those_of_all_rows():
     published = unified(74.0, 773.0, 70.0)
-    clean = [Figure(**{**vars(one), "rows": "overlap_removed", "value": one.value / 2}) for one in published]
+    clean = [Figure(**{**vars(one), "rows": "without_duplicates", "value": one.value / 2}) for one in published]
     found = tables((run(), "msp", [*published, *clean]))
     assert set(found) == {
         "unknown-detection-cifar",
-        "unknown-detection-cifar-overlap-removed",
-        "overlap-cifar",
+        "unknown-detection-cifar-without-duplicates",
+        "duplicates-unknown-detection-cifar",
     }
-    assert not found["unknown-detection-cifar-overlap-removed"].shown
-    head, line = as_csv(found["overlap-cifar"].table).splitlines()
+    assert not found["unknown-detection-cifar-without-duplicates"].shown
+    head, line = as_csv(found["duplicates-unknown-detection-cifar"].table).splitlines()
     cells = dict(zip(head.split(","), line.split(","), strict=True))
-    assert (cells["unknown detection AURC all"], cells["unknown detection AURC clean"]) == ("773.0", "386.5")
-    assert (cells["near-OoD AUROC all"], cells["near-OoD AUROC clean"]) == ("70.0", "35.0")
+    assert (cells["unknown detection AURC all"], cells["unknown detection AURC without"]) == ("773.0", "386.5")
+    assert (cells["near-OoD AUROC all"], cells["near-OoD AUROC without"]) == ("70.0", "35.0")
 
 
 def test_ways_of_training_have_tables_of_their_own():
@@ -138,3 +138,19 @@ def test_ways_of_training_have_tables_of_their_own():
     found = tables(*judged)
     assert list(found) == ["unknown-detection-cifar-adam", "unknown-detection-cifar-sgd"]
     assert found["unknown-detection-cifar-sgd"].table.title == "Unknown detection on cifar, sgd"
+
+
+def test_what_duplicates_change_on_many_configs_is_linked_and_not_shown():
+    def both(configs):
+        all_rows = [figure(0.8, protocol="facets", config=name, setting="ood_detection") for name in configs]
+        without = [Figure(**{**vars(one), "rows": "without_duplicates", "value": 0.7}) for one in all_rows]
+        found = tables((run(), "msp", [*all_rows, *without]))
+        return {name: placed for name, placed in found.items() if name.startswith("duplicates-")}
+
+    few, many = both(["t1"]), both(["t1", "t2", "t3", "t4"])
+    assert {name: placed.shown for name, placed in few.items()} == {"duplicates-facets-t1": True}
+    assert {placed.shown for placed in many.values()} == {False}
+    assert len(many) == 4
+    lines = markdown(few["duplicates-facets-t1"].table).splitlines()
+    assert lines[2] == "| Method | OOD detection AUROC all ↑ | OOD detection AUROC without ↑ |"
+    assert lines[4] == "| msp | 80.00 | 70.00 |"

@@ -141,7 +141,7 @@ def rows_for(name, **options):
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_figures_have_names_of_their_own(name):
-    found = figures(name, rows_for(name, overlap=[]))
+    found = figures(name, rows_for(name, duplicates=[]))
     names = [
         (f.config, f.setting, f.known, f.unknown, f.metric, f.positive, f.rows, f.statistic, f.fitted_on)
         for f in found
@@ -159,12 +159,12 @@ def test_the_order_of_rows_does_not_matter(name):
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_rows_that_overlap_are_judged_with_and_without(name):
+def test_duplicates_are_judged_with_and_without(name):
     everything = rows_for(name)
     flagged = sorted(everything.id)[::9]
-    found = figures(name, rows_for(name, overlap=flagged))
+    found = figures(name, rows_for(name, duplicates=flagged))
     assert [f for f in found if f.rows == "as_published"] == figures(name, everything)
-    removed = [f for f in found if f.rows == "overlap_removed"]
+    removed = [f for f in found if f.rows == "without_duplicates"]
     sources = everything.source_id[np.isin(everything.id, flagged)]
     clean = everything.where(~np.isin(everything.source_id, sources))
     assert len(everything) - len(clean) >= len(flagged)
@@ -173,13 +173,13 @@ def test_rows_that_overlap_are_judged_with_and_without(name):
     assert len(removed) == len(expected) == len(found) / 2
 
 
-def test_releases_without_the_flag_are_judged_once():
+def test_releases_that_do_not_say_which_rows_are_duplicates_are_judged_once():
     assert {f.rows for f in figures("unknown-detection", make_rows(*CIFAR))} == {"as_published"}
 
 
-def test_a_split_of_nothing_but_overlap_is_refused():
-    rows = make_rows(*CIFAR, overlap=[f"cifar/near_ood/near_ood/{i:04d}" for i in range(40)])
-    with pytest.raises(EvaluationError, match="rows in cifar/near_ood that do not overlap"):
+def test_a_split_of_nothing_but_duplicates_is_refused():
+    rows = make_rows(*CIFAR, duplicates=[f"cifar/near_ood/near_ood/{i:04d}" for i in range(40)])
+    with pytest.raises(EvaluationError, match="Every row of cifar/near_ood is a duplicate"):
         figures("unknown-detection", rows)
 
 

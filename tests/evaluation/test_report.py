@@ -40,7 +40,7 @@ def rows(root):
             "role": found.role,
             "split": found.split,
             "label": found.label,
-            "overlap": found.overlap,
+            "duplicate": found.duplicate,
             "prediction": np.where(wrong, (found.label + 1) % 6, np.maximum(found.label, 0)),
             "msp": level + wrong + numbers.normal(size=len(found)).round(1),
             "mine": 2 * level + numbers.normal(size=len(found)).round(1),
@@ -87,7 +87,7 @@ def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, root
     figures = read_figures(tmp_path / "out")
     for detector in ("msp", "mine"):
         for split in ("near_ood", "far_ood_noise", "far_ood_textures"):
-            for which, kept in (("as_published", True), ("overlap_removed", ~made["overlap"])):
+            for which, kept in (("as_published", True), ("without_duplicates", ~made["duplicate"])):
                 chosen = np.isin(made["split"], ("test", split)) & kept
                 expected = roc_auc_score(made["split"][chosen] == split, made[detector][chosen])
                 named = {"detector": detector, "unknown": split, "metric": "auroc", "rows": which}
@@ -285,7 +285,7 @@ def test_reports_are_compared_on_the_command_line(tmp_path, root, rows, capsys):
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--detector", "mine", "--metric", "auroc"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["detector", "figure", "first", "second", "difference"]
-    # Three sets of unknowns and the mean over far ones, each on all rows and without overlap.
+    # Three sets of unknowns and the mean over far ones, each on all rows and without duplicates.
     assert len([line for line in lines if line.startswith("mine ")]) == 8
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--csv"]) == 0
     assert capsys.readouterr().out.startswith("variant,detector,protocol,config,setting,")

@@ -98,13 +98,15 @@ def test_statistics_among_the_figures_are_passed_over():
     assert detector_robustness(with_means) == detector_robustness(runs)
 
 
-def test_overlap_removed_rows_are_mixed_apart():
+def test_without_duplicates_rows_are_mixed_apart():
     runs = {
-        name: [[figure, replace(figure, rows="overlap_removed", value=0.5 + 0.1 * i)] for i, figure in enumerate(pair)]
+        name: [
+            [figure, replace(figure, rows="without_duplicates", value=0.5 + 0.1 * i)] for i, figure in enumerate(pair)
+        ]
         for name, pair in (("adam", two_models(FPR, 10, 4)), ("sgd", two_models(FPR, 12, 4)))
     }
     means = {f.rows: f.reported for f in detector_robustness(runs) if f.statistic == "mixture_mean"}
-    assert means == pytest.approx({"as_published": 11, "overlap_removed": 55}, abs=1e-6)
+    assert means == pytest.approx({"as_published": 11, "without_duplicates": 55}, abs=1e-6)
 
 
 @pytest.mark.parametrize(

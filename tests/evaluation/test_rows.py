@@ -29,7 +29,7 @@ def test_rows_are_chosen_and_divided():
     some = ROWS.where(ROWS.score < 0.25)
     assert sorted(some.score) == [0.1, 0.2]
     assert len(some.prediction) == len(some) == 2
-    assert some.overlap is None
+    assert some.duplicate is None
     assert {name: len(rows) for name, rows in ROWS.by("config").items()} == {"cifar": 6, "other": 1}
     assert list(ROWS.by("split")) == ["far_ood_dtd", "far_ood_svhn", "near_ood", "test"]
 
@@ -61,7 +61,7 @@ def test_predictions_are_asked_for():
         mistakes(replace(ROWS, prediction=None))
 
 
-@pytest.mark.parametrize("column", ["score", "label", "prediction", "overlap"])
+@pytest.mark.parametrize("column", ["score", "label", "prediction", "duplicate"])
 def test_columns_of_another_length_are_refused(column):
     with pytest.raises(EvaluationError, match=rf"one {column} for each of 7 rows, found the shape \(6,\)"):
         replace(ROWS, **{column: np.zeros(6)})

@@ -1,0 +1,157 @@
+"""The table of a release's duplicates: its file, and what it must hold.
+
+Each line is a pair of rows whose images are equal (distance 0) or nearly so. A row may stand in several pairs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from evaluation.errors import EvaluationError, first_line
+
+CONFIG = "duplicates"
+"""The table's config in the card, and the key of what the manifest says of it."""
+
+SPLIT = "pairs"
+PATH = f"{CONFIG}/{SPLIT}.parquet"
+"""The table's file in a release."""
+
+COLUMNS: Mapping[str, pa.DataType] = {
+    "id": pa.string(),
+    "other_id": pa.string(),
+    "split": pa.string(),
+    "other_split": pa.string(),
+    "role": pa.string(),
+    "other_role": pa.string(),
+    "class_id": pa.string(),
+    "other_class_id": pa.string(),
+    "distance": pa.float64(),
+}
+"""The table's columns, in order; splits are written `config/split`."""
+
+Ids = Callable[[str, str], pa.ChunkedArray]
+"""Gives the ids of a split, by its config and name."""
+
+_VERIFY = "`python -m hf_scripts.verify` tells what is wrong with a release."
+_REBUILD = "Take the table from the same build as the rows, or build the release again."
+
+
+def check_entry(manifest: Mapping[str, Any], where: str) -> None:
+    """Check what a manifest says of the table, if the release has one.
+
+    Raises:
+        EvaluationError: it does not name the file with its digest and number of rows.
+    """
+    if CONFIG not in manifest:
+        return
+    entry = manifest[CONFIG]
+    named = isinstance(entry, dict) and (entry.get("path"), type(entry.get("sha256")), type(entry.get("rows")))
+    if named != (PATH, str, int):
+        raise EvaluationError(
+            f"The manifest.json of {where} does not name {PATH} with its sha256 and rows under the key {CONFIG}; "
+            f"{_VERIFY}"
+        )
+
+
+def read(source: str, revision: str | None, manifest: Mapping[str, Any], name: str) -> pa.Table:
+    """Read the table's file.
+
+    Args:
+        source: the release's folder, or ORG/NAME.
+        revision: the commit on the Hub; None for a folder.
+        manifest: the release's, once `check_entry` has passed it.
+        name: what to call the release in messages.
+
+    Raises:
+        EvaluationError: there is no such file, or it is not the one that the manifest names by digest.
+    """
+    path = Path(source) / PATH if revision is None else _download(source, revision, name)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise EvaluationError(
+            f"Cannot read {PATH} of {name}: {error.strerror}. The manifest names this file; restore it."
+        ) from error
+    entry = manifest[CONFIG]
+    found = hashlib.sha256(content).hexdigest()
+    if found != entry["sha256"]:
+        raise EvaluationError(
+            f"{PATH} of {name} has the sha256 {found[:12]}, but the manifest names {entry['sha256'][:12]}; {_VERIFY}"
+        )
+    try:
+        pairs = pq.read_table(pa.BufferReader(content))
+    except pa.ArrowInvalid as error:
+        raise EvaluationError(f"{PATH} of {name} is no Parquet file: {first_line(error)}. {_REBUILD}") from error
+    if len(pairs) != entry["rows"]:
+        raise EvaluationError(
+            f"{PATH} of {name} has {len(pairs):,} pairs, but the manifest says {entry['rows']:,}; {_VERIFY}"
+        )
+    return pairs
+
+
+def check(pairs: pa.Table, splits: frozenset[str], ids: Ids, where: str) -> None:
+    """Check that a table is of the rows of its release.
+
+    Args:
+        pairs: the table.
+        splits: the release's splits, as `config/split`.
+        ids: gives the ids of a split; asked only of splits that stand in the table.
+        where: the release, for messages.
+
+    Raises:
+        EvaluationError: columns differ from `COLUMNS`, cells are empty, or a line names a split or row that the
+            release does not have, or an id beside itself.
+    """
+    if list(zip(pairs.schema.names, pairs.schema.types, strict=True)) != list(COLUMNS.items()):
+        found, wanted = (
+            ", ".join(f"{name} {kind}" for name, kind in zip(*of, strict=True))
+            for of in ((pairs.schema.names, pairs.schema.types), (COLUMNS.keys(), COLUMNS.values()))
+        )
+        raise EvaluationError(f"{PATH} of {where} has the columns {found}, instead of {wanted}. {_REBUILD}")
+    empty = [name for name in COLUMNS if pairs[name].null_count]
+    if empty:
+        raise EvaluationError(f"{PATH} of {where} has empty cells in {', '.join(empty)}. {_REBUILD}")
+    alone = pairs["id"].filter(pc.equal(pairs["id"], pairs["other_id"]))
+    if len(alone):
+        raise EvaluationError(f"{PATH} of {where} pairs {alone[0]} with itself. {_REBUILD}")
+    for split, named in ids_by_split(pairs).items():
+        if split not in splits:
+            raise EvaluationError(f"{PATH} names rows of {split}, a split that {where} does not have. {_REBUILD}")
+        strangers = named.filter(pc.invert(pc.is_in(named, value_set=ids(*split.split("/", 1)).combine_chunks())))
+        if len(strangers):
+            raise EvaluationError(
+                f"{PATH} names {len(strangers):,} ids that {split} of {where} does not have, such as {strangers[0]}. "
+                f"{_REBUILD}"
+            )
+
+
+def ids_by_split(pairs: pa.Table) -> dict[str, pa.Array]:
+    """The rows that stand in any pair, on either side: their distinct ids by `config/split`, in the splits' order."""
+    splits, ids = (
+        pa.chunked_array([*pairs[name].chunks, *pairs[f"other_{name}"].chunks], pa.string())
+        for name in ("split", "id")
+    )
+    return {split: pc.unique(ids.filter(pc.equal(splits, split))) for split in sorted(pc.unique(splits).to_pylist())}
+
+
+def _download(name: str, commit: str, where: str) -> Path:
+    """The table's file in the client's cache."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import RemoteEntryNotFoundError
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    try:
+        return Path(hf_hub_download(name, PATH, repo_type="dataset", revision=commit))
+    except RemoteEntryNotFoundError as error:
+        raise EvaluationError(
+            f"{where} has no {PATH}, although its manifest names it. Publish the release again."
+        ) from error
+    except (httpx.HTTPError, OSError) as error:
+        raise EvaluationError(f"Cannot download {PATH} of {where}: {first_line(error)}. Try again.") from error

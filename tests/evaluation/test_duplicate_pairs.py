@@ -1,0 +1,196 @@
+"""A release's table of duplicates: read once, from a folder or the Hub, and refused where it is of another release."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation import duplicate_pairs
+from evaluation.duplicate_pairs import COLUMNS, ids_by_split
+from evaluation.errors import EvaluationError
+from evaluation.joining import release_index
+from evaluation.releases import Release, open_release
+from tests.evaluation.duplicates_release import PAIRS, SCHEMA, make_release, pairs_table, put_entry, put_table
+from tests.hf_scripts.samples import REPO
+
+
+@pytest.fixture
+def root(tmp_path):
+    return make_release(tmp_path / "release")
+
+
+def duplicates(root):
+    """The flags of the rows of the config `imagenet`, by id."""
+    rows = release_index(open_release(str(root)), ["imagenet"]).rows
+    return sorted(rows.id[rows.duplicate].tolist())
+
+
+def refusal(root):
+    with pytest.raises(EvaluationError) as refused:
+        open_release(str(root)).duplicates()
+    said = str(refused.value)
+    assert "\n" not in said
+    assert said.endswith(".")
+    return said
+
+
+def test_rows_are_marked_on_either_side_inside_a_split_and_across_configs(root):
+    assert pa.schema(list(COLUMNS.items())) == SCHEMA
+    release = open_release(str(root))
+    assert release.duplicates() == pairs_table(PAIRS)
+    assert duplicates(root) == ["n0", "t0", "t2"]
+    train = release_index(release, ["imagenet-train"]).rows
+    assert train.id[train.duplicate].tolist() == ["r0"]
+
+
+def test_the_ids_of_each_split_come_once(root):
+    found = ids_by_split(pairs_table([*PAIRS, ("imagenet/test", "t0", "imagenet/test", "t3", 0.0)]))
+    assert {split: sorted(ids.to_pylist()) for split, ids in found.items()} == {
+        "imagenet-train/train": ["r0"],
+        "imagenet/near_ood": ["n0"],
+        "imagenet/test": ["t0", "t2", "t3"],
+    }
+
+
+def test_the_table_is_read_once_for_a_release(root, monkeypatch):
+    read, loaded = [], []
+    for where, name, calls in ((duplicate_pairs, "read", read), (Release, "_load", loaded)):
+        plain = getattr(where, name)
+        monkeypatch.setattr(where, name, lambda *words, plain=plain, calls=calls: calls.append(words) or plain(*words))
+    release = open_release(str(root))
+    for configs in (["imagenet"], ["imagenet-train"], ["imagenet", "imagenet-train"]):
+        release_index(release, configs)
+    assert len(read) == 1
+    assert [words[1:3] for words in loaded if words[1] == "duplicates"] == [("duplicates", "pairs")]
+
+
+def test_a_table_without_pairs_marks_nothing_and_costs_no_load(tmp_path, monkeypatch):
+    root = make_release(tmp_path / "release", pairs=[])
+    monkeypatch.setattr(Release, "_load", lambda *words: pytest.fail("nothing is there to load"))
+    assert len(open_release(str(root)).duplicates()) == 0
+    monkeypatch.undo()
+    assert duplicates(root) == []
+
+
+def test_a_release_of_before_is_read_by_its_column(tmp_path):
+    root = make_release(tmp_path / "before", pairs=None, near={"t1": "r0", "n2": "r1"})
+    release = open_release(str(root))
+    assert release.duplicates() is None
+    assert release.duplicates_digest == ""
+    assert duplicates(root) == ["n2", "t1"]
+
+
+def test_the_table_counts_where_a_release_has_the_column_too(tmp_path):
+    assert duplicates(make_release(tmp_path / "both", near={"t1": "r0"})) == ["n0", "t0", "t2"]
+
+
+def test_a_release_with_neither_says_of_no_row_that_it_is_a_duplicate(tmp_path):
+    index = release_index(open_release(str(make_release(tmp_path / "release", pairs=None))), ["imagenet"])
+    assert index.rows.duplicate is None
+    assert index.duplicates == {}
+
+
+def test_a_table_that_was_changed_is_refused(root):
+    pq.write_table(pairs_table(PAIRS[1:]), root / "duplicates" / "pairs.parquet")
+    assert "but the manifest names" in refusal(root)
+    (root / "duplicates" / "pairs.parquet").unlink()
+    assert "Cannot read duplicates/pairs.parquet" in refusal(root)
+
+
+def test_another_table_under_the_same_name_and_card_is_read_anew(root):
+    """`datasets` takes it for the one that it has in its cache."""
+    assert duplicates(root) == ["n0", "t0", "t2"]
+    put_table(root, pairs_table([("imagenet/test", "t1", "imagenet/test", "t3", 0.0), PAIRS[1]]))
+    assert duplicates(root) == ["n0", "t1", "t3"]
+
+
+def test_a_card_without_the_config_is_refused(root):
+    card = (root / "README.md").read_text(encoding="utf-8")
+    (root / "README.md").write_text(card.replace("config_name: duplicates", "config_name: other"), encoding="utf-8")
+    assert "expected load_dataset to read duplicates/pairs" in refusal(root)
+
+
+COLUMNS_IN_ORDER = list(COLUMNS)
+
+
+def changed(**values):
+    """The table with other values in its first line."""
+    table = pairs_table(PAIRS)
+    for name, value in values.items():
+        cells = [value, *table[name].to_pylist()[1:]]
+        table = table.set_column(COLUMNS_IN_ORDER.index(name), name, pa.array(cells, table[name].type))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (changed(split="cifar/test"), "names rows of cifar/test, a split that"),
+        (changed(other_split="imagenet/tset"), "names rows of imagenet/tset, a split that"),
+        (changed(split="imagenet"), "names rows of imagenet, a split that"),
+        (changed(id="x7"), "names 1 ids that imagenet/test of"),
+        (changed(other_id="r1"), "such as r1"),
+        (changed(split="imagenet-train/train"), "names 1 ids that imagenet-train/train of"),
+        (changed(other_id="t0"), "pairs t0 with itself"),
+        (changed(other_role=None), "has empty cells in other_role"),
+        (pairs_table(PAIRS).drop_columns("distance"), "has the columns id string, other_id string"),
+        (pairs_table(PAIRS).select(COLUMNS_IN_ORDER[::-1]), "has the columns distance double"),
+        (
+            pairs_table(PAIRS).set_column(8, "distance", pc.cast(pairs_table(PAIRS)["distance"], pa.float32())),
+            "distance float, instead of",
+        ),
+    ],
+)
+def test_a_table_of_other_rows_or_columns_is_refused(root, table, says):
+    put_table(root, table)
+    assert says in refusal(root)
+
+
+def test_a_file_that_is_no_table_is_refused(root):
+    (root / "duplicates" / "pairs.parquet").write_bytes(b"PAR1")
+    put_entry(root, rows=2)
+    assert "is no Parquet file" in refusal(root)
+    put_table(root, pairs_table(PAIRS), rows=3)
+    assert "has 2 pairs, but the manifest says 3" in refusal(root)
+
+
+@pytest.mark.parametrize("entry", [{"path": "../pairs.parquet"}, {"sha256": None}, {"rows": "2"}, {"rows": True}])
+def test_a_manifest_that_does_not_name_the_table_is_refused(root, entry):
+    put_entry(root, **{"rows": 2, **entry})
+    assert "does not name duplicates/pairs.parquet with its sha256 and rows" in refusal(root)
+
+
+@pytest.fixture
+def published(root, hub, api, only_loopback):
+    """The release on the stand-in, tagged v1.0.0."""
+    hub.create(REPO)
+    hub.commit(REPO, {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*.*")})
+    hub.tag(REPO, "v1.0.0")
+    return hub
+
+
+def test_the_table_of_a_tag_on_the_hub_is_read_also_once_the_branch_has_moved_on(published, root):
+    make_release(root, pairs=PAIRS[:1])
+    moved = ["README.md", "manifest.json", "duplicates/pairs.parquet"]
+    published.commit(REPO, {name: (root / name).read_bytes() for name in moved})
+    assert open_release(REPO, "v1.0.0").duplicates() == pairs_table(PAIRS)
+    newest = open_release(REPO)
+    assert newest.duplicates() == pairs_table(PAIRS[:1])
+    rows = release_index(newest, ["imagenet"]).rows
+    assert rows.id[rows.duplicate].tolist() == ["t0", "t2"]
+
+
+def test_a_table_that_the_hub_lacks_or_changed_is_refused(published):
+    published.commit(REPO, {"duplicates/pairs.parquet": b"PAR1"})
+    with pytest.raises(EvaluationError, match="but the manifest names"):
+        open_release(REPO).duplicates()
+    published.commit(REPO, {"duplicates/pairs.parquet": None})
+    with pytest.raises(EvaluationError, match=r"has no duplicates/pairs\.parquet, although its manifest names it"):
+        open_release(REPO).duplicates()
+
+
+def test_a_hub_that_does_not_answer(published, monkeypatch, waits):
+    release = open_release(REPO)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(EvaluationError, match=r"Cannot download duplicates/pairs\.parquet of org/name"):
+        release.duplicates()
