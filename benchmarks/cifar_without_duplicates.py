@@ -7,7 +7,7 @@ import sys
 
 from builders.cifar_benchmark import BENCHMARK
 from builders.cli import run_command
-from builders.process import without_pandas
+from builders.executors.processes import without_pandas
 
 if __name__ == "__main__":
     without_pandas()

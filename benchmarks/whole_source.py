@@ -5,16 +5,16 @@ With `--resize` every image is shrunk by the fixed resize.
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 from builders.benchmark import All, Benchmark, Classes, Config, Count, Every, Split
 from builders.build import Prepared, build
 from builders.choices import Choices
-from builders.execute import Workers
+from builders.executors.cores import usable_cores
+from builders.executors.local import LocalExecutor
+from builders.executors.processes import without_pandas
 from builders.plan import plan
-from builders.process import without_pandas
 from builders.progress import TerminalMeter
 from builders.sources.base import open_source
 from builders.sources.imagenet import IMAGENET
@@ -53,10 +53,10 @@ def main() -> None:
     tree, out = map(Path, sys.argv[1:3])
     benchmark = everything(FIXED_RESIZE if "--resize" in sys.argv else None)
     choices = Choices(out=out, splits=(SPLIT,), roots={"imagenet": tree}, seed=0, allow_partial=True)
-    with TerminalMeter(quiet=True) as meter, Workers(os.cpu_count() or 1) as workers:
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(usable_cores()) as executor:
         indexes = {"imagenet": open_source(IMAGENET, tree, ("train",))}
         planned = plan(benchmark, indexes, seed=0, splits=[SPLIT])
-        build(benchmark, choices, Prepared(indexes, {}, {}, tuple(planned)), meter, workers)
+        build(benchmark, choices, Prepared(indexes, {}, {}, tuple(planned)), meter, executor)
 
 
 if __name__ == "__main__":

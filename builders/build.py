@@ -18,7 +18,7 @@ from builders.choices import Choices, Meter, needed_partitions, parts_of, refere
 from builders.completeness import shortfalls
 from builders.drawn import Adopted, drawn_classes, label_names
 from builders.errors import NAMED, BuildError, explaining_disk, more
-from builders.execute import Workers
+from builders.executors.base import Executor
 from builders.finish import finish_release, finish_split, known_train_overlaps
 from builders.locate import STAGING, Located, estimated_bytes, join, keyed, locate, packed_rows
 from builders.making import Making
@@ -98,11 +98,11 @@ def _note_strangers(choices: Choices, planned: Sequence[PlannedSplit], meter: Me
 
 
 def build(
-    benchmark: Benchmark, choices: Choices, prepared: Prepared, meter: Meter, workers: Workers
+    benchmark: Benchmark, choices: Choices, prepared: Prepared, meter: Meter, executor: Executor
 ) -> dict[str, Any]:
     """Write what was planned into the release folder and return its manifest.
 
-    Shards that an earlier run finished are used as they are. The result does not depend on `workers`.
+    Shards that an earlier run finished are used as they are. The result does not depend on `executor`.
 
     Raises:
         BuildError: the folder is in use or holds other choices, an image is unreadable, or the disk refuses.
@@ -123,7 +123,7 @@ def build(
         located = _locate(layout, prepared, choices.seed, meter)
         plans = {split.key: split.digest for split in located}
         record_plans(layout, identity, adopted, plans, allow_partial=choices.allow_partial)
-        making = Making(layout, choices, prepared.indexes, workers, meter)
+        making = Making(layout, choices, prepared.indexes, executor, meter)
         ready = making.make(located)
         ready, pairs = _annotate(benchmark, layout, making, ready, meter)
         chosen = [ready[key] for key in choices.splits]
@@ -134,7 +134,7 @@ def build(
         tasks.sort(key=lambda task: -task.size)
         _refuse_full_disk(layout, tasks)
         meter.step("writing", sum(task.stop - task.start for task in tasks))
-        workers.run(tasks, meter.advance)
+        executor.run(tasks, meter.advance)
         meter.step("finishing", sum(len(p.rows) for p in prepared.planned))
         finished = []
         for split in chosen:

@@ -23,7 +23,7 @@ from builders.benchmark import (
     Split,
     Total,
 )
-from builders.process import without_pandas
+from builders.executors.processes import without_pandas
 from builders.sources.cifar100 import CIFAR100
 from builders.sources.dtd import DTD
 from builders.sources.imagenet import IMAGENET

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +16,17 @@ from builders.build import build, prepare
 from builders.choices import Choices, parts_of, references_of
 from builders.command import exit_code
 from builders.errors import BuildError, explaining_disk
-from builders.execute import Workers
+from builders.executors.cores import usable_cores
+from builders.executors.local import LocalExecutor
 from builders.progress import TerminalMeter
 from builders.report import built_text, dry_run_text
 from builders.roots import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
 from builders.sources.base import Source
 from builders.state import refuse_foreign
 from builders.withdrawal import read_withdrawn
+
+WORKER_IMPORTS = ("builders.cli", "builders.strips", "numpy.ma")
+"""All that a build's workers use. pyarrow asks for the last at the first array that it makes of one of NumPy's."""
 
 
 def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
@@ -111,8 +114,8 @@ def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
         click.option(
             "--workers",
             type=click.IntRange(min=1),
-            default=os.cpu_count() or 1,
-            show_default="all cores",
+            default=usable_cores,
+            show_default="all usable cores",
             help="Processes that write shards. The result does not depend on it.",
         ),
         click.option(
@@ -151,16 +154,15 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             demo=demo,
             withdrawn=read_withdrawn(flags["withdraw"]) if flags["withdraw"] else {},
         )
-        workers = Workers(1 if flags["dry_run"] else flags["workers"])
         started = time.monotonic()
-        with workers:
+        with LocalExecutor(1 if flags["dry_run"] else flags["workers"], preload=WORKER_IMPORTS) as executor:
             prepared = prepare(benchmark, choices, meter)
             planned = sum(len(split.rows) for split in prepared.planned)
             meter.note(f"planned {planned:,} images in {time.monotonic() - started:.1f} s")
             if flags["dry_run"]:
                 click.echo(dry_run_text(benchmark, prepared))
             else:
-                click.echo(built_text(benchmark, build(benchmark, choices, prepared, meter, workers), out, splits))
+                click.echo(built_text(benchmark, build(benchmark, choices, prepared, meter, executor), out, splits))
 
 
 def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ...]:

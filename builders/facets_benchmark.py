@@ -43,7 +43,7 @@ from builders.benchmark import (
     Take,
     Total,
 )
-from builders.process import without_pandas
+from builders.executors.processes import without_pandas
 from builders.sources.base import Source
 from builders.sources.imagenet import IMAGENET
 from builders.sources.places365 import PLACES365

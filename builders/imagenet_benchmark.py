@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from builders import papers
 from builders.benchmark import All, Benchmark, Classes, Config, Count, Draw, PerClass, Rest, Split, Total
-from builders.process import without_pandas
+from builders.executors.processes import without_pandas
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.food101 import FOOD101
 from builders.sources.imagenet import IMAGENET

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.choices import Choices, Meter
-from builders.execute import Workers
+from builders.executors.base import Executor
 from builders.locate import STAGING, Located, write_plan
 from builders.release import Layout, arrow_schema
 from builders.shards import ShardTask, read_record
@@ -22,9 +22,9 @@ class Making:
     """Makes what a run's splits store, once, and knows which shards are left to write."""
 
     def __init__(
-        self, layout: Layout, choices: Choices, indexes: Mapping[str, SourceIndex], workers: Workers, meter: Meter
+        self, layout: Layout, choices: Choices, indexes: Mapping[str, SourceIndex], executor: Executor, meter: Meter
     ) -> None:
-        self.layout, self.choices, self.workers, self.meter = layout, choices, workers, meter
+        self.layout, self.choices, self.executor, self.meter = layout, choices, executor, meter
         self.staging = layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in indexes.items()} | {STAGING: str(self.staging)}
         self.strips: dict[str, list[Strip]] = {}
@@ -112,7 +112,7 @@ class Making:
                 if of == key
             ]
         self.meter.step("making images", sum(task.strip.stop - task.strip.start for task in tasks))
-        self.workers.run(tasks, self.meter.advance)
+        self.executor.run(tasks, self.meter.advance)
 
     def _made(self, split: Located) -> Located:
         key = split.key

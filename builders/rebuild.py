@@ -17,7 +17,7 @@ from builders import card
 from builders.benchmark import ROLES, Benchmark, Split
 from builders.choices import Choices, Meter
 from builders.errors import BuildError, explaining_disk
-from builders.execute import Workers
+from builders.executors.base import Executor
 from builders.finish import data_entries
 from builders.locate import STAGING, Located, join, locate, packed_rows
 from builders.making import Making
@@ -119,7 +119,7 @@ def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:
 
 
 def rebuild(
-    published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, workers: Workers
+    published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor
 ) -> dict[str, Any]:
     """Write the rows of a published config, with pixels from the given sources, into a release folder.
 
@@ -128,7 +128,7 @@ def rebuild(
         roots: folders by source key.
         out: an empty folder, or one into which other configs of the same release were built.
         meter: shows progress.
-        workers: run the tasks; the result does not depend on them.
+        executor: runs the tasks; the result does not depend on it.
 
     Returns:
         The manifest, whose split digests are the publisher's.
@@ -154,14 +154,14 @@ def rebuild(
         located = _located(published, benchmark, indexes, layout, meter)
         digests = {split.key: split.digest for split in located}
         record_plans(layout, identity, keys, digests, allow_partial=False)
-        making = Making(layout, choices, indexes, workers, meter)
+        making = Making(layout, choices, indexes, executor, meter)
         ready = {key: _expecting(published, split) for key, split in making.make(located).items()}
         todo = {key: making.unfinished(split) for key, split in ready.items()}
         making.restore([(ready[key], shards) for key, shards in todo.items() if shards])
         tasks = [task for key, shards in todo.items() if shards for task in making.tasks(ready[key], shards)]
         meter.step("writing", sum(task.stop - task.start for task in tasks))
         tasks.sort(key=lambda task: -task.size)
-        workers.run(tasks, meter.advance)
+        executor.run(tasks, meter.advance)
         manifest = _finish(published, benchmark, layout, ready)
         remove_packs(layout.state / STAGING)
     return manifest

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from builders import images
 from builders.errors import BuildError
-from builders.spans import Counted, Progress, Reader
+from builders.executors.base import Progress
+from builders.spans import Counted, Reader
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Image bytes in one row group. Hub practice asks for at most 100 MB; a third of it keeps a worker under 300 MB,

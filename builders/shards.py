@@ -13,13 +13,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.row_groups import Group, Images
-from builders.spans import Progress, Reader
+from builders.spans import Reader
 
 SHARD_BYTES = 512 * 1024 * 1024
 """Image bytes in one shard, near the 500 MB that the Hub's viewer and streaming readers work well with."""
@@ -55,6 +56,7 @@ class ShardTask:
     drop_unreadable: bool
     columns: tuple[str, ...] = ()
     made: bool = False
+    resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> None:
         """Write the shard."""

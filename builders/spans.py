@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from io import FileIO
 
 import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
-
-Progress = Callable[[int, int], None]
-"""Called with images and bytes done since the last call."""
+from builders.executors.base import Progress
 
 _PROGRESS_EVERY = 64
 

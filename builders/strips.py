@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,10 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from builders import images, png
+from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.row_groups import unreadable
 from builders.shards import replacing
-from builders.spans import Counted, Progress, Reader
+from builders.spans import Counted, Reader
 from builders.staging import SUFFIX
 from builders.transforms import AS_PNG, SIDE, TRANSFORMS, Transform
 
@@ -101,6 +102,7 @@ class MakeTask:
     roots: Mapping[str, str]
     transform: str
     drop_unreadable: bool
+    resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> None:
         """Make the images and write the pack, then what is known of them.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release import arrow_schema, rows_digest
 from hf_scripts.check_images import check_images
 from hf_scripts.check_manifest import Listed, check_file
@@ -42,33 +44,47 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class PlainTask:
-    """A file of which nothing but its bytes is checked here."""
+class FileTask(ABC):
+    """Checks one file of a release; a `builders.executors.base.Task`."""
 
     root: Path
     file: Listed
+    resources: ClassVar[Resources] = ONE_CORE
 
-    def run(self) -> Outcome:
+    def run(self, progress: Progress) -> Outcome:
+        """Check the file, then count its rows and bytes."""
+        outcome = self.check()
+        progress(outcome.rows or 0, self.file.bytes)
+        return outcome
+
+    @abstractmethod
+    def check(self) -> Outcome:
+        """Check the file."""
+
+
+@dataclass(frozen=True)
+class PlainTask(FileTask):
+    """A file of which nothing but its bytes is checked here."""
+
+    def check(self) -> Outcome:
         """Check the file."""
         return Outcome(check_file(self.root, self.file))
 
 
 @dataclass(frozen=True)
-class ShardTask:
+class ShardTask(FileTask):
     """One shard with pixels.
 
     `index` is the file whose rows from `first` on repeat the shard's (None: they cannot be compared). Without
     `decode`, no image is decoded.
     """
 
-    root: Path
-    file: Listed
     split: Split
     index: str | None
     first: int
     decode: bool
 
-    def run(self) -> Outcome:
+    def check(self) -> Outcome:
         """Check file, schema, structure, and every row with its image."""
         problems = check_file(self.root, self.file)
         if "file missing" in problems.counts:
@@ -97,16 +113,14 @@ class ShardTask:
 
 
 @dataclass(frozen=True)
-class IndexTask:
+class IndexTask(FileTask):
     """One split's rows without pixels; their values are checked here where no shard has them."""
 
-    root: Path
-    file: Listed
     split: Split
     digest: str
     values: bool
 
-    def run(self) -> Outcome:
+    def check(self) -> Outcome:
         """Check file, schema, structure, ids and the rows' digest."""
         problems = check_file(self.root, self.file)
         if "file missing" in problems.counts:
@@ -140,9 +154,6 @@ class IndexTask:
             problems.add("value missing", f"{self.file.path}: expected a value in every cell, found none in some")
         elif (digest := rows_digest(rows)) != self.digest:
             problems.add("rows digest", f"{self.split.key}: expected rows digest {self.digest}, found {digest}")
-
-
-Task = PlainTask | ShardTask | IndexTask
 
 
 class _IndexRows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,8 +13,9 @@ import click
 
 from builders.command import exit_code
 from builders.errors import BuildError, explaining_disk
-from builders.execute import Workers
-from builders.process import without_pandas
+from builders.executors.cores import usable_cores
+from builders.executors.local import LocalExecutor
+from builders.executors.processes import without_pandas
 from builders.progress import TerminalMeter
 from builders.rebuild import Published, needed_sources, rebuild
 from builders.release import file_sha256
@@ -23,6 +23,8 @@ from builders.roots import SOURCES_FILE, listed_sources, missing_sources, source
 from builders.sources import SOURCES
 from hf_scripts.client import manners
 from hf_scripts.hub import Repository
+
+_WORKER_IMPORTS = ("builders.rebuild", "builders.strips", "hf_scripts.hub", "numpy.ma")
 
 
 def _command(**flags: Any) -> None:
@@ -37,8 +39,8 @@ def _command(**flags: Any) -> None:
         _published(target, config, flags["revision"], meter) as published,
     ):
         roots = _roots(published, flags)
-        with Workers(flags["workers"]) as workers:
-            manifest = rebuild(published, roots, flags["out"], meter, workers)
+        with LocalExecutor(flags["workers"], preload=_WORKER_IMPORTS) as executor:
+            manifest = rebuild(published, roots, flags["out"], meter, executor)
     splits = manifest["configs"][config]["splits"]
     for name in sorted(splits):
         click.echo(
@@ -119,8 +121,8 @@ def _make_command() -> click.Command:
         click.option(
             "--workers",
             type=click.IntRange(min=1),
-            default=os.cpu_count() or 1,
-            show_default="all cores",
+            default=usable_cores,
+            show_default="all usable cores",
             help="Processes that write shards.",
         ),
         sources_option(),

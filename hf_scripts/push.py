@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import click
 from builders.card import front_matter
 from builders.command import exit_code
 from builders.errors import BuildError
+from builders.executors.cores import usable_cores
 from hf_scripts import check_manifest, verify
 from hf_scripts.merge import Manifest, chosen_configs, without_images
 from hf_scripts.names import is_repository
@@ -45,8 +45,8 @@ from hf_scripts.versions import wanted_version
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
-    default=os.cpu_count() or 1,
-    show_default="all cores",
+    default=usable_cores,
+    show_default="all usable cores",
     help="Processes that check the folder.",
 )
 def command(

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import multiprocessing
-import os
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +12,19 @@ import pyarrow.parquet as pq
 
 from builders.command import aligned, exit_code
 from builders.errors import BuildError
-from builders.process import end_with_parent
+from builders.executors.cores import usable_cores
+from builders.executors.local import LocalExecutor
 from hf_scripts import check_manifest, check_release
 from hf_scripts.check_manifest import Listed
-from hf_scripts.check_rows import UNREADABLE, IndexTask, Outcome, PlainTask, ShardTask, Task
+from hf_scripts.check_rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
 from hf_scripts.check_values import split_of
 from hf_scripts.names import is_repository
 from hf_scripts.problems import SHOWN, Problems
 
 Advance = Callable[[int], object]
 """Called with the bytes checked since the last call."""
+
+_WORKER_IMPORTS = ("builders.command", "hf_scripts.check_release", "hf_scripts.check_rows", "numpy.ma")
 
 
 def verify(
@@ -66,9 +64,9 @@ def verify(
     return problems, notes
 
 
-def _tasks(root: Path, manifest: Mapping[str, Any], files: Sequence[Listed], *, decode: bool) -> list[Task]:
+def _tasks(root: Path, manifest: Mapping[str, Any], files: Sequence[Listed], *, decode: bool) -> list[FileTask]:
     """One task for each file; a file that two configs share is checked once."""
-    tasks: dict[str, Task] = {}
+    tasks: dict[str, FileTask] = {}
     for key, config, entry in check_manifest.splits(manifest):
         split = split_of(key, config, entry)
         index = Listed(**entry["index"])
@@ -101,46 +99,13 @@ def _check_counts(manifest: Mapping[str, Any], rows: Mapping[str, int | None], p
                 problems.add("row count", f"{key}: expected {split['rows']:,} rows, {found}")
 
 
-def _run(tasks: Sequence[Task], workers: int, advance: Advance) -> list[Outcome]:
-    if workers == 1:
-        return [_advanced(task.run(), task, advance) for task in tasks]
-    # Spawned, not forked: the parent has used Arrow's thread pool by now, and threads do not survive a fork.
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(
-        min(workers, len(tasks)), mp_context=context, initializer=_start_worker
-    ) as pool:
-        # The largest first, so that no worker ends up alone with a large one.
-        futures = {pool.submit(_work, task): task for task in sorted(tasks, key=lambda t: -t.file.bytes)}
-        try:
-            done = {
-                task: _advanced(future.result(), task, advance)
-                for future in concurrent.futures.as_completed(futures)
-                for task in [futures[future]]
-            }
-        except BrokenProcessPool as error:
-            raise BuildError(
-                "expected every worker to end by itself, but one was killed (memory is the usual reason); run the "
-                "same command again with fewer --workers."
-            ) from error
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-    return [done[task] for task in tasks]
-
-
-def _advanced(outcome: Outcome, task: Task, advance: Advance) -> Outcome:
-    advance(task.file.bytes)
-    return outcome
-
-
-def _work(task: Task) -> Outcome:
-    return task.run()
-
-
-def _start_worker() -> None:
-    # Nothing is written here, so a worker may end at once: on Ctrl-C, which reaches it too, and with its parent.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    end_with_parent()
+def _run(tasks: Sequence[FileTask], workers: int, advance: Advance) -> list[Outcome]:
+    # The largest first, so that no worker ends up alone with a large one.
+    ordered = sorted(tasks, key=lambda task: -task.file.bytes)
+    count = max(1, min(workers, len(tasks)))
+    with LocalExecutor(count, preload=_WORKER_IMPORTS, resumes=False) as executor:
+        outcomes = dict(zip(ordered, executor.run(ordered, lambda _, size: advance(size)), strict=True))
+    return [outcomes[task] for task in tasks]
 
 
 def _notes(manifest: Mapping[str, Any]) -> list[str]:
@@ -199,8 +164,8 @@ def _summary(name: object, manifest: Mapping[str, Any], *, decode: bool) -> str:
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
-    default=os.cpu_count() or 1,
-    show_default="all cores",
+    default=usable_cores,
+    show_default="all usable cores",
     help="Processes that read files.",
 )
 def command(release: str, revision: str | None, keep: Path | None, quick: bool, workers: int) -> int:

@@ -27,14 +27,14 @@ A_RELEASE_IS = {
     "builders.card",
     "builders.command",
     "builders.errors",
+    "builders.executors",
     "builders.finish",
     "builders.images",
     "builders.plan",
-    "builders.process",
     "builders.release",
     "builders.shards",
 }
-BUILDS = {"builders.execute", "builders.progress", "builders.rebuild", "builders.roots", "builders.sources"}
+BUILDS = {"builders.progress", "builders.rebuild", "builders.roots", "builders.sources"}
 CORE_WEIGHT = {"torch", "torchvision", "diffusers", "timm", "torchattacks", "imagecorruptions", "ray", "matplotlib"}
 
 

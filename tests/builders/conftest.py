@@ -6,7 +6,8 @@ import pytest
 
 from builders.build import build, prepare
 from builders.choices import Choices
-from builders.execute import Workers
+from builders.cli import WORKER_IMPORTS
+from builders.executors.local import LocalExecutor
 from builders.imagenet_benchmark import BENCHMARK
 from builders.progress import TerminalMeter
 from builders.sources.base import Expected, open_source
@@ -44,8 +45,8 @@ def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, **changes):
         "demo": True,
     }
     choices = Choices(**(values | changes))
-    with TerminalMeter(quiet=True) as meter, Workers(workers) as running:
-        return build(benchmark, choices, prepare(benchmark, choices, meter), meter, running)
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(workers, preload=WORKER_IMPORTS) as executor:
+        return build(benchmark, choices, prepare(benchmark, choices, meter), meter, executor)
 
 
 def files_of(root):

@@ -12,7 +12,7 @@ from builders.audit import command, main
 from builders.benchmark import All, Benchmark, Classes, Config, Count, Split
 from builders.build import build, prepare
 from builders.choices import Choices
-from builders.execute import Workers
+from builders.executors.local import LocalExecutor
 from builders.pictures import contact_sheet
 from builders.progress import TerminalMeter
 from builders.sources.caltech256 import CALTECH256
@@ -61,8 +61,8 @@ def releases(sources, tmp_path_factory):
         declared = benchmark(transform)
         out = tmp_path_factory.mktemp(name)
         choices = Choices(out, tuple(declared.by_key()), sources, seed=0, allow_partial=True)
-        with TerminalMeter(quiet=True) as meter, Workers(1) as workers:
-            build(declared, choices, prepare(declared, choices, meter), meter, workers)
+        with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
+            build(declared, choices, prepare(declared, choices, meter), meter, executor)
         found[name] = out
     patch.undo()
     return found
@@ -116,8 +116,8 @@ def test_what_cannot_be_audited_gets_one_sentence(releases, capsys, arguments, s
 def test_a_release_without_pixels_cannot_be_looked_at(sources, tmp_path, capsys):
     declared = benchmark(FIXED_RESIZE)
     choices = Choices(tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True, index_only=True)
-    with TerminalMeter(quiet=True) as meter, Workers(1) as workers:
-        build(declared, choices, prepare(declared, choices, meter), meter, workers)
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
+        build(declared, choices, prepare(declared, choices, meter), meter, executor)
     assert main(["sheet", str(tmp_path), "pictures", "--out", str(tmp_path / "x.png")]) == 2
     assert "expected pixels of pictures/far_ood" in capsys.readouterr().err
 
@@ -127,7 +127,7 @@ def test_a_config_without_known_test_images_cannot_be_measured(sources, tmp_path
     only = dataclasses.replace(declared.configs[0], splits=declared.configs[0].splits[1:])
     declared = dataclasses.replace(declared, configs=(only,))
     choices = Choices(tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True)
-    with TerminalMeter(quiet=True) as meter, Workers(1) as workers:
-        build(declared, choices, prepare(declared, choices, meter), meter, workers)
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
+        build(declared, choices, prepare(declared, choices, meter), meter, executor)
     assert main(["smoothness", str(tmp_path), "pictures"]) == 2
     assert "expected an in-distribution split `test`" in capsys.readouterr().err

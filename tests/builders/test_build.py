@@ -17,7 +17,7 @@ from builders.build import build, prepare
 from builders.choices import Choices
 from builders.drawn import class_ids
 from builders.errors import BuildError
-from builders.execute import Workers
+from builders.executors.local import LocalExecutor
 from builders.imagenet_benchmark import BENCHMARK
 from builders.progress import TerminalMeter
 from builders.release import read_excluded
@@ -416,6 +416,6 @@ def test_training_images_in_another_split_are_reported(demo, tmp_path):
     )
     with TerminalMeter(quiet=True) as meter:
         meter.note = notes.append
-        build(BENCHMARK, choices, prepare(BENCHMARK, choices, meter), meter, Workers(1))
+        build(BENCHMARK, choices, prepare(BENCHMARK, choices, meter), meter, LocalExecutor(1))
     (warning,) = [note for note in notes if "also training images" in note]
     assert warning.startswith("warning: ") and "imagenet/test" in warning

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.benchmark import ROLES
-from builders.execute import Workers
+from builders.executors.local import LocalExecutor
 from builders.facets_benchmark import BENCHMARK, main
 from builders.plan import plan
 from builders.progress import TerminalMeter
@@ -304,8 +304,8 @@ def test_the_points_of_the_kills_are_all_in_the_build(demo, tmp_path):
 
 
 def test_a_published_config_is_rebuilt_from_its_index(release, demo, tmp_path):
-    with TerminalMeter(quiet=True) as meter, Workers(1) as workers:
-        rebuild(Published(release, "facets-t2"), demo, tmp_path, meter, workers)
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
+        rebuild(Published(release, "facets-t2"), demo, tmp_path, meter, executor)
     expected, found = files_of(release), files_of(tmp_path)
     names = {name for name in found if "facets-t2" in name}
     assert len(names) == 5

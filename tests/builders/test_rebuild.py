@@ -7,8 +7,9 @@ import shutil
 import pytest
 from PIL import Image
 
+from builders.cli import WORKER_IMPORTS
 from builders.errors import BuildError
-from builders.execute import Workers
+from builders.executors.local import LocalExecutor
 from builders.progress import TerminalMeter
 from builders.rebuild import Published, rebuild
 from builders.release import write_manifest
@@ -32,8 +33,8 @@ def published(cifar_release, release, tmp_path_factory):
 
 
 def materialize(published, roots, out, workers=1):
-    with TerminalMeter(quiet=True) as meter, Workers(workers) as running:
-        return rebuild(published, roots, out, meter, running)
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(workers, preload=WORKER_IMPORTS) as executor:
+        return rebuild(published, roots, out, meter, executor)
 
 
 def linked(source, target):

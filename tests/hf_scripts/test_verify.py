@@ -1,11 +1,17 @@
 """A whole release passes, and what is no release is refused; the rest of `verify` is tested with its parts."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 from builders import imagenet_benchmark
 from builders.release import (
     write_manifest,
 )
 from hf_scripts import verify
 from tests.hf_scripts.tampering import NEAR_SHARD, built, check, manifest_of, rewrite, whole, with_cells
+
+ROOT = Path(__file__).parents[2]
 
 __all__ = ["built", "check", "whole"]
 
@@ -51,6 +57,12 @@ def test_workers_find_what_one_process_finds(whole, check):
     alone = check()
     assert alone[0] == 1
     assert check("--workers", "2") == alone
+
+
+def test_workers_print_nothing_of_their_own(whole):
+    command = [sys.executable, "-W", "always::RuntimeWarning", "-m", "hf_scripts.verify", str(whole), "--workers", "2"]
+    done = subprocess.run([*command, "--quick"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
 
 
 def test_help_ends_with_a_command_that_runs(capsys):

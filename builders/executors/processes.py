@@ -1,4 +1,4 @@
-"""What every process of ours does: start without what it does not use, and end with its parent."""
+"""Start-up of commands and workers: nothing is imported that they do not use, and no worker outlives its parent."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def run(script):
@@ -12,14 +12,17 @@ def run(script):
 
 def test_arrow_works_without_importing_pandas():
     script = (
-        "import sys\nfrom builders.process import without_pandas\nwithout_pandas()\nimport pyarrow as pa\n"
+        "import sys\nfrom builders.executors.processes import without_pandas\nwithout_pandas()\nimport pyarrow as pa\n"
         "print(pa.array(['a', 'b']).to_pylist() == ['a', 'b'], 'pandas' in sys.modules)\n"
     )
     assert run(script) == ["True", "False"]
 
 
 def test_pandas_itself_can_still_be_imported():
-    script = "from builders.process import without_pandas\nwithout_pandas()\nimport pandas\nprint(pandas.__name__)\n"
+    script = (
+        "from builders.executors.processes import without_pandas\nwithout_pandas()\n"
+        "import pandas\nprint(pandas.__name__)\n"
+    )
     assert run(script) == ["pandas"]
 
 

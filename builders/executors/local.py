@@ -1,0 +1,258 @@
+"""Runs tasks on this machine, in the caller's process or in workers."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import pickle
+import signal
+import threading
+from collections.abc import Sequence
+from multiprocessing import resource_tracker
+from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Any
+
+from builders.errors import BuildError
+from builders.executors.base import Progress, Result, Task
+from builders.executors.worker import READY, answered, serve
+
+_POLL_SECONDS = 0.1
+"""Progress is shown this often while no task ends."""
+
+_END_SECONDS = 5
+"""The most that an exit code takes to arrive behind the end of a worker's pipe, which is a fraction of a second."""
+
+_SIGKILL = 9
+"""POSIX; `signal` has the name only where the system has the signal."""
+
+
+class LocalExecutor:
+    """A `builders.executors.base.Executor` on this machine's cores; one worker means the caller's own process.
+
+    Entering it starts the workers, in the background: they import what they need while the caller prepares. After a
+    worker has died, or Ctrl-C, it runs no more tasks.
+
+    Args:
+        workers: how many tasks run at a time. A task that asks for more than one core counts as so many; memory is not
+            weighed.
+        gpus: devices for tasks that ask for some.
+        preload: modules that the tasks need. Where workers are forked from a server, it imports them once for all.
+            Leave out the one that runs as `__main__`: workers import that under another name, and Python warns.
+        resumes: tasks write files that the same command uses when it is run again. Those that run when it stops early
+            (Ctrl-C, a dead worker) are let end then; others are killed.
+    """
+
+    def __init__(self, workers: int, *, gpus: float = 0, preload: Sequence[str] = (), resumes: bool = True) -> None:
+        self._seats, self._gpus, self._resumes = workers, gpus, resumes
+        self._context = _context(preload)
+        self._shared: Any = self._context.RawArray("q", 2 * workers)
+        self._workers: list[_Worker] = []
+        self._seen = (0, 0)
+        self._closing = False
+        self._starting: threading.Thread | None = None
+
+    def __enter__(self) -> LocalExecutor:
+        if self._seats > 1:
+            self._workers = [_Worker(self._context, self._shared, number) for number in range(self._seats)]
+            # In a thread, because the server answers only when it has imported everything.
+            self._starting = threading.Thread(target=self._start, daemon=True)
+            self._starting.start()
+        return self
+
+    def _start(self) -> None:
+        _block_interrupts()
+        try:
+            for worker in self._workers:
+                if not self._closing:
+                    worker.process.start()
+                worker.theirs.close()
+        except (OSError, EOFError):
+            pass  # no processes or files left, or no server: `run` finds the pipes closed
+        finally:
+            for worker in self._workers:
+                worker.theirs.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing = True  # those that are not yet started need not be
+        try:
+            if self._starting is not None:
+                self._starting.join()
+            self._close(kill=kind is not None and not self._resumes)
+            for worker in self._workers:
+                worker.join()
+        except BaseException:
+            self._close(kill=True)  # Ctrl-C again, while running tasks were let end
+            raise
+
+    def run(self, tasks: Sequence[Task[Result]], progress: Progress) -> list[Result]:
+        """Run every task; see `builders.executors.base.Executor`."""
+        for task in tasks:
+            if task.resources.gpus > self._gpus:
+                raise BuildError(
+                    f"Too few GPUs: a task needs {task.resources.gpus:g}, and {self._gpus:g} can be used here. Run it "
+                    "on a machine that has them."
+                )
+        if self._seats == 1:
+            return [task.run(progress) for task in tasks]
+        if self._closing or not self._workers:
+            raise RuntimeError("The executor was not entered, or its workers have ended.")
+        run = _Run(tasks, self._workers, self._seats, self._gpus)
+        try:
+            while not run.ended() and (run.dead is None or self._resumes):
+                run.hand_out()
+                run.listen()
+                self._report(progress)
+        except BaseException:
+            # Nobody will read the answers of the tasks that run: workers end when they find their pipes closed.
+            self._close(kill=not self._resumes)
+            raise
+        if run.dead is not None:
+            self._close(kill=not self._resumes)
+            run.failures.setdefault(run.dead.task if run.dead.task is not None else len(tasks), self._death(run.dead))
+        if run.failures:
+            raise run.failures[min(run.failures)]
+        results: list[Result] = [run.results[number] for number in range(len(tasks))]
+        return results
+
+    def _report(self, progress: Progress) -> None:
+        numbers = self._shared[:]
+        images, size = sum(numbers[::2]), sum(numbers[1::2])
+        if (images, size) != self._seen:
+            seen, self._seen = self._seen, (images, size)
+            progress(images - seen[0], size - seen[1])
+
+    def _close(self, *, kill: bool) -> None:
+        self._closing = True
+        for worker in self._workers:
+            worker.ours.close()
+            if kill and worker.process.pid is not None:
+                worker.process.kill()
+
+    def _death(self, worker: _Worker) -> BuildError:
+        again = "Run the same command with fewer --workers" + ("; it resumes." if self._resumes else ".")
+        return BuildError(f"A worker {worker.how_it_ended()}. {again}")
+
+
+class _Worker:
+    """A worker process, started or not, and this process's end of its pipe."""
+
+    def __init__(self, context: BaseContext, shared: Any, number: int) -> None:
+        self.ours, self.theirs = context.Pipe()
+        self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]  # every context has it
+            target=serve, args=(self.theirs, shared, number), name=f"worker {number + 1}"
+        )
+        self.ready = False
+        self.task: int | None = None
+
+    def join(self) -> None:
+        """Wait for its end."""
+        if self.process.pid is not None:
+            self.process.join()
+
+    def how_it_ended(self) -> str:
+        """For the user: what became of a worker whose pipe has closed."""
+        if self.process.pid is None:
+            return "could not be started, usually for lack of memory"
+        self.process.join(_END_SECONDS)
+        code = self.process.exitcode
+        if code is None or code == -_SIGKILL:
+            return "was killed, usually for lack of memory"
+        if code < 0:
+            return f"crashed ({signal.strsignal(-code)})"
+        return f"ended before its tasks were done (exit code {code})"
+
+
+class _Run:
+    """The state of one call of `LocalExecutor.run`."""
+
+    def __init__(self, tasks: Sequence[Task[Any]], workers: Sequence[_Worker], seats: int, gpus: float) -> None:
+        self.tasks, self.workers = tasks, workers
+        self.next = 0
+        self.seats, self.gpus = seats, gpus
+        self.results: dict[int, Any] = {}
+        self.failures: dict[int, BaseException] = {}
+        self.dead: _Worker | None = None
+
+    def ended(self) -> bool:
+        """Whether no task runs, and none is to be started."""
+        return not any(worker.task is not None for worker in self._alive()) and not self._more()
+
+    def _more(self) -> bool:
+        return self.next < len(self.tasks) and not self.failures and self.dead is None
+
+    def _alive(self) -> list[_Worker]:
+        return [worker for worker in self.workers if not worker.ours.closed]
+
+    def hand_out(self) -> None:
+        """Give every free worker a task, as long as the next one fits."""
+        for worker in self._alive():
+            if not self._more():
+                return
+            if worker.ready and worker.task is None:
+                if not self._fits(self.next):
+                    return
+                worker.task = self.next
+                self.next += 1
+                data = pickle.dumps(self.tasks[worker.task])
+                try:
+                    worker.ours.send_bytes(data)
+                except OSError:
+                    self._lost(worker)
+
+    def listen(self) -> None:
+        """Wait for an answer, or for a moment."""
+        by_pipe = {worker.ours: worker for worker in self._alive()}
+        for pipe in wait(list(by_pipe), _POLL_SECONDS):
+            self._hear(by_pipe[pipe])  # type: ignore[index]  # of the three kinds that `wait` takes, these are pipes
+
+    def _hear(self, worker: _Worker) -> None:
+        try:
+            data = worker.ours.recv_bytes()
+        except (EOFError, OSError):  # in the middle of an answer, too
+            self._lost(worker)
+            return
+        if data == READY:
+            worker.ready = True
+            return
+        if worker.task is None:
+            raise AssertionError("a worker answered without a task")
+        well, value = answered(data)
+        (self.results if well else self.failures)[worker.task] = value
+        worker.task = None
+
+    def _lost(self, worker: _Worker) -> None:
+        worker.ours.close()
+        if self.dead is None or (worker.task is not None and self.dead.task is None):
+            self.dead = worker
+
+    def _fits(self, number: int) -> bool:
+        together = [number, *(worker.task for worker in self._alive() if worker.task is not None)]
+        needs = [self.tasks[each].resources for each in together]
+        # Cores are shared by rounding up; a task that asks for more than there are runs alone.
+        seats = sum(max(1, math.ceil(need.cpus)) for need in needs)
+        gpus = math.fsum(need.gpus for need in needs)
+        return len(together) == 1 or (seats <= self.seats and gpus <= self.gpus)
+
+
+def _context(preload: Sequence[str]) -> BaseContext:
+    # Not forked from this process: it may have used Arrow's thread pool by now, and threads do not survive a fork.
+    if "forkserver" in multiprocessing.get_all_start_methods():  # everywhere but on Windows
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([serve.__module__, *preload])
+        return context
+    return multiprocessing.get_context("spawn")
+
+
+def _block_interrupts() -> None:
+    """Keep Ctrl-C, which the terminal sends to every process, from all that this thread starts.
+
+    They inherit it from the thread. Workers also ignore it, but only once they have imported what they need.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        resource_tracker.ensure_running()  # lets interrupts through again after it has started its own process
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -1,0 +1,27 @@
+import pytest
+
+from builders.executors import base
+from builders.executors.base import Resources, once_per_worker
+
+
+@pytest.mark.parametrize("wrong", [{"cpus": -1}, {"gpus": -0.5}, {"memory": -1}])
+def test_resources_are_not_negative(wrong):
+    with pytest.raises(ValueError, match="negative"):
+        Resources(**wrong)
+
+
+def test_the_last_thing_set_up_is_let_go_before_another_is_made(monkeypatch):
+    monkeypatch.setattr(base, "_kept", {})
+    kept_while_making = []
+
+    def one():
+        kept_while_making.append(list(base._kept))
+        return "one"
+
+    def two():
+        kept_while_making.append(list(base._kept))
+        return "two"
+
+    assert [once_per_worker(make) for make in (one, one, two, two, one)] == ["one", "one", "two", "two", "one"]
+    assert kept_while_making == [[], [], []]
+    assert list(base._kept) == [one]

@@ -1,0 +1,327 @@
+"""The executor on this machine: order, failures, resources, Ctrl-C, and workers that die at any instruction."""
+
+import multiprocessing
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from builders.errors import BuildError
+from builders.executors.base import Resources
+from builders.executors.local import LocalExecutor
+from tests.builders.executors import tasks
+from tests.builders.executors.tasks import Call, Fail, Interval, Square, Touch, Weights, WithWeights
+
+ROOT = Path(__file__).parents[3]
+
+# What must never hang is given up after a minute.
+pytestmark = pytest.mark.timeout(60)
+
+KILLED = re.escape(
+    "A worker was killed, usually for lack of memory. Run the same command with fewer --workers; it resumes."
+)
+
+
+def nothing(images, size):
+    pass
+
+
+class Total:
+    """Adds up progress."""
+
+    images = size = 0
+
+    def __call__(self, images, size):
+        assert images >= 0
+        assert size >= 0
+        self.images += images
+        self.size += size
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_results_are_in_the_order_of_the_tasks_and_progress_adds_up(workers):
+    with LocalExecutor(workers) as executor:
+        for count in (0, 1, 20):  # one after the other on the same workers
+            total = Total()
+            work = [Square(n, seconds=0.02 if n == 0 else 0) for n in range(count)]
+            assert executor.run(work, total) == [n * n for n in range(count)]
+            assert (total.images, total.size) == (count, sum(range(count)))
+    assert multiprocessing.active_children() == []
+
+
+def test_messages_larger_than_a_pipe_pass():
+    work = [Square(n, ballast=bytes(1_000_000)) for n in range(6)]
+    with LocalExecutor(2) as executor:
+        assert executor.run(work, nothing) == [0, 1, 4, 9, 16, 25]
+
+
+# Failures
+
+
+def test_the_first_failure_in_order_is_raised_and_no_other_task_starts(tmp_path):
+    later = [Touch(tmp_path / str(n), seconds=0.02) for n in range(40)]
+    with LocalExecutor(2) as executor:
+        with pytest.raises(BuildError) as caught:
+            executor.run([Fail("the first", seconds=0.3), Fail("the second"), *later], nothing)
+        assert str(caught.value) == "the first"
+        assert list(tmp_path.iterdir()) == []
+        with pytest.raises(BuildError) as caught:
+            executor.run([Touch(tmp_path / "running", seconds=0.3), Fail("the third"), *later], nothing)
+        assert str(caught.value) == "the third"
+        # The one that ran ended, and the workers go on.
+        assert [path.name for path in tmp_path.iterdir()] == ["running"]
+        assert executor.run([Square(3)], nothing) == [9]
+
+
+def test_an_exception_travels_with_its_workers_traceback():
+    with LocalExecutor(2) as executor, pytest.raises(ValueError, match="no such thing") as caught:
+        executor.run([Call(tasks.raise_value_error)], nothing)
+    assert "in raise_value_error" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "sentence"),
+    [
+        (tasks.raise_unreadable, RuntimeError, "UnreadableError: one"),
+        (tasks.return_what_cannot_be_pickled, Exception, "return_what_cannot_be_pickled"),
+    ],
+)
+def test_what_cannot_be_pickled_is_an_error_and_not_a_dead_worker(what, kind, sentence):
+    with LocalExecutor(2) as executor:
+        with pytest.raises(kind, match=sentence):
+            executor.run([Call(what)], nothing)
+        assert executor.run([Square(3)], nothing) == [9]
+
+
+# Workers that die
+
+
+@pytest.mark.parametrize(
+    "deadly",
+    [
+        Call(tasks.die_at_work),
+        Call(tasks.die_counting_images),
+        Call(tasks.die_counting_bytes),
+        Call(tasks.die_pickling_the_answer),
+        Call(tasks.die_sending_the_answer),
+        Call(tasks.die_receiving_the_next_task),
+        tasks.DeadlyToUnpickle(),
+    ],
+    ids=lambda task: getattr(getattr(task, "what", task), "__name__", type(task).__name__),
+)
+def test_a_worker_that_dies_ends_the_run_with_a_sentence(deadly, tmp_path):
+    # Large, so that a pipe shared by all workers would be full when nobody reads it any more.
+    others = [Square(n, seconds=0.01, ballast=bytes(200_000)) for n in range(30)]
+    running = Touch(tmp_path / "running", seconds=0.2)
+    with LocalExecutor(2) as executor:
+        with pytest.raises(BuildError, match=f"^{KILLED}$"):
+            executor.run([running, deadly, *others], nothing)
+        assert (tmp_path / "running").exists()
+        with pytest.raises(RuntimeError, match="its workers have ended"):
+            executor.run([Square(1)], nothing)
+    assert multiprocessing.active_children() == []
+
+
+def test_workers_killed_at_any_time_end_the_run():
+    """Twenty kills, from the start of the workers on; a run that was over before its kill gives all results."""
+    work = [Square(n, seconds=0.001, ballast=bytes(50_000)) for n in range(100)]
+    outcomes = []
+    for seed in range(20):
+        chosen = random.Random(seed)
+        with LocalExecutor(3) as executor:
+            killer = threading.Thread(target=kill_one, args=(chosen,))
+            killer.start()
+            try:
+                outcomes.append(executor.run(work, nothing) == [n * n for n in range(100)])
+            except BuildError as error:
+                assert re.fullmatch(KILLED, str(error))
+                outcomes.append("killed")
+            killer.join()
+        assert multiprocessing.active_children() == []
+    assert False not in outcomes
+    assert "killed" in outcomes
+
+
+def kill_one(chosen):
+    while not (workers := multiprocessing.active_children()):
+        time.sleep(0.001)
+    time.sleep(chosen.uniform(0, 0.3))
+    chosen.choice(sorted(workers, key=lambda process: process.name)).kill()
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        (tasks.crash_at_work, r"^A worker crashed \(Segmentation fault\)\. Run the same command with fewer"),
+        (tasks.exit_at_work, r"^A worker ended before its tasks were done \(exit code 3\)\. Run the same"),
+    ],
+)
+def test_the_sentence_says_how_a_worker_ended(what, sentence):
+    with LocalExecutor(2) as executor, pytest.raises(BuildError, match=sentence):
+        executor.run([Call(what), Square(1)], nothing)
+
+
+def test_where_nothing_can_be_resumed_a_death_stops_the_other_workers_at_once(tmp_path):
+    with LocalExecutor(2, resumes=False) as executor, pytest.raises(BuildError, match=r"with fewer --workers\.$"):
+        executor.run([Touch(tmp_path / "never", seconds=30), Call(tasks.die_at_work)], nothing)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path):
+    process = start(tmp_path, seconds=60)
+    pids = wait_for_workers(process, tmp_path)
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 20
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(alive(pid) for pid in pids)
+
+
+# Ctrl-C, which a terminal sends to every process of its foreground group
+
+SCRIPT = """
+import os, sys, time
+from dataclasses import dataclass
+from pathlib import Path
+import click
+from builders.command import exit_code
+from builders.executors.base import ONE_CORE
+from builders.executors.local import LocalExecutor
+
+@dataclass(frozen=True)
+class Work:
+    name: str
+    resources = ONE_CORE
+    def run(self, progress):
+        (Path(sys.argv[1]) / f"{self.name}-{os.getpid()}.pid").touch()
+        time.sleep(float(sys.argv[2]))
+        (Path(sys.argv[1]) / f"{self.name}.done").touch()
+
+@click.command()
+def command():
+    with LocalExecutor(2, preload=["builders.build"], resumes=sys.argv[3] == "resumes") as executor:
+        print("entered", flush=True)
+        executor.run([Work(str(n)) for n in range(8)], lambda images, size: None)
+
+if __name__ == "__main__":
+    sys.exit(exit_code(command, [], stopped="stopped."))
+"""
+
+STOPPED = "\nstopped.\n"  # click ends the terminal's line with ^C first
+
+
+def start(folder, *, seconds, resumes="resumes"):
+    script = folder / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), str(folder), str(seconds), resumes]
+    pipe, environment = subprocess.PIPE, os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
+    assert process.stdout.readline() == "entered\n"
+    return process
+
+
+def wait_for_workers(process, folder):
+    """The processes of the two tasks that run first."""
+    while len(found := sorted(folder.glob("*.pid"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.01)
+    return [int(path.stem.split("-")[1]) for path in found]
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.parametrize("resumes", ["resumes", "only reads"])
+def test_ctrl_c_is_one_line_and_lets_running_tasks_end_where_they_can_be_used(tmp_path, resumes):
+    process = start(tmp_path, seconds=1, resumes=resumes)
+    pids = wait_for_workers(process, tmp_path)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, STOPPED)
+    done = ["0.done", "1.done"] if resumes == "resumes" else []
+    assert sorted(path.name for path in tmp_path.glob("*.done")) == done
+    assert not any(alive(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ctrl_c_while_workers_start_is_one_line(tmp_path, seed):
+    process = start(tmp_path, seconds=0.2)
+    time.sleep(random.Random(seed).uniform(0, 0.6))
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, STOPPED)
+
+
+def test_ctrl_c_a_second_time_does_not_wait_for_running_tasks(tmp_path):
+    process = start(tmp_path, seconds=60)
+    pids = wait_for_workers(process, tmp_path)
+    for _ in range(2):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.5)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, STOPPED)
+    assert not any(alive(pid) for pid in pids)
+
+
+# Resources
+
+
+def most_at_once(intervals):
+    return max(sum(begun <= at < ended for begun, ended, _ in intervals) for at, _, _ in intervals)
+
+
+def test_tasks_run_together_as_far_as_their_resources_allow():
+    expected = {
+        Resources(): 3,
+        Resources(cpus=2): 1,
+        Resources(cpus=8): 1,
+        Resources(cpus=0.5): 3,
+        Resources(gpus=0.5): 2,
+        Resources(gpus=1): 1,
+    }
+    found = {}
+    with LocalExecutor(3, gpus=1) as executor:
+        executor.run([Interval()] * 30, nothing)  # so that all workers have started
+        for resources in expected:
+            found[resources] = most_at_once(executor.run([Interval(resources)] * 9, nothing))
+    assert found == expected
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_tasks_that_need_more_gpus_than_there_are_are_refused_before_any_runs(workers, tmp_path):
+    work = [Touch(tmp_path / "never"), Interval(Resources(gpus=1))]
+    with (
+        LocalExecutor(workers) as executor,
+        pytest.raises(BuildError, match=r"^Too few GPUs: a task needs 1, and 0"),
+    ):
+        executor.run(work, nothing)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_costly_is_set_up_once_in_each_worker(tmp_path):
+    one, two = Weights(tmp_path, "one"), Weights(tmp_path, "two")
+    with LocalExecutor(2) as executor:
+        made = executor.run([*[WithWeights(one)] * 20, *[WithWeights(two)] * 20], nothing)
+    assert [name for name, _ in made] == ["one"] * 20 + ["two"] * 20
+    written = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert set(written) == {str(pid) for _, pid in made}
+    assert set(written.values()) <= {"one two ", "one ", "two "}
+
+
+def test_an_executor_that_was_not_entered_runs_nothing():
+    with pytest.raises(RuntimeError, match="was not entered"):
+        LocalExecutor(2).run([Square(1)], nothing)
