@@ -71,7 +71,7 @@ def mirrored(
     Returns:
         The partition, or None where there is no such file.
     """
-    files = parquet.shards(home, f"{partition}-*.parquet")
+    files = parquet.split_files(home, partition)
     if not files:
         return None
     parquet.refuse_gaps(title, files)
@@ -80,7 +80,7 @@ def mirrored(
         first = sum(part.num_rows for part in parts)
         file = relative(path, root)
         parts.append(position_table(partition, class_ids, read_codes(path), file, first=first, size=-1))
-    layout = f"Parquet files {relative(files[0].parent, root)}/{partition}-*.parquet"
+    layout = f"Parquet files {parquet.pattern(files, root)}"
     return Piece(partition, layout, "parquet", pa.concat_tables(parts).combine_chunks())
 
 

@@ -88,7 +88,7 @@ def _archive(partition: str, root: Path, home: Path) -> Piece | None:
 
 
 def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
-    files = parquet.shards(home, f"{partition}-*.parquet")
+    files = parquet.split_files(home, partition)
     return parquet.indexed(partition, root, files, functools.partial(_parquet_shard, partition))
 
 
@@ -104,7 +104,6 @@ def _parquet_shard(partition: str, root: Path, path: Path) -> pa.Table:
 _SEARCH = Search(
     key=_KEY,
     title=_TITLE,
-    homes=(".", "svhn", "SVHN", "full_numbers", "svhn/full_numbers", _KEY),
     layouts=alike(
         ("train", "test"),
         (f"{{partition}}/{_WANTED}", _folder),
