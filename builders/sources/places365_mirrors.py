@@ -96,10 +96,11 @@ def _agreeing(shard: parquet.Shard, parts: pa.Array, codes: npt.NDArray[np.int64
     folders = pc.replace_substring_regex(parts.field("folder"), pattern="[_/]", replacement="-").dictionary_encode()
     told = np.array([of_folder.get(name, -1) for name in folders.dictionary.to_pylist()], dtype=np.int64)
     expected = told[folders.indices.to_numpy()] if len(told) else np.full(len(codes), -1)
-    first = pc.fill_null(pc.index_in(parts.field("name"), pa.array(_FIRST_NAMES)), -1).to_numpy()
-    expected = np.where(first >= 0, np.array(_FIRST_LABELS)[first], expected)
+    if shard.label_names is None:
+        first = pc.fill_null(pc.index_in(parts.field("name"), pa.array(_FIRST_NAMES)), -1).to_numpy()
+        expected = np.where(first >= 0, np.array(_FIRST_LABELS)[first], expected)
     wrong = pa.array((expected >= 0) & (expected != codes))
-    wanted = "labels in the owners' order (row {row}, {name}, has {label})"
+    wanted = "a label that fits its file name in the owners' order (row {row}, {name}, has {label})"
     parquet.refuse_rows(TITLE, shard.path, wrong, wanted, shard, _ADVICE)
     return int((expected >= 0).sum())
 
