@@ -208,13 +208,13 @@ def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
 
 def _holds_validation(path: Path) -> bool:
     """Tell what a file is of by its first row."""
-    names = parquet.read_shard(TITLE, path).names
+    names = parquet.read_shard(TITLE, path, advice=_PARQUET_ADVICE).names
     return len(names) > 0 and NAMES["val"].fullmatch(names[0].as_py().rpartition("/")[2]) is not None
 
 
 def _parquet_shard(partition: str, root: Path, home: Path, path: Path) -> pa.Table:
     """Index one Parquet file; the class stands in it twice, as a label and in the name, and both must agree."""
-    shard = parquet.read_shard(TITLE, path)
+    shard = parquet.read_shard(TITLE, path, advice=_PARQUET_ADVICE)
     names = pc.replace_substring_regex(shard.names, pattern="^.*/", replacement="")
     for_edition = pc.starts_with(names, "ILSVRC2010_")
     if pc.any(for_edition).as_py():

@@ -22,8 +22,8 @@ from builders.sources.places365_names import TITLE, classes, flattened, spelled
 _SPLITS = ("train", "validation", "val")
 _NAME = r"^(?:(?:.*/)?(?P<folder>[^/]*)/)?(?P<name>(?P<val>Places365_val_)?[0-9]{8}\.jpg)$"
 _ADVICE = (
-    "take a mirror whose rows have them, such as Andron00e/Places365-custom with its column image_file_path, or the "
-    "owners' archives, unpacked"
+    "Andron00e/Places365-custom has them in the column image_file_path, dpdl-benchmark/Places365-Validation may have "
+    "none; take the first, or the owners' archives, unpacked"
 )
 
 # The first lines of places365_val.txt: labels of Places365_val_00000001.jpg and so on.
