@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources import parquet
+from builders.sources import parquet, parquet_files
 from builders.sources.base import Expected, Licence, Piece, Source
 from builders.sources.folders import SideBySide
 from builders.sources.search import Layout, Search
@@ -57,7 +57,7 @@ _FOLDERS = SideBySide(
 
 
 def _parquet(root: Path, home: Path) -> Piece | None:
-    files = [path for split in _SPLITS for path in parquet.split_files(home, split)]
+    files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
     return parquet.indexed(_PARTITION, root, files, _parquet_shard)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources import ilsvrc_devkit, parquet, tars
+from builders.sources import ilsvrc_devkit, parquet, parquet_files, tars
 from builders.sources.base import Expected, Licence, Piece, Source, Stray, piece_table
 from builders.sources.folders import (
     child_names,
@@ -197,12 +197,12 @@ def _val_tar(root: Path, home: Path) -> Piece | None:
 
 def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
     for split in _SPLITS[partition]:
-        files = parquet.split_files(home, split)
+        files = parquet_files.split_files(home, split)
         if not files or (partition == "val" and split == "train" and not _holds_validation(files[0])):
             continue
         table = pa.concat_tables(_parquet_shard(partition, root, home, path) for path in files).combine_chunks()
         renamed = ", which hold validation images" if split == "train" and partition == "val" else ""
-        return Piece(partition, f"Parquet files {parquet.pattern(files, root)}{renamed}", "parquet", table)
+        return Piece(partition, f"Parquet files {parquet_files.pattern(files, root)}{renamed}", "parquet", table)
     return None
 
 

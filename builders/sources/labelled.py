@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources import parquet
+from builders.sources import parquet, parquet_files
 from builders.sources.base import OtherDataError, Piece
 
 
@@ -39,7 +39,7 @@ class Labelled:
 
     def find(self, root: Path, home: Path) -> Piece | None:
         """Index the Parquet files of all splits together; None where there are none."""
-        files = [path for split in self.splits for path in parquet.split_files(home, split)]
+        files = [path for split in self.splits for path in parquet_files.split_files(home, split)]
         return parquet.indexed(self.partition, root, files, self._index)
 
     def _index(self, root: Path, path: Path) -> pa.Table:

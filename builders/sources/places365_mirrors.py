@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources import parquet
+from builders.sources import parquet, parquet_files
 from builders.sources.base import OtherDataError, Piece
 from builders.sources.folders import joined, relative
 from builders.sources.places365_names import TITLE, classes, flattened, spelled
@@ -33,7 +33,7 @@ _FIRST_NAMES = tuple(f"Places365_val_{number:08d}.jpg" for number in range(1, le
 
 def find(partition: str, root: Path, home: Path) -> Piece | None:
     """Index the images of a partition in the Parquet files of a folder; None where there are no files."""
-    files = [path for split in _SPLITS for path in parquet.split_files(home, split)]
+    files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
     if not files:
         return None
     shards = [parquet.read_shard(TITLE, path, advice=_ADVICE) for path in files]
