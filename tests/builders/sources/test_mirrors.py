@@ -61,7 +61,7 @@ def test_file_names_that_are_not_the_owners(tmp_path, key, name, words):
 
 
 def test_folders_before_a_file_name_are_no_part_of_the_id(tmp_path):
-    rows = [("/home/x/256_ObjectCategories/133.lightning/133_0001.jpg", b""), ("001_0001.jpg", b"")]
+    rows = [("/data/256_ObjectCategories/133.lightning/133_0001.jpg", b""), ("001_0001.jpg", b"")]
     write_named(tmp_path / "data" / "train-00000-of-00001.parquet", rows, "filename")
     table = open_source(SOURCES["caltech256"], tmp_path, ("images",)).table
     assert table["source_id"].to_pylist() == ["133.lightning/133_0001.jpg", "001.ak47/001_0001.jpg"]
