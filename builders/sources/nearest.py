@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -56,5 +57,5 @@ def _paths(folder: Path, place: str, depth: int) -> Iterator[str]:
         path = folder / name
         if not path.is_dir():
             yield place + shown(name)
-        elif depth and not path.is_symlink():
+        elif depth and not path.is_symlink() and os.access(path, os.R_OK | os.X_OK):
             yield from _paths(path, f"{place}{shown(name)}/", depth - 1)

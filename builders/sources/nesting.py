@@ -61,7 +61,7 @@ def look(root: Path, read: Callable[[Path], T | None]) -> Looked[T]:
 def _inner(home: Path, top: Path, seen: set[Path], skipped: list[str], root: Path) -> list[Path]:
     """Return the folders in a folder that are to be searched, sorted; `seen` and `skipped` grow."""
     with os.scandir(home) as entries:
-        names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+        names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry))
     inner = []
     for name in names if len(names) <= WIDTH else ():
         path = home / name
@@ -72,6 +72,11 @@ def _inner(home: Path, top: Path, seen: set[Path], skipped: list[str], root: Pat
             seen.add(place)
             inner.append(path)
     return inner
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    # A link may lead in a circle or where one may not look; this alone takes both for no folder.
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()  # noqa: PTH112
 
 
 def _closed(path: Path, top: Path) -> str:

@@ -61,6 +61,8 @@ def test_links_within_the_folder_make_no_second_place_and_no_circle(tmp_path):
     tree(tmp_path, {f"data/train/{IMAGE}": ""})
     (tmp_path / "data" / "again").symlink_to(tmp_path)
     (tmp_path / "imagenet").symlink_to(tmp_path / "data")
+    (tmp_path / "itself").symlink_to("itself")
+    (tmp_path / "lost").symlink_to("nowhere")
     assert train(tmp_path) == [f"data/train/{IMAGE}"]
 
 
