@@ -158,7 +158,7 @@ def _from_folders(
         if not split.published or not folder.is_dir():
             continue
         if split.making is not None:
-            adopted = adopt_class_folders(config, split, folder, note, seed)
+            adopted = adopt_class_folders(config, split, folder, indexes[split.source.key], note, seed)
             if adopted is not None:
                 found[key] = adopted
         else:

@@ -13,6 +13,7 @@ from builders.drawn import Adopted, class_ids
 from builders.errors import NAMED, BuildError, more
 from builders.listing import Listing, list_images
 from builders.matching import Matched, Matcher
+from builders.numbered import are_numbered, classes_by_pixels, classes_in_label_order
 from builders.sources.base import SourceIndex
 from builders.sources.folders import shown
 
@@ -55,11 +56,26 @@ def adopt_folder(
         note(f"{folder}: {len(strange):,} folders not named after one class ({names}{more(strange)})")
     matched = matcher.match(listing, known, split.partitions, note)
     _refuse_unmatched(split, folder, index, listing, matched, note)
+    if are_numbered(strange) and not known:
+        told: dict[str, set[str]] = {name: set() for name in strange}
+        for file, row in enumerate(matched.rows.tolist()):
+            name = listing.classes[int(listing.folder_of[file])]
+            if name:
+                told[name].add(matcher.class_ids[int(matcher.class_codes[row])])
+        classes_in_label_order(index.source.title, folder, told)
     return _adopt_images(config, split, matcher, listing, matched, note, seed)
 
 
-def adopt_class_folders(config: Config, split: Split, folder: Path, note: Note, seed: int) -> Adopted | None:
-    """Adopt the classes that folders are named after; None where the set has none or takes all classes anyway."""
+def adopt_class_folders(
+    config: Config, split: Split, folder: Path, index: SourceIndex, note: Note, seed: int
+) -> Adopted | None:
+    """Adopt the classes that folders are named after; None where the set has none or takes all classes anyway.
+
+    Folders that are numbers are told by their images, where the source is one of arrays.
+
+    Raises:
+        BuildError: a folder's name or its images mean no class, or one that has no place in the split.
+    """
     listing = list_images(folder)
     named = sorted({*filter(None, listing.classes), *(name for name, _ in listing.empty)})
     if isinstance(split.classes, Every) or not named:
@@ -67,6 +83,13 @@ def adopt_class_folders(config: Config, split: Split, folder: Path, note: Note, 
         return None
     note(f"{folder}: {len(named):,} class folders; its images are made anew from the source")
     classes = ClassNames(split.source)
+    if are_numbered(named) and not any(map(classes.of_folder, named)) and split.source.arrays:
+        found = {piece.partition for piece in index.pieces} & set(split.partitions)
+        if not found:
+            note(f"{folder}: its class folders are numbers, and no image that would tell them is read in this run")
+            return None
+        told = classes_in_label_order(split.source.title, folder, classes_by_pixels(listing, index, found))
+        named = sorted(told.values())
     return adopt_classes(config, split, [(classes.of_folder(name) or name, str(folder)) for name in named], seed)
 
 

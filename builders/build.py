@@ -85,7 +85,23 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
     )
     _note_strangers(choices, planned, meter)
     count = len(parts)
+    _refuse_empty(planned[:count], indexes)
     return Prepared(indexes, lacking, adopted, tuple(planned[:count]), tuple(planned[count:]))
+
+
+def _refuse_empty(planned: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex]) -> None:
+    """Refuse a split without rows, also of a copy that is known to be partial: nothing was built of it."""
+    rows: dict[str, int] = {}
+    for split in planned:
+        rows[split.split_key] = rows.get(split.split_key, 0) + len(split.rows)
+    for split in planned:
+        if not rows[split.split_key]:
+            index = indexes[split.split.source.key]
+            where = f" in {index.root}" if index.source.on_disk else ""
+            raise BuildError(
+                f"{split.split_key} would have no rows: {index.source.title}{where} has no image of its classes that "
+                "is not withdrawn; complete that source, or leave the split out with --splits."
+            )
 
 
 def _note_strangers(choices: Choices, planned: Sequence[PlannedSplit], meter: Meter) -> None:

@@ -39,6 +39,7 @@ def _compare(index: SourceIndex, piece: Piece, expected: Expected, needed: Colle
         return None
     title = f"{index.source.title}, {piece.partition} ({piece.layout})"
     absent = f"; the first that its list names and the copy lacks is {piece.missing[0]}" if len(piece.missing) else ""
+    absent += f"; {piece.hint}" if piece.hint else ""
     if expected.per_class is None:
         return f"{title}: expected {expected.total:,} images, found {rows:,}{absent}"
     counts = _by_class(piece.table)

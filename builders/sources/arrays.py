@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources import parquet
+from builders.sources import parquet_files
 from builders.sources.base import RGB32_BYTES, Piece, piece_table
 from builders.sources.folders import class_column, joined, relative
 
@@ -71,16 +71,16 @@ def mirrored(
     Returns:
         The partition, or None where there is no such file.
     """
-    files = parquet.shards(home, f"{partition}-*.parquet")
+    files = parquet_files.split_files(home, partition)
     if not files:
         return None
-    parquet.refuse_gaps(title, files)
+    parquet_files.refuse_gaps(title, files)
     parts: list[pa.Table] = []
     for path in files:
         first = sum(part.num_rows for part in parts)
         file = relative(path, root)
         parts.append(position_table(partition, class_ids, read_codes(path), file, first=first, size=-1))
-    layout = f"Parquet files {relative(files[0].parent, root)}/{partition}-*.parquet"
+    layout = f"Parquet files {parquet_files.pattern(files, root)}"
     return Piece(partition, layout, "parquet", pa.concat_tables(parts).combine_chunks())
 
 

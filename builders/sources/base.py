@@ -39,6 +39,14 @@ plane of red, one of green and one of blue. `none`: there are none (`made`).
 
 RGB32_BYTES = 32 * 32 * 3
 
+
+class OtherDataError(BuildError):
+    """What was found has the shape of a layout, but is not this source's partition.
+
+    The search for a source goes on, and raises this only where it finds nothing else.
+    """
+
+
 PIECE_SCHEMA = pa.schema(
     [
         ("class_id", pa.dictionary(pa.int32(), pa.string())),
@@ -86,8 +94,8 @@ class Piece:
     """One partition of a source as found on disk: the layout's name, the way to its bytes, and one row an image.
 
     `form` says what the bytes are once they are reached. `missing` holds the ids that the owner's own list in this
-    copy has and the copy has no image for; empty where there is no list. It explains a short count and refuses
-    nothing by itself.
+    copy has and the copy has no image for; empty where there is no list. `hint` says in a few words what else may
+    explain a short count. Neither refuses anything by itself.
     """
 
     partition: str
@@ -97,6 +105,7 @@ class Piece:
     strays: tuple[Stray, ...] = ()
     missing: pa.Array = field(default_factory=lambda: pa.array([], pa.string()), repr=False)
     form: Form = "encoded"
+    hint: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from pathlib import Path
 
-from builders.sources.base import Expected, Licence, Source
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.sources import parquet, parquet_files
+from builders.sources.base import Expected, Licence, Piece, Source
 from builders.sources.folders import SideBySide
 from builders.sources.search import Layout, Search
 from taxonomy import tables
@@ -31,19 +36,51 @@ def expected() -> Mapping[str, Expected]:
 
 
 _FOLDERS = SideBySide(
+    _TITLE,
     _PARTITION,
     classes,
     pattern=lambda folder: rf"^{folder[:3]}_[0-9]{{4}}\.jpg$",
     wanted=lambda folder: f"{folder[:3]}_<4 digits>.jpg",
 )
 
+# bitmind/caltech-256 has the columns image and filename and one split; ilee0022/Caltech-256 has three splits, label
+# numbers and, as far as its card tells, no file names.
+_SPLITS = ("train", "validation", "test")
+_MIRROR_NAME = r"^(?:(?:.*/)?(?P<folder>[^/]+)/)?(?P<name>(?P<number>[0-9]{3})_[0-9]{4}\.jpg)$"
+_ADVICE = (
+    "ilee0022/Caltech-256 is such a mirror, so take bitmind/caltech-256, which has a column of file names, or the "
+    f"owner's {_FOLDER}.tar, unpacked"
+)
+
+
+def _parquet(root: Path, home: Path) -> Piece | None:
+    files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
+    return parquet.indexed(_PARTITION, root, files, _parquet_shard)
+
+
+def _parquet_shard(root: Path, path: Path) -> pa.Table:
+    """Index one Parquet file; each name begins with the number of its class."""
+    shard = parquet.read_shard(_TITLE, path, labelled=False, advice=_ADVICE)
+    parts = pc.extract_regex(shard.names, _MIRROR_NAME)
+    class_ids = pa.array(list(classes()))
+    codes = pc.index_in(parts.field("number"), pc.utf8_slice_codeunits(class_ids, 0, 3))
+    folders = class_ids.take(codes)
+    alone = pc.or_(pc.equal(parts.field("folder"), ""), pc.equal(parts.field("folder"), folders))
+    named = "file names like 133_0001.jpg (row {row} has {name})"
+    parquet.refuse_rows(_TITLE, path, pc.fill_null(pc.invert(alone), True), named, shard, _ADVICE)
+    ids = pc.binary_join_element_wise(folders, parts.field("name"), pa.scalar("/"))
+    return parquet.shard_table(root, path, tuple(classes()), codes.to_numpy(), ids)
+
+
 _SEARCH = Search(
     key="caltech256",
     title=_TITLE,
-    homes=(".", "caltech256"),
     layouts=(
         Layout(_PARTITION, f"{_FOLDER}/<number>.<class>/<number>_<4 digits>.jpg", _FOLDERS.below(_FOLDER)),
         Layout(_PARTITION, "the class folders themselves", _FOLDERS.scan),
+        Layout(
+            _PARTITION, "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)", _parquet
+        ),
     ),
     expected=expected,
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources import parquet
+from builders.sources import parquet, parquet_files
 from builders.sources.base import Expected, Licence, Piece, Source
 from builders.sources.folders import SideBySide
 from builders.sources.search import Layout, Search
@@ -18,12 +18,19 @@ from taxonomy import tables
 _TITLE = "Describable Textures (DTD)"
 _PARTITION = "images"
 _NAME = r"_[0-9]{4}\.jpg$"
+_MIRROR_NAME = rf"^(?:(?:.*/)?(?P<folder>[a-z-]+)/)?(?P<name>(?P<texture>[a-z-]+){_NAME[:-1]})$"
 
 # The first of the ten splits; each of the ten lists all images.
 _LISTS = ("labels/train1.txt", "labels/val1.txt", "labels/test1.txt")
 
-# Mirrors divide the images in two or three; the division does not matter here.
+# Mirrors divide the images in two or three, or not at all; the division does not matter here. bitmind/dtd has the
+# columns image and filename; GATE-engine/describable_textures has label numbers and, as far as its card tells, no file
+# names.
 _SPLITS = ("train", "validation", "test")
+_ADVICE = (
+    "GATE-engine/describable_textures is such a mirror, so take bitmind/dtd, which has a column of file names, or the "
+    "owners' dtd-r1.0.1.tar.gz, unpacked"
+)
 
 
 @functools.cache
@@ -39,6 +46,7 @@ def expected() -> Mapping[str, Expected]:
 
 
 _FOLDERS = SideBySide(
+    _TITLE,
     _PARTITION,
     classes,
     pattern=lambda texture: f"^{texture}{_NAME}",
@@ -49,33 +57,37 @@ _FOLDERS = SideBySide(
 
 
 def _parquet(root: Path, home: Path) -> Piece | None:
-    files = [path for split in _SPLITS for path in parquet.shards(home, f"{split}-*.parquet")]
+    files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
     return parquet.indexed(_PARTITION, root, files, _parquet_shard)
 
 
 def _parquet_shard(root: Path, path: Path) -> pa.Table:
     """Index one Parquet file; the names say the texture, and where the schema names the labels these must agree."""
-    shard = parquet.read_shard(_TITLE, path)
-    textures = pc.struct_field(pc.extract_regex(shard.names, f"^(?P<texture>[a-z-]+){_NAME}"), "texture")
+    shard = parquet.read_shard(_TITLE, path, labelled=False, advice=_ADVICE)
+    parts = pc.extract_regex(shard.names, _MIRROR_NAME)
+    textures, folders = parts.field("texture"), parts.field("folder")
     codes = pc.index_in(textures, pa.array(list(classes())))
-    named = "image.path to be a texture and four digits, as in banded_0002.jpg (row {row} has {name})"
-    parquet.refuse_rows(_TITLE, path, pc.is_null(codes), named, shard)
+    alone = pc.or_(pc.equal(folders, ""), pc.equal(folders, textures))
+    wrong = pc.or_(pc.is_null(codes), pc.fill_null(pc.invert(alone), True))
+    named = "file names of a texture and four digits, as in banded_0002.jpg (row {row} has {name})"
+    parquet.refuse_rows(_TITLE, path, wrong, named, shard, _ADVICE)
     if shard.label_names is not None:
         labels = pc.cast(pc.index_in(textures, pa.array(shard.label_names, pa.string())), pa.int64())
         differ = pc.fill_null(pc.not_equal(labels, shard.labels), True)
         parquet.refuse_rows(_TITLE, path, differ, "the label of {name} to name its texture (row {row})", shard)
-    ids = pc.binary_join_element_wise(textures, shard.names, pa.scalar("/"))
+    ids = pc.binary_join_element_wise(textures, parts.field("name"), pa.scalar("/"))
     return parquet.shard_table(root, path, tuple(classes()), codes.to_numpy(), ids)
 
 
 _SEARCH = Search(
     key="dtd",
     title=_TITLE,
-    homes=(".", "dtd"),
     layouts=(
         Layout(_PARTITION, "images/<texture>/<texture>_<4 digits>.jpg", _FOLDERS.below("images")),
         Layout(_PARTITION, "the texture folders themselves", _FOLDERS.scan),
-        Layout(_PARTITION, "a Hub mirror's data/train-*.parquet, validation-* and test-*", _parquet),
+        Layout(
+            _PARTITION, "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)", _parquet
+        ),
     ),
     expected=expected,
 )

@@ -6,6 +6,7 @@ A complete ImageNet has 1.3 million files. Names go to Arrow one class at a time
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Piece, Stray, piece_table
+from builders.errors import more
+from builders.sources.base import OtherDataError, Piece, Stray, piece_table
 
 Explain = Callable[["ClassFolder", str], str]
 """Says why a name in a class folder is not an image of that class, or raises `BuildError` if that breaks the copy."""
@@ -25,13 +27,15 @@ class ClassFolder:
     """A folder with the images of one class.
 
     `prefix` stands before the file name in the source id. `pattern` is the regular expression (ASCII) that a name
-    of an image of this class matches.
+    of an image of this class matches. `ending` is one that names may have and what stands for it in the source id,
+    for mirrors that add the class to each name.
     """
 
     class_id: str
     path: Path
     prefix: str
     pattern: str
+    ending: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,14 @@ def relative(path: Path, root: Path) -> str:
 def joined(prefix: str, names: pa.Array) -> pa.Array:
     """Put one prefix before every name."""
     return pc.binary_join_element_wise(pa.scalar(prefix), names, pa.scalar(""))
+
+
+def with_ending(names: pa.Array, ending: tuple[str, str]) -> pa.Array:
+    """Replace one ending of names by another; returns the same array where no name has it."""
+    longer, shorter = ending
+    if not pc.any(pc.ends_with(names, longer)).as_py():
+        return names
+    return pc.replace_substring_regex(names, pattern=f"{re.escape(longer)}$", replacement=shorter)
 
 
 def class_column(class_ids: Sequence[str], codes: np.ndarray) -> pa.DictionaryArray:
@@ -118,26 +130,34 @@ def strays_between(root: Path, folder: Path, paths: Sequence[str], wanted: str) 
 
 
 def scan_class_folders(
-    root: Path, folders: Sequence[ClassFolder], class_ids: Sequence[str], explain: Explain
+    title: str, root: Path, folders: Sequence[ClassFolder], class_ids: Sequence[str], explain: Explain
 ) -> tuple[pa.Table, list[Stray]]:
     """Index folders of one class each.
 
     Args:
+        title: the source's title.
         root: what `file` is relative to.
         folders: existing folders, in the order that the rows shall have.
         class_ids: all class ids of the source, in the owner's order.
         explain: called for each name that does not match its folder's pattern.
+
+    Raises:
+        OtherDataError: a folder holds something and no image of its class.
     """
     code_of = class_codes(class_ids)
     ids, files, codes, counts = [], [], [], []
     strays: list[Stray] = []
     for folder in folders:
         names = match_names(child_names(folder.path), folder.pattern)
+        if names.others and not len(names.images):
+            refuse_strays_alone(title, folder, names.others, explain)
         place = "" if folder.path == root else relative(folder.path, root) + "/"
         strays += [Stray(place + shown(name), explain(folder, name)) for name in names.others]
-        ids.append(joined(folder.prefix, names.images))
+        named = names.images if folder.ending is None else with_ending(names.images, folder.ending)
+        ids.append(joined(folder.prefix, named))
         # The usual layouts spell the id as the path; then both columns share one array.
-        files.append(ids[-1] if place == folder.prefix else joined(place, names.images))
+        same_path = place == folder.prefix and named is names.images
+        files.append(ids[-1] if same_path else joined(place, names.images))
         codes.append(code_of[folder.class_id])
         counts.append(len(names.images))
     same = all(one is other for one, other in zip(ids, files, strict=True))
@@ -150,6 +170,16 @@ def scan_class_folders(
     return table, strays
 
 
+def refuse_strays_alone(title: str, folder: ClassFolder, names: Sequence[str], explain: Explain) -> None:
+    """Refuse a class folder without an image; what the desktop leaves there is not what to name."""
+    name = next((name for name in names if not name.startswith(".")), names[0])
+    reason = explain(folder, name)
+    raise OtherDataError(
+        f"{title}: the class folder {folder.path} holds no image of its class: {shown(name)} is {reason}"
+        f"{more(names, 1)}; restore its images, remove the folder, or give another copy of {title}."
+    )
+
+
 @dataclass(frozen=True)
 class SideBySide:
     """Class folders that stand side by side and are named by their class ids: what differs between such sources.
@@ -159,6 +189,7 @@ class SideBySide:
     relative to what the folder lies in, and `ending` is what they leave out of each id.
     """
 
+    title: str
     partition: str
     classes: Callable[[], Mapping[str, str]]
     pattern: Callable[[str], str]
@@ -175,6 +206,7 @@ class SideBySide:
         if not names:
             return None
         table, strays = scan_class_folders(
+            self.title,
             root,
             [ClassFolder(name, folder / name, f"{name}/", self.pattern(name)) for name in names],
             tuple(self.classes()),

@@ -30,6 +30,7 @@ def expected() -> Mapping[str, Expected]:
 
 
 _FOLDERS = SideBySide(
+    _TITLE,
     _PARTITION,
     classes,
     pattern=lambda _: f"^{_NAME}$",
@@ -53,7 +54,6 @@ _MIRROR = Labelled(
 _SEARCH = Search(
     key=_KEY,
     title=_TITLE,
-    homes=(".", "food-101"),
     layouts=(
         Layout(_PARTITION, "images/<class>/<number>.jpg", _FOLDERS.below("images")),
         Layout(_PARTITION, "the class folders themselves", _FOLDERS.scan),

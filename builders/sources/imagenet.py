@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,38 +11,54 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources import ilsvrc_devkit, parquet, tars
+from builders.sources import ilsvrc_devkit, parquet, parquet_files, tars
 from builders.sources.base import Expected, Licence, Piece, Source, Stray, piece_table
 from builders.sources.folders import (
-    ClassFolder,
     child_names,
     class_codes,
     class_column,
     joined,
     match_names,
     plain_reason,
+    refuse_strays_alone,
     relative,
     scan_class_folders,
     shown,
     stray_children,
+    with_ending,
+)
+from builders.sources.imagenet_names import (
+    CLASS_TAR,
+    FLAG,
+    NAMES,
+    PATTERNS,
+    PLACES,
+    TITLE,
+    WANTED,
+    WNID,
+    class_folder,
+    classes,
+    classes_and_ids,
+    explain,
+    refuse_other_edition,
+    refuse_unknown,
 )
 from builders.sources.search import Layout, Search
 from taxonomy import tables
 
-_TITLE = "ImageNet-1k (ILSVRC2012)"
-_FLAG = "give an ILSVRC2012 copy with --imagenet"
-_WNID = re.compile(r"n\d{8}", re.ASCII)
-_TRAIN_NAME = re.compile(r"(n\d{8})_\d+\.JPEG", re.ASCII)
-_VAL_PATTERN = r"^ILSVRC2012_val_[0-9]{8}\.JPEG$"
-_WANTED = {"train": "<wnid>_<number>.JPEG", "val": "ILSVRC2012_val_<8 digits>.JPEG"}
-_PARQUET_NAME = r"^(?P<stem>.+)_(?P<wnid>n[0-9]{8})\.JPEG$"
-_SHARDS = {"train": "train-*.parquet", "val": "validation-*.parquet"}
+# Mirrors' names of splits, in the order in which they are looked at. mrm8488/ImageNet1K-val calls its only split,
+# which holds validation images, train.
+_SPLITS = {"train": ("train",), "val": ("validation", "val", "train")}
 
+_PARQUET_ADVICE = (
+    "take the files that the Hub serves for that partition of ILSVRC/imagenet-1k, or the original archives"
+)
 
-@functools.cache
-def classes() -> Mapping[str, str]:
-    """Return the name of each wnid, in label order."""
-    return {row.wnid: row.name for row in tables.imagenet1k()}
+# As torchvision (datasets/imagenet.py) checks the digests; the sizes are those that the archives' mirrors list.
+_PUBLISHED = {
+    "train": tars.Published(147_897_477_120, "1d675b47d978889d74fa0da5fadfb00e"),
+    "val": tars.Published(6_744_924_160, "29b22e2961454d5413ddabcf34fc5622"),
+}
 
 
 @functools.cache
@@ -56,202 +71,194 @@ def expected() -> Mapping[str, Expected]:
     }
 
 
-def _train_folders(root: Path, home: Path) -> Piece | None:
-    return _class_folders(
-        root, home / "train", "train", lambda wnid: f"train/{wnid}/", lambda wnid: f"^{wnid}_[0-9]+\\.JPEG$"
-    )
+def _class_folders(partition: str, root: Path, home: Path) -> Piece | None:
+    for name in PLACES[partition]:
+        folder = home / name
+        wnids = [name for name in _listed(folder) if WNID.fullmatch(name)]
+        if wnids:
+            refuse_unknown(wnids, folder)
+            table, strays = scan_class_folders(
+                TITLE,
+                root,
+                [class_folder(partition, wnid, folder / wnid) for wnid in wnids],
+                tuple(classes()),
+                functools.partial(explain, partition),
+            )
+            strays += stray_children(folder, root, wnids, "a class folder")
+            return Piece(partition, f"class folders in {relative(folder, root)}", "file", table, tuple(strays))
+    return None
 
 
-def _val_folders(root: Path, home: Path) -> Piece | None:
-    return _class_folders(root, home / "val", "val", lambda _: "val/", lambda _: _VAL_PATTERN)
+def _listed(folder: Path) -> list[str]:
+    return child_names(folder) if folder.is_dir() else []
 
 
-def _class_folders(
-    root: Path, folder: Path, partition: str, prefix: Callable[[str], str], pattern: Callable[[str], str]
-) -> Piece | None:
-    if not folder.is_dir():
-        return None
-    wnids = [name for name in child_names(folder) if _WNID.fullmatch(name)]
-    if not wnids:
-        return None
-    _refuse_unknown(wnids, folder)
-    table, strays = scan_class_folders(
-        root,
-        [ClassFolder(wnid, folder / wnid, prefix(wnid), pattern(wnid)) for wnid in wnids],
-        tuple(classes()),
-        functools.partial(_explain, partition),
-    )
-    strays += stray_children(folder, root, wnids, "a class folder")
-    return Piece(partition, f"class folders in {relative(folder, root)}", "file", table, tuple(strays))
-
-
-def _refuse_unknown(wnids: list[str], place: Path) -> None:
-    unknown = [wnid for wnid in wnids if wnid not in classes()]
-    if unknown:
-        raise BuildError(
-            f"{_TITLE}: expected its 1,000 classes, found {len(unknown):,} of another ImageNet edition in {place}, "
-            f"first {unknown[0]}; {_FLAG}."
-        )
-
-
-def _explain(partition: str, folder: ClassFolder, name: str) -> str:
-    _refuse_2010(name, folder.path)
-    other = _TRAIN_NAME.fullmatch(name)
-    if partition == "train" and other and other[1] != folder.class_id:
-        raise BuildError(
-            f"{_TITLE}: expected only images of {folder.class_id}, found {name} of class {other[1]} in {folder.path}; "
-            "move it to its own class folder."
-        )
-    return plain_reason(folder.path, name, _WANTED[partition])
-
-
-def _refuse_2010(name: str, place: Path) -> None:
-    if name.startswith("ILSVRC2010_"):
-        raise BuildError(
-            f"{_TITLE}: expected images of the 2012 edition, found {name} of the 2010 edition in {place}; {_FLAG}."
-        )
-
-
-def _val_flat(root: Path, home: Path) -> Piece | None:
-    folder = home / "val"
-    if not folder.is_dir():
-        return None
-    names = match_names(child_names(folder), _VAL_PATTERN)
-    for name in names.others:
-        _refuse_2010(name, folder)
-    if not len(names.images):
-        return None
-    column, truth = _val_classes(names.images, home, folder)
-    place = relative(folder, root) + "/"
-    table = piece_table(column, joined("val/", names.images), joined(place, names.images))
-    strays = tuple(Stray(place + shown(name), plain_reason(folder, name, _WANTED["val"])) for name in names.others)
-    return Piece("val", f"flat {relative(folder, root)} with {truth}", "file", table, strays)
-
-
-def _val_classes(names: pa.Array, home: Path, place: Path) -> tuple[pa.DictionaryArray, str]:
-    """Give flat validation images their classes: the image with number k is line k of the ground truth."""
-    truth = ilsvrc_devkit.ground_truth(home)
-    if truth is None:
-        raise BuildError(
-            f"{_TITLE}: expected the classes of the flat validation images in {place}, found neither "
-            f"{' nor '.join(ilsvrc_devkit.ACCEPTED)} in {home} or the three folders above it; put one of them there."
-        )
-    numbers = pc.cast(pc.utf8_slice_codeunits(names, len("ILSVRC2012_val_"), len("ILSVRC2012_val_") + 8), pa.int64())
-    lines = pc.index_in(numbers, truth.numbers)
-    unlabelled = pc.is_null(lines)
-    if pc.any(unlabelled).as_py():
-        raise BuildError(
-            f"{_TITLE}: expected a line of ground truth for each validation image, found {len(truth.numbers):,} lines "
-            f"in {truth.place} and none for {names.filter(unlabelled)[0]}; take the ground truth of the 2012 edition."
-        )
-    wnids = truth.wnids.take(lines)
-    codes = pc.index_in(wnids, pa.array(list(classes())))
-    if codes.null_count:
-        _refuse_unknown(wnids.filter(pc.is_null(codes)).unique().to_pylist(), truth.place)
-    return class_column(tuple(classes()), codes.to_numpy()), truth.kind
+def _flat(partition: str, root: Path, home: Path) -> Piece | None:
+    for name in PLACES[partition]:
+        folder = home / name
+        names = match_names(_listed(folder), f"^{PATTERNS[partition]}")
+        for other in names.others:
+            refuse_other_edition(other, folder)
+        if len(names.images):
+            column, ids, truth = classes_and_ids(partition, names.images, home, folder)
+            place = relative(folder, root) + "/"
+            strays = tuple(
+                Stray(place + shown(name), plain_reason(folder, name, WANTED[partition])) for name in names.others
+            )
+            table = piece_table(column, ids, joined(place, names.images))
+            return Piece(partition, f"flat {relative(folder, root)} with {truth}", "file", table, strays)
+    return None
 
 
 def _train_tar(root: Path, home: Path) -> Piece | None:
     path = home / "ILSVRC2012_img_train.tar"
     if not path.is_file():
         return None
+    inner = ((path / f"{wnid}.tar", path, wnid, members) for wnid, members in tars.nested_members(path))
+    layout = f"original archive {relative(path, root)}"
+    return _class_tars(root, path, layout, inner, _PUBLISHED["train"].difference(path))
+
+
+def _folder_of_tars(root: Path, home: Path) -> Piece | None:
+    """Index what the archive unpacks to, a tar for each class; each is read in place."""
+    for name in PLACES["train"]:
+        folder = home / name
+        listed = _listed(folder)
+        if any(CLASS_TAR.fullmatch(name) for name in listed):
+            inner = ((folder / name, folder / name, *_members(folder, name)) for name in listed)
+            return _class_tars(root, folder, f"class archives in {relative(folder, root)}", inner)
+    return None
+
+
+def _members(folder: Path, name: str) -> tuple[str, list[tars.Member]]:
+    return (name.removesuffix(".tar"), tars.members(folder / name)) if CLASS_TAR.fullmatch(name) else (name, [])
+
+
+def _class_tars(
+    root: Path, place: Path, layout: str, inner: Iterable[tuple[Path, Path, str, list[tars.Member]]], hint: str = ""
+) -> Piece:
+    """Index tars of one class each.
+
+    Args:
+        root: the user's folder.
+        place: what holds them.
+        layout: for the report.
+        inner: of each the path to show, the file that its bytes lie in, the class and the members.
+        hint: see `Piece`.
+    """
     code_of = class_codes(tuple(classes()))
-    ids, offsets, sizes, codes, counts = [], [], [], [], []
+    ids, files, offsets, sizes, codes, counts = [], [], [], [], [], []
     strays: list[Stray] = []
-    for wnid, members in tars.nested_members(path):
-        if not _WNID.fullmatch(wnid):
-            strays.append(Stray(f"{relative(path, root)}:{shown(wnid)}", "not a tar of one class"))
+    for shown_path, file, wnid, members in inner:
+        if not WNID.fullmatch(wnid):
+            name = relative(place, root) + ("/" if place.is_dir() else ":") + shown(wnid)
+            strays.append(Stray(name, "not a tar of one class"))
             continue
-        _refuse_unknown([wnid], path)
-        found = tars.match_members(members, f"^{wnid}_[0-9]+\\.JPEG$")
-        folder = ClassFolder(wnid, path / f"{wnid}.tar", "", "")
+        refuse_unknown([wnid], place)
+        folder = class_folder("train", wnid, shown_path)
+        found = tars.match_members(members, folder.pattern)
         strays += [
-            Stray(f"{relative(folder.path, root)}:{shown(n)}", _explain("train", folder, n)) for n in found.others
+            Stray(f"{relative(shown_path, root)}:{shown(n)}", explain("train", folder, n)) for n in found.others
         ]
-        ids.append(joined(f"train/{wnid}/", found.names))
+        if found.others and not len(found.names):
+            refuse_strays_alone(TITLE, folder, found.others, functools.partial(explain, "train"))
+        assert folder.ending is not None
+        ids.append(joined(folder.prefix, with_ending(found.names, folder.ending)))
+        files.append(pa.repeat(relative(file, root), len(found.names)))
         offsets.append(found.offsets)
         sizes.append(found.sizes)
         codes.append(code_of[wnid])
         counts.append(len(found.names))
     if not ids:
-        raise BuildError(f"{_TITLE}: expected one tar for each class, found none inside {path}; {_FLAG}.")
-    column = class_column(tuple(classes()), np.repeat(np.array(codes, np.int32), counts))
+        raise BuildError(f"{TITLE}: expected one tar for each class, found none inside {place}; {FLAG}.")
     table = piece_table(
-        column,
-        pa.concat_arrays(ids),
-        pa.repeat(relative(path, root), len(column)),
-        pa.concat_arrays(offsets),
-        pa.concat_arrays(sizes),
+        class_column(tuple(classes()), np.repeat(np.array(codes, np.int32), counts)),
+        *(pa.concat_arrays(column) for column in (ids, files, offsets, sizes)),
     )
-    return Piece("train", f"original archive {relative(path, root)}", "span", table, tuple(strays))
+    return Piece("train", layout, "span", table, tuple(strays), hint=hint)
 
 
 def _val_tar(root: Path, home: Path) -> Piece | None:
     path = home / "ILSVRC2012_img_val.tar"
     if not path.is_file():
         return None
-    found = tars.match_members(tars.members(path), _VAL_PATTERN)
+    found = tars.match_members(tars.members(path), f"^{PATTERNS['val']}")
     for name in found.others:
-        _refuse_2010(name, path)
+        refuse_other_edition(name, path)
     if not len(found.names):
-        raise BuildError(f"{_TITLE}: expected images named {_WANTED['val']}, found none inside {path}; {_FLAG}.")
-    column, truth = _val_classes(found.names, home, path)
+        raise BuildError(f"{TITLE}: expected images named {WANTED['val']}, found none inside {path}; {FLAG}.")
+    column, ids, truth = classes_and_ids("val", found.names, home, path)
     place = relative(path, root)
-    table = piece_table(
-        column, joined("val/", found.names), pa.repeat(place, len(found.names)), found.offsets, found.sizes
-    )
-    strays = tuple(Stray(f"{place}:{shown(name)}", f"not named {_WANTED['val']}") for name in found.others)
-    return Piece("val", f"original archive {place} with {truth}", "span", table, strays)
+    table = piece_table(column, ids, pa.repeat(place, len(found.names)), found.offsets, found.sizes)
+    strays = tuple(Stray(f"{place}:{shown(name)}", f"not named {WANTED['val']}") for name in found.others)
+    layout = f"original archive {place} with {truth}"
+    return Piece("val", layout, "span", table, strays, hint=_PUBLISHED["val"].difference(path))
 
 
 def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
-    files = parquet.shards(home, _SHARDS[partition])
-    if not files:
-        return None
-    parts = [_parquet_shard(partition, root, path) for path in files]
-    table = pa.concat_tables(parts).combine_chunks()
-    return Piece(partition, f"Parquet files {relative(files[0].parent, root)}/{_SHARDS[partition]}", "parquet", table)
+    for split in _SPLITS[partition]:
+        files = parquet_files.split_files(home, split)
+        if not files or (partition == "val" and split == "train" and not _holds_validation(files[0])):
+            continue
+        table = pa.concat_tables(_parquet_shard(partition, root, home, path) for path in files).combine_chunks()
+        renamed = ", which hold validation images" if split == "train" and partition == "val" else ""
+        return Piece(partition, f"Parquet files {parquet_files.pattern(files, root)}{renamed}", "parquet", table)
+    return None
 
 
-def _parquet_shard(partition: str, root: Path, path: Path) -> pa.Table:
+def _holds_validation(path: Path) -> bool:
+    """Tell what a file is of by its first row."""
+    names = parquet.read_shard(TITLE, path, advice=_PARQUET_ADVICE).names
+    return len(names) > 0 and NAMES["val"].fullmatch(names[0].as_py().rpartition("/")[2]) is not None
+
+
+def _parquet_shard(partition: str, root: Path, home: Path, path: Path) -> pa.Table:
     """Index one Parquet file; the class stands in it twice, as a label and in the name, and both must agree."""
-    shard = parquet.read_shard(_TITLE, path)
-    for_edition = pc.starts_with(shard.names, "ILSVRC2010_")
+    shard = parquet.read_shard(TITLE, path, advice=_PARQUET_ADVICE)
+    names = pc.replace_substring_regex(shard.names, pattern="^.*/", replacement="")
+    for_edition = pc.starts_with(names, "ILSVRC2010_")
     if pc.any(for_edition).as_py():
-        _refuse_2010(shard.names.filter(for_edition)[0].as_py(), path)
-    parts = pc.extract_regex(shard.names, _PARQUET_NAME)
-    wnids, stems = parts.field("wnid"), parts.field("stem")
+        refuse_other_edition(names.filter(for_edition)[0].as_py(), path)
+    fits = pc.match_substring_regex(names, f"^{PATTERNS[partition]}")
+    example = {"train": "n01440764_10026.JPEG", "val": "ILSVRC2012_val_00000293_n01440764.JPEG"}[partition]
+    wanted = f"names of the partition {partition} like {example} (row {{row}} has {{name}})"
+    parquet.refuse_rows(TITLE, path, pc.invert(fits), wanted, shard, _PARQUET_ADVICE)
+    column, ids, _ = classes_and_ids(partition, names, home, path)
     parquet.refuse_rows(
-        _TITLE,
+        TITLE,
         path,
-        pc.is_null(parts),
-        "image.path like n01440764_10026_n01440764.JPEG (row {row} has {name})",
-        shard,
-    )
-    codes = pc.index_in(wnids, pa.array(list(classes())))
-    parquet.refuse_rows(
-        _TITLE,
-        path,
-        pc.fill_null(pc.not_equal(pc.cast(codes, pa.int64()), shard.labels), True),
+        pc.fill_null(pc.not_equal(pc.cast(column.indices, pa.int64()), shard.labels), True),
         "labels that are places in the sorted wnids (row {row}, {name}, has label {label})",
         shard,
+        _PARQUET_ADVICE,
     )
-    names = pc.binary_join_element_wise(stems, pa.scalar(".JPEG"), pa.scalar(""))
-    if partition == "train":
-        names = pc.binary_join_element_wise(wnids, names, pa.scalar("/"))
-    return parquet.shard_table(root, path, tuple(classes()), codes.to_numpy(), joined(f"{partition}/", names))
+    return parquet.shard_table(root, path, tuple(classes()), column.indices.to_numpy(), ids)
 
 
 _SEARCH = Search(
     key="imagenet",
-    title=_TITLE,
-    homes=(".", "ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "imagenet", "ILSVRC2012"),
+    title=TITLE,
     layouts=(
-        Layout("train", "train/<wnid>/<wnid>_<number>.JPEG (also below ILSVRC/Data/CLS-LOC)", _train_folders),
+        Layout(
+            "train",
+            "train/<wnid>/<wnid>_<number>.JPEG (or ILSVRC2012_img_train/)",
+            functools.partial(_class_folders, "train"),
+        ),
+        Layout("train", "the same in one folder, train/<wnid>_<number>.JPEG", functools.partial(_flat, "train")),
+        Layout("train", "the archives of the classes, train/<wnid>.tar", _folder_of_tars),
         Layout("train", "the original archive ILSVRC2012_img_train.tar", _train_tar),
         Layout("train", "the Hub's data/train-*.parquet", functools.partial(_parquet, "train")),
-        Layout("val", "val/<wnid>/ILSVRC2012_val_<number>.JPEG (also below ILSVRC/Data/CLS-LOC)", _val_folders),
-        Layout("val", f"val/ILSVRC2012_val_<number>.JPEG with one of {', '.join(ilsvrc_devkit.ACCEPTED)}", _val_flat),
+        Layout(
+            "val",
+            "val/<wnid>/ILSVRC2012_val_<8 digits>.JPEG (or validation/, ILSVRC2012_img_val/)",
+            functools.partial(_class_folders, "val"),
+        ),
+        Layout(
+            "val",
+            "val/ILSVRC2012_val_<8 digits>_<wnid>.JPEG, or without the class in the name and with one of "
+            f"{', '.join(ilsvrc_devkit.ACCEPTED)}",
+            functools.partial(_flat, "val"),
+        ),
         Layout("val", "the original archive ILSVRC2012_img_val.tar with one of the same", _val_tar),
         Layout("val", "the Hub's data/validation-*.parquet", functools.partial(_parquet, "val")),
     ),
@@ -260,7 +267,7 @@ _SEARCH = Search(
 
 IMAGENET = Source(
     key=_SEARCH.key,
-    title=_TITLE,
+    title=TITLE,
     edition="ILSVRC2012, classification",
     licence=Licence(
         name="ImageNet terms of access",

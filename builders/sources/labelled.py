@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources import parquet
-from builders.sources.base import Piece
+from builders.sources import parquet, parquet_files
+from builders.sources.base import OtherDataError, Piece
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Labelled:
 
     def find(self, root: Path, home: Path) -> Piece | None:
         """Index the Parquet files of all splits together; None where there are none."""
-        files = [path for split in self.splits for path in parquet.shards(home, f"{split}-*.parquet")]
+        files = [path for split in self.splits for path in parquet_files.split_files(home, split)]
         return parquet.indexed(self.partition, root, files, self._index)
 
     def _index(self, root: Path, path: Path) -> pa.Table:
@@ -68,7 +68,7 @@ class Labelled:
         found = [self.class_of(name) for name in shard.label_names]
         unknown = sorted(name for name, known in zip(shard.label_names, found, strict=True) if known is None)
         if unknown:
-            raise BuildError(
+            raise OtherDataError(
                 f"{self.title}: expected its {len(self.classes()):,} class names, found {unknown[0]!r} among the "
                 f"label names of {shard.path}; give a copy of {self.title} with --{self.key}."
             )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, Piece, Source, Stray, piece_table
+from builders.sources.base import Expected, Licence, OtherDataError, Piece, Source, Stray, piece_table
 from builders.sources.folders import child_names, class_column, plain_reason, relative, shown
 from builders.sources.search import Layout, Search
 
@@ -32,6 +32,9 @@ _FILE = re.compile(r"([0-9a-f]{40})\.(webp|jpg|png)", re.ASCII)
 _NAMED = "<key>.webp in the folder of the key's first digits"
 _LEVELS = 6
 _DIGITS = frozenset("0123456789abcdef")
+
+# What CSI (Tack et al., 2020) made of LSUN and hands out: 10,000 images of 32 x 32, correct_resize_0.png and so on.
+_FIXED = re.compile(r"correct_resize_\d+\.png", re.ASCII)
 
 # The other databases: `bedroom_train_lmdb`, `church_outdoor_val_lmdb`.
 _OTHER = re.compile(r"\w+_(train|val)_lmdb", re.ASCII)
@@ -66,18 +69,24 @@ def _database(root: Path, home: Path) -> Piece | None:
 def _lmdb(root: Path, path: Path) -> Piece | None:
     if not (path / _DATA).is_file():
         return None
+    name = path.resolve().name
+    if _OTHER.fullmatch(name):
+        raise OtherDataError(
+            f"{_TITLE}: expected the test set in the database {_DATABASE}, found only the database {name} in {path}; "
+            f"{_WANTED}."
+        )
     keys: list[str] = []
     sizes: list[int] = []
     with contextlib.closing(_entries(path)) as entries:
         for key, value in entries:
             name = bytes(key).decode("ascii", "replace")
             if not _KEY.fullmatch(name):
-                raise BuildError(
+                raise OtherDataError(
                     f"{_TITLE}: expected keys of 40 hexadecimal digits, found {name[:50]!a} in {path / _DATA}; "
                     f"{_WANTED}."
                 )
             if not keys and not _is_image(bytes(value[:12])):  # one look; the build looks at each
-                raise BuildError(
+                raise OtherDataError(
                     f"{_TITLE}: expected WebP or JPEG images as values, found {bytes(value[:4])!r} at the start of "
                     f"the value of {name} in {path / _DATA}; {_WANTED}."
                 )
@@ -159,6 +168,7 @@ def _images(root: Path, folder: Path) -> Piece | None:
         return None
     files, strays = _walk(root, folder, "")
     if not files:
+        _refuse_fixed(folder)
         return None
     names = [file.rpartition("/")[2] for file in files]
     table = piece_table(
@@ -167,6 +177,16 @@ def _images(root: Path, folder: Path) -> Piece | None:
     saved = sorted({name.partition(".")[2] for name in names} - {"webp"})
     others = f", some as {' and '.join(saved)}" if saved else ""
     return Piece(_PARTITION, f"image files in {relative(folder, root)}{others}", "file", table, tuple(strays))
+
+
+def _refuse_fixed(folder: Path) -> None:
+    """Name the resized images of another project, which are not the test set and carry no keys of its images."""
+    fixed = [name for name in child_names(folder) if _FIXED.fullmatch(name)]
+    if fixed:
+        raise OtherDataError(
+            f"{_TITLE}: {folder} holds {len(fixed):,} images such as {fixed[0]}, which CSI resized and numbered "
+            f"anew as LSUN-FIX, and no build reads them yet; {_WANTED}, from which the build makes its own."
+        )
 
 
 def _walk(root: Path, folder: Path, digits: str) -> tuple[list[str], list[Stray]]:
@@ -196,7 +216,6 @@ def _walk(root: Path, folder: Path, digits: str) -> tuple[list[str], list[Stray]
 _SEARCH = Search(
     key="lsun",
     title=_TITLE,
-    homes=(".", "lsun", "LSUN"),
     layouts=(
         Layout(_PARTITION, f"the database {_DATABASE}/", _database),
         Layout(_PARTITION, "its exported images test/<key>.webp (also in folders of the keys' first digits)", _folder),
@@ -205,19 +224,6 @@ _SEARCH = Search(
     ),
     expected=expected,
 )
-
-
-def _scan(root: Path, partitions: Sequence[str]) -> list[Piece]:
-    """Find the test set, and say what else of LSUN is there where only that is."""
-    homes = [root / home for home in _SEARCH.homes if (root / home).is_dir()]
-    named = [root.resolve(), *(home / name for home in homes for name in child_names(home))]
-    others = [path for path in named if _OTHER.fullmatch(path.name) and (path / _DATA).is_file()]
-    if others and not any((home / name).is_dir() for home in homes for name in (_DATABASE, _PARTITION)):
-        raise BuildError(
-            f"{_TITLE}: expected the test set in the database {_DATABASE}, found only the database "
-            f"{others[0].name} in {root}; {_WANTED}."
-        )
-    return _SEARCH.scan(root, partitions)
 
 
 LSUN = Source(
@@ -242,5 +248,5 @@ LSUN = Source(
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_scan,
+    scan=_SEARCH.scan,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,31 +15,29 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
-from builders.sources.base import Piece, piece_table
+from builders.sources.base import OtherDataError, Piece, piece_table
 from builders.sources.folders import class_column, relative
 
 IMAGE_COLUMNS = ("image", "img")
 """Names that mirrors give the column of images."""
 
-_SHARD_NAME = re.compile(r"-(\d{5})-of-(\d{5})\.parquet$", re.ASCII)
+NAME_COLUMNS = ("filename", "image_file_path")
+"""Names that mirrors give a column of file names, which then counts instead of `image.path`."""
+
+_ADVICE = "take the Parquet files that the Hub serves for the dataset itself"
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One Parquet file: each row's `image.path` and label number, and the label names where the schema has them.
+    """One Parquet file: each row's file name and label number, and the label names where the schema has them.
 
-    `names` is all null where names were not asked for.
+    `names` is all null where names were not asked for, `labels` where the file has none and need not.
     """
 
     path: Path
     names: pa.Array
     labels: pa.Array
     label_names: tuple[str, ...] | None
-
-
-def shards(home: Path, pattern: str) -> list[Path]:
-    """Return the Parquet files of that name in `data/`, or else in the folder itself, sorted."""
-    return sorted((home / "data").glob(pattern)) or sorted(home.glob(pattern))
 
 
 def indexed(
@@ -80,47 +77,43 @@ def shard_table(
     )
 
 
-def refuse_gaps(title: str, paths: Sequence[Path]) -> None:
-    """Refuse a set of files of which one is missing; needed where a row is known by its position in the whole set.
-
-    Args:
-        title: the source's title.
-        paths: at least one file, sorted.
-
-    Raises:
-        BuildError: the names are not `...-00000-of-<count>.parquet` up to the count.
-    """
-    found = [_SHARD_NAME.search(path.name) for path in paths]
-    numbers = [tuple(map(int, match.groups())) for match in found if match is not None]
-    if numbers != [(number, len(paths)) for number in range(len(paths))]:
-        raise BuildError(
-            f"{title}: expected all files of a set, named like train-00000-of-00001.parquet, found "
-            f"{', '.join(path.name for path in paths)} in {paths[0].parent}, and an image is known by its place "
-            "in the whole set; fetch the missing files of the mirror."
-        )
-
-
-def read_shard(title: str, path: Path, *, image: str = "image", label: str = "label", named: bool = True) -> Shard:
+def read_shard(
+    title: str,
+    path: Path,
+    *,
+    image: str = "image",
+    label: str = "label",
+    named: bool = True,
+    labelled: bool = True,
+    advice: str = _ADVICE,
+) -> Shard:
     """Read names and labels of a Parquet file with a column of images (bytes, path) and one of label numbers.
 
     Args:
         title: the source's title.
         path: the file.
         image: name of the column of images.
-        label: name of the column of labels.
-        named: read `image.path`; mirrors of arrays have none.
+        label: name of the column of labels; `<label>s` counts as well.
+        named: read the file names; mirrors of arrays have none.
+        labelled: there must be labels; where the names say the class, they need not be there.
+        advice: what to take instead of a mirror without names.
 
     Raises:
-        BuildError: it is not Parquet, has other columns, or has rows without a name that should have one.
+        OtherDataError: it has other columns, or no row has a name although all should.
+        BuildError: it is not Parquet, or a row lacks its name.
     """
     with _opened(title, path) as file:
         schema = file.schema_arrow
-        _check_columns(title, path, schema, image, label)
-        table = file.read(columns=[f"{image}.path", label] if named else [label])
-    labels = pc.cast(table[label].combine_chunks(), pa.int64())
+        label = f"{label}s" if label not in schema.names and f"{label}s" in schema.names else label
+        there = labelled or label in schema.names
+        _check_columns(title, path, schema, image, label if there else None)
+        names = next((name for name in NAME_COLUMNS if _is_text(schema, name)), f"{image}.path")
+        table = file.read(columns=[names] * named + [label] * there)
+    labels = pc.cast(table[label].combine_chunks(), pa.int64()) if there else pa.nulls(table.num_rows, pa.int64())
     if not named:
         return Shard(path, pa.nulls(len(labels), pa.string()), labels, _label_names(schema, label))
-    return _with_names(title, Shard(path, _paths(table, image), labels, _label_names(schema, label)))
+    found = _paths(table, image) if names == f"{image}.path" else table[names].combine_chunks().cast(pa.string())
+    return _with_names(title, Shard(path, found, labels, _label_names(schema, label)), advice)
 
 
 def read_names(title: str, path: Path, *, beside: str) -> Shard:
@@ -149,12 +142,12 @@ def refuse_other_labels(title: str, shard: Shard, names: Sequence[str]) -> None:
         names: the source's names by number.
 
     Raises:
-        BuildError: a label is missing or out of range, or the schema's names differ.
+        OtherDataError: a label is missing or out of range, or the schema's names differ.
     """
     if shard.label_names is not None and shard.label_names != tuple(names):
         there = [*shard.label_names, *[None] * len(names)]
         number = next(number for number, name in enumerate([*names, None]) if there[number] != name)
-        raise BuildError(
+        raise OtherDataError(
             f"{title}: expected the label names in its own order, found {there[number]!r} as number {number} in "
             f"{shard.path}; take the Parquet files that the Hub serves for the dataset itself."
         )
@@ -187,7 +180,7 @@ def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[Sequence[pa.Buff
         raise BuildError(f"expected a readable Parquet file, found {error} at {path}; fetch it again.") from error
 
 
-def refuse_rows(title: str, path: Path, wrong: pa.Array, expected: str, shard: Shard) -> None:
+def refuse_rows(title: str, path: Path, wrong: pa.Array, expected: str, shard: Shard, advice: str = _ADVICE) -> None:
     """Raise where any row is marked wrong, naming the first.
 
     Args:
@@ -196,15 +189,16 @@ def refuse_rows(title: str, path: Path, wrong: pa.Array, expected: str, shard: S
         wrong: one truth value a row.
         expected: what every row should have; `{row}`, `{name}` and `{label}` are filled in from the first wrong row.
         shard: where these come from.
+        advice: what to take instead.
+
+    Raises:
+        OtherDataError: there is such a row.
     """
     row = pc.index(wrong, True).as_py()
     if row < 0:
         return
     text = expected.format(row=row, name=shard.names[row].as_py(), label=shard.labels[row].as_py())
-    raise BuildError(
-        f"{title}: expected {text}, found otherwise in {path}; "
-        "take the Parquet files that the Hub serves for the dataset itself."
-    )
+    raise OtherDataError(f"{title}: expected {text}, found otherwise in {path}; {advice}.")
 
 
 @contextlib.contextmanager
@@ -222,20 +216,38 @@ def _paths(table: pa.Table, image: str) -> pa.Array:
     return pc.struct_field(table[image].combine_chunks(), "path")
 
 
-def _with_names(title: str, shard: Shard) -> Shard:
+def _is_text(schema: pa.Schema, name: str) -> bool:
+    return name in schema.names and (
+        pa.types.is_string(schema.field(name).type) or pa.types.is_large_string(schema.field(name).type)
+    )
+
+
+def _with_names(title: str, shard: Shard, advice: str = _ADVICE) -> Shard:
+    if len(shard.names) and shard.names.null_count == len(shard.names):
+        raise OtherDataError(
+            f"{title}: {shard.path} holds images without file names, so that none of them can be told to be one of "
+            f"the owner's; {advice}."
+        )
     wanted = "a file name in image.path of every row (row {row} has none)"
-    refuse_rows(title, shard.path, pc.is_null(shard.names), wanted, shard)
+    refuse_rows(title, shard.path, pc.is_null(shard.names), wanted, shard, advice)
     return shard
 
 
-def _check_columns(title: str, path: Path, schema: pa.Schema, image: str, other: str, *, numbers: bool = True) -> None:
+def _check_columns(
+    title: str, path: Path, schema: pa.Schema, image: str, other: str | None, *, numbers: bool = True
+) -> None:
     found = {field.name: field.type for field in schema}
     struct = found.get(image)
     whole = struct is not None and pa.types.is_struct(struct) and {"bytes", "path"} <= {f.name for f in struct}
-    if not whole or other not in found or (numbers and not pa.types.is_integer(found[other])):
-        raise BuildError(
-            f"{title}: expected the columns {image} (bytes, path) and {other}{' (numbers)' if numbers else ''}, found "
-            f"{', '.join(schema.names)} in {path}; take the Parquet files that the Hub serves for the dataset itself."
+    if other is None:
+        fits, wanted = True, ""
+    else:
+        fits = other in found and (not numbers or pa.types.is_integer(found[other]))
+        wanted = f" and {other}{' (numbers)' if numbers else ''}"
+    if not whole or not fits:
+        raise OtherDataError(
+            f"{title}: expected the columns {image} (bytes, path){wanted}, found {', '.join(schema.names)} in {path}; "
+            f"{_ADVICE}."
         )
 
 

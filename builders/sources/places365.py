@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from builders.errors import BuildError
+from builders.sources import places365_mirrors
 from builders.sources.base import Expected, Licence, Piece, Source, Stray, piece_table
 from builders.sources.folders import (
     ClassFolder,
@@ -26,10 +27,9 @@ from builders.sources.folders import (
     stray_children,
     strays_between,
 )
-from builders.sources.search import Layout, Search
-from taxonomy import tables
+from builders.sources.places365_names import TITLE, classes, easy_names, flattened
+from builders.sources.search import Layout, Search, alike
 
-_TITLE = "Places365-Standard"
 _TRAIN_NAME = r"^[0-9]{8}\.jpg$"
 _VAL_NAME = r"^Places365_val_[0-9]{8}\.jpg$"
 _WANTED = {"train": "<8 digits>.jpg", "val": "Places365_val_<8 digits>.jpg"}
@@ -54,12 +54,6 @@ _LARGE = _Edition("large", ("data_large", "data_large_standard"), "val_large")
 
 
 @functools.cache
-def classes() -> Mapping[str, str]:
-    """Return the name of each category, in label order."""
-    return {row.category: row.name for row in tables.places365()}
-
-
-@functools.cache
 def expected() -> Mapping[str, Expected]:
     """Return the sizes of the complete partitions.
 
@@ -72,19 +66,11 @@ def expected() -> Mapping[str, Expected]:
     }
 
 
-def flattened(category: str) -> str:
-    """Return how a category's name compares with the folder names of the easy format, which has no inner folders."""
-    return category.replace("/", "-").replace("_", "-")
-
-
-@functools.cache
-def _easy_names() -> Mapping[str, str]:
-    return {flattened(name): category for category, name in classes().items()}
-
-
 def _train_tree(edition: _Edition, root: Path, home: Path) -> Piece | None:
     for name in edition.train:
         folder = home / name
+        if not folder.is_dir():
+            continue
         found = [category for category in classes() if (folder / category[1:]).is_dir()]
         if found:
             folders = [ClassFolder(c, folder / c[1:], f"train{c}/", _TRAIN_NAME) for c in found]
@@ -97,12 +83,12 @@ def _easy(partition: str, root: Path, home: Path) -> Piece | None:
     folder = home / partition
     if not folder.is_dir():
         return None
-    names = [name for name in child_names(folder) if flattened(name) in _easy_names()]
+    names = [name for name in child_names(folder) if flattened(name) in easy_names()]
     if not names:
         return None
     prefix: Callable[[str], str] = {"train": "train{}/".format, "val": lambda _: "val/"}[partition]
     pattern = {"train": _TRAIN_NAME, "val": _VAL_NAME}[partition]
-    categories = [_easy_names()[flattened(name)] for name in names]
+    categories = [easy_names()[flattened(name)] for name in names]
     folders = [
         ClassFolder(category, folder / name, prefix(category), pattern)
         for name, category in zip(names, categories, strict=True)
@@ -115,10 +101,10 @@ def _scanned(
     partition: str, root: Path, home: Path, folders: Sequence[ClassFolder], strays: list[Stray], layout: str
 ) -> Piece:
     table, inner = scan_class_folders(
-        root, folders, tuple(classes()), lambda place, name: plain_reason(place.path, name, _WANTED[partition])
+        TITLE, root, folders, tuple(classes()), lambda place, name: plain_reason(place.path, name, _WANTED[partition])
     )
     missing = None
-    listing = _find_list(home, {"train": _TRAIN_LIST, "val": _VAL_LIST}[partition])
+    listing = _find_list(root, home, {"train": _TRAIN_LIST, "val": _VAL_LIST}[partition])
     if listing is not None:
         table, unlisted, missing = _compared(table, _listed(listing, partition)[0])
         strays = strays + [Stray(name, f"not in {listing.name}") for name in unlisted]
@@ -144,19 +130,19 @@ def _val_flat(edition: _Edition, root: Path, home: Path) -> Piece | None:
     names = match_names(child_names(folder), _VAL_NAME)
     if not len(names.images):
         return None
-    listing = _find_list(home, _VAL_LIST)
+    listing = _find_list(root, home, _VAL_LIST)
     if listing is None:
         raise BuildError(
-            f"{_TITLE}: expected {_VAL_LIST} with the categories of the flat validation images in {folder}, found it "
+            f"{TITLE}: expected {_VAL_LIST} with the categories of the flat validation images in {folder}, found it "
             f"neither in {home} nor in {home / _LIST_FOLDER}; unpack {_LIST_FOLDER}.tar there."
         )
-    _check_categories(home)
+    _check_categories(root, home)
     listed, labels = _listed(listing, "val")
     ids = joined("val/", names.images)
     rows = pc.index_in(ids, listed)
     if rows.null_count:
         raise BuildError(
-            f"{_TITLE}: expected a line in {listing} for each validation image, found none for "
+            f"{TITLE}: expected a line in {listing} for each validation image, found none for "
             f"{names.images.filter(pc.is_null(rows))[0]} in {folder}; take the list of Places365-Standard."
         )
     place = relative(folder, root) + "/"
@@ -172,8 +158,11 @@ def _layout(edition: _Edition, place: str, home: Path) -> str:
     return f"{edition.name} edition, {place}{unused}"
 
 
-def _find_list(home: Path, name: str) -> Path | None:
-    places = (home / name, home / _LIST_FOLDER / name, home.parent / _LIST_FOLDER / name)
+def _find_list(root: Path, home: Path, name: str) -> Path | None:
+    """Look for a list where the images are, in the folders above up to the user's, and beside that one."""
+    above = [home, *home.parents[: len(home.relative_to(root).parts)]]
+    places = [place for folder in above for place in (folder / name, folder / _LIST_FOLDER / name)]
+    places.append(root.parent / _LIST_FOLDER / name)
     return next((path for path in places if path.is_file()), None)
 
 
@@ -185,7 +174,7 @@ def _read_list(path: Path) -> pa.Table:
         return pacsv.read_csv(path, columns, options, types).combine_chunks()
     except pa.ArrowInvalid as error:
         raise BuildError(
-            f"{_TITLE}: expected a name and a number in each line of {path}, found another text ({error}); "
+            f"{TITLE}: expected a name and a number in each line of {path}, found another text ({error}); "
             f"unpack {_LIST_FOLDER}.tar again."
         ) from error
 
@@ -197,14 +186,14 @@ def _listed(path: Path, partition: str) -> tuple[pa.Array, pa.Array]:
     inside = pc.and_(pc.greater_equal(labels, 0), pc.less(labels, len(classes())))
     if not pc.all(inside).as_py():
         raise BuildError(
-            f"{_TITLE}: expected labels from 0 to {len(classes()) - 1} in {path}, found {pc.max(labels)}; "
+            f"{TITLE}: expected labels from 0 to {len(classes()) - 1} in {path}, found {pc.max(labels)}; "
             "take the list of Places365-Standard."
         )
     return joined({"train": "train", "val": "val/"}[partition], names), labels
 
 
-def _check_categories(home: Path) -> None:
-    path = _find_list(home, _CATEGORIES)
+def _check_categories(root: Path, home: Path) -> None:
+    path = _find_list(root, home, _CATEGORIES)
     if path is None:
         return
     found = dict(zip(*(column.to_pylist() for column in _read_list(path).columns), strict=True))
@@ -212,15 +201,14 @@ def _check_categories(home: Path) -> None:
     if found != ours:
         wrong = next(iter(sorted(set(found.items()) ^ set(ours.items()))))
         raise BuildError(
-            f"{_TITLE}: expected its 365 categories in {path}, found {len(found)}, other at {wrong[0]} {wrong[1]}; "
+            f"{TITLE}: expected its 365 categories in {path}, found {len(found)}, other at {wrong[0]} {wrong[1]}; "
             "take the list of Places365-Standard."
         )
 
 
 _SEARCH = Search(
     key="places365",
-    title=_TITLE,
-    homes=(".", "places365_standard", "places365standard_easyformat/places365_standard", "places365"),
+    title=TITLE,
     layouts=(
         Layout(
             "train",
@@ -236,6 +224,7 @@ _SEARCH = Search(
         Layout("val", f"val_256/ with {_VAL_LIST}", functools.partial(_val_flat, _SMALL)),
         Layout("val", "the easy format val/<category>/Places365_val_<8 digits>.jpg", functools.partial(_easy, "val")),
         Layout("val", f"val_large/ with {_VAL_LIST}", functools.partial(_val_flat, _LARGE)),
+        *alike(("train", "val"), ("a Hub mirror's data/train-*.parquet with file names", places365_mirrors.find)),
     ),
     expected=expected,
 )
@@ -248,7 +237,7 @@ def _scan(root: Path, partitions: Sequence[str]) -> list[Piece]:
     if large and len(large) < len(pieces):
         layouts = " and ".join(f"{piece.partition} as {piece.layout}" for piece in pieces)
         raise BuildError(
-            f"{_TITLE}: expected all partitions in one edition, found {layouts} in {root}; "
+            f"{TITLE}: expected all partitions in one edition, found {layouts} in {root}; "
             "add the missing part of one of the two editions."
         )
     return pieces
@@ -256,7 +245,7 @@ def _scan(root: Path, partitions: Sequence[str]) -> list[Piece]:
 
 PLACES365 = Source(
     key=_SEARCH.key,
-    title=_TITLE,
+    title=TITLE,
     edition="Places365-Standard (2016)",
     licence=Licence(
         name="none; copyright of the image owners",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builders.errors import BuildError
-from builders.sources.base import Expected, Piece
-from builders.sources.folders import child_names
+from builders.errors import NAMED, BuildError, more
+from builders.sources import nesting
+from builders.sources.base import Expected, OtherDataError, Piece
+from builders.sources.folders import child_names, relative, shown
+from builders.sources.nearest import nearest
 
 Finder = Callable[[Path, Path], Piece | None]
 """Takes the user's root and one home below it; returns the partition, or None where the layout is not there."""
@@ -46,13 +47,12 @@ def alike(
 class Search:
     """Everything a source's scan needs, so that all sources search and complain alike.
 
-    `homes` are the folders, relative to the user's root, in which the layouts are looked for: the root itself first,
-    then the names that archives unpack to.
+    The layouts are looked for in the user's folder and, where it has none of them, in the folders below it. In one
+    folder the first layout that is there counts; two folders with one partition are refused.
     """
 
     key: str
     title: str
-    homes: tuple[str, ...]
     layouts: tuple[Layout, ...]
     expected: Callable[[], Mapping[str, Expected]]
 
@@ -65,7 +65,7 @@ class Search:
         """Return one piece for each partition asked for; other partitions are not looked at.
 
         Raises:
-            BuildError: a partition is not there, or what is there contradicts itself.
+            BuildError: a partition is not there or is there twice, or what is there contradicts itself.
         """
         return [self._find(root, partition) for partition in partitions]
 
@@ -73,20 +73,39 @@ class Search:
         layouts = [layout for layout in self.layouts if layout.partition == partition]
         if not layouts:
             raise ValueError(f"{self.key} has no partition {partition!r}")
-        homes = [root / home for home in self.homes if (root / home).is_dir()]
-        for home, layout in itertools.product(homes, layouts):
-            piece = layout.find(root, home)
-            if piece is not None:
-                return piece
-        raise self._missing(root, partition, homes, layouts)
+        others: list[OtherDataError] = []
 
-    def _missing(self, root: Path, partition: str, homes: Sequence[Path], layouts: Sequence[Layout]) -> BuildError:
-        names = child_names(root)
+        def read(home: Path) -> Piece | None:
+            for layout in layouts:
+                try:
+                    piece = layout.find(root, home)
+                except OtherDataError as error:
+                    others.append(error)
+                    continue
+                if piece is not None:
+                    return piece
+            return None
+
+        looked = nesting.look(root, read)
+        if len(looked.found) > 1:
+            places = " and ".join(f"{relative(home, root)} ({piece.layout})" for home, piece in looked.found[:2])
+            raise BuildError(
+                f"{self.title}: the partition {partition} is in more than one place of {root}: {places}; "
+                f"give one of them with --{self.key}."
+            )
+        if looked.found:
+            return looked.found[0][1]
+        raise others[0] if others else self._missing(root, partition, layouts, looked.skipped)
+
+    def _missing(self, root: Path, partition: str, layouts: Sequence[Layout], skipped: Sequence[str]) -> BuildError:
+        names = [shown(name) for name in child_names(root)]
         there = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
-        looked = ", ".join(str(home) for home in homes)
-        accepted = " or ".join(layout.looks_like for layout in layouts)
+        accepted = [layout.looks_like for layout in layouts]
+        like = nearest(root, accepted)
+        instance = f"; {like.path} there is nearest to the layout {like.layout}" if like else ""
+        unread = f"; not searched: {', '.join(skipped[:NAMED])}{more(skipped)}" if skipped else ""
         return BuildError(
-            f"{self.title}: expected the partition {partition} ({self.expected()[partition].total:,} images) "
-            f"as {accepted}, found only {there or 'an empty folder'} (looked in {looked}); "
+            f"{self.title}: the partition {partition} ({self.expected()[partition].total:,} images) is not in {root}, "
+            f"which holds {there or 'nothing'}{instance}{unread}; accepted are {' or '.join(accepted)}; "
             f"give the folder that holds it with --{self.key}."
         )

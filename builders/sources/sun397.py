@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from builders.errors import BuildError
 from builders.sources import tars
-from builders.sources.base import Expected, Licence, Piece, Source, Stray
+from builders.sources.base import Expected, Licence, OtherDataError, Piece, Source, Stray
 from builders.sources.folders import (
     ClassFolder,
     child_names,
@@ -86,6 +86,8 @@ def _prefix(category: str) -> str:
 
 def _tree(root: Path, folder: Path) -> Piece | None:
     """Index the category folders where they lie as in the archive, two or three levels deep."""
+    if not folder.is_dir() or not any(len(name) == 1 for name in child_names(folder)):
+        return None
     inner = [category[1:] for category in classes() if (folder / category[1:]).is_dir()]
     if not inner:
         return None
@@ -127,6 +129,7 @@ def _split_folder(root: Path, folder: Path, split: str) -> Piece | None:
 def _indexed(root: Path, place: Path, folders: Sequence[tuple[str, Path]], strays: list[Stray]) -> Piece:
     """Index category folders, and refuse those that hold other images or are of another edition."""
     table, inside = scan_class_folders(
+        _TITLE,
         root,
         [ClassFolder(category, path, _prefix(category), f"^{_NAME}$") for category, path in folders],
         tuple(classes()),
@@ -134,9 +137,8 @@ def _indexed(root: Path, place: Path, folders: Sequence[tuple[str, Path]], stray
     )
     _refuse_other_edition([stray.path for stray in strays if _holds_images(root / stray.path)], place)
     if not table.num_rows:
-        raise BuildError(
-            f"{_TITLE}: expected images named {_WANTED} in the category folders, found "
-            f"{inside[0].path if inside else 'no file'} in {place}; {_FLAG}."
+        raise OtherDataError(
+            f"{_TITLE}: expected images named {_WANTED} in the category folders, found no file in {place}; {_FLAG}."
         )
     return Piece(_PARTITION, f"category folders in {relative(place, root)}", "file", table, tuple(strays + inside))
 
@@ -218,7 +220,6 @@ _MIRROR = Labelled(
 _SEARCH = Search(
     key=_KEY,
     title=_TITLE,
-    homes=(".", "sun397", _FOLDER),
     layouts=(
         Layout(_PARTITION, f"{_FOLDER}/a/abbey/{_WANTED}", _below),
         Layout(_PARTITION, "the folders a, b, c and so on themselves", _tree),

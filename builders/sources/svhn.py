@@ -162,7 +162,6 @@ CITATION = """@inproceedings{netzer2011reading,
 _SEARCH = Search(
     key="svhn",
     title=_TITLE,
-    homes=(".", "svhn", "cropped_digits"),
     layouts=alike(
         ("train", "test"),
         ("{partition}_32x32.mat", _mat),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources import parquet, svhn, tars
+from builders.sources import parquet, parquet_files, svhn, tars
 from builders.sources.base import Expected, Piece, Source, Stray, piece_table
 from builders.sources.folders import child_names, class_column, joined, match_names, plain_reason, relative, shown
 from builders.sources.search import Search, alike
@@ -88,7 +88,7 @@ def _archive(partition: str, root: Path, home: Path) -> Piece | None:
 
 
 def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
-    files = parquet.shards(home, f"{partition}-*.parquet")
+    files = parquet_files.split_files(home, partition)
     return parquet.indexed(partition, root, files, functools.partial(_parquet_shard, partition))
 
 
@@ -104,7 +104,6 @@ def _parquet_shard(partition: str, root: Path, path: Path) -> pa.Table:
 _SEARCH = Search(
     key=_KEY,
     title=_TITLE,
-    homes=(".", "svhn", "SVHN", "full_numbers", "svhn/full_numbers", _KEY),
     layouts=alike(
         ("train", "test"),
         (f"{{partition}}/{_WANTED}", _folder),

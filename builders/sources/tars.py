@@ -48,6 +48,20 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Published:
+    """Size in bytes and MD5 of an archive, as its owners or the loaders of others state them."""
+
+    size: int
+    md5: str = ""
+
+    def difference(self, path: Path) -> str:
+        """Say how an archive differs in size; empty where it does not. Nothing is hashed: the largest has 148 GB."""
+        found = path.stat().st_size
+        md5 = f", MD5 {self.md5}" if self.md5 else ""
+        return "" if found == self.size else f"{path.name} has {found:,} bytes, the published one {self.size:,}{md5}"
+
+
+@dataclass(frozen=True)
 class MatchedMembers:
     """The members whose names match, sorted by name, as Arrow columns; the names of the others."""
 

@@ -91,6 +91,21 @@ def cifar100_parquet_shards(cifar100, root):
     return cifar100_parquet(cifar100, root, "data", 3, names=False)
 
 
+def cifar100_converted(cifar100, root):
+    """The Hub's own conversion of the mirror, in the branch refs/convert/parquet."""
+    cifar100_parquet(cifar100, root)
+    return converted(root / "cifar100", root)
+
+
+def converted(folder, root):
+    """Rename a config's files as the Hub's converter does."""
+    for path in sorted(folder.glob("*.parquet")):
+        split, number = path.name.split("-")[:2]
+        (folder / split).mkdir(exist_ok=True)
+        path.rename(folder / split / f"{int(number):04d}.parquet")
+    return root
+
+
 def svhn_parquet(svhn, root, folder="cropped_digits", shards=1):
     """The Hub's mirror, whose label 0 is the digit 0 and whose images have no names."""
     features = Features({"image": Image(), "label": ClassLabel(names=list("0123456789"))})
@@ -111,6 +126,18 @@ def svhn_parquet(svhn, root, folder="cropped_digits", shards=1):
 def svhn_parquet_shards(svhn, root):
     """A mirror of two files a partition, in the root itself."""
     return svhn_parquet(svhn, root, ".", 2)
+
+
+def svhn_converted(svhn, root):
+    """The Hub's own conversion, with the other config beside it, of which this source has nothing."""
+    svhn_parquet(svhn, root, shards=2)
+    features = Features({"image": Image(), "digits": {"label": [ClassLabel(names=list("0123456789"))]}})
+    other = pa.table({"image": [], "digits": []}, schema=features.arrow_schema)
+    for partition in ("train", "test"):
+        path = root / "full_numbers" / partition / "0000.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(other, path)
+    return converted(root / "cropped_digits", root)
 
 
 def svhn_uncompressed(svhn, root):
@@ -184,7 +211,7 @@ def dtd_parquet_bare(dtd, root):
     return dtd_parquet(dtd, root, names=False)
 
 
-CIFAR100 = (cifar100_inside, cifar100_archive, cifar100_parquet, cifar100_parquet_shards)
-SVHN = (svhn_parquet, svhn_parquet_shards, svhn_uncompressed)
+CIFAR100 = (cifar100_inside, cifar100_archive, cifar100_parquet, cifar100_parquet_shards, cifar100_converted)
+SVHN = (svhn_parquet, svhn_parquet_shards, svhn_uncompressed, svhn_converted)
 LSUN = (lsun_exported, lsun_flat, lsun_flat_inside, lsun_database)
 DTD = (dtd_inside, dtd_parquet, dtd_parquet_two_splits, dtd_parquet_bare)

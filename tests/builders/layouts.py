@@ -3,21 +3,27 @@
 import csv
 import io
 import os
+import shutil
 import tarfile
 
 import numpy as np
 import scipy.io
 
 from taxonomy import tables
-from tests.builders import cifar_layouts, facets_layouts
+from tests.builders import cifar_layouts, circulating, facets_layouts
 from tests.builders.trees import add, link, tree, write_shards
 
 KIT = "ILSVRC2012_devkit_t12"
 
 
 def one_level_up(source, root):
-    """The root named one folder too high, under the name that the archive unpacks to."""
-    link(source, root / {"food101": "food-101"}.get(source.name, source.name))
+    """The root named one folder too high."""
+    return nested(source, root, "copy of a copy")
+
+
+def nested(source, root, place):
+    """The same files at another nesting; they are linked one by one, because no folder that is a link is searched."""
+    shutil.copytree(source, root / place, copy_function=os.link)
     return root
 
 
@@ -217,14 +223,15 @@ LAYOUTS = {
         imagenet_archives,
         imagenet_mixed,
         imagenet_parquet,
+        *circulating.IMAGENET,
     ),
-    "food101": (one_level_up, food101_inside, food101_parquet, food101_parquet_swapped),
-    "caltech256": (one_level_up, caltech256_inside),
-    "places365": (one_level_up, places365_easy, places365_torchvision, places365_large),
+    "food101": (one_level_up, food101_inside, food101_parquet, food101_parquet_swapped, *circulating.FOOD101),
+    "caltech256": (one_level_up, caltech256_inside, *circulating.CALTECH256),
+    "places365": (one_level_up, places365_easy, places365_torchvision, places365_large, *circulating.PLACES365),
     "cifar100": (one_level_up, *cifar_layouts.CIFAR100),
     "svhn": (one_level_up, *cifar_layouts.SVHN),
     "lsun": (one_level_up, *cifar_layouts.LSUN),
-    "dtd": (one_level_up, *cifar_layouts.DTD),
+    "dtd": (one_level_up, *cifar_layouts.DTD, *circulating.DTD),
     "sun397": (one_level_up, *facets_layouts.SUN397),
-    "svhn_full": (one_level_up, *facets_layouts.SVHN_FULL),
+    "svhn_full": (one_level_up, *facets_layouts.SVHN_FULL, *circulating.SVHN_FULL),
 }

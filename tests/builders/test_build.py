@@ -360,6 +360,23 @@ def test_a_missing_class_is_named_with_its_count(demo, tmp_path):
         build_demo({"imagenet": imagenet}, tmp_path / "out", allow_partial=False, splits=SPLITS[1:2])
 
 
+def test_a_split_without_rows_is_refused_also_where_less_is_allowed(demo, tmp_path):
+    """Apple pie is not among the 32 dishes of the benchmark."""
+    food = tmp_path / "food"
+    shutil.copytree(demo["food101"] / "images" / "apple_pie", food / "images" / "apple_pie", copy_function=os.link)
+    with pytest.raises(BuildError, match=r"^imagenet/far_ood_food32 would have no rows: Food-101 in .*food has no im"):
+        build_demo({"food101": food}, tmp_path / "out", splits=("imagenet/far_ood_food32",))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_least_limit_leaves_every_split_rows(demo, tmp_path):
+    choices = Choices(
+        out=tmp_path, splits=SPLITS, roots=demo, seed=0, allow_partial=True, demo=True, limit_per_class=1
+    )
+    with TerminalMeter(quiet=True) as meter:
+        assert all(len(split.rows) for split in prepare(BENCHMARK, choices, meter).planned)
+
+
 def test_a_full_disk_is_refused_before_anything_is_written(demo, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 1000, 1000))
     with pytest.raises(BuildError, match=r"expected 0\.0 GB of free space, found 0\.0 GB"):

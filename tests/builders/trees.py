@@ -57,8 +57,9 @@ def key_of(row):
 
 def read_in_place(path, row):
     """The bytes of an image that is a file or a part of one."""
-    data = path.read_bytes()
-    return data if row["how"] == "file" else data[row["offset"] : row["offset"] + row["size"]]
+    with path.open("rb") as file:
+        file.seek(row["offset"])
+        return file.read() if row["how"] == "file" else file.read(row["size"])
 
 
 def content_of(index, row, data):

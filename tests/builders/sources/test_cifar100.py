@@ -286,3 +286,14 @@ def test_superclasses_are_in_the_order_of_the_owners_list():
         "large_omnivores_and_herbivores",
     )
     assert cifar100.coarse_classes()[17:] == ("trees", "vehicles_1", "vehicles_2")
+
+
+def test_an_archive_says_how_its_size_differs(demo, tmp_path):
+    """The published size, 169,001,437 bytes, is what mirrors list; the digest is torchvision's."""
+    root = cifar100_archive(demo["cifar100"], tmp_path / "copy")
+    size = (root / "cifar-100-python.tar.gz").stat().st_size
+    (train, _) = opened("cifar100", root).pieces
+    assert train.hint == (
+        f"cifar-100-python.tar.gz has {size:,} bytes, the published one 169,001,437, "
+        "MD5 eb9058c3a382ffc7106e4002c42a8d85"
+    )

@@ -27,9 +27,8 @@ def test_missing_partition_names_count_places_layouts_and_flag(tmp_path, key):
         (tmp_path / f"file{number}").touch()
     for partition, size in SOURCES[key].expected().items():
         message = refusal(key, tmp_path, partition)
-        assert f"expected the partition {partition} ({size.total:,} images)" in message
-        assert "found only file0, file1, file2, file3, file4 and 2 more" in message
-        assert f"looked in {tmp_path})" in message
+        assert f"the partition {partition} ({size.total:,} images) is not in {tmp_path}, which holds" in message
+        assert "holds file0, file1, file2, file3, file4 and 2 more" in message
         assert all(line.partition(": ")[2] in message for line in SOURCES[key].layouts if line.startswith(partition))
         assert f"--{key}" in message
 
@@ -98,9 +97,11 @@ def test_one_image_twice(tmp_path):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (("n01440764_1.JPEG", 0, b""), "row 1 has n01440764_1.JPEG"),
+        (("n01440764_1.jpg", 0, b""), "row 1 has n01440764_1.jpg"),
+        ((f"ILSVRC2012_val_00000001_{TENCH}.JPEG", 0, b""), "names of the partition train like n01440764_10026.JPEG"),
+        ((f"{TENCH}_7_{GOLDFISH}.JPEG", 0, b""), f"{TENCH}_7_{GOLDFISH}.JPEG in"),
         ((f"{GOLDFISH}_1_{GOLDFISH}.JPEG", 5, b""), f"row 1, {GOLDFISH}_1_{GOLDFISH}.JPEG, has label 5"),
-        (("n00007846_1_n00007846.JPEG", 5, b""), "places in the sorted wnids"),
+        (("n00007846_1_n00007846.JPEG", 5, b""), "1 of another ImageNet edition"),
         ((None, 0, b""), "row 1 has none"),
         ((f"ILSVRC2010_val_00000001_{TENCH}.JPEG", 0, b""), "of the 2010 edition"),
     ],

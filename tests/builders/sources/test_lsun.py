@@ -107,6 +107,14 @@ def test_another_set_of_lsun(tmp_path, name):
     assert f"found only the database {name}" in refusal("lsun", tmp_path / "linked")
 
 
+@pytest.mark.parametrize("folder", ["", "LSUN_fix", "ood/LSUN_fix/test"])
+def test_the_resized_images_of_csi_are_named(tmp_path, folder):
+    root = tree(tmp_path, {f"{folder}/correct_resize_{number}.png".lstrip("/"): "" for number in range(3)})
+    message = refusal("lsun", root)
+    assert f"{(root / folder)} holds 3 images such as correct_resize_0.png, which CSI resized" in message
+    assert "give the folder that holds the test set" in message
+
+
 def test_another_set_beside_the_test_set_does_not_matter(demo, tmp_path):
     database(tmp_path / "bedroom_val_lmdb", {KEYS[0]: WEBP})
     link(demo["lsun"] / "test_lmdb", tmp_path / "test_lmdb")

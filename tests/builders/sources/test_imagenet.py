@@ -1,0 +1,142 @@
+"""Names with their class, and archives and Parquet files that are not what they are called; also of `imagenet_names`.
+
+The layouts that are accepted stand in `test_layouts.py`, most sentences in `test_errors.py`.
+"""
+
+import tarfile
+
+import pytest
+
+from builders.completeness import shortfalls
+from builders.sources import SOURCES, tars
+from builders.sources.base import open_source
+from taxonomy import tables
+from tests.builders import layouts
+from tests.builders.trees import add, refusal, tree, write_parquet
+
+TENCH, GOLDFISH = "n01440764", "n01443537"
+WNIDS = [row.wnid for row in tables.imagenet1k()]
+TRAIN, VAL = f"{TENCH}_10026_{TENCH}.JPEG", f"ILSVRC2012_val_00000293_{TENCH}.JPEG"
+
+
+def rows(root, partition):
+    """What a partition was found to be: (class, id, file)."""
+    table = open_source(SOURCES["imagenet"], root, (partition,)).table
+    return [tuple(row[name] for name in ("class_id", "source_id", "file")) for row in table.to_pylist()]
+
+
+def test_the_class_in_a_name_is_no_part_of_the_id(tmp_path):
+    tree(tmp_path, {f"train/{TENCH}/{TRAIN}": "", f"train/{TENCH}/{TENCH}_2.JPEG": "", f"val/{VAL}": ""})
+    assert rows(tmp_path, "train") == [
+        (TENCH, f"train/{TENCH}/{TENCH}_10026.JPEG", f"train/{TENCH}/{TRAIN}"),
+        (TENCH, f"train/{TENCH}/{TENCH}_2.JPEG", f"train/{TENCH}/{TENCH}_2.JPEG"),
+    ]
+    assert rows(tmp_path, "val") == [(TENCH, "val/ILSVRC2012_val_00000293.JPEG", f"val/{VAL}")]
+
+
+def test_flat_validation_images_of_both_kinds(tmp_path):
+    tree(tmp_path, {f"val/{VAL}": "", "val/ILSVRC2012_val_00000001.JPEG": ""})
+    assert "expected the classes of the flat validation images" in refusal("imagenet", tmp_path, "val")
+    tree(tmp_path, {"LOC_val_solution.csv": f"ImageId,PredictionString\nILSVRC2012_val_00000001,{GOLDFISH} 1\n"})
+    assert [row[:2] for row in rows(tmp_path, "val")] == [
+        (GOLDFISH, "val/ILSVRC2012_val_00000001.JPEG"),
+        (TENCH, "val/ILSVRC2012_val_00000293.JPEG"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("partition", "path", "words"),
+    [
+        ("train", f"train/{GOLDFISH}/{TRAIN}", f"found {TRAIN} of class {TENCH}"),
+        ("train", f"train/{TENCH}/{TENCH}_1_{GOLDFISH}.JPEG", f"found {TENCH}_1_{GOLDFISH}.JPEG of class {GOLDFISH}"),
+        ("train", f"train/{TENCH}_1_{GOLDFISH}.JPEG", f"{TENCH}_1_{GOLDFISH}.JPEG in"),
+        ("val", f"val/{GOLDFISH}/{VAL}", f"found {VAL} of class {TENCH}"),
+        ("val", "val/ILSVRC2012_val_00000293_n00007846.JPEG", "1 of another ImageNet edition"),
+        ("train", f"train/{TENCH}/{TENCH}_1.jpg", "the edition with blurred faces and resized copies end otherwise"),
+        ("val", "val/ILSVRC2012_val_00000293.jpg", "the files of ILSVRC2012 end in .JPEG"),
+    ],
+)
+def test_names_that_contradict_their_place(tmp_path, partition, path, words):
+    assert words in refusal("imagenet", tree(tmp_path, {path: ""}), partition)
+
+
+def test_one_image_with_and_without_its_class(tmp_path):
+    tree(tmp_path, {f"val/{TENCH}/{name}": "" for name in (VAL, "ILSVRC2012_val_00000293.JPEG")})
+    assert "found val/ILSVRC2012_val_00000293.JPEG twice" in refusal("imagenet", tmp_path, "val")
+
+
+def write_train_tar(root, names, wnid=TENCH):
+    """The original archive with one class."""
+    inner = tree(root / "x", {f"{wnid}/{name}": b"image" for name in names})
+    with tarfile.open(root / "ILSVRC2012_img_train.tar", "w") as archive:
+        add(archive, f"{wnid}.tar", layouts.class_tar(inner / wnid))
+    return root
+
+
+def test_the_class_in_names_inside_the_archive(tmp_path):
+    assert [row[:2] for row in rows(write_train_tar(tmp_path, [TRAIN]), "train")] == [
+        (TENCH, f"train/{TENCH}/{TENCH}_10026.JPEG")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("a.JPEG", "a.JPEG is not named <wnid>_<number>.JPEG"), (f"{TENCH}_1_{GOLDFISH}.JPEG", f"of class {GOLDFISH}")],
+)
+def test_the_archive_of_a_class_without_its_images(tmp_path, name, words):
+    assert words in refusal("imagenet", write_train_tar(tmp_path, [name]), "train")
+
+
+def test_a_short_archive_says_how_its_size_differs(tmp_path):
+    index = open_source(SOURCES["imagenet"], write_train_tar(tmp_path, [TRAIN]), ("train",))
+    (sentence,) = shortfalls(index, ("train",), [TENCH])
+    size = (tmp_path / "ILSVRC2012_img_train.tar").stat().st_size
+    assert "expected 1,300 images of n01440764 (tench), found 1" in sentence
+    assert sentence.endswith(
+        f"; ILSVRC2012_img_train.tar has {size:,} bytes, the published one 147,897,477,120, "
+        "MD5 1d675b47d978889d74fa0da5fadfb00e"
+    )
+    assert tars.Published(size).difference(tmp_path / "ILSVRC2012_img_train.tar") == ""
+
+
+def test_strays_beside_the_archives_of_classes(tmp_path):
+    source = write_train_tar(tmp_path / "whole", [TRAIN])
+    with tarfile.open(source / "ILSVRC2012_img_train.tar") as archive:
+        archive.extractall(tmp_path / "copy" / "train", filter="data")
+    tree(tmp_path / "copy", {"train/notes.txt": ""})
+    index = open_source(SOURCES["imagenet"], tmp_path / "copy", ("train",))
+    assert index.layouts == {"train": "class archives in train"}
+    assert [(stray.path, stray.reason) for piece in index.pieces for stray in piece.strays] == [
+        ("train/notes.txt", "not a tar of one class")
+    ]
+
+
+def parquet(root, split, names):
+    """A mirror's file with images of the first class."""
+    write_parquet(root / "data" / f"{split}-00000-of-00001.parquet", [(name, 0, b"") for name in names], WNIDS)
+    return root
+
+
+def test_files_called_train_that_hold_validation_images(tmp_path):
+    parquet(tmp_path, "train", [VAL])
+    index = open_source(SOURCES["imagenet"], tmp_path, ("val",))
+    assert index.layouts == {"val": "Parquet files data/train-*.parquet, which hold validation images"}
+    assert index.table["source_id"].to_pylist() == ["val/ILSVRC2012_val_00000293.JPEG"]
+    message = refusal("imagenet", tmp_path, "train")
+    assert f"names of the partition train like n01440764_10026.JPEG (row 0 has {VAL})" in message
+    assert "take the files that the Hub serves for that partition of ILSVRC/imagenet-1k" in message
+
+
+@pytest.mark.parametrize(
+    ("split", "names", "words"),
+    [
+        ("validation", [TRAIN], f"(row 0 has {TRAIN})"),
+        ("validation", [VAL, "ILSVRC2012_test_00000001.JPEG"], "(row 1 has ILSVRC2012_test_00000001.JPEG)"),
+        ("train", [VAL, TRAIN], f"(row 1 has {TRAIN})"),
+        ("train", [TRAIN, VAL], "is not in"),
+        ("validation", [None, None], "holds images without file names"),
+        ("validation", ["ILSVRC2012_val_00000293.JPEG"], "found neither ILSVRC2012_devkit_t12/"),
+    ],
+)
+def test_files_whose_names_inside_do_not_fit_the_partition(tmp_path, split, names, words):
+    assert words in refusal("imagenet", parquet(tmp_path, split, names), "val")

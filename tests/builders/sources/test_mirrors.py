@@ -1,0 +1,122 @@
+"""Hub mirrors of Places365, Caltech-256 and DTD without names, or whose names and labels contradict each other."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from builders.sources import SOURCES
+from builders.sources.base import open_source
+from taxonomy import tables
+from tests.builders.circulating import write_named, write_places365
+from tests.builders.trees import refusal, tree, write_parquet
+
+PLACES = [row.category for row in tables.places365()]
+FIRST = (165, 358, 93, 164, 289)  # labels of the first five lines of the owners' places365_val.txt
+
+
+def mirror(root, rows, names=None, split="train"):
+    """A mirror's only file, with rows of (file name, label)."""
+    path = root / "data" / f"{split}-00000-of-00001.parquet"
+    write_parquet(path, [(name, label, b"") for name, label in rows], names)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("key", "such", "instead"),
+    [
+        ("caltech256", "ilee0022/Caltech-256 is such a mirror", "bitmind/caltech-256, which has a column of file"),
+        ("dtd", "GATE-engine/describable_textures is such a mirror", "bitmind/dtd, which has a column of file"),
+        (
+            "places365",
+            "dpdl-benchmark/Places365-Validation may have none",
+            "Andron00e/Places365-custom has them in the column image_file_path",
+        ),
+        (
+            "imagenet",
+            "holds images without file names",
+            "take the files that the Hub serves for that partition of ILSVRC",
+        ),
+    ],
+)
+def test_without_file_names_no_id_is_invented(tmp_path, key, such, instead):
+    message = refusal(key, mirror(tmp_path, [(None, 0), (None, 1)]), next(iter(SOURCES[key].expected())))
+    assert "holds images without file names, so that none of them can be told to be one of the owner's" in message
+    assert such in message
+    assert instead in message
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "words"),
+    [
+        ("caltech256", "133_1.jpg", "file names like 133_0001.jpg (row 0 has 133_1.jpg)"),
+        ("caltech256", "258_0001.jpg", "(row 0 has 258_0001.jpg)"),
+        ("caltech256", "001.ak47/133_0001.jpg", "(row 0 has 001.ak47/133_0001.jpg)"),
+        ("dtd", "blotchy/banded_0002.jpg", "(row 0 has blotchy/banded_0002.jpg)"),
+        ("dtd", "bandeau_0002.jpg", "(row 0 has bandeau_0002.jpg)"),
+    ],
+)
+def test_file_names_that_are_not_the_owners(tmp_path, key, name, words):
+    write_named(tmp_path / "data" / "train-00000-of-00001.parquet", [(name, b"")], "filename")
+    assert words in refusal(key, tmp_path)
+
+
+def test_folders_before_a_file_name_are_no_part_of_the_id(tmp_path):
+    rows = [("/data/256_ObjectCategories/133.lightning/133_0001.jpg", b""), ("001_0001.jpg", b"")]
+    write_named(tmp_path / "data" / "train-00000-of-00001.parquet", rows, "filename")
+    table = open_source(SOURCES["caltech256"], tmp_path, ("images",)).table
+    assert table["source_id"].to_pylist() == ["133.lightning/133_0001.jpg", "001.ak47/001_0001.jpg"]
+    assert table["class_id"].to_pylist() == ["133.lightning", "001.ak47"]
+
+
+def places(root, partition="val"):
+    """Classes and ids of a partition."""
+    table = open_source(SOURCES["places365"], root, (partition,)).table
+    return list(zip(table["class_id"].to_pylist(), table["source_id"].to_pylist(), strict=True))
+
+
+def test_label_numbers_alone_count_where_the_known_images_have_the_owners(tmp_path):
+    rows = [(f"Places365_val_{number:08d}.jpg", label) for number, label in enumerate(FIRST, start=1)]
+    rows.append(("Places365_val_00000300.jpg", 0))
+    found = places(mirror(tmp_path, rows))
+    assert found[0] == (PLACES[165], "val/Places365_val_00000001.jpg")
+    assert found[-1] == ("/a/airfield", "val/Places365_val_00000300.jpg")
+    assert len(found) == 6
+
+
+def test_label_numbers_alone_count_where_folders_say_the_same(tmp_path):
+    path = "/x/train/apartment_building-outdoor/00000007.jpg"
+    rows = [(path, PLACES.index("/a/apartment_building/outdoor"))]
+    assert places(mirror(tmp_path, rows), "train") == [
+        ("/a/apartment_building/outdoor", "train/a/apartment_building/outdoor/00000007.jpg")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "names", "words"),
+    [
+        (("Places365_val_00000001.jpg", 7), None, "(row 0, Places365_val_00000001.jpg, has 7)"),
+        (("Places365_val_00000300.jpg", 7), None, "has label numbers without names, which mirrors may count"),
+        (("00000001.jpg", 7), None, "has label numbers without names"),
+        (("airfield/00000001.jpg", 1), PLACES, "(row 0, airfield/00000001.jpg, has 1)"),
+        (("Places365_val_00000300.jpg", 365), None, "labels from 0 to 364 (row 0 has 365)"),
+        (("Places365_val_00000300.jpg", 1), ["airfield", "moon"], "has the label name 'moon', which is none of its"),
+        (("Places365_test_00000001.jpg", 1), PLACES, "(row 0 has Places365_test_00000001.jpg)"),
+    ],
+)
+def test_labels_and_names_that_do_not_fit(tmp_path, row, names, words):
+    assert words in refusal("places365", mirror(tmp_path, [row], names))
+
+
+def test_a_partition_that_the_mirror_has_not(tmp_path):
+    write_places365(tmp_path / "data" / "train-00000-of-00001.parquet", [(0, "/x/00000001.jpg", b"")], PLACES, [0])
+    assert places(tmp_path, "train") == [("/a/airfield", "train/a/airfield/00000001.jpg")]
+    assert "hold no images of the partition val" in refusal("places365", tmp_path, "val")
+
+
+@pytest.mark.parametrize("key", ["imagenet", "food101", "caltech256", "places365", "dtd", "sun397", "cifar100"])
+def test_columns_of_another_dataset(tmp_path, key):
+    path = tree(tmp_path, {"data/x": ""}) / "data" / "train-00000-of-00001.parquet"
+    pq.write_table(pa.table({"text": ["a"]}), path)
+    message = refusal(key, tmp_path, next(iter(SOURCES[key].expected())))
+    assert "expected the columns im" in message
+    assert f"found text in {path}" in message
