@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from builders.duplicates import CONFIG, KEY, SPLIT
 from builders.release import (
     INDEX_SUFFIX,
     SHARD_NUMBER,
@@ -104,7 +105,7 @@ class CardSplit:
 
 
 def card_configs(manifest: Mapping[str, Any]) -> dict[str, dict[str, CardSplit]]:
-    """The splits of every config that the card names, in its order: with pixels, then indexes.
+    """The splits of every config that the card names, in its order: with pixels, indexes, the table of duplicates.
 
     A config whose splits have no pixels here (`--index-only`) is listed only as its index: a pattern that matches no
     file breaks every config of a repository.
@@ -119,7 +120,8 @@ def card_configs(manifest: Mapping[str, Any]) -> dict[str, dict[str, CardSplit]]
         indexes[f"{name}{INDEX_SUFFIX}"] = {
             split: CardSplit([entry["index"]], entry["rows"]) for split, entry in splits
         }
-    return {**with_pixels, **indexes}
+    tables = {CONFIG: {SPLIT: CardSplit([manifest[KEY]], manifest[KEY]["rows"])}} if KEY in manifest else {}
+    return {**with_pixels, **indexes, **tables}
 
 
 def data_path(paths: Sequence[str]) -> str | list[str]:

@@ -44,6 +44,10 @@ def test_the_yaml_leads_datasets_to_the_files_and_counts_of_every_config(built):
     infos = DatasetInfosDict.from_directory(str(root))
     for config in front["configs"]:
         name = config["config_name"]
+        if name == "duplicates":
+            assert config["data_files"] == [{"split": "pairs", "path": ["duplicates/pairs.parquet"]}]
+            assert infos[name].splits["pairs"].num_examples == manifest["duplicates"]["rows"]
+            continue
         entry = manifest["configs"][name.removesuffix("-index")]
         found = datasets.load_dataset_builder(str(root), name).config.data_files
         assert {str(split) for split in found} == set(entry["splits"])
