@@ -45,7 +45,7 @@ def test_the_yaml_leads_datasets_to_the_files_and_counts_of_every_config(built):
     for config in front["configs"]:
         name = config["config_name"]
         if name == "duplicates":
-            assert config["data_files"] == [{"split": "pairs", "path": ["duplicates/pairs.parquet"]}]
+            assert config["data_files"] == [{"split": "pairs", "path": "duplicates/pairs.parquet"}]
             assert infos[name].splits["pairs"].num_examples == manifest["duplicates"]["rows"]
             continue
         entry = manifest["configs"][name.removesuffix("-index")]
