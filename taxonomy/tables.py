@@ -43,10 +43,12 @@ class Caltech256Class:
     Attributes:
         number: 1 to 257.
         name: Name as in the archive, such as "swiss-army-knife" or "brain-101" (a class shared with Caltech-101).
+        images: Images in the folder, 80 to 827.
     """
 
     number: int
     name: str
+    images: int
 
     @property
     def folder(self) -> str:
@@ -195,9 +197,12 @@ def dtd() -> tuple[str, ...]:
 
 @functools.cache
 def caltech256() -> tuple[Caltech256Class, ...]:
-    """Return Caltech-256's 257 folders by number; the last is clutter, which is no object class."""
-    folders = (row["folder"].split(".", 1) for row in read_rows("caltech256.csv"))
-    return tuple(Caltech256Class(int(number), name) for number, name in folders)
+    """Return Caltech-256's 257 folders by number; the last is clutter, which is no object class.
+
+    The image counts are those of two public listings of the archive, which agree file for file.
+    """
+    rows = ((row["folder"].split(".", 1), int(row["images"])) for row in read_rows("caltech256.csv"))
+    return tuple(Caltech256Class(int(number), name, images) for (number, name), images in rows)
 
 
 @functools.cache

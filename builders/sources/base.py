@@ -67,10 +67,14 @@ class Licence:
 
 @dataclass(frozen=True)
 class Expected:
-    """How many images the owner's complete partition has, in all and, where a listing exists, for each class."""
+    """How many images the owner's complete partition has, in all and, where a listing exists, for each class.
+
+    `class_sizes` are the sizes of the smallest and the largest class, where the owner states these and no listing.
+    """
 
     total: int
     per_class: Mapping[str, int] | None = None
+    class_sizes: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,8 @@ class Piece:
 
     `form` says what the bytes are once they are reached. `missing` holds the ids that the owner's own list in this
     copy has and the copy has no image for; empty where there is no list. It explains a short count and refuses
-    nothing by itself.
+    nothing by itself. `listed` counts that list's images by class, for a source whose counts by class are not known
+    otherwise.
     """
 
     partition: str
@@ -97,6 +102,7 @@ class Piece:
     strays: tuple[Stray, ...] = ()
     missing: pa.Array = field(default_factory=lambda: pa.array([], pa.string()), repr=False)
     form: Form = "encoded"
+    listed: Mapping[str, int] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
+import json
 import re
 from collections import Counter
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
 from taxonomy import decisions, tables, wordnet
 
 WN = wordnet.load()
+LISTING = Path(__file__).parents[2] / ".." / "shared" / "reference" / "caltech256_counts.json"
 FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iterdir() if path.name.endswith(".csv"))
 
 # Rows as the sources say: ILSVRC 2012, Tiny ImageNet, the full ImageNet release, CIFAR-100, Food-101, Describable
@@ -113,6 +116,25 @@ def test_caltech256_folders_are_numbered():
     assert [item.number for item in tables.caltech256()] == list(range(1, 258))
     assert tables.caltech256()[132].folder == "133.lightning"
     assert tables.caltech256()[256].name == "clutter"
+
+
+def test_caltech256_has_the_owners_count():
+    """Griffin, Holub and Perona, Caltech-256 (2007), table 1: 30,607 images, 80 to 827 a class."""
+    images = [item.images for item in tables.caltech256()]
+    assert sum(images) == 30_607
+    assert (min(images), max(images)) == (80, 827)
+
+
+@pytest.mark.skipif(not LISTING.is_file(), reason=f"no {LISTING.name} beside this checkout")
+def test_caltech256_counts_are_those_of_the_listings():
+    assert {item.folder: item.images for item in tables.caltech256()} == json.loads(LISTING.read_text("utf-8"))
+
+
+def test_the_paper_counts_one_more_for_each_caltech_folder():
+    """Kim, Koo and Hwang's table has 4,792 images in 45 classes: what `ls -l | wc -l` says of 45 folders together."""
+    kept = {decision.class_id for decision in decisions.load("caltech256") if decision.decision == "keep"}
+    images = [item.images for item in tables.caltech256() if item.folder in kept]
+    assert (len(images), sum(images), sum(count + 1 for count in images)) == (45, 4_747, 4_792)
 
 
 def test_places365_categories_have_a_letter_and_a_name():
