@@ -17,6 +17,7 @@ from builders.benchmark import Benchmark
 from builders.choices import Choices, Meter, needed_partitions, parts_of, references_of, with_parents
 from builders.completeness import shortfalls
 from builders.drawn import Adopted, drawn_classes, label_names
+from builders.editions import refuse_resized
 from builders.errors import NAMED, BuildError, explaining_disk, more
 from builders.execute import Workers
 from builders.finish import finish_release, finish_split, known_train_overlaps
@@ -49,7 +50,7 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
     """Index the sources that the chosen splits need, check that they are whole, and plan.
 
     Raises:
-        BuildError: a source is missing, of another edition, or short without `allow_partial`.
+        BuildError: a source is missing, of another edition, resized, or short without `allow_partial`.
     """
     indexes = {}
     parts = parts_of(benchmark, choices.splits)
@@ -73,6 +74,9 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
             f"{sentences[0]}, in {root}; complete that source, or build what there is with --allow-partial "
             "(the manifest will say so)."
         )
+    if not choices.demo:  # whose images are small on purpose
+        for index in indexes.values():
+            refuse_resized(index)
     references = [key for key in references_of(benchmark, choices.splits) if key not in choices.splits]
     planned = plan(
         benchmark,

@@ -131,6 +131,21 @@ class Override:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class BrokenImage:
+    """An image that is broken in its owner's archive.
+
+    Attributes:
+        source: Key of the source, such as "sun397".
+        source_id: The image's stable name in it.
+        provenance: Who says so.
+    """
+
+    source: str
+    source_id: str
+    provenance: str
+
+
 def read_rows(name: str) -> list[dict[str, str]]:
     """Read a CSV file of `taxonomy/data` as one dictionary per row.
 
@@ -223,6 +238,12 @@ def sun397() -> tuple[Sun397Class, ...]:
     return tuple(
         Sun397Class(index, row["category"], int(row["images"])) for index, row in enumerate(read_rows("sun397.csv"))
     )
+
+
+@functools.cache
+def broken_images() -> tuple[BrokenImage, ...]:
+    """Return the images that are known to be broken in their owners' archives."""
+    return tuple(BrokenImage(**row) for row in read_rows("broken_images.csv"))
 
 
 @functools.cache

@@ -78,6 +78,18 @@ class Expected:
 
 
 @dataclass(frozen=True)
+class PixelSizes:
+    """What is known of the width and height of a source's photographs, which have many sizes.
+
+    `shared` are shorter sides that all images of an owner's edition may have. `editions` names editions all of whose
+    images have one size (width, height).
+    """
+
+    shared: tuple[int, ...] = ()
+    editions: Mapping[tuple[int, int], str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
 class Stray:
     """A file or folder that stands among the images and is not one; `reason` says how it was told."""
 
@@ -116,7 +128,8 @@ class Source:
 
     `arrays` marks a source whose images are pixel arrays upstream: rows hold them as PNG and are identified by their
     pixels, so that every layout gives equal rows. `on_disk=False` marks one that this project makes itself: it has no
-    folder and no flag, and `scan` looks at nothing.
+    folder and no flag, and `scan` looks at nothing. `pixel_sizes` is None where a copy's edition does not show in its
+    images' sizes.
     """
 
     key: str
@@ -130,6 +143,7 @@ class Source:
     scan: Callable[[Path, Sequence[str]], list[Piece]]
     arrays: bool = False
     on_disk: bool = True
+    pixel_sizes: PixelSizes | None = None
 
 
 @dataclass(frozen=True)

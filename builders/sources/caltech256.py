@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from builders.sources.base import Expected, Licence, Source
+from builders.sources.base import Expected, Licence, PixelSizes, Source
 from builders.sources.folders import SideBySide
 from builders.sources.search import Layout, Search
 from taxonomy import tables
@@ -73,4 +73,5 @@ CALTECH256 = Source(
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(),
 )

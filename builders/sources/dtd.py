@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.sources import parquet
-from builders.sources.base import Expected, Licence, Piece, Source
+from builders.sources.base import Expected, Licence, Piece, PixelSizes, Source
 from builders.sources.folders import SideBySide
 from builders.sources.search import Layout, Search
 from taxonomy import tables
@@ -105,4 +105,5 @@ DTD = Source(
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(),
 )

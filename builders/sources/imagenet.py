@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.sources import ilsvrc_devkit, parquet, tars
-from builders.sources.base import Expected, Licence, Piece, Source, Stray, piece_table
+from builders.sources.base import Expected, Licence, Piece, PixelSizes, Source, Stray, piece_table
 from builders.sources.folders import (
     ClassFolder,
     child_names,
@@ -37,6 +38,10 @@ _TRAIN_NAME = re.compile(r"(n\d{8})_\d+\.JPEG", re.ASCII)
 _VAL_PATTERN = r"^ILSVRC2012_val_[0-9]{8}\.JPEG$"
 _WANTED = {"train": "<wnid>_<number>.JPEG", "val": "ILSVRC2012_val_<8 digits>.JPEG"}
 _PARQUET_NAME = r"^(?P<stem>.+)_(?P<wnid>n[0-9]{8})\.JPEG$"
+_DOWNSAMPLED = (8, 16, 32, 64)
+# The edition with blurred faces (Yang et al., "A Study of Face Obfuscation in ImageNet", ICML 2022).
+_BLURRED = {"train": "train_blurred", "val": "val_blurred"}
+_BLURRED_NAME = re.compile(r"(n\d{8}_\d+|ILSVRC2012_val_\d{8})\.jpg", re.ASCII)
 _SHARDS = {"train": "train-*.parquet", "val": "validation-*.parquet"}
 
 
@@ -96,6 +101,7 @@ def _refuse_unknown(wnids: list[str], place: Path) -> None:
 
 def _explain(partition: str, folder: ClassFolder, name: str) -> str:
     _refuse_2010(name, folder.path)
+    _refuse_blurred(name, folder.path)
     other = _TRAIN_NAME.fullmatch(name)
     if partition == "train" and other and other[1] != folder.class_id:
         raise BuildError(
@@ -112,6 +118,14 @@ def _refuse_2010(name: str, place: Path) -> None:
         )
 
 
+def _refuse_blurred(name: str, place: Path) -> None:
+    if _BLURRED_NAME.fullmatch(name):
+        raise BuildError(
+            f"{_TITLE}: {name} in {place} is named as in the edition with blurred faces (.jpg, and 101 training and 3 "
+            f"validation images fewer). Give a copy with the original images with --imagenet."
+        )
+
+
 def _val_flat(root: Path, home: Path) -> Piece | None:
     folder = home / "val"
     if not folder.is_dir():
@@ -119,6 +133,7 @@ def _val_flat(root: Path, home: Path) -> Piece | None:
     names = match_names(child_names(folder), _VAL_PATTERN)
     for name in names.others:
         _refuse_2010(name, folder)
+        _refuse_blurred(name, folder)
     if not len(names.images):
         return None
     column, truth = _val_classes(names.images, home, folder)
@@ -193,6 +208,7 @@ def _val_tar(root: Path, home: Path) -> Piece | None:
     found = tars.match_members(tars.members(path), _VAL_PATTERN)
     for name in found.others:
         _refuse_2010(name, path)
+        _refuse_blurred(name, path)
     if not len(found.names):
         raise BuildError(f"{_TITLE}: expected images named {_WANTED['val']}, found none inside {path}; {_FLAG}.")
     column, truth = _val_classes(found.names, home, path)
@@ -258,6 +274,19 @@ _SEARCH = Search(
     expected=expected,
 )
 
+
+def _scan(root: Path, partitions: Sequence[str]) -> list[Piece]:
+    """Find the partitions, and name the edition with blurred faces where only its folders are there."""
+    for home, partition in itertools.product(_SEARCH.homes, partitions):
+        folder = root / home / _BLURRED[partition]
+        if folder.is_dir() and not (root / home / partition).is_dir():
+            raise BuildError(
+                f"{_TITLE}: {folder} is of the edition with blurred faces (101 training and 3 validation images fewer "
+                "than the original). Give a copy with the original images with --imagenet."
+            )
+    return _SEARCH.scan(root, partitions)
+
+
 IMAGENET = Source(
     key=_SEARCH.key,
     title=_TITLE,
@@ -286,5 +315,10 @@ IMAGENET = Source(
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    scan=_scan,
+    pixel_sizes=PixelSizes(
+        editions={
+            (n, n): f"ImageNet resized to {n} x {n} (Chrabaszcz, Loshchilov and Hutter, 2017)" for n in _DOWNSAMPLED
+        }
+    ),
 )

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, Piece, Source, Stray, piece_table
+from builders.sources.base import Expected, Licence, Piece, PixelSizes, Source, Stray, piece_table
 from builders.sources.folders import (
     ClassFolder,
     child_names,
@@ -283,4 +283,6 @@ PLACES365 = Source(
     classes=classes,
     expected=expected,
     scan=_scan,
+    # The large edition has many images whose shorter side is 512, the small one only 256 x 256.
+    pixel_sizes=PixelSizes(shared=(256, 512)),
 )
