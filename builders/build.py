@@ -74,9 +74,7 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
             f"{sentences[0]}, in {root}; complete that source, or build what there is with --allow-partial "
             "(the manifest will say so)."
         )
-    if not choices.demo:  # whose images are small on purpose
-        for index in indexes.values():
-            refuse_resized(index)
+    _refuse_resized(choices, indexes)
     references = [key for key in references_of(benchmark, choices.splits) if key not in choices.splits]
     planned = plan(
         benchmark,
@@ -90,6 +88,15 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
     _note_strangers(choices, planned, meter)
     count = len(parts)
     return Prepared(indexes, lacking, adopted, tuple(planned[:count]), tuple(planned[count:]))
+
+
+def _refuse_resized(choices: Choices, indexes: Mapping[str, SourceIndex]) -> None:
+    """Refuse mirrors with resized images; those of a demo are small on purpose."""
+    from builders.demo import is_demo  # which draws images, and only this asks it
+
+    for index in indexes.values():
+        if not choices.demo and not is_demo(index.root):
+            refuse_resized(index)
 
 
 def _note_strangers(choices: Choices, planned: Sequence[PlannedSplit], meter: Meter) -> None:
