@@ -52,7 +52,7 @@ def main() -> None:
     """Build."""
     tree, out = map(Path, sys.argv[1:3])
     benchmark = everything(FIXED_RESIZE if "--resize" in sys.argv else None)
-    choices = Choices(out=out, splits=(SPLIT,), roots={"imagenet": tree}, seed=0, allow_partial=True)
+    choices = Choices(out=out, splits=(SPLIT,), roots={"imagenet": tree}, seed=0, allow_partial=True, demo=True)
     with TerminalMeter(quiet=True) as meter, LocalExecutor(usable_cores()) as executor:
         indexes = {"imagenet": open_source(IMAGENET, tree, ("train",))}
         planned = plan(benchmark, indexes, seed=0, splits=[SPLIT])

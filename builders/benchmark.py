@@ -126,14 +126,13 @@ def parent(take: Take) -> str:
 class Count:
     """How many rows a split has: `rows` from complete sources, `paper` in the paper's table.
 
-    `why` explains a difference between the two, or why `rows` is not certain (`exact=False`), in a few words.
+    `why` explains a difference between the two, in a few words.
     `classes` are those of the paper's table, 0 where it does not count them.
     """
 
     rows: int
     paper: int
     why: str = ""
-    exact: bool = True
     classes: int = 0
 
 
@@ -254,7 +253,6 @@ class Benchmark:
             rows=sum(count.rows for count in counts),
             paper=sum(count.paper for count in counts),
             why="; ".join(dict.fromkeys(count.why for count in counts if count.why)),
-            exact=all(count.exact for count in counts),
         )
 
     def sources(self) -> tuple[Source, ...]:

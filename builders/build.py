@@ -16,6 +16,7 @@ from builders.benchmark import Benchmark
 from builders.choices import Choices, Meter, needed_partitions, parts_of, with_parents
 from builders.completeness import shortfalls
 from builders.drawn import Adopted, drawn_classes, label_names
+from builders.editions import refuse_resized
 from builders.errors import NAMED, BuildError, explaining_disk, more
 from builders.executors.base import Executor
 from builders.finish import Finished, finish_release, finish_split
@@ -47,7 +48,7 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
     """Index the sources that the chosen splits need, check that they are whole, and plan.
 
     Raises:
-        BuildError: a source is missing, of another edition, or short without `allow_partial`.
+        BuildError: a source is missing, of another edition, resized, or short without `allow_partial`.
     """
     indexes = {}
     parts = parts_of(benchmark, choices.splits)
@@ -71,6 +72,7 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
             f"{sentences[0]}, in {root}; complete that source, or build what there is with --allow-partial "
             "(the manifest will say so)."
         )
+    _refuse_resized(choices, indexes)
     planned = plan(
         benchmark,
         indexes,
@@ -98,6 +100,15 @@ def _refuse_empty(planned: Sequence[PlannedSplit], indexes: Mapping[str, SourceI
                 f"{split.split_key} would have no rows: {index.source.title}{where} has no image of its classes that "
                 "is not withdrawn; complete that source, or leave the split out with --splits."
             )
+
+
+def _refuse_resized(choices: Choices, indexes: Mapping[str, SourceIndex]) -> None:
+    """Refuse mirrors with resized images; those of a demo are small on purpose."""
+    from builders.demo import is_demo  # which draws images, and only this asks it
+
+    for index in indexes.values():
+        if not choices.demo and not is_demo(index.root):
+            refuse_resized(index)
 
 
 def _note_strangers(choices: Choices, planned: Sequence[PlannedSplit], meter: Meter) -> None:

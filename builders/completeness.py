@@ -1,8 +1,12 @@
-"""Is a person's copy whole? Compares what was found with the owner's counts, for the classes that are needed."""
+"""Is a person's copy whole? Compares what was found with the owner's counts, for the classes that are needed.
+
+Somebody who keeps only the needed classes has all that a build asks for, so a class that no split draws from never
+makes a copy short, and never makes up for another class's missing image.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +16,12 @@ from builders.sources.base import Expected, Piece, SourceIndex
 
 
 def shortfalls(index: SourceIndex, partitions: Collection[str], needed: Collection[str]) -> list[str]:
-    """Compare the given partitions of an index with the owner's counts.
+    """Compare the needed classes of some partitions with the owner's counts.
 
-    A partition whose total is right is accepted. Otherwise the classes in `needed` decide, where a listing of counts
-    by class
-    exists: somebody who keeps only those classes has all that the build asks for.
+    Counts by class come from the source's declaration, or from the owner's list of images where the copy has it and
+    its length is right. Without either, a copy that has every class must have the right total, and of one that has
+    only some, each needed class and all of them together must have a size that the owner's figures allow; a few
+    missing images are not noticed then.
 
     Args:
         index: what was found.
@@ -34,24 +39,76 @@ def shortfalls(index: SourceIndex, partitions: Collection[str], needed: Collecti
 
 
 def _compare(index: SourceIndex, piece: Piece, expected: Expected, needed: Collection[str]) -> str | None:
-    rows = piece.table.num_rows
-    if rows == expected.total:
-        return None
-    title = f"{index.source.title}, {piece.partition} ({piece.layout})"
-    absent = f"; the first that its list names and the copy lacks is {piece.missing[0]}" if len(piece.missing) else ""
-    absent += f"; {piece.hint}" if piece.hint else ""
-    if expected.per_class is None:
-        return f"{title}: expected {expected.total:,} images, found {rows:,}{absent}"
     counts = _by_class(piece.table)
-    listed = expected.per_class
-    wrong = sorted(c for c in needed if counts.get(c, 0) != listed[c])
-    if not wrong:
-        return None
-    worst = min(wrong, key=lambda c: (counts.get(c, 0) - listed[c], c))
-    name = index.source.classes()[worst]
+    listed = expected.per_class or _listed(piece, expected.total)
+    if listed is not None:
+        wanted = {class_id: (listed[class_id], listed[class_id]) for class_id in needed}
+    elif expected.class_sizes is not None:
+        wanted = dict.fromkeys(needed, expected.class_sizes)
+    else:
+        wanted = {}
+    wrong = sorted(c for c, (least, most) in wanted.items() if not least <= counts.get(c, 0) <= most)
+    if wrong:
+        sentence = _worst(index, piece, expected, wanted, counts, wrong)
+    else:
+        sentence = "" if listed is not None else _wrong_total(index, piece, expected, counts, needed)
+    return f"{index.source.title}, {piece.partition} ({piece.layout}): {sentence}" if sentence else None
+
+
+def _listed(piece: Piece, total: int) -> Mapping[str, int] | None:
+    """The counts of the owner's list in this copy, unless the list itself was cut."""
+    return piece.listed if piece.listed is not None and sum(piece.listed.values()) == total else None
+
+
+def _wrong_total(
+    index: SourceIndex, piece: Piece, expected: Expected, counts: Mapping[str, int], needed: Collection[str]
+) -> str:
+    """Compare totals where no counts by class are known; an empty text where they fit."""
+    classes = index.source.classes()
+    least, most = expected.class_sizes or (0, 0)
+    if expected.class_sizes is None or all(least <= counts.get(class_id, 0) <= most for class_id in classes):
+        rows = piece.table.num_rows
+        if rows == expected.total:
+            return ""
+        return f"expected {expected.total:,} images, found {rows:,}{_absent(piece, '')}"
+    # Other classes were left out, wholly or in part; in a complete copy they have a total between these bounds.
+    others = len(classes) - len(needed)
+    lowest, highest = expected.total - others * most, expected.total - others * least
+    found = sum(counts[class_id] for class_id in needed)
+    if lowest <= found <= highest:
+        return ""
+    return f"expected {lowest:,} to {highest:,} images in the {len(needed)} classes that are needed, found {found:,}"
+
+
+def _worst(
+    index: SourceIndex,
+    piece: Piece,
+    expected: Expected,
+    wanted: Mapping[str, tuple[int, int]],
+    counts: Mapping[str, int],
+    wrong: list[str],
+) -> str:
+    """Describe the class that is furthest below its count, or else the first that is above."""
+    worst = min(wrong, key=lambda c: (counts.get(c, 0) - wanted[c][0], c))
+    least, most = wanted[worst]
+    number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     others = f" and {len(wrong) - 1:,} more classes differ" if len(wrong) > 1 else ""
-    found = counts.get(worst, 0)
-    return f"{title}: expected {listed[worst]:,} images of {worst} ({name}), found {found:,}{others}{absent}"
+    total = ", although the total is right" if piece.table.num_rows == expected.total else ""
+    return (
+        f"expected {number} images of {worst} ({index.source.classes()[worst]}), found {counts.get(worst, 0):,}"
+        f"{others}{total}{_absent(piece, worst)}"
+    )
+
+
+def _absent(piece: Piece, class_id: str) -> str:
+    """What may explain a short count: the first image that the owner's list has and the copy lacks, and the hint.
+
+    Where ids begin with their class, the image is one of the class that is short.
+    """
+    of_class = piece.missing.filter(pc.match_substring(piece.missing, f"{class_id}/"))
+    first = next(iter(of_class if len(of_class) else piece.missing), None)
+    listed = f"; the first that its list names and the copy lacks is {first}" if first is not None else ""
+    return listed + (f"; {piece.hint}" if piece.hint else "")
 
 
 def _by_class(table: pa.Table) -> dict[str, int]:

@@ -61,16 +61,24 @@ TROUBLES = (
     Trouble("sun397", "SUN397/b/baggage_claim/sun_avittiqqaiibgcau.jpg", "bmp"),
     Trouble("sun397", "SUN397/a/abbey/sun_aqswjsnjlrfzzhiz.jpg", "cmyk"),
     Trouble("sun397", "SUN397/a/abbey/sun_aaoktempcmudsvna.jpg", "grayscale"),
+    # Tags as reported in python-pillow/Pillow #6492, #6799 and #8965 and huggingface/datasets #8165.
+    Trouble("sun397", "SUN397/b/beach/sun_dnccaalmahhjmhfk.jpg", "exif-fraction-for-text"),
+    Trouble("sun397", "SUN397/c/castle/sun_laprtwgeuidlueij.jpg", "exif-no-denominator"),
     Trouble("dtd", "images/banded/banded_0001.jpg", "cmyk"),
+    Trouble("dtd", "images/dotted/dotted_0001.jpg", "exif-float-for-text"),
     Trouble("dtd", "images/grid/grid_0001.jpg", "grayscale"),
+    Trouble("dtd", "images/knitted/knitted_0001.jpg", "exif-double-for-text"),
+    Trouble("dtd", "images/lined/lined_0001.jpg", "exif-no-denominator"),
     Trouble("dtd", "images/zigzagged/zigzagged_0001.jpg", "orientation"),
 )
 """Images with a trouble; `kind` is a key of `demo_images.ENCODERS`. Those inside LSUN's database are listed in
 `demo_containers.LSUN_TROUBLES`.
 
 `datasets.Image` turns an image by its EXIF orientation and for that writes the other tags anew. With Pillow 13 it
-fails on both `exif-...` kinds: `struct.error` where a tag for a whole number (ResolutionUnit) holds text, `TypeError`
-where a tag for a fraction (XResolution) does. `xmp-not-utf8` fails in Pillow 11.2 (`UnicodeDecodeError`), not in 13.
+fails on all `exif-...` kinds but the last: `struct.error` where a tag for a whole number (ResolutionUnit) holds text,
+`TypeError` where a tag for a fraction (XResolution) does, `AttributeError` where one for text (Make, Software,
+Copyright) holds a fraction or a floating point number. `exif-no-denominator` (XResolution 72/0) fails in Pillow 11.0
+(`ZeroDivisionError`) and `xmp-not-utf8` in 11.2 (`UnicodeDecodeError`), neither in 13.
 """
 
 STRAYS = {

@@ -65,15 +65,30 @@ def _with_segment(jpeg: bytes, payload: bytes) -> bytes:
 
 
 def _exif(*tags: tuple[int, int, int, bytes]) -> bytes:
-    """Make an EXIF segment of tags (number, type, count, four bytes of value), which Pillow would refuse to write."""
-    body = b"".join(struct.pack("<HHL", *tag[:3]) + tag[3] for tag in tags)
-    return b"Exif\0\0II*\0" + struct.pack("<LH", 8, len(tags)) + body + bytes(4)
+    """Make an EXIF segment of tags (number, type, count, value), which Pillow would refuse to write.
+
+    A value of four bytes stands in the table, a longer one behind it.
+    """
+    behind = 8 + 2 + 12 * len(tags) + 4
+    body, values = b"", b""
+    for number, kind, count, value in tags:
+        short = len(value) == 4
+        body += struct.pack("<HHL", number, kind, count) + (
+            value if short else struct.pack("<L", behind + len(values))
+        )
+        values += b"" if short else value
+    return b"Exif\0\0II*\0" + struct.pack("<LH", 8, len(tags)) + body + bytes(4) + values
 
 
-# EXIF types: 2 is text, 3 a 16-bit number. Orientation 6: to be turned by 90 degrees.
+# EXIF types: 2 is text, 3 a 16-bit number, 5 a fraction, 11 and 12 floating point of 32 and 64 bits. Orientation 6: to
+# be turned by 90 degrees.
 _ORIENTATION = (0x0112, 3, 1, struct.pack("<HH", 6, 0))
 _UNIT_AS_TEXT = (0x0128, 2, 4, b"mm \0")
 _RESOLUTION_AS_TEXT = (0x011A, 2, 4, b"72 \0")
+_MAKE_AS_FRACTION = (0x010F, 5, 1, struct.pack("<LL", 1, 2))
+_SOFTWARE_AS_FLOAT = (0x0131, 11, 1, struct.pack("<f", 1.5))
+_COPYRIGHT_AS_DOUBLE = (0x8298, 12, 1, struct.pack("<d", 1.5))
+_NO_DENOMINATOR = (0x011A, 5, 1, struct.pack("<LL", 72, 0))
 _XMP = b"http://ns.adobe.com/xap/1.0/\0<x:xmpmeta xmlns:x='adobe:ns:meta/'>\xa8</x:xmpmeta>"
 
 ENCODERS: Mapping[str, Callable[[Image.Image], bytes]] = {
@@ -87,6 +102,10 @@ ENCODERS: Mapping[str, Callable[[Image.Image], bytes]] = {
     "orientation": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION)),
     "exif-text-for-number": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _UNIT_AS_TEXT)),
     "exif-text-for-fraction": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _RESOLUTION_AS_TEXT)),
+    "exif-fraction-for-text": lambda image: _with_segment(jpeg(image), _exif(_MAKE_AS_FRACTION, _ORIENTATION)),
+    "exif-float-for-text": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _SOFTWARE_AS_FLOAT)),
+    "exif-double-for-text": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _COPYRIGHT_AS_DOUBLE)),
+    "exif-no-denominator": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _NO_DENOMINATOR)),
     "xmp-not-utf8": lambda image: _with_segment(jpeg(image), _XMP),
 }
 """Ways to store an image, by name; all but the first are troubles."""

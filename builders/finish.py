@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from builders import card
+from builders import broken, card
 from builders.benchmark import Benchmark
 from builders.choices import Meter
 from builders.duplicates import KEY, entries, read_pairs, summary
@@ -117,7 +117,10 @@ def _part(
             {"id": split.row_id(e.image), "reason": e.evidence} for e in exclusions if e.rule == "withdrawn"
         ],
         "adopted": adopted,
-        "shortfalls": [*lacking, *(f"{e.image} left out as unreadable ({e.evidence})" for e in unreadable)],
+        "shortfalls": [
+            *lacking,
+            *(f"{e.image} left out as unreadable ({e.evidence})" for e in unreadable if e.rule != broken.RULE),
+        ],
     }
     if split.part:
         classes = len(planned.table["class_id"].unique())
@@ -248,19 +251,11 @@ def _by_rule(exclusions: Sequence[Exclusion]) -> dict[str, int]:
 def _unreadable(planned: PlannedSplit, dropped: Mapping[str, str]) -> list[Exclusion]:
     if not dropped:
         return []
-    source = planned.split.source.key
     rows = planned.table.filter(pc.is_in(planned.table["id"], value_set=pa.array(dropped, pa.string())))
-    return [
-        Exclusion(
-            planned.key,
-            source,
-            "",
-            row["class_id"],
-            row["class_name"],
-            row["source_id"],
-            1,
-            "unreadable",
-            dropped[row["id"]],
-        )
-        for row in rows.to_pylist()
-    ]
+    return [_unreadable_image(planned.key, row, dropped[row["id"]]) for row in rows.to_pylist()]
+
+
+def _unreadable_image(key: str, row: Mapping[str, Any], reason: str) -> Exclusion:
+    known = broken.broken().get(f"{row['source']}/{row['source_id']}")
+    rule, evidence = ("unreadable", reason) if known is None else (broken.RULE, f"{reason}; {known}")
+    return Exclusion(key, row["source"], "", row["class_id"], row["class_name"], row["source_id"], 1, rule, evidence)

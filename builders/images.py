@@ -1,7 +1,7 @@
 """One encoded image: does it decode, what must be mended, and which digest names it.
 
-Published rows keep the source's bytes. They are looked at cheaply (signature and end) and decoded only where
-something looks wrong, because decoding a million images takes hours and reading them takes minutes.
+Published rows keep the source's bytes. They are looked at cheaply (`builders.jpeg`) and decoded only where something
+looks wrong, because decoding a million images takes hours and reading them takes minutes.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 import hashlib
 import io
 import struct
+import zlib
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image, ImageOps
+from PIL.TiffImagePlugin import IFDRational
+
+from builders.jpeg import has_hole, looks_whole, read_header
 
 Stored = Literal["source", "metadata_removed", "pixels"]
 """What a row's bytes are.
@@ -23,25 +27,30 @@ Stored = Literal["source", "metadata_removed", "pixels"]
 pixels in the third, since PNG bytes differ between encoder versions.
 """
 
-_JPEG_START = b"\xff\xd8"
-_JPEG_END = b"\xff\xd9"
-_APP1 = 0xE1
-_START_OF_SCAN = 0xDA
-
-# What Pillow raises on bytes that are no whole image, and on EXIF blocks whose tags cannot be read
-# (huggingface/datasets issue 7668 shows the second kind end a stream).
-_DECODE_ERRORS = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
+DECODE_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
     EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
     struct.error,
-    OverflowError,
+    zlib.error,
     Image.DecompressionBombError,
 )
+"""What Pillow and `datasets.Image` raise on bytes that are no whole image, and on EXIF blocks that they cannot read.
+
+The second kind ends streams (huggingface/datasets issues 7668 and 8165): `AttributeError` where a tag for text holds a
+fraction, `ZeroDivisionError` where a fraction has no denominator, and more (python-pillow/Pillow 6492, 6799, 8965). An
+error that is none of these is a fault of ours. `MemoryError` is what Pillow says of a size that cannot be.
+"""
+
+_SUB_BLOCKS = (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo)
 
 
 class UnreadableImageError(ValueError):
@@ -53,7 +62,8 @@ def check(data: bytes | bytearray | memoryview, *, decode: bool = False) -> byte
 
     Args:
         data: the encoded image.
-        decode: decode it whatever it looks like; otherwise only where signature, end or metadata give a reason to.
+        decode: decode it whatever it looks like; otherwise only where its structure or metadata give a reason to
+            (`jpeg.looks_whole` says what they do not show).
 
     Returns:
         None where the bytes can be stored as they are, else the bytes to store instead.
@@ -64,7 +74,9 @@ def check(data: bytes | bytearray | memoryview, *, decode: bool = False) -> byte
     view = memoryview(data)
     if len(view) == 0:
         raise UnreadableImageError("the file is empty")
-    if not decode and _looks_whole(view) and (metadata_segment(view) is None or _has_harmless_metadata(view)):
+    # Only JPEG has a fast path: it is nearly all of every source, and the other formats' metadata is only tried by
+    # decoding.
+    if not decode and _is_sound(view):
         return None
     return decode_or_mend(bytes(view))[1]
 
@@ -93,51 +105,30 @@ def decode(data: bytes) -> Image.Image:
     return image
 
 
-def metadata_segment(data: bytes | memoryview) -> tuple[int, int] | None:
-    """Find the first APP1 segment of a JPEG: its EXIF or XMP block, both of which decoding reads.
-
-    Args:
-        data: an encoded image of any format.
-
-    Returns:
-        Start and stop of the whole segment, marker included; None where there is none.
-    """
-    if bytes(data[:2]) != _JPEG_START:
-        return None
-    position, size = 2, len(data)
-    while position + 4 <= size and data[position] == 0xFF:
-        marker = data[position + 1]
-        if marker == 0xFF:  # padding before a marker (ITU-T T.81, B.1.1.2)
-            position += 1
-            continue
-        if marker == _START_OF_SCAN:
-            return None
-        stop = position + 2 + (data[position + 2] << 8 | data[position + 3])
-        if marker == _APP1:
-            return position, stop
-        position = stop
-    return None
-
-
 def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
-    """Decode and turn upright, without the metadata where that is what breaks decoding.
+    """Decode and turn upright, without the metadata where that is what breaks decoding, in any version of Pillow.
 
     Returns:
         The image, and the bytes without metadata where only they decode.
 
     Raises:
-        UnreadableImageError: nothing can be decoded.
+        UnreadableImageError: nothing can be decoded, or a part of the image is lost.
     """
+    header = read_header(data)
+    if header is not None and has_hole(data, header):
+        raise UnreadableImageError("zero bytes in place of a part of its image data")
+    mended = _without_metadata(data)
     try:
-        return decode(data), None
-    except _DECODE_ERRORS as error:
-        mended = _without_metadata(data)
+        image = decode(data)
+        if mended is None or not _breaks_older_pillow(data):
+            return image, None
+    except DECODE_ERRORS as error:
         if mended is None:
             raise UnreadableImageError(_reason(error)) from error
-        try:
-            return decode(mended), mended
-        except _DECODE_ERRORS as second:
-            raise UnreadableImageError(_reason(second)) from second
+    try:
+        return decode(mended), mended
+    except DECODE_ERRORS as error:
+        raise UnreadableImageError(_reason(error)) from error
 
 
 def content_sha256(stored: Stored, data: bytes) -> str:
@@ -167,25 +158,41 @@ def rgb_sha256(pixels: npt.NDArray[np.uint8]) -> list[str]:
     return digests
 
 
-def _looks_whole(view: memoryview) -> bool:
-    # Only JPEG has a fast path: it is nearly all of every source, and the other formats' metadata is only tried by
-    # decoding.
-    return view[:2] == _JPEG_START and view[-2:] == _JPEG_END
+def _is_sound(view: memoryview) -> bool:
+    header = read_header(view)
+    if header is None or not looks_whole(view, header):
+        return False
+    return header.metadata is None or _has_harmless_metadata(view)
 
 
 def _has_harmless_metadata(view: memoryview) -> bool:
     """Read EXIF and XMP without decoding pixels; a block that turns the image is left to a full decode."""
     try:
         orientation = Image.open(io.BytesIO(view)).getexif().get(ExifTags.Base.Orientation)
-    except _DECODE_ERRORS:
+    except DECODE_ERRORS:
         return False
     return orientation is None or orientation == 1
 
 
+def _breaks_older_pillow(data: bytes) -> bool:
+    """Tell whether an EXIF block that turns an image has a fraction without denominator.
+
+    Pillow 11.0 cannot write such a tag anew, as turning asks for; later versions can, and the stored bytes should not
+    depend on the version that built them.
+    """
+    exif = Image.open(io.BytesIO(data)).getexif()
+    if exif.get(ExifTags.Base.Orientation) in (None, 1):
+        return False
+    blocks = (exif, *(exif.get_ifd(block) for block in _SUB_BLOCKS))
+    values = [value for block in blocks for value in block.values()]
+    numbers = [number for value in values for number in (value if isinstance(value, tuple) else (value,))]
+    return any(isinstance(number, IFDRational) and number.denominator == 0 for number in numbers)
+
+
 def _without_metadata(data: bytes) -> bytes | None:
     mended = data
-    while (segment := metadata_segment(mended)) is not None:
-        mended = mended[: segment[0]] + mended[segment[1] :]
+    while (header := read_header(mended)) is not None and header.metadata is not None:
+        mended = mended[: header.metadata[0]] + mended[header.metadata[1] :]
     return None if mended is data else mended
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from builders.benchmark import Benchmark, Split
+from builders.broken import RULE
 from builders.build import Prepared
 from builders.command import aligned
 from builders.locate import estimated_bytes
@@ -29,8 +30,14 @@ def built_text(benchmark: Benchmark, manifest: dict[str, Any], out: Path, splits
     table = "\n".join([table, *parts_table(parts)])
     config, split = splits[0].split("/")
     suffix = "" if entries[splits[0]]["data"] else INDEX_SUFFIX
+    left_out = [
+        f"{key}: {count:,} broken in the owner's archive and left out ({config_of}, by the rule {RULE})"
+        for key, entry in entries.items()
+        for config_of in [f"excluded/{key.split('/')[0]}.csv"]
+        if (count := entry["excluded_by_rule"].get(RULE, 0))
+    ]
     lacking = sorted({sentence for entry in entries.values() for sentence in entry["shortfalls"]})
-    lines = [table, ""]
+    lines = [table, *left_out, ""]
     if manifest["benchmarks"][benchmark.name]["demo"]:
         lines += ["Built from demo sources: small on purpose, to try the tools and never for a result.", ""]
     elif lacking:

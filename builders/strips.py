@@ -23,7 +23,7 @@ from PIL import Image
 
 from builders import images, png
 from builders.executors.base import ONE_CORE, Progress, Resources
-from builders.row_groups import unreadable
+from builders.row_groups import known_broken, unreadable
 from builders.shards import replacing
 from builders.spans import Counted, Reader
 from builders.staging import SUFFIX
@@ -139,6 +139,7 @@ class MakeTask:
             arrays = pc.is_in(rows["form"], pa.array(_ARRAY_FORMS)).to_numpy()
             self._read_arrays(rows, np.flatnonzero(arrays), pixels, reader, progress)
         left = np.flatnonzero(~arrays)
+        known = known_broken(rows)
         count = Counted(len(left), progress)
         columns = (rows[name].take(pa.array(left)).to_pylist() for name in _Place._fields)
         for number, values in zip(left.tolist(), zip(*columns, strict=True), strict=True):
@@ -150,7 +151,7 @@ class MakeTask:
             try:
                 pixels[number] = np.asarray(transform.apply(_source_image(place, bytes(data)), place.id))
             except images.UnreadableImageError as error:
-                if not self.drop_unreadable:
+                if not self.drop_unreadable and number not in known:
                     raise unreadable(rows, number, path, error) from error
                 reasons[number] = str(error)
             count.one(place.size)

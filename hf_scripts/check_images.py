@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import struct
 import warnings
-import zlib
 
-import PIL.Image
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders import images
 from hf_scripts.problems import Problems
-
-# What Pillow's and datasets' decoding raise on bytes that are no whole image or whose metadata cannot be read.
-_DECODE_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    struct.error,
-    zlib.error,
-    PIL.Image.DecompressionBombError,
-)
 
 
 def check_images(rows: pa.RecordBatch, path: str, first: int, problems: Problems, *, decode: bool) -> None:
@@ -71,7 +50,7 @@ def _check_digest(buffer: pa.Buffer, stored: str, expected: str, where: str, pro
             if stored == "pixels"
             else hashlib.sha256(buffer).hexdigest()
         )
-    except _DECODE_ERRORS:
+    except images.DECODE_ERRORS:
         return  # said below, with the reason
     if found != expected:
         problems.add("image digest", f"{where}: expected an image with content_sha256 {expected}, found {found}")
@@ -82,7 +61,7 @@ def _check_decoding(buffer: pa.Buffer, name: str | None, where: str, problems: P
 
     try:
         Image().decode_example({"bytes": buffer.to_pybytes(), "path": name})
-    except _DECODE_ERRORS as error:
+    except images.DECODE_ERRORS as error:
         # Pillow's sentence for unknown bytes ends with the address of a buffer.
         reason = str(error).split(" <_io.BytesIO")[0] or type(error).__name__
         problems.add(

@@ -43,10 +43,12 @@ class Caltech256Class:
     Attributes:
         number: 1 to 257.
         name: Name as in the archive, such as "swiss-army-knife" or "brain-101" (a class shared with Caltech-101).
+        images: Images in the folder, 80 to 827.
     """
 
     number: int
     name: str
+    images: int
 
     @property
     def folder(self) -> str:
@@ -129,6 +131,21 @@ class Override:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class BrokenImage:
+    """An image that is broken in its owner's archive.
+
+    Attributes:
+        source: Key of the source, such as "sun397".
+        source_id: The image's stable name in it.
+        provenance: Who says so.
+    """
+
+    source: str
+    source_id: str
+    provenance: str
+
+
 def read_rows(name: str) -> list[dict[str, str]]:
     """Read a CSV file of `taxonomy/data` as one dictionary per row.
 
@@ -195,9 +212,12 @@ def dtd() -> tuple[str, ...]:
 
 @functools.cache
 def caltech256() -> tuple[Caltech256Class, ...]:
-    """Return Caltech-256's 257 folders by number; the last is clutter, which is no object class."""
-    folders = (row["folder"].split(".", 1) for row in read_rows("caltech256.csv"))
-    return tuple(Caltech256Class(int(number), name) for number, name in folders)
+    """Return Caltech-256's 257 folders by number; the last is clutter, which is no object class.
+
+    The image counts are those of two public listings of the archive, which agree file for file.
+    """
+    rows = ((row["folder"].split(".", 1), int(row["images"])) for row in read_rows("caltech256.csv"))
+    return tuple(Caltech256Class(int(number), name, images) for (number, name), images in rows)
 
 
 @functools.cache
@@ -218,6 +238,12 @@ def sun397() -> tuple[Sun397Class, ...]:
     return tuple(
         Sun397Class(index, row["category"], int(row["images"])) for index, row in enumerate(read_rows("sun397.csv"))
     )
+
+
+@functools.cache
+def broken_images() -> tuple[BrokenImage, ...]:
+    """Return the images that are known to be broken in their owners' archives."""
+    return tuple(BrokenImage(**row) for row in read_rows("broken_images.csv"))
 
 
 @functools.cache

@@ -75,10 +75,26 @@ class Licence:
 
 @dataclass(frozen=True)
 class Expected:
-    """How many images the owner's complete partition has, in all and, where a listing exists, for each class."""
+    """How many images the owner's complete partition has, in all and, where a listing exists, for each class.
+
+    `class_sizes` are the sizes of the smallest and the largest class, where the owner states these and no listing.
+    """
 
     total: int
     per_class: Mapping[str, int] | None = None
+    class_sizes: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class PixelSizes:
+    """What is known of the width and height of a source's photographs, which have many sizes.
+
+    `shared` are shorter sides that all images of an owner's edition may have. `editions` names editions all of whose
+    images have one size (width, height).
+    """
+
+    shared: tuple[int, ...] = ()
+    editions: Mapping[tuple[int, int], str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -95,7 +111,8 @@ class Piece:
 
     `form` says what the bytes are once they are reached. `missing` holds the ids that the owner's own list in this
     copy has and the copy has no image for; empty where there is no list. `hint` says in a few words what else may
-    explain a short count. Neither refuses anything by itself.
+    explain a short count. Neither refuses anything by itself. `listed` counts that list's images by class, for a
+    source whose counts by class are not known otherwise.
     """
 
     partition: str
@@ -106,6 +123,7 @@ class Piece:
     missing: pa.Array = field(default_factory=lambda: pa.array([], pa.string()), repr=False)
     form: Form = "encoded"
     hint: str = ""
+    listed: Mapping[str, int] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -119,7 +137,8 @@ class Source:
 
     `arrays` marks a source whose images are pixel arrays upstream: rows hold them as PNG and are identified by their
     pixels, so that every layout gives equal rows. `on_disk=False` marks one that this project makes itself: it has no
-    folder and no flag, and `scan` looks at nothing.
+    folder and no flag, and `scan` looks at nothing. `pixel_sizes` is None where a copy's edition does not show in its
+    images' sizes.
     """
 
     key: str
@@ -133,6 +152,7 @@ class Source:
     scan: Callable[[Path, Sequence[str]], list[Piece]]
     arrays: bool = False
     on_disk: bool = True
+    pixel_sizes: PixelSizes | None = None
 
 
 @dataclass(frozen=True)

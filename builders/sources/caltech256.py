@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.sources import parquet, parquet_files
-from builders.sources.base import Expected, Licence, Piece, Source
+from builders.sources.base import Expected, Licence, Piece, PixelSizes, Source
 from builders.sources.folders import SideBySide
 from builders.sources.search import Layout, Search
 from taxonomy import tables
@@ -18,9 +18,6 @@ from taxonomy import tables
 _TITLE = "Caltech-256"
 _PARTITION = "images"
 _FOLDER = "256_ObjectCategories"
-
-# All 257 folders, clutter included, as the owner's page and paper state. No listing by class was found.
-_IMAGES = 30_607
 
 
 @functools.cache
@@ -31,8 +28,9 @@ def classes() -> Mapping[str, str]:
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition, all images."""
-    return {_PARTITION: Expected(_IMAGES)}
+    """Return the size of the only partition, all images, clutter included."""
+    counts = {row.folder: row.images for row in tables.caltech256()}
+    return {_PARTITION: Expected(sum(counts.values()), counts)}
 
 
 _FOLDERS = SideBySide(
@@ -112,4 +110,5 @@ CALTECH256 = Source(
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(),
 )

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.sources import parquet, parquet_files
-from builders.sources.base import Expected, Licence, Piece, Source
+from builders.sources.base import Expected, Licence, Piece, PixelSizes, Source
 from builders.sources.folders import SideBySide
 from builders.sources.search import Layout, Search
 from taxonomy import tables
@@ -117,4 +117,5 @@ DTD = Source(
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(),
 )

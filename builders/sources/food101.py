@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from builders.sources.base import Expected, Licence, Source
+from builders.sources.base import Expected, Licence, PixelSizes, Source
 from builders.sources.folders import SideBySide
 from builders.sources.labelled import Labelled
 from builders.sources.search import Layout, Search
@@ -85,4 +85,5 @@ FOOD101 = Source(
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(),
 )

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.sources import ilsvrc_devkit, parquet, parquet_files, tars
-from builders.sources.base import Expected, Licence, Piece, Source, Stray, piece_table
+from builders.sources.base import Expected, Licence, OtherDataError, Piece, PixelSizes, Source, Stray, piece_table
 from builders.sources.folders import (
     child_names,
     class_codes,
@@ -50,6 +50,10 @@ from taxonomy import tables
 # which holds validation images, train.
 _SPLITS = {"train": ("train",), "val": ("validation", "val", "train")}
 
+_DOWNSAMPLED = (8, 16, 32, 64)
+# The edition with blurred faces (Yang et al., "A Study of Face Obfuscation in ImageNet", ICML 2022).
+_BLURRED = {"train": "train_blurred", "val": "val_blurred"}
+
 _PARQUET_ADVICE = (
     "take the files that the Hub serves for that partition of ILSVRC/imagenet-1k, or the original archives"
 )
@@ -86,6 +90,11 @@ def _class_folders(partition: str, root: Path, home: Path) -> Piece | None:
             )
             strays += stray_children(folder, root, wnids, "a class folder")
             return Piece(partition, f"class folders in {relative(folder, root)}", "file", table, tuple(strays))
+    if (home / _BLURRED[partition]).is_dir():
+        raise OtherDataError(
+            f"{TITLE}: {home / _BLURRED[partition]} is of the edition with blurred faces (101 training and 3 "
+            f"validation images fewer than the original). Give a copy with the original images with --imagenet."
+        )
     return None
 
 
@@ -265,6 +274,7 @@ _SEARCH = Search(
     expected=expected,
 )
 
+
 IMAGENET = Source(
     key=_SEARCH.key,
     title=TITLE,
@@ -294,4 +304,9 @@ IMAGENET = Source(
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(
+        editions={
+            (n, n): f"ImageNet resized to {n} x {n} (Chrabaszcz, Loshchilov and Hutter, 2017)" for n in _DOWNSAMPLED
+        }
+    ),
 )

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from builders.errors import BuildError
 from builders.sources import places365_mirrors
-from builders.sources.base import Expected, Licence, Piece, Source, Stray, piece_table
+from builders.sources.base import Expected, Licence, Piece, PixelSizes, Source, Stray, piece_table
 from builders.sources.folders import (
     ClassFolder,
     child_names,
@@ -57,11 +58,12 @@ _LARGE = _Edition("large", ("data_large", "data_large_standard"), "val_large")
 def expected() -> Mapping[str, Expected]:
     """Return the sizes of the complete partitions.
 
-    The training total is of places365_train_standard.txt, as tensorflow/datasets and torchvision state it too. The
-    development kit's text says 50 validation images a category, its list has 100.
+    The training total is of places365_train_standard.txt, as tensorflow/datasets and torchvision state it too; the
+    smallest and the largest category are as the README of the owners' development kit (zhoubolei/places_devkit)
+    states them. Some texts say 50 validation images a category; the kit's README and list have 100.
     """
     return {
-        "train": Expected(1_803_460),
+        "train": Expected(1_803_460, class_sizes=(3_068, 5_000)),
         "val": Expected(100 * len(classes()), dict.fromkeys(classes(), 100)),
     }
 
@@ -103,13 +105,15 @@ def _scanned(
     table, inner = scan_class_folders(
         TITLE, root, folders, tuple(classes()), lambda place, name: plain_reason(place.path, name, _WANTED[partition])
     )
-    missing = None
+    missing = counts = None
     listing = _find_list(root, home, {"train": _TRAIN_LIST, "val": _VAL_LIST}[partition])
     if listing is not None:
-        table, unlisted, missing = _compared(table, _listed(listing, partition)[0])
+        ids, labels = _listed(listing, partition)
+        table, unlisted, missing = _compared(table, ids)
         strays = strays + [Stray(name, f"not in {listing.name}") for name in unlisted]
+        counts = dict(zip(classes(), np.bincount(labels, minlength=len(classes())).tolist(), strict=True))
     missing = pa.array([], pa.string()) if missing is None else missing
-    return Piece(partition, layout, "file", table, tuple(strays + inner), missing)
+    return Piece(partition, layout, "file", table, tuple(strays + inner), missing, listed=counts)
 
 
 def _compared(table: pa.Table, listed: pa.Array) -> tuple[pa.Table, list[str], pa.Array]:
@@ -268,4 +272,6 @@ PLACES365 = Source(
     classes=classes,
     expected=expected,
     scan=_scan,
+    # The large edition has many images whose shorter side is 512, the small one only 256 x 256.
+    pixel_sizes=PixelSizes(shared=(256, 512)),
 )

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from builders.errors import BuildError
 from builders.sources import tars
-from builders.sources.base import Expected, Licence, OtherDataError, Piece, Source, Stray
+from builders.sources.base import Expected, Licence, OtherDataError, Piece, PixelSizes, Source, Stray
 from builders.sources.folders import (
     ClassFolder,
     child_names,
@@ -255,4 +255,5 @@ SUN397 = Source(
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(),
 )

@@ -81,7 +81,7 @@ def indexes(demo):
 def planned(roots, copy, splits=SPLITS, seed=0, notes=None, **changes):
     """Plan with an adopted copy; returns the planned splits by name."""
     choices = Choices(
-        out=copy.parent / "unused", splits=splits, roots=roots, seed=seed, allow_partial=True, adopt=copy
+        out=copy.parent / "unused", splits=splits, roots=roots, seed=seed, allow_partial=True, demo=True, adopt=copy
     )
     with TerminalMeter(quiet=True) as meter:
         meter.note = (lambda text: None) if notes is None else notes.append

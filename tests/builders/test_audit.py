@@ -60,7 +60,7 @@ def releases(sources, tmp_path_factory):
     for name, transform in (("fixed", FIXED_RESIZE), ("aliased", ALIASED)):
         declared = benchmark(transform)
         out = tmp_path_factory.mktemp(name)
-        choices = Choices(out, tuple(declared.by_key()), sources, seed=0, allow_partial=True)
+        choices = Choices(out, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True)
         with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
             build(declared, choices, prepare(declared, choices, meter), meter, executor)
         found[name] = out
@@ -116,7 +116,9 @@ def test_what_cannot_be_audited_gets_one_sentence(releases, capsys, arguments, s
 
 def test_a_release_without_pixels_cannot_be_looked_at(sources, tmp_path, capsys):
     declared = benchmark(FIXED_RESIZE)
-    choices = Choices(tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True, index_only=True)
+    choices = Choices(
+        tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True, index_only=True
+    )
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
         build(declared, choices, prepare(declared, choices, meter), meter, executor)
     assert main(["sheet", str(tmp_path), "pictures", "--out", str(tmp_path / "x.png")]) == 2
@@ -127,7 +129,7 @@ def test_a_config_without_known_test_images_cannot_be_measured(sources, tmp_path
     declared = benchmark(FIXED_RESIZE)
     only = dataclasses.replace(declared.configs[0], splits=declared.configs[0].splits[1:])
     declared = dataclasses.replace(declared, configs=(only,))
-    choices = Choices(tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True)
+    choices = Choices(tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True)
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
         build(declared, choices, prepare(declared, choices, meter), meter, executor)
     assert main(["smoothness", str(tmp_path), "pictures"]) == 2

@@ -7,6 +7,7 @@ import pytest
 
 from builders import imagenet_benchmark
 from builders.cli import make_command
+from builders.demo import MARKER
 from builders.imagenet_benchmark import BENCHMARK
 from tests.builders.conftest import files_of
 
@@ -65,7 +66,8 @@ def test_a_config_alone_means_all_its_splits(run, demo):
 
 def test_a_split_of_validation_images_needs_no_training_images(run, demo, tmp_path):
     (tmp_path / "imagenet").mkdir()
-    (tmp_path / "imagenet" / "val").symlink_to(demo["imagenet"] / "val")
+    for name in ("val", MARKER):
+        (tmp_path / "imagenet" / name).symlink_to(demo["imagenet"] / name)
     args = ("--splits", "imagenet/near_ood,imagenet/test", "--imagenet", "imagenet", "--allow-partial", "--out", "out")
     code, _, err = run(*args)
     assert code == 0, err

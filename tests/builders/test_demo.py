@@ -82,7 +82,14 @@ def test_pillow_reads_the_pixels_of_every_trouble(demo, trouble):
 
 
 @pytest.mark.parametrize(
-    ("kind", "error"), [("exif-text-for-number", struct.error), ("exif-text-for-fraction", TypeError)]
+    ("kind", "error"),
+    [
+        ("exif-text-for-number", struct.error),
+        ("exif-text-for-fraction", TypeError),
+        ("exif-fraction-for-text", AttributeError),
+        ("exif-float-for-text", AttributeError),
+        ("exif-double-for-text", AttributeError),
+    ],
 )
 def test_datasets_cannot_decode_broken_exif(demo, kind, error):
     """Why a release may not pass such bytes through; when this fails, `datasets` or Pillow has mended it."""

@@ -3,11 +3,19 @@ import struct
 
 import datasets
 import numpy as np
+import PIL.Image
+import pyarrow as pa
 import pytest
 from PIL import Image
+from PIL.TiffImagePlugin import IFDRational
 
 from builders import images
 from builders.demo_files import TROUBLES
+from builders.demo_images import ENCODERS
+from builders.jpeg import read_header
+from builders.transforms import fixed_resize
+from hf_scripts.check_images import check_images
+from hf_scripts.problems import Problems
 
 
 def jpeg(size=(40, 30), seed=0, **options):
@@ -71,10 +79,75 @@ def test_the_broken_exif_block_here_does_end_a_stream():
 def test_a_broken_exif_block_is_removed_and_nothing_else():
     data = broken_exif()
     mended = images.check(data)
-    start, stop = images.metadata_segment(data)
+    start, stop = read_header(data).metadata
     assert mended == data[:start] + data[stop:]
-    assert images.metadata_segment(mended) is None
+    assert read_header(mended).metadata is None
     assert np.array_equal(np.asarray(decode_with_datasets(mended)), np.asarray(Image.open(io.BytesIO(data))))
+
+
+@pytest.mark.parametrize("kind", sorted(kind for kind in ENCODERS if kind.startswith("exif-")))
+@pytest.mark.parametrize("decode", [False, True])
+def test_every_kind_of_broken_tag_beside_an_orientation_is_removed(kind, decode):
+    """Also those that only some versions of Pillow fail on, so that a row's bytes do not depend on the version."""
+    data = ENCODERS[kind](Image.open(io.BytesIO(jpeg())))
+    mended = images.check(data, decode=decode)
+    start, stop = read_header(data).metadata
+    assert mended == data[:start] + data[stop:]
+    assert decode_with_datasets(mended).size == Image.open(io.BytesIO(data)).size  # not turned any more
+
+
+def test_a_fraction_without_denominator_stays_where_nothing_is_turned():
+    exif = Image.Exif()
+    exif[0x011A] = IFDRational(72, 0)
+    assert images.check(jpeg(exif=exif.tobytes())) is None
+
+
+def test_a_fraction_without_denominator_among_the_gps_tags_is_removed():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    exif.get_ifd(0x8825)[2] = (5.0, IFDRational(1, 0), 0.0)
+    data = jpeg(exif=exif.tobytes())
+    assert images.check(data) is not None
+
+
+@pytest.mark.parametrize("error", images.DECODE_ERRORS, ids=lambda error: error.__name__)
+def test_build_and_verify_agree_on_what_does_not_decode(error, monkeypatch):
+    class Broken:
+        def __getattr__(self, name):
+            raise error
+
+    data = jpeg()
+    monkeypatch.setattr(PIL.Image, "open", lambda *_, **__: Broken())
+    with pytest.raises(images.UnreadableImageError):
+        images.check(data, decode=True)
+    rows = pa.RecordBatch.from_pylist(
+        [{"image": {"bytes": data, "path": "a.jpg"}, "stored": "source", "content_sha256": ""}]
+    )
+    problems = Problems()
+    check_images(rows, "shard", 0, problems, decode=True)
+    assert any("expected an image that datasets decodes" in line for line in problems.lines())
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK", "1", "LA", "I;16", "P"])
+def test_images_of_other_modes_are_kept_and_can_be_made_smaller(mode):
+    form = "JPEG" if mode in ("L", "CMYK") else "PNG"
+    encoded = io.BytesIO()
+    picture = Image.open(io.BytesIO(jpeg((60, 45)))).convert("L" if mode == "I;16" else mode)
+    (picture.convert("I").convert("I;16") if mode == "I;16" else picture).save(encoded, form)
+    data = encoded.getvalue()
+    assert images.check(data) is None
+    assert images.check(data, decode=True) is None
+    assert images.decode(data).mode == mode
+    made = fixed_resize(images.decode_or_mend(data)[0])
+    assert (made.mode, made.size) == ("RGB", (32, 32))
+
+
+def test_the_largest_image_of_caltech256_is_no_bomb():
+    """7,913 x 7,913 grey pixels; Pillow warns above 89 million and refuses above twice as many."""
+    encoded = io.BytesIO()
+    Image.new("L", (7_913, 7_913), 200).save(encoded, "JPEG", optimize=True)
+    assert images.check(encoded.getvalue()) is None
+    assert images.decode_or_mend(encoded.getvalue())[0].size == (7_913, 7_913)
 
 
 def test_a_sound_exif_block_stays():

@@ -59,6 +59,7 @@ def plan_of(tmp_path, contents, forms):
     rows = pa.table(
         {
             "id": [f"s/{i}" for i in range(len(contents))],
+            "source": ["s"] * len(contents),
             "source_id": [str(i) for i in range(len(contents))],
             "root": ["s"] * len(contents),
             "file": ["file"] * len(contents),
@@ -118,6 +119,7 @@ def test_many_arrays_of_several_containers_in_any_order(tmp_path):
     rows = pa.table(
         {
             "id": [f"s/{i}" for i in order],
+            "source": ["s"] * 200,
             "source_id": [str(i) for i in order],
             "root": ["s"] * 200,
             "file": ["rows" if i < 90 else "planes" for i in order],
@@ -145,7 +147,7 @@ def test_what_cannot_be_decoded_is_refused_or_recorded(tmp_path):
     whole = encoded(np.zeros((8, 8, 3), np.uint8))
     other = encoded(np.full((8, 8, 3), 200, np.uint8))
     rows = plan_of(tmp_path, [whole, whole[:40], b"no image", other], ["encoded"] * 4)
-    with pytest.raises(BuildError, match=r"expected a whole image, found one that .* \(1\); replace it"):
+    with pytest.raises(BuildError, match=r"file \(1\) is not a whole image \(.*\)\. Replace it"):
         make(tmp_path, rows, FIXED_RESIZE)
     assert not list(tmp_path.glob("*.pack"))
     found, _ = make(tmp_path, rows, FIXED_RESIZE, drop=True)

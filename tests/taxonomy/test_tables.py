@@ -1,12 +1,15 @@
+import json
 import re
 from collections import Counter
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
 from taxonomy import decisions, tables, wordnet
 
 WN = wordnet.load()
+LISTING = Path(__file__).parents[2] / ".." / "shared" / "reference" / "caltech256_counts.json"
 FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iterdir() if path.name.endswith(".csv"))
 
 # Rows as the sources say: ILSVRC 2012, Tiny ImageNet, the full ImageNet release, CIFAR-100, Food-101, Describable
@@ -24,6 +27,7 @@ COUNTS = {
     "places365_wnids.csv": 365,
     "sun397.csv": 397,
     "overrides.csv": 2,
+    "broken_images.csv": 2,
     "decisions_imagenet.csv": 1000,
     "decisions_tiny158.csv": 200,
     "decisions_cifar100.csv": 100,
@@ -51,8 +55,8 @@ def test_every_table_is_listed_here():
 def test_a_table_has_its_rows_sorted_unique_and_trimmed(name):
     rows = [tuple(row.values()) for row in tables.read_rows(name)]
     assert len(rows) == COUNTS[name]
-    # The key is the first column; in cifar100_wnids and overrides the second belongs to it.
-    width = 2 if name in {"cifar100_wnids.csv", "overrides.csv"} else 1
+    # The key is the first column; in these three the second belongs to it.
+    width = 2 if name in {"broken_images.csv", "cifar100_wnids.csv", "overrides.csv"} else 1
     keys = [row[:width] for row in rows]
     assert keys == sorted(set(keys))
     assert all(cell == cell.strip() for row in rows for cell in row)
@@ -113,6 +117,25 @@ def test_caltech256_folders_are_numbered():
     assert [item.number for item in tables.caltech256()] == list(range(1, 258))
     assert tables.caltech256()[132].folder == "133.lightning"
     assert tables.caltech256()[256].name == "clutter"
+
+
+def test_caltech256_has_the_owners_count():
+    """Griffin, Holub and Perona, Caltech-256 (2007), table 1: 30,607 images, 80 to 827 a class."""
+    images = [item.images for item in tables.caltech256()]
+    assert sum(images) == 30_607
+    assert (min(images), max(images)) == (80, 827)
+
+
+@pytest.mark.skipif(not LISTING.is_file(), reason=f"no {LISTING.name} beside this checkout")
+def test_caltech256_counts_are_those_of_the_listings():
+    assert {item.folder: item.images for item in tables.caltech256()} == json.loads(LISTING.read_text("utf-8"))
+
+
+def test_the_paper_counts_one_more_for_each_caltech_folder():
+    """Kim, Koo and Hwang's table has 4,792 images in 45 classes: what `ls -l | wc -l` says of 45 folders together."""
+    kept = {decision.class_id for decision in decisions.load("caltech256") if decision.decision == "keep"}
+    images = [item.images for item in tables.caltech256() if item.folder in kept]
+    assert (len(images), sum(images), sum(count + 1 for count in images)) == (45, 4_747, 4_792)
 
 
 def test_places365_categories_have_a_letter_and_a_name():

@@ -14,7 +14,7 @@ from builders.sources.base import open_source
 from builders.sources.unpack import UNPACKERS
 from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_archive, cifar100_batch, cifar100_names, write_cifar100_parquet
-from tests.builders.trees import contents, opened, refusal, tree, write_parquet
+from tests.builders.trees import contents, opened, refusal, tree, write_parquet, write_tar
 
 FOLDER = "cifar-100-python"
 APPLE, FISH = 0, 1  # aquarium fish is a fish, and the apple is of fruit_and_vegetables: superclasses 4 and 1
@@ -99,6 +99,18 @@ def test_one_partition_can_be_in_a_folder_and_the_other_in_the_archive(demo, tmp
     index = opened("cifar100", root)
     assert index.layouts == {"train": f"pickle {FOLDER}/train in {FOLDER}.tar.gz", "test": "pickle test"}
     assert set(index.table["file"].to_pylist()) == {f"{FOLDER}.tar.gz/{FOLDER}/train", "test"}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_leftover_file_of_the_genuine_archive_changes_nothing(demo, tmp_path, packed):
+    """The owners' archive holds an empty `file.txt~` beside the pickles."""
+    files = {f"{FOLDER}/{name}": (demo["cifar100"] / FOLDER / name).read_bytes() for name in ("meta", "test", "train")}
+    files[f"{FOLDER}/file.txt~"] = b""
+    if packed:
+        write_tar(tmp_path / "cifar-100-python.tar.gz", files)
+    else:
+        tree(tmp_path, files)
+    assert contents(opened("cifar100", tmp_path)) == contents(opened("cifar100", demo["cifar100"]))
 
 
 def test_sizes_are_known_before_anything_is_unpacked(demo):

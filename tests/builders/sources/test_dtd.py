@@ -44,7 +44,7 @@ def test_the_owners_lists_name_what_is_missing(tmp_path):
     assert index.pieces[0].missing.to_pylist() == ["banded/banded_0004.jpg", f"blotchy/{BLOTCHY}"]
     (sentence,) = shortfalls(index, ("images",), NAMES)
     assert "expected 120 images of blotchy (blotchy), found 0" in sentence
-    assert "the first that its list names and the copy lacks is banded/banded_0004.jpg" in sentence
+    assert f"the first that its list names and the copy lacks is blotchy/{BLOTCHY}" in sentence
 
 
 def test_folders_of_another_dataset(tmp_path):

@@ -1,0 +1,143 @@
+"""Looks at a JPEG's structure without decoding it (ITU-T T.81, annex B: markers, segments and scans)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+_START = b"\xff\xd8"
+_END = b"\xff\xd9"
+_APP1 = 0xE1
+_HUFFMAN_TABLES = 0xC4
+_START_OF_SCAN = 0xDA
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {_HUFFMAN_TABLES, 0xC8, 0xCC}
+_SEQUENTIAL = (0xC0, 0xC1)
+_WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xDA)})
+
+# What may follow a byte FF inside a scan beside 00, which makes it data: more filling or a restart, which go on with
+# the scan, and segments between the scans of one image.
+_IN_SCAN = frozenset({0xFF, *range(0xD0, 0xD8)})
+_BETWEEN_SCANS = frozenset({_HUFFMAN_TABLES, 0xCC, _START_OF_SCAN, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)})
+
+_AC = 0x10
+_END_OF_BLOCK = 0x00
+
+_ZEROS = 256
+"""A run of so many zero bytes in a scan is longer than any block of coefficients (64 of at most 26 bits)."""
+
+
+class Header(NamedTuple):
+    """What stands before the first scan.
+
+    `frame` is the marker of the kind of JPEG, `metadata` the first APP1 segment from start to stop, marker included
+    (an EXIF or XMP block, both of which decoding reads), `huffman` the contents of the segments of Huffman tables,
+    `components` the first scan's list of components and tables, and `scan` where that scan's data begin.
+    """
+
+    frame: int
+    metadata: tuple[int, int] | None
+    huffman: list[tuple[int, int]]
+    components: tuple[int, int]
+    scan: int
+
+
+def read_header(data: bytes | memoryview) -> Header | None:
+    """Read the segments before the first scan; None where they are not what a JPEG has there."""
+    if data[:2] != _START:
+        return None
+    position, size, frame = 2, len(data), 0
+    metadata = None
+    huffman: list[tuple[int, int]] = []
+    while position + 4 <= size and data[position] == 0xFF:
+        marker = data[position + 1]
+        if marker == 0xFF:  # padding before a marker (B.1.1.2)
+            position += 1
+            continue
+        stop = position + 2 + _length(data, position)
+        if marker < 0xC0 or marker in _WITHOUT_LENGTH or stop < position + 4 or stop > size:
+            return None
+        if marker == _START_OF_SCAN:
+            first = position + 5
+            return Header(frame, metadata, huffman, (first, first + 2 * data[position + 4]), stop) if frame else None
+        if marker == _HUFFMAN_TABLES:
+            huffman.append((position + 4, stop))
+        elif marker in _FRAMES:
+            frame = marker
+        elif marker == _APP1 and metadata is None:
+            metadata = position, stop
+        position = stop
+    return None
+
+
+def looks_whole(data: memoryview, header: Header) -> bool:
+    """Tell whether nothing that can be seen cheaply speaks against a whole JPEG.
+
+    Looked at are, beside the segments before the first scan (`read_header`), every byte FF in the scans, which most
+    values cannot follow, the end marker, which must stand at the very end, and long runs of zeros.
+
+    Only decoding tells damage inside tables and most wrong codes. Not even that tells a scan that stops early before
+    a sound end marker, or other bytes that happen to be valid codes: libjpeg fills up what is missing and only warns,
+    which Pillow does not pass on.
+    """
+    return data[-2:] == _END and _end_of_scans(data, header.scan) == len(data) - 2 and not has_hole(data, header)
+
+
+def has_hole(data: bytes | memoryview, header: Header) -> bool:
+    """Tell whether zero bytes have replaced a part of a JPEG's image data, as a lost block of a disk leaves them.
+
+    Decoding does not tell: zero bits are the first code of a Huffman table. Unless that code ends a block, a run of
+    zeros is block after block of equal coefficients, which no picture has. Where it does end one (tables made for a
+    flat picture) or where scans refine others (progressive files), zeros may be meant and nothing is said. Zeros right
+    before the end marker are filling.
+    """
+    # Of a run of that length at least two of these bytes in a row are zero.
+    if np.frombuffer(data, np.uint8)[:: _ZEROS // 2].tobytes().find(b"\0\0") < 0 or header.frame not in _SEQUENTIAL:
+        return False
+    first_symbols: dict[int, int] = {}
+    for start, stop in header.huffman:
+        first_symbols |= _first_symbols(bytes(data[start:stop]))
+    # The low half of a component's second byte numbers its table for all but the mean.
+    tables = [_AC | both & 0x0F for both in bytes(data[slice(*header.components)])[1::2]]
+    if not any(first_symbols.get(table, _END_OF_BLOCK) != _END_OF_BLOCK for table in tables):
+        return False
+    scan = bytes(data[header.scan :])
+    scan = scan[: scan.rfind(_END) if _END in scan else None].rstrip(b"\0")
+    # Of several scans only the first one's tables were looked at.
+    return bytes(_ZEROS) in scan and b"\xff\xda" not in scan
+
+
+def _first_symbols(tables: bytes) -> dict[int, int]:
+    """The first symbol of each table of a segment (B.2.4.2): a number, 16 counts, and the symbols in order of code."""
+    found = {}
+    position = 0
+    while position + 17 < len(tables):
+        found[tables[position]] = tables[position + 17]
+        position += 17 + sum(tables[position + 1 : position + 17])
+    return found
+
+
+def _end_of_scans(data: memoryview, start: int) -> int | None:
+    """Where the end marker stands; None where something else follows a byte FF that cannot."""
+    pixels = np.frombuffer(data, np.uint8)[start:]
+    # Three passes over the bytes: looking at each FF by itself would cost three times as much.
+    followed = pixels[:-1] == 0xFF
+    followed &= pixels[1:].astype(bool)
+    marks = followed.tobytes()
+    at = marks.find(1)
+    while at >= 0:
+        marker = int(pixels[at + 1])
+        if marker == _END[1]:
+            return start + int(at)
+        if marker in _IN_SCAN:
+            at = marks.find(1, at + 1)
+        elif marker in _BETWEEN_SCANS and start + at + 4 <= len(data):
+            at = marks.find(1, at + 2 + _length(data, start + at))
+        else:
+            return None
+    return None
+
+
+def _length(data: bytes | memoryview, position: int) -> int:
+    """The length that the segment at a position states, itself included and its marker not."""
+    return data[position + 2] << 8 | data[position + 3]
