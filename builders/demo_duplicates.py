@@ -73,7 +73,7 @@ DUPLICATES = (
     ),
     # Places365 and SUN397 were gathered from the web by the same names of scenes; whether the real ones share a
     # picture is not known. Both are castles.
-    Duplicate("sun397", "SUN397/c/castle/sun_laprtwgeuidlueij.jpg", "places365", "val_256/Places365_val_00000850.jpg"),
+    Duplicate("sun397", "SUN397/c/castle/sun_qmtmhsfbqjrvytrr.jpg", "places365", "val_256/Places365_val_00000850.jpg"),
 )
 """Copies of files, none of which is the original of another one or has a trouble."""
 

@@ -19,9 +19,9 @@ from builders.release import read_audit, read_excluded
 from builders.transforms import FIXED_RESIZE, fixed_resize, gaussian_noise
 from taxonomy import tables
 from tests.builders.conftest import build_demo, complete, files_of
+from tests.builders.demo_pairs import cifar100_pairs, near_duplicates
 from tests.builders.indexes import whole_index
 from tests.builders.layouts import LAYOUTS
-from tests.builders.planted import cifar100_pairs, near_duplicates
 from tests.killing import killed_at_rename
 
 SPLITS = tuple(BENCHMARK.by_key())

@@ -19,7 +19,7 @@ from builders.imagenet_benchmark import BENCHMARK as IMAGENET
 from builders.progress import TerminalMeter
 from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_batch
-from tests.builders.planted import cifar100_pairs, file_pairs, groups
+from tests.builders.demo_pairs import cifar100_pairs, file_pairs, groups
 from tests.builders.trees import contents, opened
 
 KNOWN, NEAR, EXTERNAL = "in_distribution", "near_ood", "external"
