@@ -14,10 +14,11 @@ from tqdm import tqdm
 
 from builders.benchmark import ROLES
 from builders.command import aligned, exit_code
+from builders.duplicates import KEY, Pair, entries, read_pairs
 from builders.errors import BuildError, explaining_disk
 from builders.pictures import contact_sheet
 from builders.reading import config_of, read_images
-from builders.release import Layout, read_audit, read_manifest, roles_of
+from builders.release import Layout, read_manifest, roles_of
 from builders.smoothness import Float64, auroc, smoothness_score, total_variation
 
 SEPARABLE = 0.75
@@ -111,47 +112,51 @@ def sheet(release: Path, config: str, out: Path, images: int) -> None:
 @_release
 @_config
 @click.option("--out", type=click.Path(path_type=Path), default=Path("pairs.png"), show_default=True, metavar="FILE")
-@click.option("--split", default="test", show_default=True, help="The split whose near-duplicates are drawn.")
+@click.option("--split", default="test", show_default=True, help="The split whose duplicates are drawn.")
 @click.option(
     "--images", type=click.IntRange(1, 200), default=24, show_default=True, help="Pairs, the farthest first."
 )
 def pairs(release: Path, config: str, out: Path, split: str, images: int) -> None:
-    """Draw images above the training images that they nearly repeat.
+    """Draw images of a split above the images of other splits that they nearly repeat, or above others of the split.
 
     The least alike come first: those are to be doubted.
     """
+    key = f"{config}/{split}"
     with explaining_disk("read the release and write the picture"):
         manifest = read_manifest(release)
-        entry = config_of(manifest, config)
-        found = [pair for pair in _pairs(release, config, entry) if pair.split == f"{config}/{split}"]
-        nearest = {pair.id: pair for pair in reversed(found)}
+        if split not in config_of(manifest, config)["splits"]:
+            raise BuildError(f"{config} in {release} has no split {split}; choose another --split.")
+        nearest: dict[str, tuple[float, str, str]] = {}
+        for pair in _pairs(release, manifest):
+            for row_split, row, other in (
+                (pair.split, pair.id, (pair.distance, pair.other_split, pair.other_id)),
+                (pair.other_split, pair.other_id, (pair.distance, pair.split, pair.id)),
+            ):
+                if row_split == key:
+                    nearest[row] = min(other, nearest.get(row, other))
         if not nearest:
-            raise BuildError(
-                f"expected near-duplicates of {config}/{split}, found none in the audit of {release}; choose another "
-                "--split."
-            )
-        drawn = sorted(nearest.values(), key=lambda pair: (-float(pair.distance), pair.id))[:images]
-        of_config, _, of_split = entry["duplicates_of"].partition("/")
-        wanted = {pair.id for pair in drawn}
-        ours = _by_id(release, f"{config}/{split}", entry["splits"][split], wanted)
-        training = config_of(manifest, of_config)["splits"][of_split]
-        theirs = _by_id(release, entry["duplicates_of"], training, {pair.near_duplicate_of for pair in drawn})
+            raise BuildError(f"{key} has no duplicates in the table of {release}; choose another --split.")
+        drawn = sorted(nearest.items(), key=lambda item: (-item[1][0], item[0]))[:images]
+        wanted: dict[str, set[str]] = {key: {row for row, _ in drawn}}
+        for _, (_, place, partner) in drawn:
+            wanted.setdefault(place, set()).add(partner)
+        known = entries(manifest)
+        pictures = {place: _by_id(release, place, known[place], ids) for place, ids in wanted.items()}
         rows = []
         for start in range(0, len(drawn), _PAIRS_IN_A_ROW):
             some = drawn[start : start + _PAIRS_IN_A_ROW]
-            distances = "   ".join(f"{float(pair.distance):.3f}" for pair in some)
-            rows.append((f"{config}/{split}, distances {distances}", [ours[pair.id] for pair in some]))
-            rows.append((entry["duplicates_of"], [theirs[pair.near_duplicate_of] for pair in some]))
+            distances = "   ".join(f"{distance:.3f}" for _, (distance, _, _) in some)
+            rows.append((f"{key}, distances {distances}", [pictures[key][row] for row, _ in some]))
+            others = ", ".join(sorted({place for _, (_, place, _) in some}))
+            rows.append((others, [pictures[place][partner] for _, (_, place, partner) in some]))
         contact_sheet(rows).save(out)
     click.echo(f"wrote {out}")
 
 
-def _pairs(release: Path, config: str, entry: Mapping[str, Any]) -> list[Any]:
-    if "audit" not in entry:
-        raise BuildError(
-            f"expected a config with near-duplicates, found none for {config} in {release}; name another config."
-        )
-    return read_audit(Layout(release).audit(config))
+def _pairs(release: Path, manifest: Mapping[str, Any]) -> list[Pair]:
+    if KEY not in manifest:
+        raise BuildError(f"{release} has no table of duplicates: it was built before there was one. Build it anew.")
+    return read_pairs(Layout(release).duplicates)
 
 
 def _by_id(release: Path, key: str, split: Mapping[str, Any], wanted: set[str]) -> dict[str, Any]:

@@ -189,8 +189,8 @@ class Split:
 class Config:
     """Splits that one task needs together; `labels` are the in-distribution classes that `label` counts.
 
-    `duplicates_of` names the split (`config/split`) among whose images each row's near-duplicate is looked for, which
-    gives the config the column `near_duplicate_of`.
+    `duplicates_of` names the split (`config/split`) whose images every split of the config is compared with, for
+    near-duplicates in the release's table of duplicates. The images of both are 32 x 32.
     """
 
     name: str
@@ -207,8 +207,7 @@ class Config:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns beside those that every config has."""
-        near_duplicates = ("near_duplicate_of",) if self.duplicates_of else ()
-        return near_duplicates + ("oodness",) * any(split.oodness is not None for split in self.splits)
+        return ("oodness",) * any(split.oodness is not None for split in self.splits)
 
 
 @dataclass(frozen=True)

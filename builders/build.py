@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pyarrow.compute as pc
 
 from builders.adopt import adopt, adoption_digest
 from builders.adopt_index import adopt_indexes
 from builders.benchmark import Benchmark
-from builders.choices import Choices, Meter, needed_partitions, parts_of, references_of, with_parents
+from builders.choices import Choices, Meter, needed_partitions, parts_of, with_parents
 from builders.completeness import shortfalls
 from builders.drawn import Adopted, drawn_classes, label_names
 from builders.errors import NAMED, BuildError, explaining_disk, more
 from builders.execute import Workers
-from builders.finish import finish_release, finish_split, known_train_overlaps
+from builders.finish import Finished, finish_release, finish_split
 from builders.locate import STAGING, Located, estimated_bytes, join, keyed, locate, packed_rows
 from builders.making import Making
+from builders.pixel_comparisons import are_compared, write_pixels
 from builders.plan import PlannedSplit, plan
 from builders.release import Layout
 from builders.shards import ShardTask
@@ -34,15 +34,13 @@ from builders.state import Identity, check_choices, check_labels, locked, record
 class Prepared:
     """A planned build: what each source was found to be, what it lacks, and the plan of every chosen split or part.
 
-    `lacking`, `adopted` and the plans go by the keys of parts where a split is joined. `references` are plans of
-    splits that are not built in this run and whose images others are compared with.
+    `lacking`, `adopted` and the plans go by the keys of parts where a split is joined.
     """
 
     indexes: Mapping[str, SourceIndex]
     lacking: Mapping[str, tuple[str, ...]]
     adopted: Mapping[str, Adopted]
     planned: tuple[PlannedSplit, ...]
-    references: tuple[PlannedSplit, ...] = ()
 
 
 def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
@@ -73,19 +71,17 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
             f"{sentences[0]}, in {root}; complete that source, or build what there is with --allow-partial "
             "(the manifest will say so)."
         )
-    references = [key for key in references_of(benchmark, choices.splits) if key not in choices.splits]
     planned = plan(
         benchmark,
         indexes,
         seed=choices.seed,
-        splits=[*parts, *references],
+        splits=parts,
         adopted=adopted,
         limit_per_class=choices.limit_per_class,
         withdrawn=choices.withdrawn,
     )
     _note_strangers(choices, planned, meter)
-    count = len(parts)
-    return Prepared(indexes, lacking, adopted, tuple(planned[:count]), tuple(planned[count:]))
+    return Prepared(indexes, lacking, adopted, tuple(planned))
 
 
 def _note_strangers(choices: Choices, planned: Sequence[PlannedSplit], meter: Meter) -> None:
@@ -125,7 +121,6 @@ def build(
         record_plans(layout, identity, adopted, plans, allow_partial=choices.allow_partial)
         making = Making(layout, choices, prepared.indexes, workers, meter)
         ready = making.make(located)
-        ready, pairs = _annotate(benchmark, layout, making, ready, meter)
         chosen = [ready[key] for key in choices.splits]
         todo = {split.key: making.unfinished(split) for split in chosen}
         making.restore([(ready[key], shards) for key, shards in todo.items() if shards])
@@ -138,11 +133,10 @@ def build(
         meter.step("finishing", sum(len(p.rows) for p in prepared.planned))
         finished = []
         for split in chosen:
-            finished.append(finish_split(layout, split, prepared.lacking, adopted, pairs.get(split.key)))
+            finished.append(finish_split(layout, split, prepared.lacking, adopted))
+            _keep_pixels(benchmark, layout, making, split, finished[-1])
             meter.advance(split.table.num_rows)
-        manifest = finish_release(layout, benchmark, finished, identity.choices())
-        for key, ids in known_train_overlaps(layout, manifest).items():
-            meter.note(f"warning: {len(ids):,} images of {key} are also training images, for instance {ids[0]}")
+        manifest = finish_release(layout, benchmark, finished, identity.choices(), meter)
         remove_packs(layout.state / STAGING)
     return manifest
 
@@ -156,7 +150,7 @@ def _labels(benchmark: Benchmark, choices: Choices, prepared: Prepared) -> dict[
 
 def _locate(layout: Layout, prepared: Prepared, seed: int, meter: Meter) -> list[Located]:
     """Find the images of every split, and join those that are declared in parts."""
-    planned = (*prepared.planned, *prepared.references)
+    planned = prepared.planned
     meter.step("finding", sum(len(split.rows) for split in planned))
     unpacked = {
         key: unpack(index, rows, layout.state / STAGING, meter.advance)
@@ -171,41 +165,25 @@ def _locate(layout: Layout, prepared: Prepared, seed: int, meter: Meter) -> list
     return [join(found, keyed(seed, key)) for key, found in parts.items()]
 
 
-def _annotate(
-    benchmark: Benchmark, layout: Layout, making: Making, ready: Mapping[str, Located], meter: Meter
-) -> tuple[dict[str, Located], dict[str, pa.Table]]:
-    """Give each split of a config that asks for it the column `near_duplicate_of`, and return the pairs behind it."""
-    annotated = dict(ready)
-    pairs: dict[str, pa.Table] = {}
-    asked = {key: split for key, split in ready.items() if split.config.duplicates_of}
-    if not asked:
-        return annotated, pairs
-    # Only a benchmark that asks for it pays for SciPy and for what else the search imports.
-    from builders.annotate import near_duplicate_column, near_duplicate_pairs
-
-    meter.step("comparing with training images", sum(split.table.num_rows for split in asked.values()))
-    for key, split in asked.items():
-        reference = ready[split.config.duplicates_of]
-        pairs[key] = near_duplicate_pairs(
-            split.table, reference.table, layout.state / "pairs", making.pixels, meter.advance
-        )
-        column = near_duplicate_column(split.table["id"], pairs[key])
-        annotated[key] = dataclasses.replace(split, table=split.table.append_column("near_duplicate_of", column))
-    return annotated, pairs
+def _keep_pixels(benchmark: Benchmark, layout: Layout, making: Making, split: Located, finished: Finished) -> None:
+    """Keep what later runs need to compare a split with theirs, where its shards will not have it."""
+    path = layout.pixels(finished.entry["digest"])
+    if finished.entry["data"]:
+        path.unlink(missing_ok=True)
+    elif are_compared(benchmark, split.key) and not path.exists():
+        made = split.table.filter(pc.equal(split.table["unreadable"], ""))
+        write_pixels(layout, finished.entry["digest"], making.pixels(made))
 
 
 def _lacking(
     benchmark: Benchmark, choices: Choices, indexes: Mapping[str, SourceIndex], adopted: Mapping[str, Adopted]
 ) -> dict[str, tuple[str, ...]]:
-    """What the sources lack of what each split draws from or is compared with, in sentences by `config/split`."""
+    """What the sources lack of what each split draws from, in sentences by `config/split`."""
     lacking = {}
     for key in parts_of(benchmark, choices.splits):
-        config, _ = benchmark.by_key()[key]
         sentences = _shortfalls(benchmark, key, choices.seed, indexes, adopted)
-        if config.duplicates_of:
-            sentences += _shortfalls(benchmark, config.duplicates_of, choices.seed, indexes, adopted)
         if sentences:
-            lacking[key] = tuple(dict.fromkeys(sentences))
+            lacking[key] = tuple(sentences)
     return lacking
 
 
@@ -227,7 +205,7 @@ def _refuse_full_disk_for_packs(layout: Layout, prepared: Prepared) -> None:
     if (layout.state / STAGING).exists():
         return
     needed = 0
-    for split in (*prepared.planned, *prepared.references):
+    for split in prepared.planned:
         index = prepared.indexes[split.split.source.key]
         pieces = [piece for piece in index.pieces if piece.partition in split.split.partitions]
         if any(piece.how not in IN_PLACE for piece in pieces):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from builders.benchmark import ROLES
+from builders.duplicates import CONFIG, KEY, SPLIT, features_by_name
 from builders.release import (
     INDEX_SUFFIX,
     Layout,
@@ -73,7 +74,7 @@ def front_matter(manifest: dict[str, Any]) -> dict[str, Any]:
             with_pixels.append(_config(name, config, pixels, image=True))
         rows = {split: [entry["index"]] for split, entry in splits}
         index.append(_config(f"{name}{INDEX_SUFFIX}", config, rows, image=False))
-    configs = with_pixels + index
+    configs = with_pixels + index + ([_duplicates(manifest[KEY])] if KEY in manifest else [])
     return {
         "pretty_name": "Unknown detection",
         "license": "other",
@@ -105,6 +106,17 @@ def _config(
             "download_size": total,
             "dataset_size": total,
         },
+    }
+
+
+def _duplicates(table: Mapping[str, Any]) -> dict[str, Any]:
+    columns = [{"name": name, "dtype": kind} for name, kind in features_by_name().items()]
+    split = {"name": SPLIT, "num_bytes": table["bytes"], "num_examples": table["rows"]}
+    sizes = {"splits": [split], "download_size": table["bytes"], "dataset_size": table["bytes"]}
+    return {
+        "config_name": CONFIG,
+        "data_files": [{"split": SPLIT, "path": [table["path"]]}],
+        "info": {"config_name": CONFIG, "features": columns, **sizes},
     }
 
 

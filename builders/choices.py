@@ -1,4 +1,4 @@
-"""What one run was asked for, and which sources and other splits that takes."""
+"""What one run was asked for, and which sources that takes."""
 
 from __future__ import annotations
 
@@ -45,12 +45,6 @@ class Meter(Protocol):
         """Say one line that stays."""
 
 
-def references_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
-    """The splits among whose images near-duplicates of the given splits' are looked for."""
-    declared = benchmark.by_key()
-    return tuple(dict.fromkeys(of for key in parts_of(benchmark, splits) if (of := declared[key][0].duplicates_of)))
-
-
 def parts_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
     """The keys of what the given splits are made of: of their parts, or their own."""
     parts = benchmark.parts()
@@ -70,10 +64,10 @@ def with_parents(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]
 
 
 def needed_partitions(benchmark: Benchmark, splits: Sequence[str]) -> dict[Source, tuple[str, ...]]:
-    """Partitions by source that the given splits take, with what they are apart from and are compared with."""
+    """Partitions by source that the given splits take, with what they are apart from."""
     declared = benchmark.by_key()
     needed: dict[str, dict[str, None]] = {}
-    for key in with_parents(benchmark, (*splits, *references_of(benchmark, splits))):
+    for key in with_parents(benchmark, splits):
         _, split = declared[key]
         needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
     return {source: tuple(needed[source.key]) for source in benchmark.sources() if source.key in needed}

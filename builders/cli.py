@@ -14,7 +14,7 @@ import click
 
 from builders.benchmark import Benchmark
 from builders.build import build, prepare
-from builders.choices import Choices, parts_of, references_of
+from builders.choices import Choices, parts_of
 from builders.command import exit_code
 from builders.errors import BuildError, explaining_disk
 from builders.execute import Workers
@@ -214,7 +214,7 @@ def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapp
     declared = benchmark.by_key()
     roots: dict[str, Path] = {}
     missing: dict[Source, list[str]] = {}
-    for key in dict.fromkeys((*parts_of(benchmark, splits), *references_of(benchmark, splits))):
+    for key in parts_of(benchmark, splits):
         source = declared[key][1].source
         root = flags.get(source.key) or listed.get(source.key)
         if root is not None:

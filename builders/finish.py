@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,20 +14,24 @@ import pyarrow.parquet as pq
 
 from builders import card
 from builders.benchmark import Benchmark
+from builders.choices import Meter
+from builders.duplicates import KEY, entries, read_pairs, summary
+from builders.duplicates_table import Origin, carried, complete, origin, write_table
 from builders.exclusions import Exclusion
 from builders.locate import Located
+from builders.pixel_comparisons import PixelComparisons
 from builders.plan import PlannedSplit
 from builders.release import (
     FORMAT,
     Layout,
-    NearDuplicate,
+    arrow_schema,
     file_entry,
+    file_sha256,
     is_training,
     parts_of,
     read_manifest,
     rows_digest,
     sources_of,
-    write_audit,
     write_excluded,
     write_index,
 )
@@ -37,14 +40,13 @@ from builders.shards import read_record
 
 @dataclass(frozen=True)
 class Finished:
-    """One split of the release: its entry in the manifest, what it leaves out, and its near-duplicates."""
+    """One split of the release: its entry in the manifest, and what it leaves out."""
 
     config: str
     name: str
     labels: tuple[str, ...]
     entry: dict[str, Any]
     exclusions: tuple[Exclusion, ...]
-    pairs: tuple[NearDuplicate, ...]
 
     @property
     def key(self) -> str:
@@ -57,18 +59,17 @@ def finish_split(
     located: Located,
     lacking: Mapping[str, Sequence[str]],
     adopted: Mapping[str, str],
-    pairs: pa.Table | None,
 ) -> Finished:
     """Write the index of a split whose shards are done and describe it.
 
     `lacking` says where its sources are short and `adopted` has a digest of the lists that it was adopted from, or an
-    empty text, both by the keys of its parts; `pairs` are its near-duplicates (`builders.annotate.PAIRS_SCHEMA`),
-    where the config asks for them.
+    empty text, both by the keys of its parts.
     """
     config = located.config
     parts = [layout.part(config.name, located.name, i, located.shards) for i in range(located.shards)]
     records = [read_record(part) for part in parts]
-    rows = pa.concat_tables([pq.ParquetFile(part).read() for part in parts]).replace_schema_metadata(None)
+    columns = arrow_schema((), config.columns, image=False).names
+    rows = pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts]).replace_schema_metadata(None)
     dropped = dict(image for record in records for image in record.dropped)
     described = [
         _part(planned, dropped, lacking.get(planned.key, ()), adopted[planned.key]) for planned in located.parts
@@ -86,13 +87,8 @@ def finish_split(
     }
     if located.making is not None:
         entry["made"] = located.making.description
-    if pairs is not None:
-        entry["near_duplicates"] = len(pairs["id"].unique())
-    lines = pairs.to_pylist() if pairs is not None else []
-    # Nine digits bring a float32 back exactly.
-    audit = [NearDuplicate(located.key, p["id"], p["near_duplicate_of"], f"{p['distance']:.9g}") for p in lines]
     exclusions = tuple(exclusion for _, left_out in described for exclusion in left_out)
-    return Finished(config.name, located.name, located.labels, entry, exclusions, tuple(audit))
+    return Finished(config.name, located.name, located.labels, entry, exclusions)
 
 
 def _part(
@@ -164,13 +160,22 @@ def data_entries(layout: Layout, located: Located) -> list[dict[str, Any]]:
 
 
 def finish_release(
-    layout: Layout, benchmark: Benchmark, finished: Sequence[Finished], choices: Mapping[str, Any]
+    layout: Layout, benchmark: Benchmark, finished: Sequence[Finished], choices: Mapping[str, Any], meter: Meter
 ) -> dict[str, Any]:
-    """Write exclusions, manifest and card; what other runs put into the folder stays. Returns the manifest.
+    """Write exclusions, the table of duplicates, manifest and card; what other runs put into the folder stays.
 
-    `choices` are those that change rows, by name.
+    Args:
+        layout: the release folder.
+        benchmark: the declaration.
+        finished: the splits of this run.
+        choices: those that change rows, by name.
+        meter: shows progress.
+
+    Returns:
+        The manifest.
     """
     manifest: dict[str, Any] = read_manifest(layout.root) if layout.manifest.exists() else {"format": FORMAT}
+    origins = earlier_tables(layout)
     benchmarks, configs = manifest.setdefault("benchmarks", {}), manifest.setdefault("configs", {})
     sources = manifest.setdefault("sources", {})
     benchmarks[benchmark.name] = {
@@ -197,11 +202,6 @@ def finish_release(
         keys = [key for split in mine for key in parts_of(split.key, split.entry)]
         write_excluded(path, [e for split in mine for e in split.exclusions], keys)
         entry["excluded"] = file_entry(layout, path)
-        if config.duplicates_of:
-            path = layout.audit(config.name)
-            write_audit(path, [pair for split in mine for pair in split.pairs], [split.key for split in mine])
-            entry["audit"] = file_entry(layout, path)
-            entry["duplicates_of"] = config.duplicates_of
     for source in benchmark.sources():
         if any(source.key in sources_of(split.entry) for split in finished):
             sources[source.key] = {
@@ -210,40 +210,31 @@ def finish_release(
                 "licence": dataclasses.asdict(source.licence),
                 "citation": source.citation,
             }
+    finish_duplicates(layout, benchmark, manifest, origins, meter)
     card.seal(layout, manifest)
     return manifest
 
 
-def known_train_overlaps(layout: Layout, manifest: dict[str, Any]) -> dict[str, list[str]]:
-    """Find images of an in-distribution `train` split that stand in another split too, by content digest.
-
-    Returns:
-        For every split that repeats training images (by `config/split`), the ids there, sorted. Splits are compared
-        with the training splits of their own benchmark.
-    """
-    found: dict[str, list[str]] = {}
-    splits = [
-        (config["benchmark"], f"{config_name}/{name}", split, layout.root / split["index"]["path"])
-        for config_name, config in sorted(manifest["configs"].items())
-        for name, split in sorted(config["splits"].items())
-    ]
-    for benchmark in sorted(manifest["benchmarks"]):
-        mine = [split for split in splits if split[0] == benchmark]
-        is_train = {key: is_training(key, s) for _, key, s, _ in mine}
-        digests = _digests(path for _, key, _, path in mine if is_train[key])
-        for _, key, _, path in mine:
-            if not is_train[key]:
-                rows = pq.ParquetFile(path).read(["id", "content_sha256"])
-                repeated = rows.filter(pc.is_in(rows["content_sha256"], value_set=digests))["id"].to_pylist()
-                if repeated:
-                    found[key] = sorted(repeated)
-    return found
+def earlier_tables(layout: Layout) -> list[Origin]:
+    """The table of duplicates that a release folder has from earlier runs, where it is as its manifest lists it."""
+    manifest = read_manifest(layout.root) if layout.manifest.exists() else {}
+    if KEY not in manifest or not layout.duplicates.is_file():
+        return []
+    if file_sha256(layout.duplicates) != manifest[KEY]["sha256"]:
+        return []  # written by a run that was killed before its manifest was; all is looked for again
+    return [origin(manifest, layout.duplicates)]
 
 
-def _digests(paths: Iterable[Path]) -> pa.Array:
-    columns = [pq.ParquetFile(path).read(["content_sha256"])["content_sha256"] for path in paths]
-    chunks = [chunk for column in columns for chunk in column.chunks]
-    return pa.concat_arrays(chunks) if chunks else pa.array([], pa.string())
+def finish_duplicates(
+    layout: Layout, benchmark: Benchmark, manifest: dict[str, Any], origins: Sequence[Origin], meter: Meter
+) -> None:
+    """Write the table of duplicates of all splits in `manifest`, list it there, and say how many pairs it has."""
+    found = PixelComparisons(layout, manifest, benchmark, meter).table(carried(origins, manifest))
+    known = entries(manifest)
+    table = complete(manifest, lambda key: layout.root / known[key]["index"]["path"], origins, found)
+    manifest[KEY] = write_table(layout, table)
+    training = {key for key, entry in known.items() if is_training(key, entry)}
+    meter.note(summary(read_pairs(layout.duplicates), training))
 
 
 def _by_rule(exclusions: Sequence[Exclusion]) -> dict[str, int]:

@@ -69,6 +69,21 @@ def check(data: bytes | bytearray | memoryview, *, decode: bool = False) -> byte
     return decode_or_mend(bytes(view))[1]
 
 
+def check_pixels(data: bytes | bytearray | memoryview) -> tuple[bytes | None, str]:
+    """Decode one image.
+
+    Returns:
+        What `check` returns, and `pixel_sha256` of the image as readers see it.
+
+    Raises:
+        UnreadableImageError: nothing can be decoded.
+    """
+    if len(data) == 0:
+        raise UnreadableImageError("the file is empty")
+    image, mended = decode_or_mend(bytes(data))
+    return mended, pixel_sha256(image)
+
+
 def decode(data: bytes) -> Image.Image:
     """Decode and turn upright, in the order in which `datasets.Image.decode_example` (5.2) does it."""
     image: Image.Image = Image.open(io.BytesIO(data))

@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 from builders import card
 from builders.benchmark import ROLES, Benchmark, Split
 from builders.choices import Choices, Meter
+from builders.duplicates_table import Origin, origin
 from builders.errors import BuildError, explaining_disk
 from builders.execute import Workers
-from builders.finish import data_entries
+from builders.finish import data_entries, earlier_tables, finish_duplicates
 from builders.locate import STAGING, Located, join, locate, packed_rows
 from builders.making import Making
 from builders.plan import PLAN_SCHEMA, PlannedSplit
@@ -28,12 +29,10 @@ from builders.release import (
     Layout,
     file_entry,
     parts_of,
-    read_audit,
     read_excluded,
     read_manifest,
     rows_digest,
     sources_of,
-    write_audit,
     write_excluded,
     write_index,
 )
@@ -68,6 +67,14 @@ class Published:
             )
         entry: dict[str, Any] = configs[self.config]
         return entry
+
+    def duplicates(self) -> Origin:
+        """The release's table of duplicates.
+
+        Raises:
+            BuildError: the file is no such table.
+        """
+        return origin(self.manifest, Layout(self.root).duplicates)
 
     def rows(self, split: str) -> pa.Table:
         """The rows of one split, as published.
@@ -162,7 +169,7 @@ def rebuild(
         meter.step("writing", sum(task.stop - task.start for task in tasks))
         tasks.sort(key=lambda task: -task.size)
         workers.run(tasks, meter.advance)
-        manifest = _finish(published, benchmark, layout, ready)
+        manifest = _finish(published, benchmark, layout, ready, meter)
         remove_packs(layout.state / STAGING)
     return manifest
 
@@ -265,7 +272,7 @@ def _expecting(published: Published, split: Located) -> Located:
 
 
 def _finish(
-    published: Published, benchmark: Benchmark, layout: Layout, ready: Mapping[str, Located]
+    published: Published, benchmark: Benchmark, layout: Layout, ready: Mapping[str, Located], meter: Meter
 ) -> dict[str, Any]:
     theirs = published.manifest
     entry = published.entry()
@@ -277,6 +284,7 @@ def _finish(
         listed = {"data": data_entries(layout, split), "index": file_entry(layout, path)}
         splits[name] = entry["splits"][name] | listed
     manifest: dict[str, Any] = read_manifest(layout.root) if layout.manifest.exists() else {"format": FORMAT}
+    origins = earlier_tables(layout)
     for kind in ("benchmarks", "configs", "sources"):
         manifest.setdefault(kind, {})
     manifest["benchmarks"][benchmark.name] = theirs["benchmarks"][benchmark.name]
@@ -288,11 +296,8 @@ def _finish(
     excluded = layout.excluded(published.config)
     write_excluded(excluded, read_excluded(published.root / entry["excluded"]["path"]), keys)
     ours["excluded"] = file_entry(layout, excluded)
-    if "audit" in entry:
-        audit = layout.audit(published.config)
-        splits_of = [f"{published.config}/{name}" for name in splits]
-        write_audit(audit, read_audit(published.root / entry["audit"]["path"]), splits_of)
-        ours["audit"] = file_entry(layout, audit)
     manifest["configs"][published.config] = ours
+    origins.append(published.duplicates())
+    finish_duplicates(layout, benchmark, manifest, origins, meter)
     card.seal(layout, manifest)
     return manifest

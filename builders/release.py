@@ -30,14 +30,14 @@ INDEX_SUFFIX = "-index"
 """A config's rows without pixels are the config of the same name with this suffix."""
 
 
-FOLDERS = ("data", "index", "excluded", "audit")
+FOLDERS = ("data", "index", "excluded", "audit", "duplicates")
 """Folders of a release, beside its state."""
 
 EXTRA_COLUMNS: Mapping[str, pa.DataType] = {"near_duplicate_of": pa.string(), "oodness": pa.float64()}
 """Columns that some configs have beside those of all.
 
-`near_duplicate_of`: the id of the in-distribution training image that the row's image is a near-duplicate of, the
-nearest one where there are several, or an empty text.
+`near_duplicate_of`: only in releases that were built before there was a table of duplicates: the id of the nearest
+in-distribution training image that the row's image nearly repeats, or an empty text.
 `oodness`: how far the row's class is from the in-distribution ones, by the config's own measure; 0 is one of them.
 """
 
@@ -78,8 +78,17 @@ class Layout:
         """What a config's splits leave out, with the rule and the evidence."""
         return self.root / "excluded" / f"{config}.csv"
 
+    @property
+    def duplicates(self) -> Path:
+        """The table of pairs of rows that show one picture (`builders.duplicates`)."""
+        return self.root / "duplicates" / "pairs.parquet"
+
+    def pixels(self, digest: str) -> Path:
+        """Pixels of a split that has none in its shards, by its digest, for comparing them in later runs."""
+        return self.state / "pixels" / f"{digest}.npy"
+
     def audit(self, config: str) -> Path:
-        """The near-duplicate pairs behind a config's column `near_duplicate_of`, with their distances."""
+        """The near-duplicate pairs behind a config's column `near_duplicate_of`, in releases that have it."""
         return self.root / "audit" / config / "near_duplicates.csv"
 
     def part(self, config: str, split: str, shard: int, of: int) -> Path:
@@ -201,7 +210,7 @@ def write_index(path: Path, rows: pa.Table, label_names: Sequence[str], columns:
 
 @dataclass(frozen=True)
 class NearDuplicate:
-    """A row's image and an in-distribution training image that it nearly repeats; `distance` is the measure's."""
+    """An image and the training image that it nearly repeats, as releases without a table of duplicates have it."""
 
     split: str
     id: str

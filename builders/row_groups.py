@@ -30,7 +30,8 @@ class Group:
     """Images of one row group.
 
     `numbers` are their rows in the shard's plan, as is `offsets` where each begins in `data`, with the end of the
-    last; `digests` and `stored` are their columns `content_sha256` and `stored`.
+    last; `digests` and `stored` are their columns `content_sha256` and `stored`. `pixels` are digests over the pixels
+    of images that were decoded to be checked; empty where they were not.
     """
 
     numbers: pa.Array
@@ -38,6 +39,7 @@ class Group:
     data: pa.Buffer
     digests: Sequence[str]
     stored: Sequence[images.Stored]
+    pixels: Sequence[str] = ()
 
     @classmethod
     def nothing(cls) -> Group:
@@ -84,8 +86,12 @@ class Images:
             reader.read_into(buffer.reserve(size), path, offset)
             buffer.filled += size
             count.one(size)
+            pixels = ""
             try:
-                mended = images.check(buffer.view(start), decode=decode)
+                if decode:
+                    mended, pixels = images.check_pixels(buffer.view(start))
+                else:
+                    mended = images.check(buffer.view(start))
             except images.UnreadableImageError as error:
                 if not drop_unreadable:
                     raise unreadable(self.rows, number, path, error) from error
@@ -97,7 +103,7 @@ class Images:
                 digest = hashlib.sha256(buffer.view(start)).hexdigest()
                 if expected and digest != expected[number]:
                     raise self._other_content(number, digest, path)
-                buffer.keep(number, digest, "source" if mended is None else "metadata_removed")
+                buffer.keep(number, digest, "source" if mended is None else "metadata_removed", pixels)
         yield from buffer.group()
 
     def made(self, reader: Reader) -> Iterator[Group]:
@@ -189,6 +195,7 @@ class _Buffer:
         self.offsets: list[int] = [0]
         self.digests: list[str] = []
         self.stored: list[images.Stored] = []
+        self.pixels: list[str] = []
 
     def reserve(self, size: int) -> memoryview:
         """Room for `size` more bytes; an image larger than the whole buffer makes it grow."""
@@ -206,15 +213,17 @@ class _Buffer:
         self.reserve(len(data))[:] = data
         self.filled += len(data)
 
-    def keep(self, number: int, digest: str, stored: images.Stored) -> None:
+    def keep(self, number: int, digest: str, stored: images.Stored, pixels: str) -> None:
         self.numbers.append(number)
         self.offsets.append(self.filled)
         self.digests.append(digest)
         self.stored.append(stored)
+        if pixels:
+            self.pixels.append(pixels)
 
     def group(self) -> Iterator[Group]:
         """What was kept, if anything."""
         if self.numbers:
             offsets = pa.array(self.offsets, pa.int32())
             data = pa.py_buffer(self.data.data[: self.filled])
-            yield Group(pa.array(self.numbers, pa.int64()), offsets, data, self.digests, self.stored)
+            yield Group(pa.array(self.numbers, pa.int64()), offsets, data, self.digests, self.stored, self.pixels)

@@ -77,6 +77,10 @@ class ShardRecord:
     dropped: tuple[tuple[str, str], ...]
 
 
+PIXEL_DIGEST = "pixel_sha256"
+"""Column of the part files of shards whose images were decoded to be checked: `builders.images.pixel_sha256` of each.
+It stays in the folder's state."""
+
 _RECORD = b"shard_record"
 _ROW_COLUMNS = ("label", "role", "class_id", "class_name", "source", "source_id", "id")
 
@@ -215,4 +219,6 @@ def _index_rows(task: ShardTask, rows: pa.Table, group: Group) -> pa.Table:
     index = index.append_column("stored", pa.array(group.stored, pa.string()))
     for name in task.columns:
         index = index.append_column(name, rows[name])
+    if task.decode and not task.made:
+        index = index.append_column(PIXEL_DIGEST, pa.array(group.pixels, pa.string()))
     return index

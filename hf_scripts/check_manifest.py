@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from builders.benchmark import ROLES
+from builders.duplicates import KEY, METHODS
 from builders.errors import BuildError
 from builders.release import EXTRA_COLUMNS, FOLDERS, FORMAT, Layout, file_sha256, parts_of, read_manifest
 from builders.shards import TEMPORARY
@@ -113,6 +114,7 @@ def listed_files(manifest: Mapping[str, Any]) -> list[Listed]:
     entries = [config[name] for config in configs for name in ("excluded", "audit") if name in config]
     for _, _, split in splits(manifest):
         entries += [split["index"], *split["data"]]
+    entries += [manifest[KEY]] if KEY in manifest else []
     entries += manifest.get("changelog", [])
     return sorted({Listed(e["path"], e["bytes"], e["sha256"]) for e in entries}, key=lambda f: (f.path, f.sha256))
 
@@ -216,7 +218,25 @@ def _wrong_form(manifest: Mapping[str, Any]) -> Iterator[str]:
                 yield from _wrong_config(manifest, name, entry)
             if kind == "sources" and not shape:
                 yield from _wrong_keys(f"the licence of {name}", entry["licence"], _LICENCE)
+    if KEY in manifest:
+        yield from _wrong_duplicates(manifest[KEY])
     yield from _wrong_published(manifest)
+
+
+def _wrong_duplicates(entry: object) -> Iterator[str]:
+    """What keeps the table of duplicates from being read."""
+    shape = list(_wrong_keys(KEY, entry, _FILE | {"rows": int, "compared": list}))
+    yield from shape
+    if shape or not isinstance(entry, dict):
+        return
+    yield from _wrong_file(KEY, entry)
+    for compared in entry["compared"]:
+        shape = list(_wrong_keys(f"compared of {KEY}", compared, {"by": str, "splits": list, "with": list}))
+        yield from shape
+        if not shape and compared["by"] not in METHODS:
+            yield f"expected {KEY} to be compared by {', '.join(METHODS)}, found {compared['by']}"
+        if not shape and not all(isinstance(key, str) for key in (*compared["splits"], *compared["with"])):
+            yield f"expected names of splits in compared of {KEY}, found something else"
 
 
 def _wrong_published(manifest: Mapping[str, Any]) -> Iterator[str]:

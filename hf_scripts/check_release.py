@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,14 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from builders import card
+from builders import card, duplicates
 from builders.benchmark import ROLES
-from builders.finish import known_train_overlaps
-from builders.release import INDEX_SUFFIX, Layout, file_sha256, is_training, parts_of, read_audit, read_excluded
+from builders.release import INDEX_SUFFIX, Layout, file_sha256, parts_of, read_audit, read_excluded
 from hf_scripts.check_manifest import splits
 from hf_scripts.problems import Problems
-
-_KNOWN = ROLES.index("in_distribution")
 
 
 def check_excluded(root: Path, manifest: Mapping[str, Any]) -> Problems:
@@ -125,48 +121,13 @@ def check_parts(root: Path, manifest: Mapping[str, Any]) -> Problems:
     return problems
 
 
-def check_between_splits(root: Path, manifest: dict[str, Any]) -> tuple[Problems, list[str]]:
-    """Look for images and ids that stand in splits where they must not meet. All indexes must be readable.
-
-    Returns:
-        The problems, and notes on images that stand in splits of different unknown roles: sources hold copies of their
-        own, and such a pair says nothing untrue of an image.
-    """
-    problems, notes = Problems(), []
-    for key, repeated in known_train_overlaps(Layout(root), manifest).items():
-        said, ids = _said(root, manifest, key, repeated)
-        if said:
-            notes.append(f"{key}: {len(said):,} images are also training images, and near_duplicate_of says so")
-        if ids:
-            found = f"found {len(ids):,}, for instance {ids[0]}; --withdraw leaves them out of a build"
-            problems.add("training image", f"{key}: expected no image of an in-distribution training split, {found}")
-    for benchmark in sorted(manifest["benchmarks"]):
-        mine = [
-            (key, split)
-            for key, config, split in splits(manifest)
-            if config["benchmark"] == benchmark and not is_training(key, split)
-        ]
-        for together in _judged_alike(manifest["benchmarks"][benchmark], mine):
-            for text, known in _in_two_roles(root, together):
-                if known:
-                    problems.add("image in two roles", f"{benchmark}: expected every image in one role, {text}")
-                else:
-                    notes.append(f"{benchmark}: {text}")
+def check_ids(root: Path, manifest: Mapping[str, Any]) -> Problems:
+    """Check that no id stands in two splits of a config. All indexes must be readable."""
+    problems = Problems()
     for name, config in sorted(manifest["configs"].items()):
         mine = [(f"{name}/{split}", entry) for split, entry in sorted(config["splits"].items())]
         _check_ids(root, mine, problems)
-    return problems, notes
-
-
-def _said(root: Path, manifest: Mapping[str, Any], key: str, ids: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Of rows that repeat training images, those whose `near_duplicate_of` says so, and the others."""
-    config, _, name = key.partition("/")
-    entry = manifest["configs"][config]
-    if "near_duplicate_of" not in entry["columns"]:
-        return [], list(ids)
-    rows = pq.read_table(root / entry["splits"][name]["index"]["path"], columns=["id", "near_duplicate_of"])
-    marked = set(rows.filter(pc.not_equal(rows["near_duplicate_of"], ""))["id"].to_pylist())
-    return [row for row in ids if row in marked], [row for row in ids if row not in marked]
+    return problems
 
 
 def check_card(root: Path, manifest: dict[str, Any]) -> Problems:
@@ -210,51 +171,6 @@ def _edited(manifest: dict[str, Any], found: str) -> Problems:
             "card", f"README.md line {line + 1}: expected {texts[0]!r} as manifest.json has it, found {texts[1]!r}"
         )
     return problems
-
-
-def _judged_alike(
-    benchmark: Mapping[str, Any], mine: Sequence[tuple[str, Mapping[str, Any]]]
-) -> list[list[tuple[str, Mapping[str, Any]]]]:
-    """Splits among which an image has one role: all of a benchmark's, or those of each config for itself."""
-    if not benchmark.get("roles_by_config"):
-        return [list(mine)]
-    configs = dict.fromkeys(key.partition("/")[0] for key, _ in mine)
-    return [[split for split in mine if split[0].partition("/")[0] == config] for config in configs]
-
-
-def _in_two_roles(root: Path, mine: Sequence[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, bool]]:
-    """Images in different roles: a sentence for each pair of splits, and whether one of the two roles is known."""
-    tables = []
-    for number, (_, split) in enumerate(mine):
-        rows = pq.read_table(root / split["index"]["path"], columns=["content_sha256", "role"])
-        numbers = pa.repeat(number, rows.num_rows)
-        tables.append(pa.table({"digest": rows["content_sha256"], "split": numbers, "role": rows["role"]}))
-    if not tables:
-        return []
-    rows = pa.concat_tables(tables)
-    counted = rows.group_by("digest").aggregate([("role", "count_distinct")])
-    several = counted.filter(pc.greater(counted["role_count_distinct"], 1))["digest"]
-    meeting: dict[str, set[tuple[int, int]]] = {}
-    for row in rows.filter(pc.is_in(rows["digest"], value_set=several)).to_pylist():
-        meeting.setdefault(row["digest"], set()).add((row["split"], row["role"]))
-    pairs: dict[tuple[int, int, bool], list[str]] = {}
-    for digest, places in sorted(meeting.items()):
-        for (a, one), (b, other) in itertools.combinations(sorted(places), 2):
-            if one != other:
-                known = _KNOWN in (one, other)
-                pairs.setdefault((a, b, known), []).append(digest)
-    return [
-        (
-            f"found {len(digests):,} in {_both(mine[a][0], mine[b][0])}, for instance the one with content_sha256 "
-            f"{digests[0]}",
-            known,
-        )
-        for (a, b, known), digests in sorted(pairs.items())
-    ]
-
-
-def _both(one: str, other: str) -> str:
-    return f"both {one} and {other}" if one != other else f"two roles of {one}"
 
 
 def _check_ids(root: Path, mine: Sequence[tuple[str, Mapping[str, Any]]], problems: Problems) -> None:
@@ -310,6 +226,8 @@ def _expected_configs(manifest: Mapping[str, Any]) -> dict[str, dict[str, list[s
         if split["data"]:
             expected.setdefault(config, {})[name] = sorted(f["path"] for f in split["data"])
         expected.setdefault(f"{config}{INDEX_SUFFIX}", {})[name] = [split["index"]["path"]]
+    if duplicates.KEY in manifest:
+        expected[duplicates.CONFIG] = {duplicates.SPLIT: [manifest[duplicates.KEY]["path"]]}
     return expected
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from builders.command import exit_code
+from builders.duplicates import KEY
 from builders.errors import BuildError, explaining_disk
 from builders.execute import Workers
 from builders.process import without_pandas
@@ -71,8 +72,8 @@ def _published(target: str, config: str, revision: str | None, meter: TerminalMe
         _fetch(repository, commit, ["manifest.json"], into)
         published = Published(into, config)
         entry = published.entry()
-        listed = [entry["excluded"], *([entry["audit"]] if "audit" in entry else [])]
-        listed += [split["index"] for split in entry["splits"].values()]
+        listed = [entry["excluded"], *(split["index"] for split in entry["splits"].values())]
+        listed += [published.manifest[KEY]] if KEY in published.manifest else []
         _fetch(repository, commit, [file["path"] for file in listed], into)
         for file in listed:
             if file_sha256(into / file["path"]) != file["sha256"]:

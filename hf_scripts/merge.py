@@ -61,7 +61,8 @@ def merge(there: Mapping[str, Any], ours: Mapping[str, Any], where: str) -> Mani
     """Put a release's splits among those that a repository holds.
 
     A split of ours replaces one of the same name. What both describe (a config, a source) is as ours has it.
-    `excluded` and `audit` of a config are still those of one side: their lines are merged where the files are.
+    `excluded` and `audit` of a config and the release's `duplicates` are still those of one side: what they list is
+    merged where the files are.
 
     Args:
         there: the repository's manifest.

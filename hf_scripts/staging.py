@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from builders import card
+from builders.duplicates import KEY, entries, read_pairs
+from builders.duplicates_table import complete, origin, table_entry, write_table
 from builders.errors import BuildError
 from builders.release import (
     Layout,
@@ -164,7 +166,7 @@ class Staged:
 
 
 def stage(folder: Path, ours: Manifest, base: Snapshot | None, root: Path) -> Staged:
-    """Merge a release with what is in a repository, tables of exclusions and near-duplicates included.
+    """Merge a release with what is in a repository, tables of exclusions and duplicates included.
 
     Args:
         folder: the release folder.
@@ -177,6 +179,7 @@ def stage(folder: Path, ours: Manifest, base: Snapshot | None, root: Path) -> St
     staged = Staged(folder, root, base, merge(there, ours, where), ours)
     for name in sorted(ours["configs"]):
         _merge_tables(staged, name)
+    _merge_duplicates(staged)
     return staged
 
 
@@ -200,8 +203,35 @@ def _merge_tables(staged: Staged, name: str) -> None:
         both[kind] = staged.add(path)
 
 
+def _merge_duplicates(staged: Staged) -> None:
+    """Complete the tables of duplicates with pairs of rows that were built apart; without any there is none.
+
+    Indexes of the splits that stay are downloaded where they are compared for the first time.
+    """
+    origins, tables = [], []
+    for manifest, fetch in (
+        (staged.base.manifest if staged.base else _EMPTY, staged.base.fetch if staged.base else staged.checked),
+        (staged.ours, staged.checked),
+    ):
+        if KEY in manifest:
+            tables.append(fetch(manifest[KEY]["path"]))
+            origins.append(origin(manifest, tables[-1]))
+    if not tables:
+        return
+    known = entries(staged.manifest)
+    table = complete(staged.manifest, lambda key: staged.fetch(known[key]["index"]["path"]), origins, trusting=True)
+    layout = Layout(staged.root)
+    write_table(layout, table)
+    # Another version of pyarrow writes the same pairs in other bytes, which is nothing to publish.
+    same = next((path for path in tables if read_pairs(path) == read_pairs(layout.duplicates)), None)
+    if same is not None:
+        layout.duplicates.write_bytes(same.read_bytes())
+    staged.manifest[KEY] = table_entry(layout, table)
+    staged.written.append(staged.manifest[KEY]["path"])
+
+
 def check_together(staged: Staged) -> None:
-    """Check splits that were built apart against each other: no training image among the unknowns, no id twice.
+    """Check splits that were built apart against each other: exclusions that add up, no id twice.
 
     The indexes of the splits that stay are downloaded. Nothing is done where no split of the same benchmark stays.
 
@@ -220,7 +250,7 @@ def check_together(staged: Staged) -> None:
             path.symlink_to(staged.fetch(split["index"]["path"]).resolve())
     problems = check_release.check_excluded(staged.root, part)
     problems.merge(check_release.check_audit(staged.root, part))
-    problems.merge(check_release.check_between_splits(staged.root, part)[0])
+    problems.merge(check_release.check_ids(staged.root, part))
     if problems.total():
         where = staged.base.repository.name if staged.base else ""
         raise BuildError(

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from builders.command import aligned, exit_code
 from builders.errors import BuildError
 from builders.process import end_with_parent
-from hf_scripts import check_manifest, check_release
+from hf_scripts import check_duplicates, check_manifest, check_release
 from hf_scripts.check_manifest import Listed
 from hf_scripts.check_rows import UNREADABLE, IndexTask, Outcome, PlainTask, ShardTask, Task
 from hf_scripts.check_values import split_of
@@ -58,8 +58,9 @@ def verify(
     if all(rows[split["index"]["path"]] is not None for _, _, split in check_manifest.splits(manifest)):
         problems.merge(check_release.check_audit(root, manifest))
         problems.merge(check_release.check_parts(root, manifest))
-        between, more = check_release.check_between_splits(root, manifest)
-        problems.merge(between)
+        problems.merge(check_release.check_ids(root, manifest))
+        pairs, more = check_duplicates.check_duplicates(root, manifest)
+        problems.merge(pairs)
         notes += more
     else:
         notes.append("splits were not compared with each other, since an index cannot be read")

@@ -3,7 +3,7 @@
 | change | at least |
 |---|---|
 | rows changed or removed, another order, other labels, a split, column or a split's images gone | major |
-| new splits or configs, new columns, images for a split that had only its index | minor |
+| new splits or configs, new columns, a first table of duplicates, images for a split that had only its index | minor |
 | anything else: the card, licences, descriptions, files written anew with the same rows | patch |
 
 Rows that a split gains change its digest and every number computed on it, so they are major too. A tag is `v` and a
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from builders.duplicates import CONFIG, KEY
 from builders.errors import BuildError
 from builders.release import sources_of
 
@@ -120,6 +121,8 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
             major.append(f"{key} loses its images")
         if now["data"] and not was["data"]:
             minor.append(f"{key} gets its images")
+    if KEY in new and KEY not in old:
+        minor.append(f"{CONFIG} is new")
     kept = before.keys() & after.keys() - set(changed)
     for name in sorted(old["configs"].keys() & new["configs"].keys()):
         was, now = old["configs"][name], new["configs"][name]

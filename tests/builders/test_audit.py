@@ -105,7 +105,8 @@ def test_small_images_are_enlarged_by_whole_pixels():
     [
         (["smoothness", "{}", "absent"], "expected a config of the release (pictures), found absent"),
         (["smoothness", "{}/none", "pictures"], "expected a release folder with a manifest.json"),
-        (["pairs", "{}", "pictures"], "expected a config with near-duplicates, found none for pictures"),
+        (["pairs", "{}", "pictures"], "pictures/test has no duplicates in the table of"),
+        (["pairs", "{}", "pictures", "--split", "none"], "has no split none"),
     ],
 )
 def test_what_cannot_be_audited_gets_one_sentence(releases, capsys, arguments, sentence):

@@ -13,13 +13,9 @@ import pytest
 
 from builders import shards
 from builders.benchmark import ROLES
-from builders.build import build, prepare
-from builders.choices import Choices
 from builders.drawn import class_ids
 from builders.errors import BuildError
-from builders.execute import Workers
 from builders.imagenet_benchmark import BENCHMARK
-from builders.progress import TerminalMeter
 from builders.release import read_excluded
 from builders.staging import Pack
 from tests.builders.conftest import build_demo, complete, files_of
@@ -90,7 +86,7 @@ def test_the_manifest_counts_what_the_folder_has(release, manifest):
     listed = {
         f["path"] for e in manifest["configs"].values() for s in e["splits"].values() for f in [*s["data"], s["index"]]
     }
-    listed |= {e["excluded"]["path"] for e in manifest["configs"].values()}
+    listed |= {e["excluded"]["path"] for e in manifest["configs"].values()} | {manifest["duplicates"]["path"]}
     assert set(files_of(release)) == listed | {"README.md", "manifest.json"}
 
 
@@ -130,9 +126,9 @@ build_demo(sources(sys.argv[3]), Path(sys.argv[2]))
 """
 
 # Everything that a build makes visible, it renames into place: the run's state, 9 plans, 9 times a data file and its
-# part, then 9 indexes, 3 lists of exclusions, the card and the manifest, 42 in all. The points are inside each of
-# these stretches, among them the one between a data file and its part.
-RENAMES = 42
+# part, then 9 indexes, 3 lists of exclusions, the duplicates, the card and the manifest, 43 in all. The points are
+# inside each of these stretches, among them the one between a data file and its part.
+RENAMES = 43
 
 
 @pytest.mark.parametrize("point", [4, 10, 11, 12, 20, 27, 31, 38, 41, 42])
@@ -216,7 +212,8 @@ def test_an_index_has_the_digests_of_the_pixels_and_can_be_filled_later(demo, re
     index = build_demo(demo, out, index_only=True)
     assert digests(index) == digests(manifest)
     assert not (out / "data").exists()
-    assert set(datasets.get_dataset_config_names(str(out))) == {f"{config.name}-index" for config in BENCHMARK.configs}
+    expected = {f"{config.name}-index" for config in BENCHMARK.configs} | {"duplicates"}
+    assert set(datasets.get_dataset_config_names(str(out))) == expected
     build_demo(demo, out)
     assert files_of(out) == files_of(release)
     build_demo(demo, out, index_only=True)
@@ -396,26 +393,3 @@ def test_a_folder_without_permission_ends_in_one_sentence(demo):
         BuildError, match=r"found (Operation not permitted|Permission denied|Read-only file system) at /sys"
     ):
         build_demo(demo, Path("/sys/unknown-detection"), splits=SPLITS[1:2])
-
-
-def test_training_images_in_another_split_are_reported(demo, tmp_path):
-    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
-    train = sorted((imagenet / "train" / "n01443537").iterdir())
-    held = sorted((imagenet / "val" / "n01443537").iterdir())
-    data = [path.read_bytes() for path in train]
-    for path, copy in zip(held, data, strict=False):
-        replaced(path, lambda _, copy=copy: copy)
-    notes = []
-    roots = demo | {"imagenet": imagenet}
-    choices = Choices(
-        out=tmp_path / "out",
-        splits=("imagenet/test", "imagenet-train/train"),
-        roots=roots,
-        seed=0,
-        allow_partial=True,
-    )
-    with TerminalMeter(quiet=True) as meter:
-        meter.note = notes.append
-        build(BENCHMARK, choices, prepare(BENCHMARK, choices, meter), meter, Workers(1))
-    (warning,) = [note for note in notes if "also training images" in note]
-    assert warning.startswith("warning: ") and "imagenet/test" in warning

@@ -1,6 +1,5 @@
 """The CIFAR-scale benchmark: the paper's counts (Kim et al., table 2), its draws, and builds of the demo sources."""
 
-import dataclasses
 import json
 import os
 from collections import Counter
@@ -13,9 +12,11 @@ import pytest
 from builders import images
 from builders.cifar_benchmark import BENCHMARK
 from builders.drawn import class_ids
+from builders.duplicates import read_pairs
 from builders.errors import BuildError
+from builders.near_duplicates import THRESHOLD
 from builders.plan import plan
-from builders.release import read_audit, read_excluded
+from builders.release import read_excluded
 from builders.transforms import FIXED_RESIZE, fixed_resize, gaussian_noise
 from taxonomy import tables
 from tests.builders.conftest import build_demo, complete, files_of
@@ -102,7 +103,6 @@ def test_every_split_loads_plain_and_streaming(cifar_release, key, tmp_path):
     streamed = datasets.load_dataset(str(cifar_release), config, split=split, streaming=True)
     index = datasets.load_dataset(str(cifar_release), f"{config}-index", split=split, cache_dir=str(tmp_path))
     assert plain["id"][:] == index["id"][:] == [row["id"] for row in streamed.remove_columns("image")]
-    assert ("near_duplicate_of" in plain.column_names) == (config == "cifar")
     for row in plain.select(range(min(50, plain.num_rows))):
         assert (row["image"].mode, row["image"].size) == ("RGB", (32, 32))
         assert images.pixel_sha256(row["image"]) == row["content_sha256"]
@@ -218,17 +218,11 @@ def test_planted_near_duplicates_are_found_and_no_others(cifar_release, demo):
     present = set(rows["id"].to_pylist())
     planted = {test: train for test, train in planted.items() if test in present}
     assert planted
-    found = {row["id"]: row["near_duplicate_of"] for row in rows.to_pylist() if row["near_duplicate_of"]}
-    assert found == planted
-
-
-def test_the_audit_file_lists_the_pairs_with_their_distance(cifar_release):
-    lines = read_audit(cifar_release / "audit" / "cifar" / "near_duplicates.csv")
-    assert lines
-    assert all(float(line.distance) >= 0 for line in lines)
-    entry = read_manifest(cifar_release)["configs"]["cifar"]
-    for name, split in entry["splits"].items():
-        assert split["near_duplicates"] == len({line.id for line in lines if line.split == f"cifar/{name}"})
+    pairs = read_pairs(cifar_release / "duplicates" / "pairs.parquet")
+    held = {("cifar-train/train", "cifar/test"), ("cifar-train/train", "cifar/near_ood")}
+    found = [pair for pair in pairs if pair.splits in held]
+    assert {pair.other_id: pair.id for pair in found} == planted
+    assert all(0 <= pair.distance <= THRESHOLD for pair in found)
 
 
 def test_an_unreadable_image_is_refused_or_left_out_with_a_reason(demo, tmp_path):
@@ -318,12 +312,13 @@ def test_rows_without_pixels_have_the_same_digests(cifar_release, demo, tmp_path
     assert not (tmp_path / "data").exists()
 
 
-def test_noise_needs_no_folder_and_the_rest_say_theirs(tmp_path, capsys):
+def test_noise_needs_no_folder(tmp_path, capsys):
     from builders.cifar_benchmark import main
 
-    assert main(["--out", str(tmp_path / "out"), "--splits", "cifar/far_ood_gaussian"]) == 2
+    flags = ["--limit-per-class", "20", "--workers", "1"]
+    assert main(["--out", str(tmp_path / "out"), "--splits", "cifar/far_ood_gaussian", *flags]) == 0
+    assert "duplicates: no two rows that were compared show one picture" in capsys.readouterr().err
+    assert main(["--out", str(tmp_path / "out"), "--splits", "cifar/far_ood_gaussian,cifar-train", *flags]) == 2
     said = capsys.readouterr().err
-    # The noise itself is made here, but what it is compared with is not.
     assert "--cifar100 DIR" in said
     assert "--noise" not in said
-    assert dataclasses.replace(BENCHMARK.by_key()["cifar/far_ood_gaussian"][1]).source.on_disk is False

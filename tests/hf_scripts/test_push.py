@@ -13,7 +13,7 @@ from builders import facets_benchmark, imagenet_benchmark
 from builders.release import Layout, file_sha256, lines_digest, read_audit, read_excluded
 from hf_scripts import push as push_command
 from hf_scripts import verify
-from tests.hf_scripts.samples import REPO, SPLITS, contents, make_release, png
+from tests.hf_scripts.samples import REPO, SPLITS, contents, make_release
 
 FILES = {
     "README.md",
@@ -373,18 +373,6 @@ def test_splits_of_other_choices(push, hub, release, tmp_path):
     # Where nothing of the benchmark stays, its choices are free.
     make_release(tmp_path / "all", SPLITS, seed=1, labels=("n02", "n01"))
     assert push("all", tag="v2.0.0").code == 0
-
-
-def test_a_split_with_an_image_of_the_training_split_that_is_there(push, hub, release, tmp_path):
-    push("release")
-    name = "train/100.png"
-
-    def picture(text):
-        return png(name if text == "far_ood/2.png" else text)
-
-    make_release(tmp_path / "more", {"bench/far_ood": range(4)}, picture=picture)
-    error = _refused(push, hub, "more", tag="v1.1.0")
-    assert "bench/far_ood: expected no image of an in-distribution training split, found 1" in error
 
 
 def test_help_ends_with_a_command_that_runs(capsys):

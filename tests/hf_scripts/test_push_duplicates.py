@@ -1,0 +1,146 @@
+"""Publishing tables of duplicates: what was built apart meets in the repository, and pairs of both sides stay."""
+
+import json
+
+import pytest
+
+from builders.duplicates import Row as Place
+from builders.duplicates import comparison, folded, pair_of, read_pairs, unfolded
+from hf_scripts.verify import main as verify
+from tests.hf_scripts.pair_tables import add_table
+from tests.hf_scripts.samples import REPO, contents, make_release, png
+
+TEST, NEAR, FAR, TRAIN = "bench/test", "bench/near_ood", "bench/far_ood", "bench-train/train"
+
+SAME = {"far_ood/2.png": "train/100.png", "near_ood/1.png": "test/0.png", "far_ood/0.png": "test/0.png"}
+
+
+def picture(name):
+    return png(SAME.get(name, name))
+
+
+@pytest.fixture
+def one(tmp_path):
+    """A release of three splits, with its table: test/0 is near_ood/1."""
+    splits = {TEST: range(3), NEAR: range(3), TRAIN: range(100, 102)}
+    root = make_release(tmp_path / "one", splits, picture=picture)
+    assert len(add_table(root)) == 1
+    return root
+
+
+@pytest.fixture
+def other(tmp_path):
+    """A release of a further split, with its table, which is empty: what it repeats is in the other release."""
+    root = make_release(tmp_path / "other", {FAR: range(4)}, picture=picture)
+    assert add_table(root) == []
+    return root
+
+
+@pytest.fixture
+def published(hub, tmp_path, capsys):
+    """The table of a revision and its manifest; the revision must be a whole release."""
+
+    def read(revision="main"):
+        root = tmp_path / f"at-{revision}"
+        for path, data in contents(hub, revision).items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_bytes(data)
+        assert verify([str(root), "--workers", "1"]) == 0, capsys.readouterr().out
+        capsys.readouterr()
+        pairs = read_pairs(root / "duplicates" / "pairs.parquet")
+        return pairs, json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+
+    return read
+
+
+def named(pairs):
+    return [(pair.id.removeprefix("source/"), pair.other_id.removeprefix("source/")) for pair in pairs]
+
+
+def test_pairs_between_splits_that_were_built_apart_are_found(push, published, one, other):
+    assert push("one").code == 0
+    assert named(published("v1.0.0")[0]) == [("near_ood/1.png", "test/0.png")]
+    assert push("other", tag="v1.1.0").code == 0
+    pairs, manifest = published("v1.1.0")
+    # Three of a kind make three pairs, and the training image one more.
+    assert named(pairs) == [
+        ("train/100.png", "far_ood/2.png"),
+        ("far_ood/0.png", "near_ood/1.png"),
+        ("far_ood/0.png", "test/0.png"),
+        ("near_ood/1.png", "test/0.png"),
+    ]
+    every = sorted([TEST, NEAR, FAR, TRAIN])
+    assert manifest["duplicates"]["compared"] == [{"by": "bytes", "splits": every, "with": every}]
+    assert any("nothing was changed" in line for line in push("other", tag="v1.1.0").out)
+
+
+def test_chosen_configs_take_only_their_pairs(push, published, one):
+    assert push("one", "--configs", "bench-train").code == 0
+    pairs, manifest = published()
+    assert (pairs, manifest["duplicates"]["rows"]) == ([], 0)
+    assert manifest["duplicates"]["compared"] == [{"by": "bytes", "splits": [TRAIN], "with": [TRAIN]}]
+    assert push("one", tag="v1.1.0").code == 0
+    assert named(published("v1.1.0")[0]) == [("near_ood/1.png", "test/0.png")]
+
+
+def near(pair, keys):
+    """Add a near-duplicate to a table, and that the two splits were compared for such."""
+    every = {comparison("bytes", one, other) for one in keys for other in keys}
+    compared = folded(every | {comparison("similarity", *pair.splits)})
+    return {"change": lambda pairs: sorted([*pairs, pair], key=lambda p: p.place), "compared": compared}
+
+
+def place(key, number, role, class_id):
+    return Place(key, f"source/{key.split('/')[1]}/{number}.png", role, class_id)
+
+
+def test_near_duplicates_of_both_sides_stay(push, published, tmp_path):
+    train = place(TRAIN, 100, "in_distribution", "n01")
+    one = pair_of(train, place(TEST, 1, "in_distribution", "n02"), 0.25)
+    other = pair_of(place(NEAR, 0, "near_ood", "unknown"), place(FAR, 3, "far_ood", "unknown"), 0.125)
+    a = make_release(tmp_path / "a", {TEST: range(3), TRAIN: range(100, 102)}, picture=picture)
+    add_table(a, **near(one, (TEST, TRAIN)))
+    b = make_release(tmp_path / "b", {NEAR: range(3), FAR: range(4)}, picture=picture)
+    add_table(b, **near(other, (NEAR, FAR)))
+    assert push("a").code == push("b", tag="v1.1.0").code == 0
+    pairs, manifest = published("v1.1.0")
+    assert [pair for pair in pairs if pair.distance] == sorted([one, other], key=lambda pair: pair.place)
+    similar = {c for c in unfolded(manifest["duplicates"]["compared"]) if c.by == "similarity"}
+    assert similar == {comparison("similarity", *pair.splits) for pair in (one, other)}
+    # A split with other rows takes its pairs with it.
+    c = make_release(tmp_path / "c", {TEST: range(2)}, picture=picture)
+    add_table(c)
+    assert push("c", tag="v2.0.0").code == 0
+    assert [pair for pair in published("v2.0.0")[0] if pair.distance] == [other]
+
+
+def test_a_release_from_before_the_table_joins_one_with_a_table(push, published, other, tmp_path):
+    make_release(tmp_path / "old", {TEST: range(3), NEAR: range(3), TRAIN: range(100, 102)}, picture=picture)
+    assert push("old").code == 0
+    assert any("nothing was changed" in line for line in push("old").out)
+    assert push("other", tag="v1.1.0").code == 0
+    assert len(published("v1.1.0")[0]) == 4
+
+
+def test_a_release_from_before_the_table_is_pushed_without_one(push, hub, tmp_path):
+    make_release(tmp_path / "old", {TEST: range(3)}, picture=picture)
+    make_release(tmp_path / "new", {NEAR: range(3)}, picture=picture)
+    assert push("old").code == push("new", tag="v1.1.0").code == 0
+    assert not [path for path in hub.files(REPO) if path.startswith("duplicates")]
+
+
+def test_the_first_table_is_a_minor_change(push, hub, one):
+    bare = json.loads((one / "manifest.json").read_text(encoding="utf-8"))
+    table = bare.pop("duplicates")
+    from builders.card import seal
+    from builders.release import Layout
+
+    seal(Layout(one), bare)
+    content = (one / "duplicates" / "pairs.parquet").read_bytes()
+    (one / "duplicates" / "pairs.parquet").unlink()
+    assert push("one").code == 0
+    (one / "duplicates" / "pairs.parquet").write_bytes(content)
+    seal(Layout(one), bare | {"duplicates": table})
+    assert "because duplicates is new, which is a minor change" in push("one", tag="v1.0.1").error
+    assert push("one", tag="v1.1.0").code == 0
+    assert "- `duplicates` is new" in hub.read(REPO, "CHANGELOG.md").decode()
