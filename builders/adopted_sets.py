@@ -54,7 +54,7 @@ def adopt_folder(
     if strange:
         names = ", ".join(map(shown, strange[:NAMED]))
         note(f"{folder}: {len(strange):,} folders not named after one class ({names}{more(strange)})")
-    matched = matcher.match(listing, known, split.partitions, note)
+    matched = matcher.match(listing, known, split.partitions, note, _ruled_out(config, split, seed))
     _refuse_unmatched(split, folder, index, listing, matched, note)
     if are_numbered(strange) and not known:
         told: dict[str, set[str]] = {name: set() for name in strange}
@@ -140,20 +140,23 @@ def adopt_classes(config: Config, split: Split, mentioned: Iterable[tuple[str, s
 
 def _refuse_roles(config: Config, split: Split, found: Mapping[str, str], seed: int) -> None:
     """Refuse a class that the role of the split rules out; `found` says where each class stands."""
-    if isinstance(config.labels, AllOf) or config.labels.draw is not None:
-        return  # the copy itself says which classes are in-distribution; `_follow_draws` compares its sets
-    labels = set(class_ids(config.labels, seed=seed))
-    if split.role == "in_distribution":
-        wrong, wanted, is_what = sorted(found.keys() - labels), "only", "is none"
-    elif split.role in _UNKNOWN_ROLES and _table(split) == config.labels.table:
-        wrong, wanted, is_what = sorted(found.keys() & labels), "no", "is one"
-    else:
-        return
+    wrong = sorted(found.keys() & _ruled_out(config, split, seed))
     if wrong:
+        wanted, is_what = ("only", "is none") if split.role == "in_distribution" else ("no", "is one")
         raise BuildError(
             f"expected {wanted} in-distribution classes in {split.published}, found {wrong[0]}{more(wrong, 1)}, "
             f"which {is_what}, at {found[wrong[0]]}; check that this is a copy of this benchmark."
         )
+
+
+def _ruled_out(config: Config, split: Split, seed: int) -> frozenset[str]:
+    """The source's classes that the role of the split rules out."""
+    if isinstance(config.labels, AllOf) or config.labels.draw is not None:
+        return frozenset()  # the copy itself says which are in-distribution; `adopted_draws` compares its sets
+    labels = frozenset(class_ids(config.labels, seed=seed))
+    if split.role == "in_distribution":
+        return frozenset(split.source.classes()) - labels
+    return labels if split.role in _UNKNOWN_ROLES and _table(split) == config.labels.table else frozenset()
 
 
 def _table(split: Split) -> str:

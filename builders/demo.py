@@ -2,7 +2,8 @@
 
 The class names are the real ones, the images are drawn: two colours and a shape for each class, a size, a position
 and a row of bars for each image. File names are fixed; only the pixels depend on the seed. Real archives have
-troubles, and so have these (`demo_files.TROUBLES` and `STRAYS`).
+troubles, and so have these (`demo_files.TROUBLES` and `STRAYS`); they hold pictures twice, and so do these
+(`demo_duplicates`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tqdm import tqdm
 from builders.command import exit_code
 from builders.demo_containers import CONTAINERS
 from builders.demo_containers import PER_CLASS as CONTAINERS_PER_CLASS
+from builders.demo_duplicates import COPIES, DUPLICATES
 from builders.demo_files import FILES, STRAYS, TROUBLES
 from builders.demo_files import PER_CLASS as FILES_PER_CLASS
 from builders.demo_images import ENCODERS, digest, draw, jpeg
@@ -72,18 +74,32 @@ def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str
                 bar.update()
             for name, text in FILES[key].lists(images).items():
                 _write(root / key / name, text.encode())
-            for stray in STRAYS[key]:
-                content = jpeg(draw(digest(seed, key, stray), digest(seed, key, stray)))
-                _write(root / key / stray, content if stray.endswith(".jpg") else b"Not an image.\n")
+    for copy in DUPLICATES:
+        if {copy.source, copy.of_source} <= drawings.keys():
+            original = (root / copy.of_source / copy.of_path).read_bytes()
+            _write(root / copy.source / copy.path, COPIES[copy.kind](original))
     for key, write in CONTAINERS.items():
         _write(root / key / MARKER, _MARKER_TEXT.encode())
         write(root / key, seed)
-    return {key: root / key for key in (*drawings, *CONTAINERS)}
+    keys = (*drawings, *CONTAINERS)
+    for key in keys:
+        for stray in STRAYS.get(key, ()):
+            _write_stray(root / key / stray, stray, digest(seed, key, stray))
+    return {key: root / key for key in keys}
 
 
 def is_demo(folder: Path) -> bool:
     """Tell whether a folder is a demo or one of its sources."""
     return (folder / MARKER).is_file()
+
+
+def _write_stray(path: Path, name: str, drawn_from: bytes) -> None:
+    if name.endswith("/"):
+        path.mkdir(parents=True, exist_ok=True)
+    elif name.endswith(".jpg"):
+        _write(path, jpeg(draw(drawn_from, drawn_from)))
+    else:
+        _write(path, b"Not an image.\n")
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builders.demo_arrays import CHANGES, draw_digits, draw_scenes
+from builders.demo_duplicates import EQUAL_PIXELS
 from builders.demo_images import digest, draw, jpeg, ranked, saved
 from taxonomy import tables
 
@@ -48,6 +49,12 @@ def _planted() -> Iterator[NearDuplicate]:
 NEAR_DUPLICATES = tuple(_planted())
 """One for each of the 100 classes, the kinds in turn, so that whatever classes a benchmark draws have some of each."""
 
+
+def cifar100_place(partition: str, name: str, number: int) -> int:
+    """Position in the demo's pickle of a class's image, counted from 0 in the order of the pickle."""
+    return [place for place, fine in enumerate(_order(partition)) if fine == name][number]
+
+
 LSUN_TROUBLES = {"7x5": 0, "grayscale": 1, "jpeg": 2}
 """Places, in key order, of LSUN images that differ: small, without colour (WebP has no such mode, so of three equal
 channels), and a JPEG among the WebP images, which the owner's README says all are."""
@@ -65,6 +72,8 @@ def write_cifar100(folder: Path, seed: int) -> None:
     }
     for planted in NEAR_DUPLICATES:
         pixels["test"][planted.test] = CHANGES[planted.kind](pixels["train"][planted.train])
+    for equal in EQUAL_PIXELS:
+        pixels[equal.image[0]][cifar100_place(*equal.image)] = pixels[equal.other[0]][cifar100_place(*equal.other)]
     fine = {row.fine: row.index for row in tables.cifar100()}
     coarse_names = sorted({row.coarse for row in tables.cifar100()})
     coarse = {row.fine: coarse_names.index(row.coarse) for row in tables.cifar100()}

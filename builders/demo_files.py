@@ -5,6 +5,7 @@ The class names are the real ones. File names are fixed; only the pixels depend 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,10 @@ PER_CLASS = {
 
 @dataclass(frozen=True)
 class Trouble:
-    """An image that is stored otherwise than the rest of its source, as some images of the real one are."""
+    """An image that is stored otherwise than the rest of its source, as some images of the real one are.
+
+    Its name is among its class's `PER_CLASS` images, but for Food-101's, which come on top of them.
+    """
 
     source: str
     path: str
@@ -50,6 +54,10 @@ TROUBLES = (
     Trouble("imagenet", "val/n01644900/ILSVRC2012_val_00000004.JPEG", "orientation"),
     Trouble("imagenet", "val/n01698640/ILSVRC2012_val_00000005.JPEG", "exif-text-for-number"),
     Trouble("imagenet", "val/n01742172/ILSVRC2012_val_00000006.JPEG", "exif-text-for-fraction"),
+    # The three images of the real archive that have one channel.
+    Trouble("food101", "images/bread_pudding/1375816.jpg", "grayscale"),
+    Trouble("food101", "images/lasagna/3787908.jpg", "grayscale"),
+    Trouble("food101", "images/steak/1340977.jpg", "grayscale"),
     Trouble("caltech256", "256_ObjectCategories/133.lightning/133_0001.jpg", "grayscale"),
     Trouble("caltech256", "256_ObjectCategories/133.lightning/133_0003.jpg", "orientation"),
     Trouble("places365", "val_256/Places365_val_00000001.jpg", "grayscale"),
@@ -84,14 +92,15 @@ Copyright) holds a fraction or a floating point number. `exif-no-denominator` (X
 STRAYS = {
     "imagenet": ("train/n01440764/README.txt",),
     "food101": ("images/apple_pie/notes.txt", "images/creme_brulee/crème brûlée.jpg"),
-    # The first two are in the real archive.
+    # The first two, a file and an empty folder, are in the real archive.
     "caltech256": (
         "256_ObjectCategories/198.spider/RENAME2",
+        "256_ObjectCategories/056.dog/greg/vision309/",
         "256_ObjectCategories/056.dog/greg/vision309.txt",
         "256_ObjectCategories/133.lightning/relámpago 雷.jpg",
     ),
     "places365": ("val_256/.DS_Store",),
-    # What a file manager leaves in a folder that was looked at.
+    # What a file manager left in a folder of the real archive when somebody looked at it.
     "dtd": ("images/waffled/.directory",),
     # What the archive programs of a Mac and the file manager of Windows leave, and a picture of somebody else's.
     "sun397": (
@@ -100,8 +109,10 @@ STRAYS = {
         "SUN397/w/wine_cellar/Thumbs.db",
     ),
     "svhn_full": ("train/.DS_Store",),
+    # What an editor left in the real archive.
+    "cifar100": ("cifar-100-python/file.txt~",),
 }
-"""Files that are no images of their source, by source."""
+"""Files that are no images of their source, and empty folders (with a slash at the end), by source."""
 
 
 @dataclass(frozen=True)
@@ -159,17 +170,20 @@ def _imagenet() -> Iterator[Drawing]:
 
 
 def _food101() -> Iterator[Drawing]:
+    troubled = [trouble.path.removesuffix(".jpg").split("/") for trouble in TROUBLES if trouble.source == "food101"]
     for name in tables.food101():
-        for number in _numbers(name, sum(PER_CLASS["food101"]), 4_000_000):
+        more = [int(number) for _, class_id, number in troubled if class_id == name]
+        for number in sorted([*_numbers(name, sum(PER_CLASS["food101"]), 4_000_000), *more]):
             yield Drawing(f"images/{name}/{number}.jpg", f"{name}/{number}.jpg", name)
 
 
 def _food101_lists(images: Sequence[Drawing]) -> dict[str, str]:
     names = tables.food101()
-    per_class = sum(PER_CLASS["food101"])
-    ids = [image.source_id.removesuffix(".jpg") for image in images]
-    train = [name for place, name in enumerate(ids) if place % per_class < PER_CLASS["food101"][0]]
-    test = [name for place, name in enumerate(ids) if place % per_class >= PER_CLASS["food101"][0]]
+    train, test = [], []
+    for _, of_class in itertools.groupby(images, key=lambda image: image.class_id):
+        ids = [image.source_id.removesuffix(".jpg") for image in of_class]
+        train += ids[: -PER_CLASS["food101"][1]]
+        test += ids[-PER_CLASS["food101"][1] :]
     return {
         "meta/classes.txt": _lines(names),
         "meta/labels.txt": _lines(name.replace("_", " ").capitalize() for name in names),
@@ -185,6 +199,10 @@ def _caltech256() -> Iterator[Drawing]:
             yield Drawing(f"256_ObjectCategories/{name}", name, row.folder)
 
 
+_PLACES365_VAL_LABELS = (165, 358, 93, 164, 289)
+"""Labels of the first five validation images, as the real `places365_val.txt` has them."""
+
+
 def _places365() -> Iterator[Drawing]:
     categories = [row.category for row in tables.places365()]
     for category in categories:
@@ -192,9 +210,13 @@ def _places365() -> Iterator[Drawing]:
             name = f"{category}/{number:08d}.jpg"
             yield Drawing(f"data_256{name}", f"train{name}", category)
     places = [f"{category}|{place}" for category in categories for place in range(PER_CLASS["places365"][1])]
-    for number, item in enumerate(ranked(places, "places"), start=1):
+    mixed = [item.partition("|")[0] for item in ranked(places, "places")]
+    for place, label in enumerate(_PLACES365_VAL_LABELS):
+        other = mixed.index(categories[label], place)
+        mixed[place], mixed[other] = mixed[other], mixed[place]
+    for number, category in enumerate(mixed, start=1):
         name = f"Places365_val_{number:08d}.jpg"
-        yield Drawing(f"val_256/{name}", f"val/{name}", item.partition("|")[0])
+        yield Drawing(f"val_256/{name}", f"val/{name}", category)
 
 
 def _places365_lists(images: Sequence[Drawing]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +54,7 @@ class Matcher:
         folder_classes: Mapping[str, str],
         partitions: Sequence[str],
         note: Callable[[str], None],
+        ruled_out: Collection[str] = (),
     ) -> Matched:
         """Find the image that each file is.
 
@@ -65,6 +66,8 @@ class Matcher:
             folder_classes: class id by what `listing.classes` names, where known; an image is of its folder's class.
             partitions: those that the images may come from.
             note: takes a line for the user.
+            ruled_out: class ids that the set cannot have. Of images with equal bytes, of which ImageNet has some in
+                two classes, one of another class is taken.
 
         Raises:
             BuildError: a file is of another class than its folder or of another partition, or its content would have
@@ -73,7 +76,8 @@ class Matcher:
         code_of = {class_id: code for code, class_id in enumerate(self.class_ids)}
         by_folder = [code_of.get(folder_classes.get(name, ""), -1) for name in listing.classes]
         file_classes = np.array(by_folder, dtype=np.int64)[listing.folder_of]
-        search = _Search(self, listing, file_classes, partitions, note)
+        unwanted = np.isin(self.class_ids, list(ruled_out))
+        search = _Search(self, listing, file_classes, partitions, unwanted, note)
         search.by_name()
         if len(search.open) and search.packed:
             raise BuildError(
@@ -111,10 +115,11 @@ class _Search:
         listing: Listing,
         file_classes: Int64,
         partitions: Sequence[str],
+        unwanted: npt.NDArray[np.bool_],
         note: Callable[[str], None],
     ) -> None:
         self.matcher, self.listing, self.file_classes, self.note = matcher, listing, file_classes, note
-        self.partitions = partitions
+        self.partitions, self.unwanted = partitions, unwanted
         self.allowed = matcher.in_partitions(partitions)
         pieces = [piece for piece in matcher.index.pieces if piece.partition in partitions]
         self.packed = any(piece.how not in IN_PLACE for piece in pieces)
@@ -181,24 +186,28 @@ class _Search:
             images[hashlib.sha256(read(place)).digest()].append(int(rows[place]))
         taken = set(self.found[self.found >= 0].tolist())
         shared = set(common.tolist())
-        several: dict[bytes, list[int]] = {}
+        choices: dict[bytes, Sequence[int]] = {}
         for file, size in files.items():
             digest = _digest(self.listing.path(file)) if size in shared else b""
             if digest in images:
                 self.found[file] = self.choose(file, images[digest], taken)
                 taken.add(int(self.found[file]))
-                if len(images[digest]) > 1:
-                    several[digest] = images[digest]
-        self.twins += sum(not taken.issuperset(same) for same in several.values())
+                choices[digest] = self.possible(images[digest])
+        self.twins += sum(not taken.issuperset(same) for same in choices.values())
         self.open = np.flatnonzero(self.found < 0)
 
-    def choose(self, file: int, same: Iterable[int], taken: set[int]) -> int:
+    def choose(self, file: int, same: Sequence[int], taken: set[int]) -> int:
         """Of images of equal bytes the one in the file's class, not given away yet, with the least id."""
         wanted, codes = int(self.file_classes[file]), self.matcher.class_codes
-        row = min(same, key=lambda row: (wanted not in (-1, codes[row]), row in taken, self.matcher.id_of(row)))
+        rows = same if wanted >= 0 else self.possible(same)
+        row = min(rows, key=lambda row: (wanted not in (-1, codes[row]), row in taken, self.matcher.id_of(row)))
         if wanted not in (-1, codes[row]):
             self.refuse_class(file, row)
         return row
+
+    def possible(self, same: Sequence[int]) -> Sequence[int]:
+        """Those of some images whose class the set can have; all, if it can have none."""
+        return [row for row in same if not self.unwanted[self.matcher.class_codes[row]]] or same
 
     def refuse_class(self, file: int, row: int) -> None:
         """Refuse a file in the folder of another class than the source gives its image."""

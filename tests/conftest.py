@@ -5,6 +5,7 @@ import pytest
 
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.demo import write_demo
+from builders.facets_benchmark import BENCHMARK as FACETS
 from tests.builders.conftest import build_demo
 
 
@@ -38,3 +39,9 @@ def imagenet_release(demo, tmp_path_factory):
 def cifar_release(demo, tmp_path_factory):
     """An undisturbed CIFAR-scale release of all splits, built by one worker."""
     return made_once(tmp_path_factory, "cifar-release", lambda root: build_demo(demo, root, benchmark=CIFAR))
+
+
+@pytest.fixture(scope="session")
+def facets_release(demo, tmp_path_factory):
+    """An undisturbed release of all configs of FACETS, built by one worker."""
+    return made_once(tmp_path_factory, "facets-release", lambda root: build_demo(demo, root, benchmark=FACETS))

@@ -111,6 +111,21 @@ def near_copy(root, demo, class_ids=NEAR_CLASSES):
     return root
 
 
+def test_a_picture_of_two_classes_is_taken_as_the_one_that_the_set_can_have(demo, indexes, tmp_path):
+    """Tub, near-OoD, and bathtub, in-distribution, share a picture in the demo's validation; the file says neither."""
+    tub, bathtub = "val/ILSVRC2012_val_00000751.JPEG", "val/ILSVRC2012_val_00000207.JPEG"
+    content = (demo["imagenet"] / "val" / "n04493381" / tub.removeprefix("val/")).read_bytes()
+    assert (demo["imagenet"] / "val" / "n02808440" / bathtub.removeprefix("val/")).read_bytes() == content
+    sets = (NEAR_SET, "test/imagenet200")
+    tree(tmp_path, {f"{name}/no-labels/all/picture.JPEG": content for name in sets})
+    found, notes = adopted(tmp_path, indexes, NEAR, "imagenet/test")
+    assert {key: (split.class_ids, split.source_ids) for key, split in found.items()} == {
+        NEAR: (("n04493381",), (tub,)),
+        "imagenet/test": (("n02808440",), (bathtub,)),
+    }
+    assert not [note for note in notes if "stand several times" in note]
+
+
 def accounts(split):
     return len(split.rows) + sum(e.images for e in split.excluded) == split.available
 

@@ -11,7 +11,6 @@ import pytest
 
 from builders import images
 from builders.cifar_benchmark import BENCHMARK
-from builders.demo_containers import NEAR_DUPLICATES
 from builders.drawn import class_ids
 from builders.duplicates import read_pairs
 from builders.errors import BuildError
@@ -21,6 +20,7 @@ from builders.release import read_excluded
 from builders.transforms import FIXED_RESIZE, fixed_resize, gaussian_noise
 from taxonomy import tables
 from tests.builders.conftest import build_demo, complete, files_of
+from tests.builders.demo_pairs import cifar100_pairs, near_duplicates
 from tests.builders.indexes import whole_index
 from tests.builders.layouts import LAYOUTS
 from tests.killing import killed_at_rename
@@ -213,12 +213,8 @@ def test_planted_near_duplicates_are_found_and_no_others(cifar_release, demo):
     rows = pa.concat_tables(
         pq.read_table(cifar_release / "index" / "cifar" / f"{split}.parquet") for split in ("test", "near_ood")
     )
-    training = set(pq.read_table(cifar_release / "index" / "cifar-train" / "train.parquet")["source_id"].to_pylist())
-    planted = {
-        f"cifar100/test/{pair.test:05d}": f"cifar100/train/{pair.train:05d}"
-        for pair in NEAR_DUPLICATES
-        if f"train/{pair.train:05d}" in training
-    }
+    training = set(pq.read_table(cifar_release / "index" / "cifar-train" / "train.parquet")["id"].to_pylist())
+    planted = {test: train for test, train in [*near_duplicates(), *cifar100_pairs()] if train in training}
     present = set(rows["id"].to_pylist())
     planted = {test: train for test, train in planted.items() if test in present}
     assert planted
