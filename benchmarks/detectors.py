@@ -25,11 +25,11 @@ import torch
 import torchvision
 from threadpoolctl import threadpool_limits
 
-from evaluation import preprocessing
 from evaluation.detectors.registry import METHODS
-from evaluation.features import Features
-from evaluation.layers import find_layers
-from evaluation.models import Model
+from evaluation.models import preprocessing
+from evaluation.models.features import Features
+from evaluation.models.layers import find_layers
+from evaluation.models.models import Model
 
 CLASSES, SIDE, BATCH = 10, 64, 64
 

@@ -19,17 +19,17 @@ import pyarrow as pa
 
 from benchmarks.rivals import Run, interleave, report, run_process
 from builders.imagenet_benchmark import BENCHMARK
-from builders.release import write_index
+from builders.release.tables import write_index
 
 OURS = """
 import sys
 from pathlib import Path
-from builders.exact_duplicates import exact_pairs
+from builders.duplicates.exact import exact_pairs
 paths = {f"{p.parent.name}/{p.stem}": p for p in sorted(Path(sys.argv[1]).rglob("*.parquet"))}
 assert len(exact_pairs(paths)) == int(sys.argv[2])
 """
 
-IMPORTS = "from builders.exact_duplicates import exact_pairs"
+IMPORTS = "from builders.duplicates.exact import exact_pairs"
 
 # What a person would write: one table of all splits, grouped by digest.
 PANDAS = """

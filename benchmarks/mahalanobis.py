@@ -16,7 +16,7 @@ import pytorch_ood.detector as theirs
 import torch
 
 from evaluation.detectors.registry import METHODS
-from evaluation.features import Features
+from evaluation.models.features import Features
 
 COMPARED = 20
 

@@ -2,11 +2,11 @@
 
 `python -m benchmarks.near_duplicates` makes 60,000 references and 20,000 queries, no files needed: coloured noise with
 the spectrum of photographs, of which every tenth query is a changed copy of a reference and every twentieth white
-noise. It times `builders.near_duplicates.find` and scikit-learn's brute-force nearest neighbour of the raw pixels in
+noise. It times `builders.duplicates.search.find` and scikit-learn's brute-force nearest neighbour of the raw pixels in
 turn.
 
 `python -m benchmarks.near_duplicates FILE...` measures instead, on patches of the photographs given, the distances
-that `builders.near_duplicates` quotes beside its threshold.
+that `builders.duplicates.search` quotes beside its threshold.
 """
 
 import io
@@ -23,7 +23,7 @@ from scipy import ndimage
 from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.rivals import Run, interleave, report
-from builders.near_duplicates import THRESHOLD, distance, find
+from builders.duplicates.search import THRESHOLD, distance, find
 
 Images = npt.NDArray[np.uint8]
 Change = Callable[[npt.NDArray[np.floating], np.random.Generator], npt.NDArray[np.floating]]

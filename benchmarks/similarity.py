@@ -20,7 +20,10 @@ import nltk
 import numpy as np
 from nltk.corpus.reader.wordnet import Synset, WordNetCorpusReader
 
-from taxonomy import facets_rules, similarity, tables, wordnet
+from taxonomy import tables
+from taxonomy.rules import facets_rules
+from taxonomy.wordnet import nouns as wordnet
+from taxonomy.wordnet import similarity
 
 NLTK_FILES = ("data.*", "index.*", "*.exc", "cntlist.rev")
 

@@ -9,16 +9,17 @@ import sys
 from pathlib import Path
 
 from builders.benchmark import All, Benchmark, Classes, Config, Count, Every, Split
-from builders.build import Prepared, build
-from builders.choices import Choices
+from builders.cli.progress import TerminalMeter
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
-from builders.plan import plan
-from builders.progress import TerminalMeter
+from builders.generate.resize import FIXED_RESIZE
+from builders.generate.transform import Transform
+from builders.pipeline.request import Choices
+from builders.pipeline.run import Prepared, build
+from builders.plan.planner import plan
 from builders.sources.base import open_source
 from builders.sources.imagenet import IMAGENET
-from builders.transforms import FIXED_RESIZE, Transform
 
 SPLIT = "everything/train"
 

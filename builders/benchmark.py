@@ -2,31 +2,18 @@
 
 Nothing here selects, reads or writes. A new split is a new entry in a declaration; a new benchmark is a new module
 that holds one `Benchmark` value.
+
+Tested by `tests/builders/plan/test_planner.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
 
+from builders.generate.transform import AS_PNG, Transform
+from builders.release.schema import Role
 from builders.sources.base import Source
-from builders.transforms import AS_PNG, Transform
-
-Role = Literal[
-    "in_distribution",
-    "near_ood",
-    "far_ood",
-    "external",
-    "novel_class",
-    "adversarial",
-    "synthetic",
-    "corruption",
-    "multi_label",
-]
-
-ROLES: tuple[Role, ...] = get_args(Role)
-"""Names of the `role` column's ClassLabel. The order is part of the format: append, never insert."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +202,7 @@ class Benchmark:
 
     `roles_by_config` says that its configs judge one image differently, so that it may have another role in another
     config. `index_words` are the words by which the authors' text indexes name a source and its partition
-    (`builders.adopt_index`); without them an existing copy is one of folders.
+    (`builders.adopt.text_lists`); without them an existing copy is one of folders.
     """
 
     name: str

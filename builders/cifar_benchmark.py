@@ -10,27 +10,16 @@ import sys
 from collections.abc import Sequence
 
 from builders import papers
-from builders.benchmark import (
-    All,
-    Benchmark,
-    Classes,
-    Config,
-    Count,
-    Draw,
-    Every,
-    PerClass,
-    Rest,
-    Split,
-    Total,
-)
+from builders.benchmark import All, Benchmark, Classes, Config, Count, Draw, Every, PerClass, Rest, Split, Total
 from builders.executors.processes import without_pandas
+from builders.generate.noise import GAUSSIAN_NOISE
+from builders.generate.resize import FIXED_RESIZE
 from builders.sources.cifar100 import CIFAR100
 from builders.sources.dtd import DTD
 from builders.sources.imagenet import IMAGENET
 from builders.sources.lsun import LSUN
 from builders.sources.noise import NOISE
 from builders.sources.svhn import SVHN
-from builders.transforms import FIXED_RESIZE, GAUSSIAN_NOISE
 
 # Two of the five classes of each superclass are known (CIFAR-40), the other three near (CIFAR-60).
 _DRAW = Draw(2, key="cifar/test", of_each_group=True)
@@ -185,7 +174,7 @@ BENCHMARK = Benchmark(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    from builders.cli import run_command
+    from builders.pipeline.command import run_command
 
     return run_command(BENCHMARK, argv)
 

@@ -1,4 +1,7 @@
-"""What a person did or has that the build cannot work with: one sentence, exit code 2."""
+"""What a person did or has that the build cannot work with: one sentence, exit code 2.
+
+Tested by `tests/builders/pipeline/test_command.py`.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ images that the same part of the validation split leaves, so that no image is in
 - facets-inter-dataset: ImageNet's classes are, but for those that Places365 has by name.
 - facets-wordnet-t40, -t45, -t50: ImageNet's classes are, where WordNet puts them farther from Places365's than 0.40,
   0.45 or 0.50.
-- facets-t1, facets-t2: classes of SUN397 and ImageNet are, where people who read them say so (`taxonomy.facets`).
+- facets-t1, facets-t2: classes of SUN397 and ImageNet are, where people who read them say so
+  (`taxonomy.rules.facets`).
 
 The paper says "OOD" and no more. Scenes and objects that may stand in a scene are `near_ood` here: whether they are
 known is what the configs differ in. For the same reason one image has different roles in different configs.
@@ -38,18 +39,19 @@ from builders.benchmark import (
     Oodness,
     PerClass,
     Rest,
-    Role,
     Split,
     Take,
     Total,
 )
 from builders.executors.processes import without_pandas
+from builders.release.schema import Role
 from builders.sources.base import Source
 from builders.sources.imagenet import IMAGENET
 from builders.sources.places365 import PLACES365
 from builders.sources.sun397 import SUN397
 from builders.sources.svhn_full import SVHN_FULL
-from taxonomy import decisions, facets
+from taxonomy import decisions
+from taxonomy.rules import facets
 
 KNOWN, UNKNOWN = "in_distribution", "out_of_distribution"
 RANKED_AS = "facets-t1/validation"
@@ -295,7 +297,7 @@ BENCHMARK = Benchmark(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    from builders.cli import run_command
+    from builders.pipeline.command import run_command
 
     return run_command(BENCHMARK, argv)
 

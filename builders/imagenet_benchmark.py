@@ -1,6 +1,8 @@
 """The ImageNet-scale unified benchmark of Kim, Koo and Hwang (section 3.2 and table 2 of their paper).
 
 ImageNet-200, Near ImageNet-200, External ImageNet-394, and the far sets Food-32, Caltech-45 and Places-82.
+
+Tested by `tests/builders/plan/test_planner.py`.
 """
 
 from __future__ import annotations
@@ -169,7 +171,7 @@ BENCHMARK = Benchmark(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    from builders.cli import run_command
+    from builders.pipeline.command import run_command
 
     return run_command(BENCHMARK, argv)
 

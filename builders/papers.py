@@ -1,4 +1,7 @@
-"""The papers whose benchmarks are built: titles, and BibTeX for the dataset card."""
+"""The papers whose benchmarks are built: titles, and BibTeX for the dataset card.
+
+Tested by `tests/hf_scripts/test_card.py`.
+"""
 
 KIM_2023 = "A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks"
 

@@ -1,4 +1,7 @@
-"""Every benchmark that is declared, by name."""
+"""Every benchmark that is declared, by name.
+
+Tested by `tests/test_architecture.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a person did or has that an evaluation cannot work with: one sentence, exit code 2."""
+"""What a person did or has that an evaluation cannot work with: one sentence, exit code 2.
+
+Tested by `tests/evaluation/test_main.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Packages that only some commands need: those of the extra `evaluate`."""
+"""Packages that only some commands need: those of the extra `evaluate`.
+
+Tested by `tests/evaluation/test_main.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Writing files so that under its own name a file is whole."""
+"""Writing files so that under its own name a file is whole.
+
+Tested by `tests/evaluation/features/test_store.py`.
+"""
 
 from __future__ import annotations
 

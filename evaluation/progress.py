@@ -1,4 +1,7 @@
-"""Progress of long steps, on stderr."""
+"""Progress of long steps, on stderr.
+
+Tested by `tests/evaluation/features/test_extract.py`.
+"""
 
 from __future__ import annotations
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import click
 
-from builders import card
-from builders.command import exit_code
+from builders.cli.runner import exit_code
 from builders.errors import explaining_disk
-from builders.release import Layout, read_manifest
+from builders.release import card
+from builders.release.layout import Layout
+from builders.release.manifest import read_manifest
 
 
 @click.command(

@@ -11,15 +11,18 @@ from typing import Any
 
 import click
 
-from builders.command import aligned, exit_code
+from builders.cli.runner import exit_code
+from builders.cli.tables import aligned
 from builders.errors import BuildError, explaining_disk
-from builders.release import roles_of, write_text
-from hf_scripts import check_manifest, export_readme
-from hf_scripts.export_formats import SHARD_BYTES, SMALLEST_SHARD, WRITERS, Place
-from hf_scripts.export_rows import Row, check_identity, read_rows
-from hf_scripts.export_state import State, locked, sweep
-from hf_scripts.export_targets import Disk, DryRun, Target
-from hf_scripts.problems import Problems
+from builders.release.manifest import roles_of
+from builders.storage.atomic import write_text
+from hf_scripts.checks import manifest as check_manifest
+from hf_scripts.checks.problems import Problems
+from hf_scripts.exports import readme
+from hf_scripts.exports.formats import SHARD_BYTES, SMALLEST_SHARD, WRITERS, Place
+from hf_scripts.exports.rows import Row, check_identity, read_rows
+from hf_scripts.exports.state import State, locked, sweep
+from hf_scripts.exports.targets import Disk, DryRun, Target
 
 Advance = Callable[[int], object]
 """Called with the images done since the last call."""
@@ -116,9 +119,9 @@ class Export:
         }
 
     def _write_readme(self, state: State) -> None:
-        path = self.out / export_readme.NAME
+        path = self.out / readme.NAME
         finished = {key: split for key, split in state.splits.items() if "listed" in split}
-        text = export_readme.readme(self.manifest, self.format, finished)
+        text = readme.readme(self.manifest, self.format, finished)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)
 
@@ -190,7 +193,7 @@ def _summary(job: Export, done: Mapping[str, Any], *, dry_run: bool) -> str:
     what = f"{len(done):,} split{plural}, {rows:,} rows, {files:,} files, {size:,} bytes as {job.format}"
     if dry_run:
         return f"dry run: nothing was written; {job.out} would have {what}"
-    return f"{job.out} has {what}; its {export_readme.NAME} says how to read them and where they are from"
+    return f"{job.out} has {what}; its {readme.NAME} says how to read them and where they are from"
 
 
 @click.command(
@@ -257,10 +260,8 @@ def command(
             done = job.dry_run(bar.update) if dry_run else job.run(bar.update)
     click.echo("\n".join([*_table(done), ""]))
     if chosen_format == "webdataset":
-        for text in export_readme.mixed(done):
-            click.echo(
-                f"note: images of several formats in {text}; {export_readme.NAME} says how `datasets` reads them"
-            )
+        for text in readme.mixed(done):
+            click.echo(f"note: images of several formats in {text}; {readme.NAME} says how `datasets` reads them")
     click.echo(_summary(job, done, dry_run=dry_run))
 
 

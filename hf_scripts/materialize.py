@@ -11,21 +11,26 @@ from typing import Any
 
 import click
 
-from builders.command import exit_code
-from builders.duplicates import KEY
+from builders.cli.progress import TerminalMeter
+from builders.cli.runner import exit_code
+from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
 from builders.errors import BuildError, explaining_disk
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
-from builders.progress import TerminalMeter
-from builders.rebuild import Published, needed_sources, rebuild
-from builders.release import file_sha256
-from builders.roots import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
-from builders.sources import SOURCES
-from hf_scripts.client import manners
-from hf_scripts.hub import Repository
+from builders.pipeline.from_index import Published, needed_sources, rebuild
+from builders.release.digests import file_sha256
+from builders.release.duplicates import KEY
+from builders.sources.registry import SOURCES
+from hf_scripts.hub.client import manners
+from hf_scripts.hub.repository import Repository
 
-_WORKER_IMPORTS = ("builders.rebuild", "builders.strips", "hf_scripts.hub", "numpy.ma")
+_WORKER_IMPORTS = (
+    "builders.pipeline.from_index",
+    "builders.generate.batches",
+    "hf_scripts.hub.repository",
+    "numpy.ma",
+)
 
 
 def _command(**flags: Any) -> None:

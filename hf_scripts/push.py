@@ -9,15 +9,16 @@ from pathlib import Path
 
 import click
 
-from builders.card import front_matter
-from builders.command import exit_code
+from builders.cli.runner import exit_code
 from builders.errors import BuildError
 from builders.executors.cores import usable_cores
-from hf_scripts import check_manifest, verify
-from hf_scripts.merge import Manifest, chosen_configs, without_images
-from hf_scripts.names import is_repository
-from hf_scripts.problems import Problems
-from hf_scripts.versions import wanted_version
+from builders.release.card import front_matter
+from hf_scripts import verify
+from hf_scripts.checks import manifest as check_manifest
+from hf_scripts.checks.problems import Problems
+from hf_scripts.hub.repo_id import is_repository
+from hf_scripts.publish.merge import Manifest, chosen_configs, without_images
+from hf_scripts.publish.versions import wanted_version
 
 
 @click.command(
@@ -70,9 +71,9 @@ def command(
     # The client takes half a second to import, which no `--help` needs to wait for.
     from tqdm import tqdm
 
-    from hf_scripts.client import manners
-    from hf_scripts.hub import Repository
-    from hf_scripts.publish import Wanted, publish
+    from hf_scripts.hub.client import manners
+    from hf_scripts.hub.repository import Repository
+    from hf_scripts.publish.commit import Wanted, publish
 
     version = wanted_version(tag)
     if not is_repository(repo):

@@ -10,21 +10,24 @@ from typing import Any
 import click
 import pyarrow.parquet as pq
 
-from builders.command import aligned, exit_code
+from builders.cli.runner import exit_code
+from builders.cli.tables import aligned
 from builders.errors import BuildError
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
-from hf_scripts import check_duplicates, check_manifest, check_release
-from hf_scripts.check_manifest import Listed
-from hf_scripts.check_rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
-from hf_scripts.check_values import split_of
-from hf_scripts.names import is_repository
-from hf_scripts.problems import SHOWN, Problems
+from hf_scripts.checks import duplicates
+from hf_scripts.checks import manifest as check_manifest
+from hf_scripts.checks import release as check_release
+from hf_scripts.checks.manifest import Listed
+from hf_scripts.checks.problems import SHOWN, Problems
+from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
+from hf_scripts.checks.values import split_of
+from hf_scripts.hub.repo_id import is_repository
 
 Advance = Callable[[int], object]
 """Called with the bytes checked since the last call."""
 
-_WORKER_IMPORTS = ("builders.command", "hf_scripts.check_release", "hf_scripts.check_rows", "numpy.ma")
+_WORKER_IMPORTS = ("builders.cli.runner", "hf_scripts.checks.release", "hf_scripts.checks.rows", "numpy.ma")
 
 
 def verify(
@@ -34,7 +37,7 @@ def verify(
 
     Args:
         root: the release folder.
-        manifest: what `check_manifest.load` read.
+        manifest: what `hf_scripts.checks.manifest.load` read.
         decode: decode every image; without it only bytes are compared.
         workers: processes that read files.
         advance: progress.
@@ -57,7 +60,7 @@ def verify(
         problems.merge(check_release.check_audit(root, manifest))
         problems.merge(check_release.check_parts(root, manifest))
         problems.merge(check_release.check_ids(root, manifest))
-        pairs, more = check_duplicates.check_duplicates(root, manifest)
+        pairs, more = duplicates.check_duplicates(root, manifest)
         problems.merge(pairs)
         notes += more
     else:
@@ -187,7 +190,7 @@ def command(release: str, revision: str | None, keep: Path | None, quick: bool, 
             )
         return _check(folder, folder, Problems(), quick=quick, workers=workers)
     # The client takes half a second to import.
-    from hf_scripts.download import downloaded
+    from hf_scripts.hub.download import downloaded
 
     click.echo(f"there is no folder {release} here, so it is looked for on the Hub", err=True)
     with downloaded(release, revision or "main", keep, lambda line: click.echo(line, err=True)) as found:

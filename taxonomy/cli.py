@@ -1,4 +1,7 @@
-"""What the command lines of this package share."""
+"""What the command lines of this package share.
+
+Tested by `tests/taxonomy/test_main.py`.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,8 @@
 """Which classes are in and which are out, and why: the frozen outcome of the rules, one row per class.
 
-Loading reads one small CSV file and no WordNet. `python -m taxonomy freeze` writes the files from `taxonomy.rules`,
-and a test recomputes them. A table that is named after its source is one of the unified benchmark.
+Loading reads one small CSV file and no WordNet. `python -m taxonomy freeze` writes the files from
+`taxonomy.rules.unified`, and a test recomputes them. A table that is named after its source is one of the unified
+benchmark.
 """
 
 import functools
@@ -27,7 +28,7 @@ TABLES = (
 )
 
 # The rules up to "no_object" are those of Kim, Koo & Hwang (2023), sections 3.1 and 3.2, but for the three marked
-# "ours"; the others are those of FACETS (`taxonomy.facets`), section IV.
+# "ours"; the others are those of FACETS (`taxonomy.rules.facets`), section IV.
 RULES = {
     "tiny_imagenet": "one of Tiny ImageNet's 200 classes, which are the in-distribution classes",
     "below_parent": "descends from a direct hypernym of an in-distribution class",

@@ -1,4 +1,7 @@
-"""The one error a user of `taxonomy` can cause."""
+"""The one error a user of `taxonomy` can cause.
+
+Tested by `tests/taxonomy/test_decisions.py`.
+"""
 
 import difflib
 from collections.abc import Iterable

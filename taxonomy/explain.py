@@ -1,4 +1,7 @@
-"""Say why a class is in or out, with its place in WordNet's tree drawn."""
+"""Say why a class is in or out, with its place in WordNet's tree drawn.
+
+Tested by `tests/taxonomy/test_main.py`.
+"""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -6,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from taxonomy import explain_facets
 from taxonomy.decisions import RULES, TABLES, Decision, load
 from taxonomy.errors import TaxonomyError, suggestion
-from taxonomy.wordnet import WordNet
-from taxonomy.wordnet import load as load_wordnet
+from taxonomy.wordnet.nouns import WordNet
+from taxonomy.wordnet.nouns import load as load_wordnet
 
 _OF_WNIDS = ("imagenet", "tiny158", *explain_facets.SOURCES["imagenet"])  # tables whose classes are synsets themselves
 

@@ -1,9 +1,13 @@
-"""Say what FACETS makes of a class: its OODness or grade, and in which of the tables it is in-distribution."""
+"""Say what FACETS makes of a class: its OODness or grade, and in which of the tables it is in-distribution.
 
-from taxonomy import facets, tables
+Tested by `tests/taxonomy/test_main.py`.
+"""
+
+from taxonomy import tables
 from taxonomy.decisions import RULES, TABLES, load
-from taxonomy.far import say
-from taxonomy.wordnet import load as load_wordnet
+from taxonomy.rules import facets
+from taxonomy.rules.far import say
+from taxonomy.wordnet.nouns import load as load_wordnet
 
 SOURCES = {
     "imagenet": tuple(name for name in TABLES if name.startswith("facets-") and not name.endswith("sun397")),

@@ -1,4 +1,7 @@
-"""Write the tables that are computed, or compare them with what the rules give today."""
+"""Write the tables that are computed, or compare them with what the rules give today.
+
+Tested by `tests/taxonomy/test_main.py`.
+"""
 
 import csv
 import io
@@ -7,9 +10,9 @@ from dataclasses import astuple, fields
 from importlib import resources
 from pathlib import Path
 
-from taxonomy import facets, facets_rules
 from taxonomy.decisions import TABLES, Decision, file_name
-from taxonomy.rules import compute
+from taxonomy.rules import facets, facets_rules
+from taxonomy.rules.unified import compute
 
 FILES = (facets.OODNESS_FILE, *map(file_name, TABLES))
 """Names of the files that are written."""

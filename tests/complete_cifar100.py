@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from builders.demo_arrays import CHANGES
+from builders.demo.arrays import CHANGES
 from taxonomy import tables
 
 PUBLISHED = Path(__file__).parents[2] / "shared" / "reference" / "published"

@@ -4,7 +4,7 @@ import filelock
 import pytest
 
 from builders.cifar_benchmark import BENCHMARK as CIFAR
-from builders.demo import write_demo
+from builders.demo.write import write_demo
 from builders.facets_benchmark import BENCHMARK as FACETS
 from tests.builders.conftest import build_demo
 

@@ -1,6 +1,7 @@
 """The import arrows of the design, and what holds for the tree as a whole."""
 
 import ast
+import functools
 import re
 import subprocess
 import tomllib
@@ -13,64 +14,248 @@ from builders.registry import BENCHMARKS
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxonomy")
 
-# What each package may import of ours. hf_scripts sees of builders only what a release is and how commands behave, but
-# for `materialize`, which builds one.
-ARROWS = {
-    "taxonomy": set(),
-    "cards": set(),
-    "builders": {"taxonomy"},
-    "hf_scripts": {"builders"},
-    "evaluation": set(),
+
+OURS = ("taxonomy", "builders", "hf_scripts", "evaluation")
+
+# From the bottom up, each folder (or module at the top of a package) and what it imports of ours. Names without their
+# package are of the section's own. A line names all that is imported and nothing else, and only what stands above it,
+# so that no import goes up.
+ARROWS = """
+[taxonomy]
+errors                  :
+tables                  :
+cli                     : errors
+decisions               : errors tables
+wordnet                 : errors
+rules                   : decisions errors tables wordnet
+freeze                  : decisions rules
+explain_facets          : decisions rules tables wordnet
+explain                 : decisions errors explain_facets wordnet
+compile_wordnet         : cli wordnet
+__main__                : cli explain freeze
+
+[builders]
+errors                  :
+papers                  :
+storage                 : errors
+executors               : errors
+release                 : errors storage
+sources.base            : errors
+sources.readers         : errors sources.base
+sources                 : errors release sources.base sources.readers taxonomy.tables
+generate                : executors release sources storage
+benchmark               : generate release sources.base
+duplicates              : benchmark executors generate release storage
+plan                    : benchmark errors release sources.base taxonomy.decisions
+adopt                   : benchmark errors plan release sources sources.base sources.readers
+imagenet_benchmark      : benchmark executors papers sources
+cifar_benchmark         : benchmark executors generate papers sources
+facets_benchmark        : benchmark executors papers release sources sources.base taxonomy.decisions taxonomy.rules
+registry                : benchmark cifar_benchmark facets_benchmark imagenet_benchmark
+cli                     : errors sources.base
+demo                    : cli errors taxonomy.tables
+audit                   : cli errors release
+pipeline                : adopt benchmark cli demo duplicates errors executors generate plan registry release sources
+                          sources.base storage
+
+[hf_scripts]
+checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage
+hub                     : builders.errors builders.release checks
+publish                 : builders.duplicates builders.errors builders.release builders.storage checks hub
+exports                 : builders.errors builders.release builders.storage checks
+card                    : builders.cli builders.errors builders.release
+verify                  : builders.cli builders.errors builders.executors checks hub
+push                    : builders.cli builders.errors builders.executors builders.release checks hub publish verify
+export                  : builders.cli builders.errors builders.release builders.storage checks exports
+materialize             : builders.cli builders.errors builders.executors builders.pipeline builders.release
+                          builders.sources hub
+
+[evaluation]
+errors                  :
+files                   :
+progress                :
+extras                  : errors
+duplicate_pairs         : errors
+releases                : duplicate_pairs errors
+metrics                 : errors
+models                  : errors
+detectors               : errors models
+features                : detectors errors files models progress releases
+scoring                 : detectors duplicate_pairs errors features files metrics models releases
+protocols               : errors files metrics scoring
+report                  : detectors errors files metrics protocols releases scoring
+graph                   : errors files releases report scoring
+demo                    : detectors duplicate_pairs errors files models protocols releases
+commands                : demo errors extras features graph metrics models progress protocols releases report scoring
+__main__                : errors extras
+"""
+
+# The one import that goes up: `python -m builders.<name>_benchmark` runs the command line that builds it.
+COMMAND_LINE = "builders.pipeline.command"
+
+FEWEST, MOST = 5, 12
+"""Modules of a folder, without `__init__`."""
+
+REGISTRIES = {"builders/sources", "evaluation/detectors"}
+"""Folders with a module for each source or family of detectors, which may have more."""
+
+SMALL = {
+    "builders/audit",
+    "builders/cli",
+    "builders/storage",
+    "evaluation/demo",
+    "evaluation/metrics",
+    "taxonomy/wordnet",
 }
-A_RELEASE_IS = {
-    "builders.benchmark",
-    "builders.card",
-    "builders.command",
-    "builders.duplicates",
-    "builders.duplicates_table",
-    "builders.errors",
-    "builders.exact_duplicates",
-    "builders.executors",
-    "builders.finish",
-    "builders.images",
-    "builders.plan",
-    "builders.release",
-    "builders.shards",
-}
-BUILDS = {"builders.progress", "builders.rebuild", "builders.roots", "builders.sources"}
-CORE_WEIGHT = {"torch", "torchvision", "diffusers", "timm", "torchattacks", "imagecorruptions", "ray", "matplotlib"}
+"""Folders that are whole with fewer."""
 
 
+@functools.cache
 def imports(path):
-    """Every module that a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    """Every module that a file imports, wherever in the file, but for a benchmark's command line."""
+    return tuple(_imports(path))
+
+
+def _imports(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    command = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main"]
+    started = {id(node) for main in command for node in ast.walk(main)} if path.stem.endswith("_benchmark") else set()
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
+            if id(node) in started and node.module == COMMAND_LINE:
+                continue
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+CORE_WEIGHT = {"torch", "torchvision", "diffusers", "timm", "torchattacks", "imagecorruptions", "ray", "matplotlib"}
 
 
 def sources(package):
     return sorted((ROOT / package).rglob("*.py"))
 
 
-@pytest.mark.parametrize("package", sorted(ARROWS))
-def test_imports_follow_the_arrows(package):
-    for path in sources(package):
-        for module in imports(path):
-            top = module.split(".")[0]
-            if top in PACKAGES and top != package:
-                assert top in ARROWS[package], f"{path.relative_to(ROOT)} imports {module}"
+def arrows():
+    """`ARROWS` as what each folder imports, by full names, from the bottom up."""
+    found, package, line = {}, "", ""
+    for text in ARROWS.strip().splitlines():
+        if text.startswith("["):
+            package = text.strip("[]")
+        elif text.strip():
+            names, colon, imported = text.rpartition(":")
+            line = f"{package}.{names.strip()}" if colon else line
+            short = imported.split()
+            full = [name if name.split(".")[0] in OURS else f"{package}.{name}" for name in short]
+            found[line] = found.get(line, set()) | set(full)
+    return found
 
 
-def test_hf_scripts_sees_only_what_a_release_is():
-    for path in sources("hf_scripts"):
-        for module in imports(path):
-            if module.startswith("builders."):
-                allowed = A_RELEASE_IS | (BUILDS if path.stem == "materialize" else set())
-                assert ".".join(module.split(".")[:2]) in allowed, f"{path.relative_to(ROOT)} imports {module}"
+def folder_of(module, folders):
+    """The line of the table that a module belongs to; None for what is not ours."""
+    parts = module.split(".")
+    names = (".".join(parts[:end]) for end in range(len(parts), 1, -1))
+    return next((name for name in names if name in folders), None)
+
+
+def modules():
+    """Every module of ours but for `__init__`, with its file."""
+    for package in OURS:
+        for path in sources(package):
+            if path.name != "__init__.py":
+                yield path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."), path
+
+
+def test_no_arrow_goes_up():
+    above = set()
+    for folder, imported in arrows().items():
+        assert imported <= above, f"{folder} imports {sorted(imported - above)}, which stand below it in the table"
+        above.add(folder)
+
+
+def test_imports_are_those_of_the_table():
+    table = arrows()
+    found = {folder: set() for folder in table}
+    for module, path in modules():
+        folder = folder_of(module, table)
+        assert folder, f"{module} is in no line of ARROWS"
+        for imported in imports(path):
+            other = folder_of(imported, table)
+            if other and other != folder:
+                assert other in table[folder], f"{path.relative_to(ROOT)} imports {imported}"
+                found[folder].add(other)
+    unused = {folder: sorted(table[folder] - found[folder]) for folder in table if table[folder] - found[folder]}
+    assert not unused, f"arrows that no import needs: {unused}"
+
+
+def test_no_modules_import_each_other_in_circles():
+    imported = {module: set(imports(path)) for module, path in modules()}
+    left = dict(imported)
+    while left:
+        free = [module for module in left if not imported[module] & (left.keys() - {module})]
+        assert free, f"modules that import each other: {sorted(left)}"
+        for module in free:
+            del left[module]
+
+
+def test_a_release_needs_nothing_but_files_and_errors():
+    table = arrows()
+    assert table["builders.release"] == {"builders.errors", "builders.storage"}
+    assert table["builders.storage"] == {"builders.errors"}
+    assert table["builders.errors"] == set()
+
+
+def test_folders_can_be_held_in_the_head():
+    for package in OURS:
+        for folder in {path.parent for path in sources(package)}:
+            name = folder.relative_to(ROOT).as_posix()
+            count = len([path for path in folder.glob("*.py") if path.name != "__init__.py"])
+            if name in REGISTRIES:
+                assert count > MOST, f"{name} has {count} modules and needs no exception"
+            elif name in SMALL:
+                assert count < FEWEST, f"{name} has {count} modules and needs no exception"
+            else:
+                assert FEWEST <= count <= MOST, f"{name} has {count} modules"
+
+
+def test_packages_import_nothing_and_say_what_they_hold():
+    for package in OURS:
+        for path in sources(package):
+            if path.name == "__init__.py":
+                tree = ast.parse(path.read_text(encoding="utf-8"))
+                assert ast.get_docstring(tree), path.relative_to(ROOT)
+                assert len(tree.body) == 1, f"{path.relative_to(ROOT)} does more than say what the folder holds"
+
+
+def test_contributing_names_every_folder_in_its_own_words():
+    rows = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()
+    for package in OURS:
+        for path in sources(package):
+            if path.name == "__init__.py":
+                folder = path.parent.relative_to(ROOT).as_posix()
+                sentence = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
+                assert f"| `{folder}/` | {sentence} |" in rows, f"CONTRIBUTING.md has no such row for {folder}/"
+
+
+def test_every_module_has_a_test_file_or_names_one():
+    for module, path in modules():
+        folder, _, name = module.rpartition(".")
+        own = ROOT / "tests" / folder.replace(".", "/") / f"test_{name.strip('_')}.py"
+        if not own.exists():
+            named = re.search(
+                r"Tested by `(tests/[\w/]+\.py)`\.", ast.get_docstring(ast.parse(path.read_text())) or ""
+            )
+            assert named, f"{module} has no {own.relative_to(ROOT)} and names no other"
+            assert (ROOT / named[1]).is_file(), f"{module} names {named[1]}"
+
+
+def test_tests_stand_where_what_they_test_stands():
+    for package in OURS:
+        for path in sources(f"tests/{package}"):
+            folder = path.parent.relative_to(ROOT / "tests")
+            assert (ROOT / folder).is_dir(), f"{path.relative_to(ROOT)} mirrors no folder"
 
 
 def test_the_core_imports_nothing_heavy():

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from builders.imagenet_benchmark import BENCHMARK
-from builders.report import built_text
+from builders.pipeline.summary import built_text
 from hf_scripts import verify
 from taxonomy.__main__ import main as taxonomy
 

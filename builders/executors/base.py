@@ -111,3 +111,36 @@ def once_per_worker(make: Callable[[], Made]) -> Made:
         _kept[make] = make()
     made: Made = _kept[make]
     return made
+
+
+_PROGRESS_EVERY = 64
+
+
+class Counted:
+    """Reports images and bytes every so often, and at the end."""
+
+    def __init__(self, images: int, progress: Progress) -> None:
+        self.left, self.progress = images, progress
+        self.images = self.bytes = 0
+
+    def one(self, size: int) -> None:
+        """One more image is done."""
+        self.images += 1
+        self.bytes += size
+        self.left -= 1
+        if self.images == _PROGRESS_EVERY or not self.left:
+            self.progress(self.images, self.bytes)
+            self.images = self.bytes = 0
+
+
+class Meter(Protocol):
+    """Shows how far a long step is."""
+
+    def step(self, title: str, images: int) -> None:
+        """Begin a step over so many images."""
+
+    def advance(self, images: int, size: int = 0) -> None:
+        """So many more images and bytes are done."""
+
+    def note(self, text: str) -> None:
+        """Say one line that stays."""

@@ -3,6 +3,8 @@
 Each worker has a pipe of its own and counters that nobody else writes, and shares no lock with any process. So it can
 die at any instruction and nobody waits for it: its end of the pipe closes with it. The tests of both sides are in
 `tests/builders/executors/test_local.py`.
+
+Tested by `tests/builders/executors/test_local.py`.
 """
 
 from __future__ import annotations

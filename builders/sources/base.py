@@ -3,6 +3,8 @@
 A source module declares one `Source` value. Its `scan` function looks at what lies in a folder, recognises the layout
 of each partition that is asked for, and returns one `Piece` for each of them. The same image has the same `source_id`
 in every layout, so a plan does not depend on the shape of a person's copy.
+
+Tested by `tests/builders/sources/test_errors.py`.
 """
 
 from __future__ import annotations

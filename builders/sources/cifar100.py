@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources import parquet, pickles, tars
-from builders.sources.arrays import interleaved, mirrored, position_table
 from builders.sources.base import Expected, Licence, Piece, Source
-from builders.sources.folders import relative
-from builders.sources.search import Search, alike
+from builders.sources.readers import parquet, pickles, tars
+from builders.sources.readers.arrays import interleaved, mirrored, position_table
+from builders.sources.readers.folders import relative
+from builders.sources.readers.layouts import Search, alike
 from taxonomy import tables
 
 _TITLE = "CIFAR-100"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources import parquet, parquet_files
 from builders.sources.base import Expected, Licence, Piece, PixelSizes, Source
-from builders.sources.folders import SideBySide
-from builders.sources.search import Layout, Search
+from builders.sources.readers import parquet, parquet_files
+from builders.sources.readers.folders import SideBySide
+from builders.sources.readers.layouts import Layout, Search
 from taxonomy import tables
 
 _TITLE = "Describable Textures (DTD)"

@@ -1,4 +1,7 @@
-"""Food-101: 101 dishes with 1,000 images each."""
+"""Food-101: 101 dishes with 1,000 images each.
+
+Tested by `tests/builders/sources/test_layouts.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ import functools
 from collections.abc import Mapping
 
 from builders.sources.base import Expected, Licence, PixelSizes, Source
-from builders.sources.folders import SideBySide
-from builders.sources.labelled import Labelled
-from builders.sources.search import Layout, Search
+from builders.sources.readers.folders import SideBySide
+from builders.sources.readers.label_names import Labelled
+from builders.sources.readers.layouts import Layout, Search
 from taxonomy import tables
 
 _KEY = "food101"

@@ -1,4 +1,7 @@
-"""The classes of ILSVRC2012's flat validation images: the development kit's ground truth, or Kaggle's table."""
+"""The classes of ILSVRC2012's flat validation images: the development kit's ground truth, or Kaggle's table.
+
+Tested by `tests/builders/sources/test_layouts.py`.
+"""
 
 from __future__ import annotations
 

@@ -11,22 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources import ilsvrc_devkit, parquet, parquet_files, tars
+from builders.sources import ilsvrc_devkit
 from builders.sources.base import Expected, Licence, OtherDataError, Piece, PixelSizes, Source, Stray, piece_table
-from builders.sources.folders import (
-    child_names,
-    class_codes,
-    class_column,
-    joined,
-    match_names,
-    plain_reason,
-    refuse_strays_alone,
-    relative,
-    scan_class_folders,
-    shown,
-    stray_children,
-    with_ending,
-)
 from builders.sources.imagenet_names import (
     CLASS_TAR,
     FLAG,
@@ -43,7 +29,22 @@ from builders.sources.imagenet_names import (
     refuse_other_edition,
     refuse_unknown,
 )
-from builders.sources.search import Layout, Search
+from builders.sources.readers import parquet, parquet_files, tars
+from builders.sources.readers.folders import (
+    child_names,
+    class_codes,
+    class_column,
+    joined,
+    match_names,
+    plain_reason,
+    refuse_strays_alone,
+    relative,
+    scan_class_folders,
+    shown,
+    stray_children,
+    with_ending,
+)
+from builders.sources.readers.layouts import Layout, Search
 from taxonomy import tables
 
 # Mirrors' names of splits, in the order in which they are looked at. mrm8488/ImageNet1K-val calls its only split,

@@ -1,4 +1,7 @@
-"""What ImageNet's file names say: of which image they are, of which class, and of which edition they are not."""
+"""What ImageNet's file names say: of which image they are, of which class, and of which edition they are not.
+
+Tested by `tests/builders/sources/test_errors.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import pyarrow.compute as pc
 from builders.errors import BuildError
 from builders.sources import ilsvrc_devkit
 from builders.sources.base import OtherDataError
-from builders.sources.folders import ClassFolder, class_column, joined, plain_reason
+from builders.sources.readers.folders import ClassFolder, class_column, joined, plain_reason
 from taxonomy import tables
 
 TITLE = "ImageNet-1k (ILSVRC2012)"

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, OtherDataError, Piece, Source, Stray, piece_table
-from builders.sources.folders import child_names, class_column, plain_reason, relative, shown
-from builders.sources.search import Layout, Search
+from builders.sources.readers.folders import child_names, class_column, plain_reason, relative, shown
+from builders.sources.readers.layouts import Layout, Search
 
 _TITLE = "LSUN"
 _PARTITION = "test"

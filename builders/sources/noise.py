@@ -1,4 +1,7 @@
-"""Noise that this project makes itself: a list of ids, from which `builders.transforms` makes images."""
+"""Noise that this project makes itself: a list of ids, from which `builders.generate.transform` makes images.
+
+Tested by `tests/builders/test_cifar_benchmark.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from builders.sources.base import Expected, Licence, Piece, Source, piece_table
-from builders.sources.folders import class_column
+from builders.sources.readers.folders import class_column
 
 _PARTITION = "images"
 _CLASS = "gaussian"

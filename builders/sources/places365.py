@@ -1,4 +1,7 @@
-"""Places365-Standard: training and validation images of 365 scene categories."""
+"""Places365-Standard: training and validation images of 365 scene categories.
+
+Tested by `tests/builders/sources/test_layouts.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ import pyarrow.csv as pacsv
 from builders.errors import BuildError
 from builders.sources import places365_mirrors
 from builders.sources.base import Expected, Licence, Piece, PixelSizes, Source, Stray, piece_table
-from builders.sources.folders import (
+from builders.sources.places365_names import TITLE, classes, easy_names, flattened
+from builders.sources.readers.folders import (
     ClassFolder,
     child_names,
     class_column,
@@ -28,8 +32,7 @@ from builders.sources.folders import (
     stray_children,
     strays_between,
 )
-from builders.sources.places365_names import TITLE, classes, easy_names, flattened
-from builders.sources.search import Layout, Search, alike
+from builders.sources.readers.layouts import Layout, Search, alike
 
 _TRAIN_NAME = r"^[0-9]{8}\.jpg$"
 _VAL_NAME = r"^Places365_val_[0-9]{8}\.jpg$"

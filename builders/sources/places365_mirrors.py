@@ -2,6 +2,8 @@
 
 Andron00e/Places365-custom has the columns image, image_file_path and labels and 1.84 million rows in one split, as
 many as training and validation images together; the split of dpdl-benchmark/Places365-Validation is named train.
+
+Tested by `tests/builders/sources/test_errors.py`.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources import parquet, parquet_files
 from builders.sources.base import OtherDataError, Piece
-from builders.sources.folders import joined, relative
 from builders.sources.places365_names import TITLE, classes, flattened, spelled
+from builders.sources.readers import parquet, parquet_files
+from builders.sources.readers.folders import joined, relative
 
 _SPLITS = ("train", "validation", "val")
 _NAME = r"^(?:(?:.*/)?(?P<folder>[^/]*)/)?(?P<name>(?P<val>Places365_val_)?[0-9]{8}\.jpg)$"

@@ -1,4 +1,7 @@
-"""The categories of Places365, and how folders and mirrors spell them."""
+"""The categories of Places365, and how folders and mirrors spell them.
+
+Tested by `tests/builders/sources/test_errors.py`.
+"""
 
 from __future__ import annotations
 

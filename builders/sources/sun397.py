@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources import tars
 from builders.sources.base import Expected, Licence, OtherDataError, Piece, PixelSizes, Source, Stray
-from builders.sources.folders import (
+from builders.sources.readers import tars
+from builders.sources.readers.folders import (
     ClassFolder,
     child_names,
     class_codes,
@@ -24,8 +24,8 @@ from builders.sources.folders import (
     shown,
     strays_between,
 )
-from builders.sources.labelled import Labelled
-from builders.sources.search import Layout, Search
+from builders.sources.readers.label_names import Labelled
+from builders.sources.readers.layouts import Layout, Search
 from taxonomy import tables
 
 _KEY = "sun397"

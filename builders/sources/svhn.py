@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
-from builders.sources import parquet
-from builders.sources.arrays import interleaved, mirrored, position_table
 from builders.sources.base import Expected, Licence, Piece, Source
-from builders.sources.folders import relative
-from builders.sources.search import Search, alike
+from builders.sources.readers import parquet
+from builders.sources.readers.arrays import interleaved, mirrored, position_table
+from builders.sources.readers.folders import relative
+from builders.sources.readers.layouts import Search, alike
 
 _TITLE = "SVHN (cropped digits)"
 _CLASSES = tuple("0123456789")

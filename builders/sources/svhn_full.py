@@ -12,10 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources import parquet, parquet_files, svhn, tars
+from builders.sources import svhn
 from builders.sources.base import Expected, Piece, Source, Stray, piece_table
-from builders.sources.folders import child_names, class_column, joined, match_names, plain_reason, relative, shown
-from builders.sources.search import Search, alike
+from builders.sources.readers import parquet, parquet_files, tars
+from builders.sources.readers.folders import (
+    child_names,
+    class_column,
+    joined,
+    match_names,
+    plain_reason,
+    relative,
+    shown,
+)
+from builders.sources.readers.layouts import Search, alike
 
 _KEY = "svhn_full"
 _TITLE = "SVHN (full numbers)"

@@ -1,4 +1,7 @@
-"""How images come out of containers that cannot be read one by one in place, each container in one pass."""
+"""How images come out of containers that cannot be read one by one in place, each container in one pass.
+
+Tested by `tests/builders/sources/test_cifar100.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from builders.sources import cifar100, lsun, parquet, svhn, tars
+from builders.sources import cifar100, lsun, svhn
 from builders.sources.base import How
+from builders.sources.readers import parquet, tars
 
 Unpack = Callable[[Path, npt.NDArray[np.int64]], Iterator[Sequence[Any]]]
 """Takes a container and ascending row numbers; yields the images of these rows in order, as batches of bytes-like

@@ -1,4 +1,7 @@
-"""`python -m evaluation compare`: two reports side by side."""
+"""`python -m evaluation compare`: two reports side by side.
+
+Tested by `tests/evaluation/report/test_compose.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from pathlib import Path
 
 import click
 
-from evaluation.compare import Comparison, Pair, compare
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.metrics import METRICS
-from evaluation.results import NAMES_A_FIGURE, read_figures
-from evaluation.tables import Number, aligned, number_text, words
+from evaluation.metrics.metrics import METRICS
+from evaluation.protocols.results import NAMES_A_FIGURE, read_figures
+from evaluation.report.compare import Comparison, Pair, compare
+from evaluation.report.tables import Number, aligned, number_text, words
 
 
 @click.command(

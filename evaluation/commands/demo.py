@@ -1,4 +1,7 @@
-"""`python -m evaluation demo`: the whole way on a small release of real digits."""
+"""`python -m evaluation demo`: the whole way on a small release of real digits.
+
+Tested by `tests/evaluation/demo/test_walkthrough.py`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def command(out: Path, *, quick: bool, quiet: bool) -> None:
     extracts features, scores every row with every detector, and judges by every protocol. Downloads nothing. The
     release is for trying the tools: no result can be drawn from it.
     """
-    from evaluation.demo import Demo
+    from evaluation.demo.walkthrough import Demo
 
     need("matplotlib", "safetensors", "sklearn", "torch", "torchvision", to="run the demo")
     started = time.monotonic()

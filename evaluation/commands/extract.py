@@ -1,4 +1,7 @@
-"""`python -m evaluation extract`: run a model over splits of a release once, and keep what detectors need."""
+"""`python -m evaluation extract`: run a model over splits of a release once, and keep what detectors need.
+
+Tested by `tests/evaluation/features/test_extract.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from evaluation import options
+from evaluation.commands import options
 from evaluation.progress import bar
 from evaluation.releases import open_release
 
@@ -53,9 +56,9 @@ def command(
     For each image: its logits, what the last linear layer reads, and the mean of each block's output. A run that was
     stopped goes on where it was; features of another release or model in the same folder are refused.
     """
-    from evaluation.extract import Runner, bytes_a_row, extract, identity
-    from evaluation.models import open_model
-    from evaluation.store import Store
+    from evaluation.features.extract import Runner, bytes_a_row, extract, identity
+    from evaluation.features.store import Store
+    from evaluation.models.models import open_model
 
     opened = open_release(release, revision)
     chosen = options.choose_splits(opened, configs, options.names(splits))

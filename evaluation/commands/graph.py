@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from evaluation import options
+from evaluation.commands import options
 from evaluation.errors import EvaluationError
-from evaluation.graph import ACCEPTED, MIN_WEIGHT, STEPS, Stage, prune, write_edges, write_graphml
-from evaluation.graph_picture import CLUSTERS, draw_graph
-from evaluation.plots import save
+from evaluation.graph.picture import CLUSTERS, draw_graph
+from evaluation.graph.transition_graph import ACCEPTED, MIN_WEIGHT, STEPS, Stage, prune, write_edges, write_graphml
+from evaluation.graph.transitions import PREFERRED_DETECTOR, Transitions, read_transitions, scored_transitions
 from evaluation.progress import bar
 from evaluation.releases import Release, open_release
-from evaluation.tables import aligned
-from evaluation.transitions import PREFERRED_DETECTOR, Transitions, read_transitions, scored_transitions
+from evaluation.report.plots import save
+from evaluation.report.tables import aligned
 
 
 @click.command(

@@ -1,4 +1,7 @@
-"""`python -m evaluation report`: a paper's figures for scores."""
+"""`python -m evaluation report`: a paper's figures for scores.
+
+Tested by `tests/evaluation/report/test_compose.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from evaluation import options
+from evaluation.commands import options
 from evaluation.extras import need
 from evaluation.progress import bar
 from evaluation.releases import open_release
-from evaluation.tables import aligned
+from evaluation.report.tables import aligned
 
 
 @click.command(
@@ -64,8 +67,7 @@ def command(
     where a file has several. Each row of the release must have one score; validation, external_validation and train
     may be left out.
     """
-    from evaluation.duplicates import sentence
-    from evaluation.report import (
+    from evaluation.report.compose import (
         choose_protocols,
         duplicates_left_out,
         judge,
@@ -75,7 +77,8 @@ def command(
         tabulate,
         titles,
     )
-    from evaluation.report_folder import Contents, check_out, write_report
+    from evaluation.report.folder import Contents, check_out, write_report
+    from evaluation.scoring.duplicates import sentence
 
     if not no_plots:
         need("matplotlib", to="draw plots", instead="give --no-plots")
@@ -103,7 +106,7 @@ def command(
     names = titles(scored)
     drawn = []
     if not no_plots:
-        from evaluation.pictures import pictures
+        from evaluation.report.pictures import pictures
 
         drawn = pictures(scored, figures, wanted, names)
     with bar(len(drawn), "drawing", quiet=quiet, unit="pictures") as progress:

@@ -1,4 +1,7 @@
-"""`python -m evaluation score`: fit detectors on features, and score every row of a release."""
+"""`python -m evaluation score`: fit detectors on features, and score every row of a release.
+
+Tested by `tests/evaluation/scoring/test_fit.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from evaluation import options
+from evaluation.commands import options
 from evaluation.errors import EvaluationError
+from evaluation.features.store import Store
 from evaluation.progress import bar, note
 from evaluation.releases import open_release
-from evaluation.store import Store
 
 
 @click.command(
@@ -77,12 +80,12 @@ def command(
     was tried is written beside the scores. ODIN, MC-dropout and CADet show the model the images again, and need
     --release, --model and --weights.
     """
-    from evaluation.extract import Runner
-    from evaluation.models import open_model
-    from evaluation.score_run import about_run, choose_configs, describe, fit_all, score_all, warn, write_trials
-    from evaluation.scores import write_scores
-    from evaluation.scoring import Scorer, expand, find_sources
-    from evaluation.shelf import Shelf
+    from evaluation.features.cache import Shelf
+    from evaluation.features.extract import Runner
+    from evaluation.models.models import open_model
+    from evaluation.scoring.fit import Scorer, expand, find_sources
+    from evaluation.scoring.run import about_run, choose_configs, describe, fit_all, score_all, warn, write_trials
+    from evaluation.scoring.scores import write_scores
 
     if out.suffix != ".parquet":
         raise EvaluationError(f"expected a name that ends in .parquet for --out, found {out}; rename it.")

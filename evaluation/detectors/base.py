@@ -1,4 +1,7 @@
-"""What a detector is, and the table they stand in."""
+"""What a detector is, and the table they stand in.
+
+Tested by `tests/evaluation/detectors/test_registry.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from evaluation.features import Features
+from evaluation.models.features import Features
 
 Scores = npt.NDArray[np.float64]
 """One score for each row, shape (n,), higher = more unknown."""

@@ -12,7 +12,7 @@ from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import labels_if_correct, require_labels
 from evaluation.detectors.rows import Doubles, by_rows
 from evaluation.errors import EvaluationError
-from evaluation.features import Features, Head
+from evaluation.models.features import Features, Head
 
 # BROAD, section 3: for vision transformers, for ResNets, and the fast one.
 VIT_PARTS = ("gradnorm", "odin", "mahalanobis_all", "mahalanobis", "cadet", "dice", "msp", "max_logit")

@@ -1,4 +1,7 @@
-"""What the rows that a detector is fitted on must be, and their class means."""
+"""What the rows that a detector is fitted on must be, and their class means.
+
+Tested by `tests/evaluation/detectors/test_registry.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from scipy import sparse
 
 from evaluation.detectors.rows import Doubles, chunks, doubles, require_width
 from evaluation.errors import EvaluationError
-from evaluation.features import Features, Floats, Head
+from evaluation.models.features import Features, Floats, Head
 
 # How many classes an error names before it counts the others.
 _NAMED = 5

@@ -12,7 +12,7 @@ from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.logits import max_logit, msp
 from evaluation.detectors.looks import CROPS, PERTURBED, WITH_DROPOUT, Look
 from evaluation.detectors.rows import Doubles, by_rows
-from evaluation.features import Features, Head
+from evaluation.models.features import Features, Head
 
 
 @dataclass(frozen=True)

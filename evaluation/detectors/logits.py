@@ -19,7 +19,7 @@ from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import require_labels
 from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles
 from evaluation.errors import EvaluationError
-from evaluation.features import Features, Head
+from evaluation.models.features import Features, Head
 
 # Temperatures that are searched. Published ones lie between 0.5 and 5 (Guo et al. 2017 and later); the bounds are far
 # outside. They are reached where no optimum exists: every fitted row right (towards 0), or worse than chance.

@@ -2,6 +2,8 @@
 
 Everything random is drawn for each row from its id, so that what is seen depends neither on the batch nor on the
 device.
+
+Tested by `tests/evaluation/detectors/test_images.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from evaluation.detectors.base import Scores
 from evaluation.detectors.members import log_mean_softmax, mutual_information
 from evaluation.detectors.rows import Doubles
 from evaluation.errors import EvaluationError
-from evaluation.models import Model, exact
+from evaluation.models.models import Model, exact
 
 Columns = Mapping[str, npt.NDArray[Any]]
 

@@ -13,7 +13,7 @@ from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import class_means, require_labels, require_rows_of_each_class
 from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles, require_width
 from evaluation.errors import EvaluationError
-from evaluation.features import Features, Floats, Head
+from evaluation.models.features import Features, Floats, Head
 
 _ROUNDINGS = 8
 """By how many units in the last place of its typical value each of D features may be off.

@@ -13,7 +13,7 @@ from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.logits import msp
 from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles, require_width
 from evaluation.errors import EvaluationError
-from evaluation.features import Features, Head
+from evaluation.models.features import Features, Head
 
 
 def log_mean_softmax(members: Doubles) -> Doubles:

@@ -13,7 +13,7 @@ from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import require_labels
 from evaluation.detectors.rows import Doubles, by_rows, doubles, require_width
 from evaluation.errors import EvaluationError
-from evaluation.features import Features, Head
+from evaluation.models.features import Features, Head
 
 # Bank rows compared at a time. Each piece is made float64 again for every piece of the rows that are scored, so these
 # are to be the larger ones.

@@ -10,7 +10,7 @@ from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import require_labels
 from evaluation.detectors.rows import Doubles, by_rows, doubles, require_width
 from evaluation.errors import EvaluationError
-from evaluation.features import Features, Floats, Head
+from evaluation.models.features import Features, Floats, Head
 
 
 @dataclass(frozen=True)

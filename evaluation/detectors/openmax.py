@@ -13,7 +13,7 @@ from evaluation.detectors.fitting import class_means, labels_if_correct, require
 from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles, require_width
 from evaluation.detectors.weibull import Tails, fit_tails
 from evaluation.errors import EvaluationError
-from evaluation.features import Features, Head
+from evaluation.models.features import Features, Head
 
 # Of two rows, both are equally far from their mean; a distribution needs distances that differ.
 _LEAST_ROWS = 3

@@ -14,7 +14,7 @@ from evaluation.detectors.fitting import class_means, labels_if_correct, require
 from evaluation.detectors.logits import energy
 from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles, require_width
 from evaluation.errors import EvaluationError
-from evaluation.features import Features, Head
+from evaluation.models.features import Features, Head
 
 
 @dataclass(frozen=True)

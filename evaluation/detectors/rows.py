@@ -1,4 +1,7 @@
-"""Arithmetic in float64, some rows at a time: the memory needed does not grow with the split."""
+"""Arithmetic in float64, some rows at a time: the memory needed does not grow with the split.
+
+Tested by `tests/evaluation/detectors/test_registry.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy.typing as npt
 
 from evaluation.detectors.base import Scores
 from evaluation.errors import EvaluationError
-from evaluation.features import Floats
+from evaluation.models.features import Floats
 
 Doubles = npt.NDArray[np.float64]
 

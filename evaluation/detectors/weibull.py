@@ -1,4 +1,7 @@
-"""Weibull distributions of the largest distances of many classes, fitted at once."""
+"""Weibull distributions of the largest distances of many classes, fitted at once.
+
+Tested by `tests/evaluation/detectors/test_openmax.py`.
+"""
 
 from __future__ import annotations
 

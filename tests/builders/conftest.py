@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from builders.build import build, prepare
-from builders.choices import Choices
-from builders.cli import WORKER_IMPORTS
+from builders.cli.progress import TerminalMeter
 from builders.executors.local import LocalExecutor
 from builders.imagenet_benchmark import BENCHMARK
-from builders.progress import TerminalMeter
+from builders.pipeline.command import WORKER_IMPORTS
+from builders.pipeline.request import Choices
+from builders.pipeline.run import build, prepare
 from builders.sources.base import Expected, open_source
 
 

@@ -5,9 +5,9 @@ import json
 
 import pyarrow.parquet as pq
 
-from builders.demo_containers import NEAR_DUPLICATES, cifar100_place
-from builders.demo_duplicates import DUPLICATES, EQUAL_PIXELS
-from builders.demo_files import FILES
+from builders.demo.containers import NEAR_DUPLICATES, cifar100_place
+from builders.demo.duplicates import DUPLICATES, EQUAL_PIXELS
+from builders.demo.files import FILES
 
 
 def groups(kinds=("bytes",)):

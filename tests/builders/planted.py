@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from builders.duplicates import Pair, Row, pair_of
-from builders.release import ROLES
+from builders.release.duplicates import Pair, Row, pair_of
+from builders.release.manifest import ROLES
 
 SPLITS = (
     "imagenet/validation",

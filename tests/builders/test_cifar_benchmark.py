@@ -9,15 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders import images
 from builders.cifar_benchmark import BENCHMARK
-from builders.drawn import class_ids
-from builders.duplicates import read_pairs
+from builders.duplicates.search import THRESHOLD
 from builders.errors import BuildError
-from builders.near_duplicates import THRESHOLD
-from builders.plan import plan
-from builders.release import read_excluded
-from builders.transforms import FIXED_RESIZE, fixed_resize, gaussian_noise
+from builders.generate.noise import gaussian_noise
+from builders.generate.resize import FIXED_RESIZE, fixed_resize
+from builders.plan.classes import class_ids
+from builders.plan.planner import plan
+from builders.release import images
+from builders.release.duplicates import read_pairs
+from builders.release.tables import read_excluded
 from taxonomy import tables
 from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.demo_pairs import cifar100_pairs, near_duplicates
@@ -195,7 +196,7 @@ def test_a_second_run_makes_no_image_again(demo, tmp_path, monkeypatch):
     splits = ("cifar/test", "cifar/far_ood_dtd")
     build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=splits)
     before = files_of(tmp_path)
-    monkeypatch.setattr("builders.strips.MakeTask.run", lambda *_: pytest.fail("an image was made again"))
+    monkeypatch.setattr("builders.generate.batches.MakeTask.run", lambda *_: pytest.fail("an image was made again"))
     build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=splits)
     assert files_of(tmp_path) == before
 

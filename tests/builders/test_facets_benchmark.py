@@ -14,19 +14,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from builders.benchmark import ROLES
+from builders.cli.progress import TerminalMeter
 from builders.executors.local import LocalExecutor
 from builders.facets_benchmark import BENCHMARK, main
-from builders.plan import plan
-from builders.progress import TerminalMeter
-from builders.rebuild import Published, rebuild
-from builders.release import read_excluded, read_manifest
-from builders.takes import View, taken
-from hf_scripts import check_manifest, verify
-from hf_scripts.check_release import check_parts
-from hf_scripts.check_values import check_values, split_of
-from hf_scripts.problems import Problems
-from taxonomy import facets, tables
+from builders.pipeline.from_index import Published, rebuild
+from builders.plan.planner import plan
+from builders.plan.quotas import View, taken
+from builders.release.manifest import read_manifest
+from builders.release.schema import ROLES
+from builders.release.tables import read_excluded
+from hf_scripts import verify
+from hf_scripts.checks import manifest as check_manifest
+from hf_scripts.checks.problems import Problems
+from hf_scripts.checks.release import check_parts
+from hf_scripts.checks.values import check_values, split_of
+from taxonomy import tables
+from taxonomy.rules import facets
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.indexes import whole_index
 from tests.killing import killed_at_rename, renames_of

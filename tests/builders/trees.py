@@ -12,8 +12,8 @@ import pytest
 from datasets import ClassLabel, Features, Image
 
 from builders.errors import BuildError
-from builders.sources import SOURCES
 from builders.sources.base import IN_PLACE, open_source
+from builders.sources.registry import SOURCES
 from builders.sources.unpack import UNPACKERS
 
 

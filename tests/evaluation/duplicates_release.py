@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from builders.release import FORMAT, rows_digest
+from builders.release.digests import rows_digest
+from builders.release.manifest import FORMAT
 
 LABELS = ("cat", "dog")
 ROLES = ("in_distribution", "near_ood", "far_ood")

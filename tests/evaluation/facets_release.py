@@ -6,8 +6,11 @@ import json
 import pyarrow as pa
 import yaml
 
-from builders.benchmark import ROLES
-from builders.release import FORMAT, Layout, rows_digest, write_index
+from builders.release.digests import rows_digest
+from builders.release.layout import Layout
+from builders.release.manifest import FORMAT
+from builders.release.schema import ROLES
+from builders.release.tables import write_index
 
 CONFIG = "facets-t1"
 LABELS = ("/b/bedroom", "/f/fountain", "/k/kennel/outdoor")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evaluation.rows import Rows
+from evaluation.scoring.rows import Rows
 
 
 def make_rows(*groups, predictions=True, duplicates=None, seed=0):

@@ -8,8 +8,8 @@ import pytest
 from evaluation import duplicate_pairs
 from evaluation.duplicate_pairs import COLUMNS, ids_by_split
 from evaluation.errors import EvaluationError
-from evaluation.joining import release_index
 from evaluation.releases import Release, open_release
+from evaluation.scoring.joining import release_index
 from tests.evaluation.duplicates_release import PAIRS, SCHEMA, make_release, pairs_table, put_entry, put_table
 from tests.hf_scripts.samples import REPO
 

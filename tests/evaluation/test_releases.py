@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from builders.release import rows_digest as builders_digest
+from builders.release.digests import rows_digest as builders_digest
 from evaluation.errors import EvaluationError
 from evaluation.releases import open_release, rows_digest
 from tests.hf_scripts.samples import LABELS, REPO, make_release, png

@@ -34,7 +34,7 @@ class Ran:
 def naps(monkeypatch, waits):
     """Nobody waits between tries, neither the client nor we; the seconds that we would have."""
     seconds = []
-    monkeypatch.setattr("hf_scripts.retry.sleep", seconds.append)
+    monkeypatch.setattr("hf_scripts.hub.retry.sleep", seconds.append)
     return seconds
 
 

@@ -2,10 +2,11 @@
 
 import json
 
-from builders.card import seal
-from builders.duplicates import counted, read_pairs, write_pairs
-from builders.duplicates_table import complete, write_table
-from builders.release import Layout, file_entry
+from builders.duplicates.table import complete, write_table
+from builders.release.card import seal
+from builders.release.duplicates import counted, read_pairs, write_pairs
+from builders.release.layout import Layout
+from builders.release.manifest import file_entry
 
 
 def add_table(root, change=lambda pairs: pairs, **entry):

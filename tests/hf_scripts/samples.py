@@ -7,20 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from builders import card
-from builders.benchmark import ROLES
-from builders.exclusions import Exclusion
-from builders.release import (
-    FORMAT,
-    Layout,
-    NearDuplicate,
-    arrow_schema,
-    file_entry,
-    rows_digest,
-    write_audit,
-    write_excluded,
-    write_index,
-)
+from builders.release import card
+from builders.release.digests import rows_digest
+from builders.release.layout import Layout
+from builders.release.manifest import FORMAT, file_entry
+from builders.release.schema import ROLES, arrow_schema
+from builders.release.tables import Exclusion, NearDuplicate, write_audit, write_excluded, write_index
 
 REPO = "org/name"
 LABELS = ("n01", "n02")

@@ -8,8 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders import card, imagenet_benchmark
-from builders.release import Layout, file_sha256, rows_digest, write_index
+from builders import imagenet_benchmark
+from builders.release import card
+from builders.release.digests import file_sha256, rows_digest
+from builders.release.layout import Layout
+from builders.release.tables import write_index
 from hf_scripts import verify
 from tests.conftest import made_once
 

@@ -10,11 +10,12 @@ import pytest
 import yaml
 from datasets.info import DatasetInfosDict
 
-from builders import card
-from builders.benchmark import ROLES
-from builders.drawn import class_ids
+from builders.plan.classes import class_ids
 from builders.registry import BENCHMARKS
-from builders.release import arrow_schema, read_excluded, shard_name
+from builders.release import card
+from builders.release.layout import shard_name
+from builders.release.schema import ROLES, arrow_schema
+from builders.release.tables import read_excluded
 from hf_scripts.card import main
 from tests.hf_scripts.samples import make_release
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from builders import facets_benchmark, images
-from tests.hf_scripts.exports import (
+from builders import facets_benchmark
+from builders.release import images
+from tests.hf_scripts.exporting import (
     FORMATS,
     PLACES,
     READERS,

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.release import rows_digest, write_manifest
-from hf_scripts.export_state import locked
+from builders.release.digests import rows_digest
+from builders.release.manifest import write_manifest
+from hf_scripts.exports.state import locked
 from tests.builders.conftest import build_demo, files_of
-from tests.hf_scripts.exports import (
+from tests.hf_scripts.exporting import (
     FORMATS,
     PLACES,
     SMALL_SHARDS,

@@ -13,7 +13,10 @@ import yaml
 from PIL import Image
 
 from builders import facets_benchmark, imagenet_benchmark
-from builders.release import Layout, arrow_schema, file_sha256, lines_digest, read_audit, read_excluded
+from builders.release.digests import file_sha256, lines_digest
+from builders.release.layout import Layout
+from builders.release.schema import arrow_schema
+from builders.release.tables import read_audit, read_excluded
 from hf_scripts import push as push_command
 from hf_scripts import verify
 from tests.hf_scripts.samples import LABELS, REPO, SPLITS, contents, make_release

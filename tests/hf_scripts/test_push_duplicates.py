@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from builders.duplicates import Row as Place
-from builders.duplicates import comparison, folded, pair_of, read_pairs, unfolded
+from builders.release.duplicates import Row as Place
+from builders.release.duplicates import comparison, folded, pair_of, read_pairs, unfolded
 from hf_scripts.verify import main as verify
 from tests.hf_scripts.pair_tables import add_table
 from tests.hf_scripts.samples import REPO, contents, make_release, png
@@ -132,8 +132,8 @@ def test_a_release_from_before_the_table_is_pushed_without_one(push, hub, tmp_pa
 def test_the_first_table_is_a_minor_change(push, hub, one):
     bare = json.loads((one / "manifest.json").read_text(encoding="utf-8"))
     table = bare.pop("duplicates")
-    from builders.card import seal
-    from builders.release import Layout
+    from builders.release.card import seal
+    from builders.release.layout import Layout
 
     seal(Layout(one), bare)
     content = (one / "duplicates" / "pairs.parquet").read_bytes()

@@ -5,9 +5,7 @@ import sys
 from pathlib import Path
 
 from builders import imagenet_benchmark
-from builders.release import (
-    write_manifest,
-)
+from builders.release.manifest import write_manifest
 from hf_scripts import verify
 from tests.hf_scripts.tampering import NEAR_SHARD, built, check, manifest_of, rewrite, whole, with_cells
 

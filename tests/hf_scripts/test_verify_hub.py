@@ -236,5 +236,5 @@ def test_an_error_that_does_not(check, published, hub, naps):
 
 
 def test_a_disk_without_room(check, published, monkeypatch):
-    monkeypatch.setattr("hf_scripts.download.shutil.disk_usage", lambda path: SimpleNamespace(free=10))
+    monkeypatch.setattr("hf_scripts.hub.download.shutil.disk_usage", lambda path: SimpleNamespace(free=10))
     assert "bytes of room for the download, found 10" in check(REPO, "--revision", "v1.0.0").error

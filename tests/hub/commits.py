@@ -6,14 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.hub.accounts import writable
-from tests.hub.answers import (
-    Answer,
-    RefusedError,
-    check_card_size,
-    entry_not_found,
-    json_answer,
-    revision_not_found,
-)
+from tests.hub.answers import Answer, RefusedError, check_card_size, entry_not_found, json_answer, revision_not_found
 from tests.hub.connection import Call
 from tests.hub.routing import route
 from tests.hub.rules import MOST_IN_GIT, card_problems

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from taxonomy import decisions, tables, wordnet
+from taxonomy import decisions, tables
+from taxonomy.wordnet import nouns
 
-WN = wordnet.load()
+WN = nouns.load()
 LISTING = Path(__file__).parents[2] / ".." / "shared" / "reference" / "caltech256_counts.json"
 FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iterdir() if path.name.endswith(".csv"))
 

@@ -192,7 +192,7 @@ import os, sys, time
 from dataclasses import dataclass
 from pathlib import Path
 import click
-from builders.command import exit_code
+from builders.cli.runner import exit_code
 from builders.executors.base import ONE_CORE
 from builders.executors.local import LocalExecutor
 
@@ -207,7 +207,7 @@ class Work:
 
 @click.command()
 def command():
-    with LocalExecutor(2, preload=["builders.build"], resumes=sys.argv[3] == "resumes") as executor:
+    with LocalExecutor(2, preload=["builders.pipeline.run"], resumes=sys.argv[3] == "resumes") as executor:
         print("entered", flush=True)
         executor.run([Work(str(n)) for n in range(8)], lambda images, size: None)
 

@@ -7,10 +7,11 @@ import tarfile
 import numpy as np
 import pytest
 
-from builders.demo_containers import python2_pickle
+from builders.demo.containers import python2_pickle
 from builders.errors import BuildError
-from builders.sources import SOURCES, cifar100
+from builders.sources import cifar100
 from builders.sources.base import open_source
+from builders.sources.registry import SOURCES
 from builders.sources.unpack import UNPACKERS
 from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_archive, cifar100_batch, cifar100_names, write_cifar100_parquet

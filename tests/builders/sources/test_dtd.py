@@ -1,6 +1,6 @@
 import pytest
 
-from builders.completeness import shortfalls
+from builders.plan.completeness import shortfalls
 from builders.sources.base import Stray
 from taxonomy import tables
 from tests.builders.trees import contents, opened, refusal, tree, write_parquet

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.sources import SOURCES
 from builders.sources.base import Stray, open_source
+from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders import layouts
 from tests.builders.trees import add, refusal, tree, write_parquet

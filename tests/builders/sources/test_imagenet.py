@@ -7,9 +7,10 @@ import tarfile
 
 import pytest
 
-from builders.completeness import shortfalls
-from builders.sources import SOURCES, tars
+from builders.plan.completeness import shortfalls
 from builders.sources.base import open_source
+from builders.sources.readers import tars
+from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders import layouts
 from tests.builders.trees import add, refusal, tree, write_parquet

@@ -3,15 +3,15 @@ import random
 
 import pytest
 
-from builders.sources import SOURCES
 from builders.sources.base import open_source
+from builders.sources.registry import SOURCES
 from tests.builders import layouts
 from tests.builders.trees import contents, link, opened, tree
 
 
 @pytest.mark.parametrize("key", SOURCES)
 def test_official_layout_has_every_class_and_image_of_the_demo(demo, key):
-    from builders.demo import PER_CLASS
+    from builders.demo.write import PER_CLASS
 
     index = opened(key, demo[key])
     assert sorted(index.table["class_id"].unique().to_pylist()) == sorted(SOURCES[key].classes())

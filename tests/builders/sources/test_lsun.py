@@ -5,7 +5,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from builders.demo_containers import LSUN_TROUBLES
+from builders.demo.containers import LSUN_TROUBLES
 from builders.errors import BuildError
 from builders.sources.base import Stray
 from builders.sources.unpack import UNPACKERS

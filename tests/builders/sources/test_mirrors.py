@@ -4,8 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.sources import SOURCES
 from builders.sources.base import open_source
+from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders.circulating import write_named, write_places365
 from tests.builders.trees import refusal, tree, write_parquet

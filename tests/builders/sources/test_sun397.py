@@ -1,8 +1,8 @@
 import pytest
 
-from builders.completeness import shortfalls
-from builders.sources import SOURCES
+from builders.plan.completeness import shortfalls
 from builders.sources.base import Stray
+from builders.sources.registry import SOURCES
 from builders.sources.sun397 import category_of
 from taxonomy import tables
 from tests.builders.facets_layouts import sun397_archive, sun397_images, sun397_kaggle

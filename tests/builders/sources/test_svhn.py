@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builders.errors import BuildError
-from builders.sources import SOURCES
 from builders.sources.base import open_source
+from builders.sources.registry import SOURCES
 from builders.sources.unpack import UNPACKERS
 from tests.builders.trees import contents, opened, refusal, write_parquet
 

@@ -2,9 +2,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.completeness import shortfalls
-from builders.sources import SOURCES
+from builders.plan.completeness import shortfalls
 from builders.sources.base import Stray, open_source
+from builders.sources.registry import SOURCES
 from tests.builders.facets_layouts import svhn_full_archives
 from tests.builders.trees import contents, link, opened, refusal, tree, write_tar
 

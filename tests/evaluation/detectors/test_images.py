@@ -21,10 +21,10 @@ from evaluation.detectors.looks import (  # noqa: E402
     row_seed,
 )
 from evaluation.errors import EvaluationError  # noqa: E402
-from evaluation.features import Features  # noqa: E402
-from evaluation.layers import find_layers  # noqa: E402
-from evaluation.models import Model  # noqa: E402
-from evaluation.preprocessing import declared  # noqa: E402
+from evaluation.models.features import Features  # noqa: E402
+from evaluation.models.layers import find_layers  # noqa: E402
+from evaluation.models.models import Model  # noqa: E402
+from evaluation.models.preprocessing import declared  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 

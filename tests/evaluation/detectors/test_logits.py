@@ -8,7 +8,7 @@ from scipy import optimize, special, stats
 
 from evaluation.detectors import logits as scores
 from evaluation.errors import EvaluationError
-from evaluation.features import Features
+from evaluation.models.features import Features
 from tests.evaluation.detectors.toy import toy_features
 
 FUNCTIONS = (scores.msp, scores.max_logit, scores.energy, scores.entropy, scores.margin, scores.doctor)

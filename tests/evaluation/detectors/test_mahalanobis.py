@@ -8,7 +8,7 @@ from scipy.spatial.distance import mahalanobis as distance
 
 from evaluation.detectors import mahalanobis
 from evaluation.errors import EvaluationError
-from evaluation.features import Features
+from evaluation.models.features import Features
 from tests.evaluation.detectors.toy import toy_features
 
 FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evaluation.features import Features, Head
+from evaluation.models.features import Features, Head
 
 CLASSES, WIDTH, BLOCKS = 4, 12, (5, 8, 12)
 

@@ -1,0 +1,1 @@
+"""Adopting the classes and images of an existing copy, or of the authors' lists."""

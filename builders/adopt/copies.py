@@ -1,0 +1,205 @@
+"""Adopting an existing copy of a published benchmark: its folders give the classes, its files give the images.
+
+The authors drew classes and images in ways that no paper can reproduce. Somebody who has their archive can rebuild
+exactly it from the sources, and publish ids instead of pixels. Here stands where a copy's sets are found;
+`image_sets` adopts one of them, `matching` finds its images, and `shared_draws` says what follows for other splits.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from builders.adopt.file_listing import reading_copy
+from builders.adopt.image_sets import Note, adopt_class_folders, adopt_classes, adopt_folder
+from builders.adopt.matching import Matcher
+from builders.adopt.shared_draws import follow_draws, follow_rests, sharing_draws
+from builders.benchmark import Benchmark, Classes, Split, parent
+from builders.errors import NAMED, BuildError, more
+from builders.plan.classes import Adopted, drawn_classes
+from builders.sources.base import SourceIndex
+from builders.sources.readers.folders import shown
+
+
+def adopt(
+    benchmark: Benchmark,
+    splits: Sequence[str],
+    copy: Path,
+    indexes: Mapping[str, SourceIndex],
+    note: Note,
+    *,
+    seed: int,
+) -> dict[str, Adopted]:
+    """Read what a copy of the published benchmark says of the given splits.
+
+    A split that takes the rest of another one brings that one along, because what is left depends on it; and splits
+    whose classes are drawn bring along those that share the draw, because they say which classes are labels. Where
+    images are made (resized, or arrays stored anew), a copy's files have other bytes than ours, so that only its
+    class folders are adopted.
+
+    Args:
+        benchmark: the declaration; `Split.published` says where the copy has a split.
+        splits: names as `config/split`.
+        copy: the copy's folder (`imagenet-bench/` or the folder above it), or a CSV file with the columns `split` and
+            `class`, which lists classes by split or by the copy's name for the set.
+        indexes: the sources.
+        note: takes a line for the user.
+        seed: of the draws that the copy stands in for.
+
+    Returns:
+        By split name; splits that the copy does not have are missing and stay drawn by rule.
+
+    Raises:
+        BuildError: nothing in the copy fits, a class is unknown or has no place in its split, or a file is no image
+            of the source.
+    """
+    declared = benchmark.by_key()
+    parents = [first for key in splits if (first := parent(declared[key][1].take))]
+    wanted = list(dict.fromkeys([*splits, *parents, *sharing_draws(benchmark, splits)]))
+    if copy.is_file():
+        found = _from_lists(benchmark, wanted, copy, seed)
+    else:
+        found = _from_folders(benchmark, wanted, copy, indexes, note, seed)
+    if not found:
+        raise BuildError(
+            f"expected a set of {', '.join(wanted[:NAMED])}{more(wanted)}, found none of them in {copy}; "
+            "build those splits without --adopt, or give the copy that has them."
+        )
+    follow_draws(benchmark, wanted, copy, found, seed)
+    follow_rests(benchmark, wanted, splits, found, seed)
+    for key in wanted:
+        note(_summary(key, declared[key][1], found.get(key), seed))
+    return found
+
+
+def adoption_digest(adopted: Adopted | None) -> str:
+    """A digest of what is adopted for one split, empty where it is drawn by rule."""
+    if adopted is None:
+        return ""
+    said: list[object] = [adopted.class_ids, adopted.source_ids]
+    if adopted.oodness is not None:
+        said.append(adopted.oodness)
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+
+
+def _from_lists(benchmark: Benchmark, wanted: Sequence[str], path: Path, seed: int) -> dict[str, Adopted]:
+    mentioned: dict[str, dict[str, str]] = defaultdict(dict)
+    for line, keys, name in _read_lists(path, benchmark):
+        for key in keys:
+            mentioned[key].setdefault(name, f"line {line} of {path}")
+    found = {}
+    for key in wanted:
+        if key in mentioned:
+            config, split = benchmark.by_key()[key]
+            found[key] = adopt_classes(config, split, mentioned[key].items(), seed)
+    return found
+
+
+def _read_lists(path: Path, benchmark: Benchmark) -> Iterator[tuple[int, list[str], str]]:
+    """Lines of a CSV: number, the splits meant, the class named.
+
+    A split is named as here (`imagenet/near_ood`), as in the copy (`test/near-imagenet200`), or by the set alone
+    (`imagenet200`), which means all splits of that set.
+    """
+    names: dict[str, list[str]] = defaultdict(list)
+    for key, (_, split) in benchmark.by_key().items():
+        for name in {key, split.published, split.published.rpartition("/")[2]} - {""}:
+            names[name].append(key)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as opened:
+            reader = csv.DictReader(opened)
+            columns = reader.fieldnames or ()
+            if not {"split", "class"} <= set(columns):
+                raise BuildError(
+                    f"expected the columns split and class, found {', '.join(columns) or 'nothing'} in line 1 of "
+                    f"{path}; give a CSV with these two, or the folder of a copy."
+                )
+            for row in reader:
+                where = f"line {reader.line_num} of {path}"
+                if row["split"] not in names:
+                    known = ", ".join(key for key, (_, split) in benchmark.by_key().items() if split.published)
+                    raise BuildError(
+                        f"expected a split ({known}) or its set in the copy, found {row['split']!r} in {where}; "
+                        "correct it."
+                    )
+                if not row["class"]:
+                    raise BuildError(f"expected a split and a class, found no class in {where}; add it.")
+                yield reader.line_num, names[row["split"]], row["class"]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BuildError(
+            f"expected a CSV in UTF-8 with the columns split and class, found another file ({error}) at {path}; "
+            "unpack an archive and give its folder."
+        ) from error
+
+
+def _from_folders(
+    benchmark: Benchmark,
+    wanted: Sequence[str],
+    copy: Path,
+    indexes: Mapping[str, SourceIndex],
+    note: Note,
+    seed: int,
+) -> dict[str, Adopted]:
+    root = _root(copy, benchmark)
+    published = {root / split.published for _, split in benchmark.splits() if split.published}
+    for place in sorted({path.parent for path in published}):
+        for unused in sorted(set(_folders(place)) - published):
+            note(f"{shown(str(unused))}: no set of this benchmark, so it is not used")
+    matchers: dict[str, Matcher] = {}
+    found = {}
+    for key in wanted:
+        config, split = benchmark.by_key()[key]
+        folder = root / split.published
+        if not split.published or not folder.is_dir():
+            continue
+        if split.making is not None:
+            adopted = adopt_class_folders(config, split, folder, indexes[split.source.key], note, seed)
+            if adopted is not None:
+                found[key] = adopted
+        else:
+            index = indexes[split.source.key]
+            if split.source.key not in matchers:
+                matchers[split.source.key] = Matcher(index)
+            found[key] = adopt_folder(config, split, folder, index, matchers[split.source.key], note, seed)
+    return found
+
+
+def _root(copy: Path, benchmark: Benchmark) -> Path:
+    published = [split.published for _, split in benchmark.splits() if split.published]
+    roots = [place for place in (copy, *_folders(copy)) if any((place / name).is_dir() for name in published)]
+    if copy in roots:
+        return copy
+    if len(roots) > 1:
+        raise BuildError(
+            f"expected one copy of the published benchmark, found {' and '.join(root.name for root in roots)} in "
+            f"{copy}; give one of them with --adopt."
+        )
+    if not roots:
+        raise BuildError(
+            f"expected a copy of the published benchmark with folders such as {' or '.join(published[:NAMED])}, "
+            f"found none in {copy}; give the folder that its archive unpacks to with --adopt."
+        )
+    return roots[0]
+
+
+def _folders(place: Path) -> list[Path]:
+    with reading_copy(place):
+        return sorted(child for child in place.iterdir() if child.is_dir()) if place.is_dir() else []
+
+
+def _summary(key: str, split: Split, adopted: Adopted | None, seed: int) -> str:
+    if adopted is None:
+        return f"{key}: not in the adopted copy, so it is drawn by rule"
+    text = f"{key}: adopted {len(adopted.class_ids):,} classes"
+    candidates = replace(split.classes, draw=None) if isinstance(split.classes, Classes) else split.classes
+    strange = len(set(adopted.class_ids) - set(drawn_classes(replace(split, classes=candidates), seed=seed)))
+    text += f" ({strange:,} of them not by our rule)" if strange else ""
+    if adopted.source_ids is None:
+        return f"{text}, their images drawn by rule"
+    images = len(adopted.source_ids)
+    return f"{text}, {images:,} images" + (f" (the paper: {split.count.paper:,})" * (images != split.count.paper))

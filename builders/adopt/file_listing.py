@@ -1,0 +1,124 @@
+"""The files of a person's copy of a published benchmark: one set's images, folder by folder.
+
+Tested by `tests/builders/adopt/test_copies.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from builders.errors import BuildError
+
+LABELLED = "labels"
+"""Folder between a set and its class folders in the authors' archives."""
+
+UNLABELLED = "no-labels"
+"""Folder between a set and folders whose names are no classes."""
+
+_SUFFIXES = (b".jpeg", b".jpg", b".png", b".bmp", b".gif", b".webp", b".tif", b".tiff")
+_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8")
+_HIDDEN = (b".", b"__MACOSX")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of one set, folder by folder, sorted.
+
+    File i is `names[i]` in `folders[folder_of[i]]`. `classes` has the class that each of `folders` is named after, as
+    a path, or "" in a folder without classes. `empty` are class folders without images. `others` is what was left out:
+    what is hidden, and files that have neither the extension nor the signature of an image.
+    """
+
+    folders: tuple[Path, ...]
+    classes: tuple[str, ...]
+    folder_of: npt.NDArray[np.int64]
+    names: pa.Array = field(repr=False)
+    empty: tuple[tuple[str, Path], ...]
+    others: tuple[Path, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def path(self, file: int) -> Path:
+        """Where a file is."""
+        return self.folders[int(self.folder_of[file])] / os.fsdecode(self.names[file].as_py())
+
+
+def list_images(folder: Path) -> Listing:
+    """List the images below one set's folder, without opening any that has an image's extension.
+
+    Linked folders are followed, each folder once.
+
+    Raises:
+        BuildError: a folder cannot be read.
+    """
+    folders, classes, counts, names = [], [], [], []
+    empty: list[tuple[str, Path]] = []
+    others: list[Path] = []
+    seen = set()
+    pending: list[tuple[Path, tuple[str, ...]]] = [(folder, ())]
+    while pending:
+        place, above = pending.pop()
+        with reading_copy(place):
+            status = place.stat()
+            inner, images, odd = _children(place)
+        if (status.st_dev, status.st_ino) in seen:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        others += [place / name for name in odd]
+        pending += [(place / name, (*above, name)) for name in reversed(inner)]
+        named_after = "" if above[:1] == (UNLABELLED,) else "/".join(above[above[:1] == (LABELLED,) :])
+        if images:
+            folders.append(place)
+            classes.append(named_after)
+            counts.append(len(images))
+            names.append(pa.array(images, pa.binary()))
+        elif named_after and not inner:
+            empty.append((named_after, place))
+    joined = pa.concat_arrays(names) if names else pa.array([], pa.binary())
+    of = np.repeat(np.arange(len(folders), dtype=np.int64), np.array(counts, dtype=np.int64))
+    return Listing(tuple(folders), tuple(classes), of, joined, tuple(empty), tuple(others))
+
+
+def _children(place: Path) -> tuple[list[str], list[bytes], list[str]]:
+    """Names of the folders, images and other files in a folder, each sorted."""
+    inner, images, odd = [], [], []
+    with os.scandir(os.fsencode(place)) as entries:
+        for entry in entries:
+            # Hidden entries are the desktop's; `._x.JPEG` is what macOS leaves beside x.JPEG on foreign disks.
+            if entry.name.startswith(_HIDDEN):
+                odd.append(os.fsdecode(entry.name))
+            elif entry.is_dir():
+                inner.append(os.fsdecode(entry.name))
+            elif entry.name.lower().endswith(_SUFFIXES) or _is_signed(entry):
+                images.append(entry.name)
+            else:
+                odd.append(os.fsdecode(entry.name))
+    return sorted(inner), sorted(images), sorted(odd)
+
+
+def _is_signed(entry: os.DirEntry[bytes]) -> bool:
+    if not entry.is_file():
+        return False
+    with Path(os.fsdecode(entry.path)).open("rb") as opened:
+        return opened.read(12).startswith(_SIGNATURES)
+
+
+@contextmanager
+def reading_copy(path: Path) -> Iterator[None]:
+    """Say in one sentence what keeps the copy from being read."""
+    try:
+        yield
+    except OSError as error:
+        raise BuildError(
+            f"expected to read the adopted copy, found {error.strerror} at {error.filename or path}; "
+            "mend the copy and run again."
+        ) from error

@@ -1,0 +1,166 @@
+"""Adopting one set of a copy: its folders or a list give the classes, its files give the images.
+
+Tested by `tests/builders/adopt/test_copies.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from builders.adopt.class_names import ClassNames
+from builders.adopt.file_listing import Listing, list_images
+from builders.adopt.matching import Matched, Matcher
+from builders.adopt.numbered import are_numbered, classes_by_pixels, classes_in_label_order
+from builders.benchmark import AllOf, Classes, Config, Every, Split
+from builders.errors import NAMED, BuildError, more
+from builders.plan.classes import Adopted, class_ids
+from builders.sources.base import SourceIndex
+from builders.sources.readers.folders import shown
+
+_LISTED = 100
+
+_UNKNOWN_ROLES = ("near_ood", "far_ood", "external", "novel_class")
+
+Note = Callable[[str], None]
+"""Takes a line for the user."""
+
+
+def adopt_folder(
+    config: Config, split: Split, folder: Path, index: SourceIndex, matcher: Matcher, note: Note, seed: int
+) -> Adopted:
+    """Adopt the images of a set, found by name or content; only its classes where its folders are empty.
+
+    Raises:
+        BuildError: a file is no image of the source, or a class has no place in the split.
+    """
+    classes = ClassNames(index.source)
+    listing = list_images(folder)
+    note(f"{folder}: {len(listing):,} images in {len(listing.folders):,} folders")
+    if listing.others:
+        names = ", ".join(shown(path.name) for path in listing.others[:NAMED])
+        note(f"{folder}: left out {len(listing.others):,} entries that are no images ({names}{more(listing.others)})")
+    if not len(listing):
+        if not listing.empty:
+            raise BuildError(
+                f"expected images or class folders, found neither in {folder}; complete the copy, or remove that "
+                "folder so that the split is drawn by rule."
+            )
+        named = [(classes.of_folder(name) or name, str(place)) for name, place in listing.empty]
+        return adopt_classes(config, split, named, seed)
+    if listing.empty:
+        note(f"{folder}: {len(listing.empty):,} class folders have no images and add nothing")
+    known = {name: class_id for name in listing.classes if (class_id := classes.of_folder(name))}
+    strange = sorted({name for name in listing.classes if name and name not in known})
+    if strange:
+        names = ", ".join(map(shown, strange[:NAMED]))
+        note(f"{folder}: {len(strange):,} folders not named after one class ({names}{more(strange)})")
+    matched = matcher.match(listing, known, split.partitions, note, _ruled_out(config, split, seed))
+    _refuse_unmatched(split, folder, index, listing, matched, note)
+    if are_numbered(strange) and not known:
+        told: dict[str, set[str]] = {name: set() for name in strange}
+        for file, row in enumerate(matched.rows.tolist()):
+            name = listing.classes[int(listing.folder_of[file])]
+            if name:
+                told[name].add(matcher.class_ids[int(matcher.class_codes[row])])
+        classes_in_label_order(index.source.title, folder, told)
+    return _adopt_images(config, split, matcher, listing, matched, note, seed)
+
+
+def adopt_class_folders(
+    config: Config, split: Split, folder: Path, index: SourceIndex, note: Note, seed: int
+) -> Adopted | None:
+    """Adopt the classes that folders are named after; None where the set has none or takes all classes anyway.
+
+    Folders that are numbers are told by their images, where the source is one of arrays.
+
+    Raises:
+        BuildError: a folder's name or its images mean no class, or one that has no place in the split.
+    """
+    listing = list_images(folder)
+    named = sorted({*filter(None, listing.classes), *(name for name, _ in listing.empty)})
+    if isinstance(split.classes, Every) or not named:
+        note(f"{folder}: its images are made anew and it names no classes to choose, so it is not used")
+        return None
+    note(f"{folder}: {len(named):,} class folders; its images are made anew from the source")
+    classes = ClassNames(split.source)
+    if are_numbered(named) and not any(map(classes.of_folder, named)) and split.source.arrays:
+        found = {piece.partition for piece in index.pieces} & set(split.partitions)
+        if not found:
+            note(f"{folder}: its class folders are numbers, and no image that would tell them is read in this run")
+            return None
+        told = classes_in_label_order(split.source.title, folder, classes_by_pixels(listing, index, found))
+        named = sorted(told.values())
+    return adopt_classes(config, split, [(classes.of_folder(name) or name, str(folder)) for name in named], seed)
+
+
+def _refuse_unmatched(
+    split: Split, folder: Path, index: SourceIndex, listing: Listing, matched: Matched, note: Note
+) -> None:
+    files = np.flatnonzero(matched.rows < 0).tolist()
+    if not files:
+        return
+    for file in files[:_LISTED]:
+        note(f"no image of {index.source.title}: {shown(str(listing.path(file)))}")
+    names = ", ".join(shown(listing.path(file).relative_to(folder).as_posix()) for file in files[:NAMED])
+    alike = f", {matched.alike:,} with a number for a name that another image there has" if matched.alike else ""
+    raise BuildError(
+        f"{index.source.title}: expected every image of {folder} in {index.root} (partition "
+        f"{' or '.join(split.partitions)}), found {len(files):,} that are there neither by name nor by content "
+        f"({names}{more(files)}){alike}; complete the source, or remove these files from the copy."
+    )
+
+
+def _adopt_images(
+    config: Config, split: Split, matcher: Matcher, listing: Listing, matched: Matched, note: Note, seed: int
+) -> Adopted:
+    rows, first = np.unique(matched.rows, return_index=True)
+    if len(rows) < len(listing):
+        note(f"{split.published}: {len(listing) - len(rows):,} files repeat an image, which is taken once")
+    if matched.twins:
+        note(
+            f"{split.published}: {matched.twins:,} contents stand several times in the source and less often in the "
+            "copy, which does not say which it has; the first by id is taken"
+        )
+    codes, example = np.unique(matcher.class_codes[rows], return_index=True)
+    places = (str(listing.path(int(first[place]))) for place in example.tolist())
+    found = dict(zip((matcher.class_ids[code] for code in codes.tolist()), places, strict=True))
+    _refuse_roles(config, split, found, seed)
+    return Adopted(tuple(sorted(found)), tuple(matcher.source_ids(rows)))
+
+
+def adopt_classes(config: Config, split: Split, mentioned: Iterable[tuple[str, str]], seed: int) -> Adopted:
+    """Adopt classes alone; `mentioned` has each class name and where it stands."""
+    classes = ClassNames(split.source)
+    found: dict[str, str] = {}
+    for name, where in mentioned:
+        found.setdefault(classes.of_name(name, where), where)
+    _refuse_roles(config, split, found, seed)
+    return Adopted(tuple(sorted(found)))
+
+
+def _refuse_roles(config: Config, split: Split, found: Mapping[str, str], seed: int) -> None:
+    """Refuse a class that the role of the split rules out; `found` says where each class stands."""
+    wrong = sorted(found.keys() & _ruled_out(config, split, seed))
+    if wrong:
+        wanted, is_what = ("only", "is none") if split.role == "in_distribution" else ("no", "is one")
+        raise BuildError(
+            f"expected {wanted} in-distribution classes in {split.published}, found {wrong[0]}{more(wrong, 1)}, "
+            f"which {is_what}, at {found[wrong[0]]}; check that this is a copy of this benchmark."
+        )
+
+
+def _ruled_out(config: Config, split: Split, seed: int) -> frozenset[str]:
+    """The source's classes that the role of the split rules out."""
+    if isinstance(config.labels, AllOf) or config.labels.draw is not None:
+        return frozenset()  # the copy itself says which are in-distribution; `adopted_draws` compares its sets
+    labels = frozenset(class_ids(config.labels, seed=seed))
+    if split.role == "in_distribution":
+        return frozenset(split.source.classes()) - labels
+    return labels if split.role in _UNKNOWN_ROLES and _table(split) == config.labels.table else frozenset()
+
+
+def _table(split: Split) -> str:
+    return split.classes.table if isinstance(split.classes, Classes) else ""

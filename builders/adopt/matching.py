@@ -1,0 +1,264 @@
+"""Which images of a source the files in a folder are: by name where a name tells, by content where it does not.
+
+Names stay bytes in Arrow arrays and are compared as a whole: a copy of the training images has 750,000 of them, and a
+source 1.3 million. Only files whose names say nothing become Python objects.
+
+Tested by `tests/builders/adopt/test_copies.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.adopt.file_listing import Listing, reading_copy
+from builders.errors import BuildError
+from builders.sources.base import IN_PLACE, SourceIndex
+from builders.sources.sizes import image_sizes
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What files are: `rows` has a row of the index for each file, or -1; `twins` counts arbitrary choices.
+
+    A choice is arbitrary where a file has the content of several images of the source, and not all are in the set.
+    `alike` counts files without a row whose name and class some image has, with other content.
+    """
+
+    rows: Int64
+    twins: int
+    alike: int
+
+
+class Matcher:
+    """Finds images of one source; made once for a source, since a million names take a second to prepare."""
+
+    def __init__(self, index: SourceIndex) -> None:
+        self.index = index
+        self.ids = index.table["source_id"]
+        self.names = pc.replace_substring_regex(self.ids, pattern="^.*/", replacement="").cast(pa.binary())
+        self.class_codes, self.class_ids = _codes(index.table["class_id"])
+        self.partition_codes, self.partitions = _codes(index.table["partition"])
+
+    def match(
+        self,
+        listing: Listing,
+        folder_classes: Mapping[str, str],
+        partitions: Sequence[str],
+        note: Callable[[str], None],
+        ruled_out: Collection[str] = (),
+    ) -> Matched:
+        """Find the image that each file is.
+
+        A name of digits alone is a running number in many sources and in many copies, so it only says which images
+        to compare first. From Parquet, where comparing takes hours, it is trusted.
+
+        Args:
+            listing: the files.
+            folder_classes: class id by what `file_listing.classes` names, where known; an image is of its folder's
+            class.
+            partitions: those that the images may come from.
+            note: takes a line for the user.
+            ruled_out: class ids that the set cannot have. Of images with equal bytes, of which ImageNet has some in
+                two classes, one of another class is taken.
+
+        Raises:
+            BuildError: a file is of another class than its folder or of another partition, or its content would have
+                to be compared and cannot be.
+        """
+        code_of = {class_id: code for code, class_id in enumerate(self.class_ids)}
+        by_folder = [code_of.get(folder_classes.get(name, ""), -1) for name in listing.classes]
+        file_classes = np.array(by_folder, dtype=np.int64)[listing.folder_of]
+        unwanted = np.isin(self.class_ids, list(ruled_out))
+        search = _Search(self, listing, file_classes, partitions, unwanted, note)
+        search.by_name()
+        if len(search.open) and search.packed:
+            raise BuildError(
+                f"{self.index.source.title}: expected names of its images, found {len(search.open):,} files such as "
+                f"{listing.path(int(search.open[0]))} that only their content can tell, and a source in Parquet at "
+                f"{self.index.root}, where that takes hours; give folders or archives with "
+                f"--{self.index.source.key}."
+            )
+        search.by_content()
+        return Matched(search.found, search.twins, search.alike())
+
+    def in_partitions(self, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Tell for each row whether it is in one of some partitions."""
+        wanted = np.array([name in partitions for name in self.partitions], dtype=bool)
+        mask: npt.NDArray[np.bool_] = wanted[self.partition_codes]
+        return mask
+
+    def source_ids(self, rows: Int64) -> list[str]:
+        """Ids of some rows, sorted, so that they do not depend on the layout of the source."""
+        ids = self.ids.take(pa.array(rows)).combine_chunks()
+        names: list[str] = ids.take(pc.array_sort_indices(ids)).to_pylist()
+        return names
+
+    def id_of(self, row: int) -> str:
+        """Id of one row."""
+        return str(self.ids[row].as_py())
+
+
+class _Search:
+    """One set's files on their way to rows; `open` are those not found yet."""
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        listing: Listing,
+        file_classes: Int64,
+        partitions: Sequence[str],
+        unwanted: npt.NDArray[np.bool_],
+        note: Callable[[str], None],
+    ) -> None:
+        self.matcher, self.listing, self.file_classes, self.note = matcher, listing, file_classes, note
+        self.partitions, self.unwanted = partitions, unwanted
+        self.allowed = matcher.in_partitions(partitions)
+        pieces = [piece for piece in matcher.index.pieces if piece.partition in partitions]
+        self.packed = any(piece.how not in IN_PLACE for piece in pieces)
+        self.found = np.full(len(listing), -1, dtype=np.int64)
+        self.open = np.arange(len(listing), dtype=np.int64)
+        self.twins = 0
+        names = listing.names.dictionary_encode()
+        digits = pc.match_substring_regex(names.dictionary, r"^[0-9]+(\.[^.]*)?$").to_numpy(zero_copy_only=False)
+        self.file_names = names.indices.to_numpy().astype(np.int64)
+        self.file_keys = self._in_class(self.file_names, file_classes)
+        self.telling = ~digits[self.file_names] | self.packed
+        codes = pc.fill_null(pc.index_in(matcher.names, value_set=names.dictionary), -1).to_numpy()
+        self.same_name = np.flatnonzero(codes >= 0)
+        self.row_names = codes[self.same_name].astype(np.int64)
+        self.row_keys = self._in_class(self.row_names, matcher.class_codes[self.same_name])
+
+    def _in_class(self, names: Int64, classes: npt.NDArray[np.integer]) -> Int64:
+        """One number for a name and a class; that of a file without a class is no image's."""
+        width = len(self.matcher.class_ids) + 1
+        return names * width + np.where(classes < 0, width - 1, classes)
+
+    def by_name(self) -> None:
+        """Give files whose names tell the image of that name and, where the file has a class, of that class."""
+        by_name, images = _only(self.file_names, self.row_names)
+        by_key, _ = _only(self.file_keys, self.row_keys)
+        place = np.where(self.file_classes >= 0, by_key, by_name)
+        known = np.flatnonzero(self.telling & (place >= 0))
+        self.found[known] = self.same_name[place[known]]
+        astray = np.flatnonzero(self.telling & (place < 0) & (images == 1))
+        if len(astray):
+            self.refuse_class(int(astray[0]), int(self.same_name[by_name[astray[0]]]))
+        self.refuse_partition(known[~self.allowed[self.found[known]]])
+        self.open = np.flatnonzero(self.found < 0)
+
+    def by_content(self) -> None:
+        """Compare with images of the same name first, then with all, then with those that the split may not have."""
+        if len(self.open):
+            same = np.isin(self.row_keys, self.file_keys[self.open])
+            same |= np.isin(self.row_names, self.file_names[self.open[self.file_classes[self.open] < 0]])
+            likely = self.same_name[same]
+            self.compare(likely[self.allowed[likely]])
+        self.compare(np.flatnonzero(self.allowed))
+        left = self.open
+        elsewhere = [p for p in self.matcher.index.pieces if p.partition not in self.partitions and p.how in IN_PLACE]
+        self.compare(np.flatnonzero(self.matcher.in_partitions([piece.partition for piece in elsewhere])))
+        self.refuse_partition(left[self.found[left] >= 0])
+
+    def alike(self) -> int:
+        """Count open files whose name and class some image has."""
+        same = np.isin(self.file_keys[self.open], self.row_keys)
+        same |= (self.file_classes[self.open] < 0) & np.isin(self.file_names[self.open], self.row_names)
+        return int(same.sum())
+
+    def compare(self, rows: Int64) -> None:
+        """Give open files the image of the same bytes; only images and files of a size in common are read."""
+        if not len(self.open) or not len(rows):
+            return
+        self.note(f"comparing {len(self.open):,} files with {len(rows):,} images, by size and then by content")
+        sizes, read = image_sizes(self.matcher.index, rows)
+        files = {file: _size(self.listing.path(file)) for file in self.open.tolist()}
+        common = np.intersect1d(sizes, np.array([size for size in files.values() if size > 0], dtype=np.int64))
+        images: dict[bytes, list[int]] = defaultdict(list)
+        for place in np.flatnonzero(np.isin(sizes, common)).tolist():
+            images[hashlib.sha256(read(place)).digest()].append(int(rows[place]))
+        taken = set(self.found[self.found >= 0].tolist())
+        shared = set(common.tolist())
+        choices: dict[bytes, Sequence[int]] = {}
+        for file, size in files.items():
+            digest = _digest(self.listing.path(file)) if size in shared else b""
+            if digest in images:
+                self.found[file] = self.choose(file, images[digest], taken)
+                taken.add(int(self.found[file]))
+                choices[digest] = self.possible(images[digest])
+        self.twins += sum(not taken.issuperset(same) for same in choices.values())
+        self.open = np.flatnonzero(self.found < 0)
+
+    def choose(self, file: int, same: Sequence[int], taken: set[int]) -> int:
+        """Of images of equal bytes the one in the file's class, not given away yet, with the least id."""
+        wanted, codes = int(self.file_classes[file]), self.matcher.class_codes
+        rows = same if wanted >= 0 else self.possible(same)
+        row = min(rows, key=lambda row: (wanted not in (-1, codes[row]), row in taken, self.matcher.id_of(row)))
+        if wanted not in (-1, codes[row]):
+            self.refuse_class(file, row)
+        return row
+
+    def possible(self, same: Sequence[int]) -> Sequence[int]:
+        """Those of some images whose class the set can have; all, if it can have none."""
+        return [row for row in same if not self.unwanted[self.matcher.class_codes[row]]] or same
+
+    def refuse_class(self, file: int, row: int) -> None:
+        """Refuse a file in the folder of another class than the source gives its image."""
+        matcher = self.matcher
+        raise BuildError(
+            f"{matcher.index.source.title}: expected an image of class "
+            f"{matcher.class_ids[int(self.file_classes[file])]}, found {matcher.id_of(row)} of class "
+            f"{matcher.class_ids[int(matcher.class_codes[row])]} at {self.listing.path(file)}; "
+            "move it to its own class folder, or remove it from the copy."
+        )
+
+    def refuse_partition(self, files: Int64) -> None:
+        """Refuse files that are images of partitions which the split does not draw from."""
+        if not len(files):
+            return
+        matcher, file = self.matcher, int(files[0])
+        row = int(self.found[file])
+        others = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+        raise BuildError(
+            f"{matcher.index.source.title}: expected images of the partition {' or '.join(self.partitions)}, found "
+            f"{matcher.id_of(row)} of the partition {matcher.partitions[int(matcher.partition_codes[row])]} at "
+            f"{self.listing.path(file)}{others}; remove them from this set of the copy."
+        )
+
+
+def _size(path: Path) -> int:
+    with reading_copy(path):
+        return path.stat().st_size
+
+
+def _digest(path: Path) -> bytes:
+    with reading_copy(path):
+        return hashlib.sha256(path.read_bytes()).digest()
+
+
+def _only(wanted: Int64, offered: Int64) -> tuple[Int64, Int64]:
+    """For each number wanted, the place of the only equal one among those offered, or -1; and how many there are."""
+    order = np.argsort(offered, kind="stable")
+    ranked = offered[order]
+    first = np.searchsorted(ranked, wanted, side="left")
+    count = np.searchsorted(ranked, wanted, side="right") - first
+    place = np.full(len(wanted), -1, dtype=np.int64)
+    place[count == 1] = order[first[count == 1]]
+    return place, count
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    """A dictionary column as numbers and the values they stand for; `open_source` gives all chunks one dictionary."""
+    chunks = column.unify_dictionaries().chunks
+    values = tuple(chunks[0].dictionary.to_pylist()) if chunks else ()
+    return np.concatenate([np.zeros(0, np.int32), *(chunk.indices.to_numpy() for chunk in chunks)]), values

@@ -1,0 +1,134 @@
+"""Class folders that a copy numbers from 0 instead of naming them: the images inside say which class each one is.
+
+Whether the authors' archives have such folders is not known. A number is taken for a place in the sorted list of the
+set's classes, as image-folder loaders count, and only where the images of every folder agree with that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.adopt.file_listing import Listing
+from builders.errors import NAMED, BuildError
+from builders.release import images
+from builders.sources.base import RGB32_BYTES, How, SourceIndex
+from builders.sources.readers.folders import shown
+from builders.sources.unpack import UNPACKERS
+
+_SIDE = 32
+
+
+def are_numbered(names: Collection[str]) -> bool:
+    """Tell whether names of folders are the numbers from 0 on, each once."""
+    return bool(names) and sorted(names) == sorted(map(str, range(len(names))))
+
+
+def classes_in_label_order(title: str, folder: Path, found: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """Return the class of each numbered folder.
+
+    Args:
+        title: the source's title.
+        folder: the set, for people.
+        found: the classes that the images of each folder have, by its number.
+
+    Raises:
+        BuildError: a folder has images of no class or of several, or the numbers are not places in the sorted list.
+    """
+    numbers = sorted(found, key=int)
+    for number in numbers:
+        if len(found[number]) != 1:
+            named = " and ".join(sorted(found[number])[:NAMED])
+            holds = f"images of {named}" if named else f"no image that is known from {title}"
+            raise BuildError(
+                f"{title}: the class folders of {folder} are numbers, and {number} holds {holds}, so that its class "
+                "cannot be told; name the folders after their classes."
+            )
+    classes = {number: next(iter(found[number])) for number in numbers}
+    if len(set(classes.values())) < len(classes):
+        twice = next(name for name in classes.values() if list(classes.values()).count(name) > 1)
+        same = " and ".join([number for number in numbers if classes[number] == twice][:NAMED])
+        raise BuildError(
+            f"{title}: the class folders of {folder} are numbers, and {same} hold images of the same class {twice}; "
+            "name the folders after their classes."
+        )
+    for number, expected in zip(numbers, sorted(classes.values()), strict=True):
+        if classes[number] != expected:
+            raise BuildError(
+                f"{title}: the class folders of {folder} are numbers, and {number} holds images of {classes[number]}, "
+                f"while the sorted list of its classes has {expected} there; name the folders after their classes."
+            )
+    return classes
+
+
+def classes_by_pixels(listing: Listing, index: SourceIndex, partitions: Collection[str]) -> dict[str, set[str]]:
+    """Return the classes of the images in each folder, found by their pixels in a source of arrays.
+
+    An image whose pixels the source has under two labels tells nothing; one that the source does not have makes its
+    folder hold no class.
+
+    Args:
+        listing: the files of the set.
+        index: the source.
+        partitions: those that the set may be of.
+    """
+    known = _classes_of_pixels(index, partitions)
+    told: dict[str, set[str]] = {name: set() for name in (*listing.classes, *(name for name, _ in listing.empty))}
+    strange = set()
+    for file in range(len(listing)):
+        name = listing.classes[int(listing.folder_of[file])]
+        classes = known.get(_digest(listing.path(file)), set())
+        if not classes:
+            strange.add(name)
+        elif len(classes) == 1:
+            told[name] |= classes
+    return {name: set() if name in strange else classes for name, classes in told.items()}
+
+
+def _digest(path: Path) -> str:
+    try:
+        return images.pixel_sha256(images.decode_or_mend(path.read_bytes())[0].convert("RGB"))
+    except images.UnreadableImageError as error:
+        raise BuildError(
+            f"{shown(str(path))} does not decode ({error}); replace it with a good copy, or remove it from the set."
+        ) from error
+
+
+def _classes_of_pixels(index: SourceIndex, partitions: Collection[str]) -> dict[str, set[str]]:
+    wanted = pc.is_in(index.table["partition"].cast(pa.string()), pa.array(sorted(partitions), pa.string()))
+    containers: dict[tuple[How, str, str], list[tuple[int, str]]] = defaultdict(list)
+    for row in index.table.filter(wanted).to_pylist():
+        containers[row["how"], row["file"], row["form"]].append((row["offset"], row["class_id"]))
+    known: dict[str, set[str]] = defaultdict(set)
+    for (how, file, form), rows in sorted(containers.items()):
+        rows.sort()
+        digests = _digests(index.root / file, how, form, np.array([offset for offset, _ in rows], dtype=np.int64))
+        for (_, class_id), digest in zip(rows, digests, strict=True):
+            known[digest].add(class_id)
+    return known
+
+
+def _digests(path: Path, how: How, form: str, offsets: npt.NDArray[np.int64]) -> Iterator[str]:
+    """Yield the pixel digests of some images of a container."""
+    stored = _spans(path, offsets) if how == "span" else chain.from_iterable(UNPACKERS[how](path, offsets))
+    for data in stored:
+        if form == "encoded":
+            yield images.pixel_sha256(images.decode_or_mend(bytes(data))[0].convert("RGB"))
+            continue
+        array = np.frombuffer(data, np.uint8)
+        pixels = array.reshape(3, _SIDE, _SIDE).transpose(1, 2, 0) if form == "planar32" else array
+        yield images.rgb_sha256(np.ascontiguousarray(pixels).reshape(1, _SIDE, _SIDE, 3))[0]
+
+
+def _spans(path: Path, offsets: npt.NDArray[np.int64]) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        for offset in offsets.tolist():
+            file.seek(offset)
+            yield file.read(RGB32_BYTES)

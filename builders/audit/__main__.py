@@ -1,0 +1,187 @@
+"""Look for what gives a benchmark away: `python -m builders.audit smoothness | sheet | pairs RELEASE CONFIG`."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from tqdm import tqdm
+
+from builders.audit.contact_sheet import contact_sheet
+from builders.audit.smoothness import Float64, auroc, smoothness_score, total_variation
+from builders.cli.runner import exit_code
+from builders.cli.tables import aligned
+from builders.errors import BuildError, explaining_disk
+from builders.release.duplicates import KEY, Pair, entries, read_pairs
+from builders.release.layout import Layout
+from builders.release.manifest import read_manifest, roles_of
+from builders.release.reader import config_of, read_images
+from builders.release.schema import ROLES
+
+SEPARABLE = 0.75
+"""An AUROC from which on a split counts as separated by smoothness (ours: halfway between chance and certainty)."""
+
+_PAIRS_IN_A_ROW = 12
+
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+_release = click.argument("release", metavar="RELEASE", type=click.Path(path_type=Path))
+_config = click.argument("config", metavar="CONFIG")
+
+
+@click.group(name="python -m builders.audit", context_settings=_SETTINGS)
+def command() -> None:
+    """Audit a release folder for what would make its results mean less than they seem to."""
+
+
+@command.command(
+    context_settings=_SETTINGS, epilog="Example: python -m builders.audit smoothness build/unknown-detection cifar"
+)
+@_release
+@_config
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0.5, 1),
+    default=SEPARABLE,
+    show_default=True,
+    help="AUROC, or 1 less the AUROC, from which on a split is flagged.",
+)
+def smoothness(release: Path, config: str, threshold: float) -> None:
+    """Tell how well smoothness alone, without any model, separates each unknown split from the known test images.
+
+    AUROC 0.5 is chance. A split far from it can be detected without understanding an image: by noise, by texture, or
+    by the artifacts of a bad resize.
+    """
+    with explaining_disk("read the release"):
+        entry = config_of(read_manifest(release), config)
+        splits = entry["splits"]
+        if "test" not in splits or "in_distribution" not in roles_of(splits["test"]):
+            raise BuildError(
+                f"expected an in-distribution split `test` in {config}, found {', '.join(sorted(splits))} in "
+                f"{release}; "
+                "build it, or audit the config that has one."
+            )
+        variations = _variations(release, config, dict(sorted(splits.items())))
+    # The known images that the test images are compared with are others where there are others.
+    known_test = variations["test", "in_distribution"]
+    mean = float(np.mean(variations.get(("validation", "in_distribution"), known_test)))
+    known = smoothness_score(known_test, mean)
+    lines = [["split", "role", "images", "variation", "AUROC", "verdict"]]
+    lines.append(["test", "in_distribution", f"{len(known):,}", f"{np.mean(known_test):.4f}", "-", "-"])
+    for name, role in sorted(variations):
+        if role == "in_distribution":
+            continue
+        unknown = variations[name, role]
+        area = auroc(known, smoothness_score(unknown, mean))
+        verdict = "SEPARABLE by smoothness alone" if max(area, 1 - area) >= threshold else "not separable"
+        numbers = [f"{len(unknown):,}", f"{np.mean(unknown):.4f}", f"{area:.3f}"]
+        lines.append([name, role, *numbers, verdict])
+    click.echo("\n".join(aligned(lines)))
+
+
+@command.command(
+    context_settings=_SETTINGS,
+    epilog="Example: python -m builders.audit sheet build/unknown-detection cifar --out sheet.png",
+)
+@_release
+@_config
+@click.option("--out", type=click.Path(path_type=Path), default=Path("sheet.png"), show_default=True, metavar="FILE")
+@click.option("--images", type=click.IntRange(1, 50), default=12, show_default=True, help="Images of each split.")
+def sheet(release: Path, config: str, out: Path, images: int) -> None:
+    """Draw the first images of every split into one picture.
+
+    Rows stand in keyed order, so the first ones are a random sample.
+    """
+    with explaining_disk("read the release and write the picture"):
+        splits = config_of(read_manifest(release), config)["splits"]
+        rows = []
+        for name in sorted(splits):
+            first = itertools.islice(read_images(release, f"{config}/{name}", splits[name]), images)
+            title = f"{name} ({', '.join(roles_of(splits[name]))}, {splits[name]['rows']:,} rows)"
+            rows.append((title, [image for _, image in first]))
+        contact_sheet(rows).save(out)
+    click.echo(f"wrote {out}")
+
+
+@command.command(
+    context_settings=_SETTINGS,
+    epilog="Example: python -m builders.audit pairs build/unknown-detection cifar --out pairs.png",
+)
+@_release
+@_config
+@click.option("--out", type=click.Path(path_type=Path), default=Path("pairs.png"), show_default=True, metavar="FILE")
+@click.option("--split", default="test", show_default=True, help="The split whose duplicates are drawn.")
+@click.option(
+    "--images", type=click.IntRange(1, 200), default=24, show_default=True, help="Pairs, the farthest first."
+)
+def pairs(release: Path, config: str, out: Path, split: str, images: int) -> None:
+    """Draw images of a split above the images of other splits that they nearly repeat, or above others of the split.
+
+    The least alike come first: those are to be doubted.
+    """
+    key = f"{config}/{split}"
+    with explaining_disk("read the release and write the picture"):
+        manifest = read_manifest(release)
+        if split not in config_of(manifest, config)["splits"]:
+            raise BuildError(f"{config} in {release} has no split {split}; choose another --split.")
+        nearest: dict[str, tuple[float, str, str]] = {}
+        for pair in _pairs(release, manifest):
+            for row_split, row, other in (
+                (pair.split, pair.id, (pair.distance, pair.other_split, pair.other_id)),
+                (pair.other_split, pair.other_id, (pair.distance, pair.split, pair.id)),
+            ):
+                if row_split == key:
+                    nearest[row] = min(other, nearest.get(row, other))
+        if not nearest:
+            raise BuildError(f"{key} has no duplicates in the table of {release}; choose another --split.")
+        drawn = sorted(nearest.items(), key=lambda item: (-item[1][0], item[0]))[:images]
+        wanted: dict[str, set[str]] = {key: {row for row, _ in drawn}}
+        for _, (_, place, partner) in drawn:
+            wanted.setdefault(place, set()).add(partner)
+        known = entries(manifest)
+        pictures = {place: _by_id(release, place, known[place], ids) for place, ids in wanted.items()}
+        rows = []
+        for start in range(0, len(drawn), _PAIRS_IN_A_ROW):
+            some = drawn[start : start + _PAIRS_IN_A_ROW]
+            distances = "   ".join(f"{distance:.3f}" for _, (distance, _, _) in some)
+            rows.append((f"{key}, distances {distances}", [pictures[key][row] for row, _ in some]))
+            others = ", ".join(sorted({place for _, (_, place, _) in some}))
+            rows.append((others, [pictures[place][partner] for _, (_, place, partner) in some]))
+        contact_sheet(rows).save(out)
+    click.echo(f"wrote {out}")
+
+
+def _pairs(release: Path, manifest: Mapping[str, Any]) -> list[Pair]:
+    if KEY not in manifest:
+        raise BuildError(f"{release} has no table of duplicates: it was built before there was one. Build it anew.")
+    return read_pairs(Layout(release).duplicates)
+
+
+def _by_id(release: Path, key: str, split: Mapping[str, Any], wanted: set[str]) -> dict[str, Any]:
+    return {row["id"]: image for row, image in read_images(release, key, split) if row["id"] in wanted}
+
+
+def _variations(release: Path, config: str, splits: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], Float64]:
+    """The total variation of every image, by split and role."""
+    total = sum(split["rows"] for split in splits.values())
+    found: dict[tuple[str, str], list[float]] = {}
+    # disable=None hides the bar where stderr is no terminal.
+    with tqdm(total=total, desc="measuring", unit=" images", disable=None, file=sys.stderr) as bar:
+        for name, split in splits.items():
+            for row, image in read_images(release, f"{config}/{name}", split):
+                found.setdefault((name, ROLES[row["role"]]), []).append(total_variation(np.asarray(image)))
+                bar.update()
+    return {key: np.array(values) for key, values in found.items()}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    return exit_code(command, argv, stopped="stopped; nothing was changed.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""The drawings of the demo's sources and the ways in which they are stored.
+
+Tested by `tests/builders/demo/test_write.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+
+def digest(*parts: object) -> bytes:
+    """SHA-256 of some values, from which everything about an image follows."""
+    return hashlib.sha256("|".join(map(str, parts)).encode()).digest()
+
+
+def ranked(items: Sequence[str], tag: str) -> list[str]:
+    """Shuffle once and for all, without a generator."""
+    return sorted(items, key=lambda item: digest(tag, item))
+
+
+_COUNT = np.arange(64, dtype=np.float32)
+
+
+def draw(of_class: bytes, of_image: bytes) -> Image.Image:
+    """Draw a gradient between the class's colours, the class's shape at the image's place and the image's bars.
+
+    Args:
+        of_class: at least 11 bytes, the same for all images of a class.
+        of_image: at least 8 bytes.
+    """
+    width, height = 40 + of_image[0] % 24, 32 + of_image[1] % 24
+    start, stop = (np.frombuffer(of_class[at : at + 3], np.uint8).astype(np.float32) for at in (0, 3))
+    across, down = of_class[6] / 255, 1 - of_class[6] / 255
+    ramp = np.float32(across / width) * _COUNT[:width] + np.float32(down / height) * _COUNT[:height, None]
+    pixels = (start + ramp[..., None] * (stop - start)).astype(np.uint8)
+    # Sixteen black or white bars: no two images look the same, even after a lossy encoder.
+    bits = np.unpackbits(np.frombuffer(of_image[6:8], np.uint8))
+    pixels[-4:] = 255 * bits[np.arange(width) * 16 // width][:, None]
+    image = Image.fromarray(pixels)
+    radius = 6 + of_image[2] % 6
+    x, y = radius + of_image[3] % (width - 2 * radius), radius + of_image[4] % (height - 2 * radius - 4)
+    colour = (255 - of_class[7], 255 - of_class[8], 255 - of_class[9])
+    ImageDraw.Draw(image).regular_polygon((x, y, radius), 3 + of_class[10] % 6, rotation=of_image[5], fill=colour)
+    return image
+
+
+def saved(image: Image.Image, form: str, **options: object) -> bytes:
+    """Encode an image."""
+    buffer = io.BytesIO()
+    image.save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+def jpeg(image: Image.Image) -> bytes:
+    """Encode an image as a small JPEG."""
+    return saved(image, "JPEG", quality=60)
+
+
+def _with_segment(jpeg: bytes, payload: bytes) -> bytes:
+    """Put an APP1 segment (EXIF, XMP) behind a JPEG's first marker."""
+    return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(payload) + 2) + payload + jpeg[2:]
+
+
+def _exif(*tags: tuple[int, int, int, bytes]) -> bytes:
+    """Make an EXIF segment of tags (number, type, count, value), which Pillow would refuse to write.
+
+    A value of four bytes stands in the table, a longer one behind it.
+    """
+    behind = 8 + 2 + 12 * len(tags) + 4
+    body, values = b"", b""
+    for number, kind, count, value in tags:
+        short = len(value) == 4
+        body += struct.pack("<HHL", number, kind, count) + (
+            value if short else struct.pack("<L", behind + len(values))
+        )
+        values += b"" if short else value
+    return b"Exif\0\0II*\0" + struct.pack("<LH", 8, len(tags)) + body + bytes(4) + values
+
+
+# EXIF types: 2 is text, 3 a 16-bit number, 5 a fraction, 11 and 12 floating point of 32 and 64 bits. Orientation 6: to
+# be turned by 90 degrees.
+_ORIENTATION = (0x0112, 3, 1, struct.pack("<HH", 6, 0))
+_UNIT_AS_TEXT = (0x0128, 2, 4, b"mm \0")
+_RESOLUTION_AS_TEXT = (0x011A, 2, 4, b"72 \0")
+_MAKE_AS_FRACTION = (0x010F, 5, 1, struct.pack("<LL", 1, 2))
+_SOFTWARE_AS_FLOAT = (0x0131, 11, 1, struct.pack("<f", 1.5))
+_COPYRIGHT_AS_DOUBLE = (0x8298, 12, 1, struct.pack("<d", 1.5))
+_NO_DENOMINATOR = (0x011A, 5, 1, struct.pack("<LL", 72, 0))
+_XMP = b"http://ns.adobe.com/xap/1.0/\0<x:xmpmeta xmlns:x='adobe:ns:meta/'>\xa8</x:xmpmeta>"
+
+ENCODERS: Mapping[str, Callable[[Image.Image], bytes]] = {
+    "jpeg": jpeg,
+    "png": lambda image: saved(image, "PNG"),
+    "png-with-alpha": lambda image: saved(image.convert("RGBA"), "PNG"),
+    "gif": lambda image: saved(image, "GIF"),
+    "bmp": lambda image: saved(image, "BMP"),
+    "cmyk": lambda image: jpeg(image.convert("CMYK")),
+    "grayscale": lambda image: jpeg(image.convert("L")),
+    "orientation": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION)),
+    "exif-text-for-number": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _UNIT_AS_TEXT)),
+    "exif-text-for-fraction": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _RESOLUTION_AS_TEXT)),
+    "exif-fraction-for-text": lambda image: _with_segment(jpeg(image), _exif(_MAKE_AS_FRACTION, _ORIENTATION)),
+    "exif-float-for-text": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _SOFTWARE_AS_FLOAT)),
+    "exif-double-for-text": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _COPYRIGHT_AS_DOUBLE)),
+    "exif-no-denominator": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _NO_DENOMINATOR)),
+    "xmp-not-utf8": lambda image: _with_segment(jpeg(image), _XMP),
+}
+"""Ways to store an image, by name; all but the first are troubles."""

@@ -1,0 +1,99 @@
+"""Write small made-up copies of every source in its official layout, to try each command without a download.
+
+The class names are the real ones, the images are drawn: two colours and a shape for each class, a size, a position
+and a row of bars for each image. File names are fixed; only the pixels depend on the seed. Real archives have
+troubles, and so have these (`builders.demo.files.TROUBLES` and `STRAYS`); they hold pictures twice, and so do these
+(`demo_duplicates`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tqdm import tqdm
+
+from builders.demo.containers import CONTAINERS
+from builders.demo.containers import PER_CLASS as CONTAINERS_PER_CLASS
+from builders.demo.duplicates import COPIES, DUPLICATES
+from builders.demo.files import FILES, STRAYS, TROUBLES
+from builders.demo.files import PER_CLASS as FILES_PER_CLASS
+from builders.demo.images import ENCODERS, digest, draw, jpeg
+from builders.errors import BuildError
+
+MARKER = "DEMO.txt"
+"""The file that says, in the demo's root and in each source's folder, that the images are made up."""
+
+_MARKER_TEXT = """This folder was written by `python -m builders.demo`.
+Its images are drawn by a program. They have the names and the layout of a real dataset and nothing else of it:
+results computed from them mean nothing. Remove the folder whenever you like.
+"""
+
+PER_CLASS = FILES_PER_CLASS | CONTAINERS_PER_CLASS
+"""Training and held-out images of each class, by source."""
+
+
+def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str, Path]:
+    """Write a demo copy of every source.
+
+    Args:
+        root: a new or empty folder, or a demo to be written again.
+        seed: what the pixels depend on beside the file names.
+        progress: show a bar on stderr, if that is a terminal.
+
+    Returns:
+        The folder of each source by its key.
+
+    Raises:
+        BuildError: `root` holds something else.
+    """
+    if root.exists() and not is_demo(root) and (not root.is_dir() or any(root.iterdir())):
+        raise BuildError(
+            f"Expected a new or empty folder for the demo, found other files in {root}; name another folder."
+        )
+    _write(root / MARKER, _MARKER_TEXT.encode())
+    drawings = {key: list(files.images()) for key, files in FILES.items()}
+    kinds = {(trouble.source, trouble.path): trouble.kind for trouble in TROUBLES}
+    with tqdm(total=sum(map(len, drawings.values())), unit="image", disable=None if progress else True) as bar:
+        for key, images in drawings.items():
+            _write(root / key / MARKER, _MARKER_TEXT.encode())
+            for image in images:
+                pixels = image.draw(digest(seed, key, image.class_id), digest(seed, key, image.source_id))
+                encode = ENCODERS[kinds.get((key, image.path), image.kind)]
+                _write(root / key / image.path, encode(pixels))
+                bar.update()
+            for name, text in FILES[key].lists(images).items():
+                _write(root / key / name, text.encode())
+    for copy in DUPLICATES:
+        if {copy.source, copy.of_source} <= drawings.keys():
+            original = (root / copy.of_source / copy.of_path).read_bytes()
+            _write(root / copy.source / copy.path, COPIES[copy.kind](original))
+    for key, write in CONTAINERS.items():
+        _write(root / key / MARKER, _MARKER_TEXT.encode())
+        write(root / key, seed)
+    keys = (*drawings, *CONTAINERS)
+    for key in keys:
+        for stray in STRAYS.get(key, ()):
+            _write_stray(root / key / stray, stray, digest(seed, key, stray))
+    return {key: root / key for key in keys}
+
+
+def is_demo(folder: Path) -> bool:
+    """Tell whether a folder is a demo or one of its sources."""
+    return (folder / MARKER).is_file()
+
+
+def _write_stray(path: Path, name: str, drawn_from: bytes) -> None:
+    if name.endswith("/"):
+        path.mkdir(parents=True, exist_ok=True)
+    elif name.endswith(".jpg"):
+        _write(path, jpeg(draw(drawn_from, drawn_from)))
+    else:
+        _write(path, b"Not an image.\n")
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)

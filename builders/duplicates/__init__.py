@@ -1,0 +1,1 @@
+"""Finding images that repeat or nearly repeat each other."""

@@ -1,0 +1,164 @@
+"""What a build looks for in pixels, for the table of duplicates: near-duplicates, and equal pixels of different bytes.
+
+Both read what the release folder and its state hold, so that a split which an earlier run built takes part without its
+source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders.benchmark import Benchmark
+from builders.duplicates.exact import DIGEST, Digests, exact_pairs, index_digests, rows_at
+from builders.duplicates.table import Table
+from builders.executors.base import Meter
+from builders.generate.transform import SIDE
+from builders.release import images
+from builders.release.digests import rows_digest
+from builders.release.duplicates import Comparison, Pair, Row, comparison, entries, groups, pair_of
+from builders.release.layout import Layout
+from builders.release.schema import PIXEL_DIGEST
+from builders.storage.atomic import replacing
+
+Pixels = npt.NDArray[np.uint8]
+
+_BATCH_ROWS = 256
+
+
+class PixelComparisons:
+    """Compares the splits of a release by pixels, as far as its folder has what that takes.
+
+    Args:
+        layout: the release folder, with shards and index files of every split in `manifest`.
+        manifest: the release's.
+        benchmark: says among which splits near-duplicates are looked for.
+        meter: shows progress.
+    """
+
+    def __init__(self, layout: Layout, manifest: Mapping[str, Any], benchmark: Benchmark, meter: Meter) -> None:
+        self.layout, self.manifest, self.benchmark, self.meter = layout, manifest, benchmark, meter
+        self.entries = entries(manifest)
+
+    def table(self, known: frozenset[Comparison]) -> Table:
+        """What is found; near-duplicates are not looked for where `known` has the comparison already."""
+        near, equal = self._near_duplicates(known), self._equal_pixels()
+        return Table((*near.pairs, *equal.pairs), near.comparisons | equal.comparisons)
+
+    def _near_duplicates(self, known: frozenset[Comparison]) -> Table:
+        wanted = [
+            (key, config.duplicates_of)
+            for config in self.benchmark.configs
+            if config.duplicates_of in self.entries
+            for key in self.entries
+            if key.startswith(f"{config.name}/") and comparison("similarity", key, config.duplicates_of) not in known
+        ]
+        readable = [both for both in wanted if all(map(self._has_pixels, both))]
+        for key, of in wanted:
+            if (key, of) not in readable:
+                where = f"the pixels of one of them are not in {self.layout.root}"
+                self.meter.note(f"{key} is not compared with the images of {of}: {where}")
+        if not readable:
+            return Table()
+        # Only a benchmark that asks for it pays for what the search imports.
+        from builders.duplicates.search import find
+
+        self.meter.step("comparing with training images", sum(self.entries[key]["rows"] for key, _ in readable))
+        pairs: list[Pair] = []
+        references: dict[str, Pixels] = {}
+        for key, of in readable:
+            if of not in references:
+                references = {of: self._pixels(of)}
+            found = find(self._pixels(key), references[of], advance=self.meter.advance)
+            queries, others = self._rows(key, found.queries), self._rows(of, found.references)
+            pairs += _of_different_pixels(queries, others, found.distances.tolist())
+        return Table(tuple(pairs), frozenset(comparison("similarity", *both) for both in readable))
+
+    def _equal_pixels(self) -> Table:
+        """Compare what was decoded to be checked (`--check decode`), and what was made, by digests over pixels."""
+        pairs: list[Pair] = []
+        comparisons: set[Comparison] = set()
+        for keys in groups(self.manifest):
+            decoded = {key: column for key in keys if (column := self._decoded(key)) is not None}
+            digests: dict[str, Digests] = {key: _chunks(column) for key, column in decoded.items()}
+            if digests:
+                digests |= {key: index_digests(self._index(key)) for key in keys if "made" in self.entries[key]}
+            pairs += exact_pairs({key: self._index(key) for key in sorted(digests)}, digests)
+            comparisons |= {comparison("pixels", one, other) for one in digests for other in digests}
+        return Table(tuple(pairs), frozenset(comparisons))
+
+    def _decoded(self, key: str) -> pa.ChunkedArray | None:
+        """Digests over the pixels of a split's rows; None where not all were decoded, or other rows were."""
+        config, _, name = key.partition("/")
+        parts = sorted((self.layout.state / "parts" / config).glob(f"{name}-?????-of-?????.parquet"))
+        if not parts or any(PIXEL_DIGEST not in pq.read_schema(part).names for part in parts):
+            return None
+        columns = ["id", "label", "role", DIGEST, PIXEL_DIGEST]
+        rows = pa.concat_tables(pq.ParquetFile(part).read(columns) for part in parts)
+        return rows[PIXEL_DIGEST] if rows_digest(rows) == self.entries[key]["digest"] else None
+
+    def _rows(self, key: str, numbers: npt.NDArray[np.int64]) -> list[tuple[Row, str]]:
+        """Rows of a split by number, each with its content digest."""
+        some, places = np.unique(numbers, return_inverse=True)
+        digests = pq.ParquetFile(self._index(key)).read([DIGEST]).column(0).take(pa.array(some)).to_pylist()
+        rows = list(zip(rows_at(self._index(key), key, some), digests, strict=True))
+        return [rows[place] for place in places.tolist()]
+
+    def _index(self, key: str) -> Path:
+        return self.layout.root / str(self.entries[key]["index"]["path"])
+
+    def _has_pixels(self, key: str) -> bool:
+        entry = self.entries[key]
+        if not entry["data"]:
+            return self.layout.pixels(entry["digest"]).is_file()
+        return all((self.layout.root / file["path"]).is_file() for file in entry["data"])
+
+    def _pixels(self, key: str) -> Pixels:
+        """The images of a split in the order of its rows: (n, 32, 32, 3)."""
+        entry = self.entries[key]
+        if not entry["data"]:
+            kept: Pixels = np.load(self.layout.pixels(entry["digest"]))
+            return kept
+        pixels = np.zeros((entry["rows"], SIDE, SIDE, 3), np.uint8)
+        number = 0
+        for file in entry["data"]:
+            with pq.ParquetFile(self.layout.root / file["path"]) as opened:
+                for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["image"]):
+                    for data in pc.struct_field(batch.column(0), "bytes"):
+                        pixels[number] = np.asarray(images.decode(data.as_py()))
+                        number += 1
+        return pixels
+
+
+def are_compared(benchmark: Benchmark, key: str) -> bool:
+    """Whether near-duplicates are looked for among a split's images (`config/split`)."""
+    return any(
+        config.duplicates_of and (key == config.duplicates_of or key.startswith(f"{config.name}/"))
+        for config in benchmark.configs
+    )
+
+
+def write_pixels(layout: Layout, digest: str, pixels: Pixels) -> None:
+    """Keep the pixels of a split that has no shards; `digest` is that of its rows."""
+    with replacing(layout.pixels(digest)) as temporary, temporary.open("wb") as opened:
+        np.save(opened, pixels)
+
+
+def _chunks(column: pa.ChunkedArray) -> Callable[[], Iterator[pa.Array]]:
+    return lambda: iter(column.chunks)
+
+
+def _of_different_pixels(
+    queries: Sequence[tuple[Row, str]], references: Sequence[tuple[Row, str]], distances: Sequence[float]
+) -> Iterator[Pair]:
+    """Pairs of rows, but for those with equal digests, which are found by these."""
+    for (one, digest), (other, other_digest), distance in zip(queries, references, distances, strict=True):
+        if digest != other_digest:
+            yield pair_of(one, other, distance)

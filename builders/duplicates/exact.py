@@ -1,0 +1,149 @@
+"""Finds rows with equal digests in the index files of a release.
+
+Digests are 64 hexadecimal digits. The first 16 of each become one 64-bit number, and sorting these finds the few rows
+that may have an equal; only of those are whole digests, ids, roles and classes kept. So a million rows take 8 MB.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders.release.duplicates import Pair, Row, pair_of
+from builders.release.schema import ROLES
+
+ALL_PAIRS = 100
+"""In a group of more equal images every image is paired with the group's first one only (ours: n - 1 pairs say which
+images they are, and n(n-1)/2 of a placeholder image that stands a thousand times would be half a million)."""
+
+DIGEST = "content_sha256"
+
+_BATCH_ROWS = 65536
+_PREFIX = 16
+
+# The value of a hexadecimal digit by its character code; what is none counts as 0, since whole digests decide.
+_NIBBLES = np.zeros(256, np.uint64)
+for _value, _digit in enumerate(b"0123456789abcdef"):
+    _NIBBLES[_digit] = _value
+
+Digests = Callable[[], Iterable[pa.Array]]
+"""Gives a split's digests in the order of its rows, batch by batch, as often as it is called."""
+
+
+def exact_pairs(indexes: Mapping[str, Path], digests: Mapping[str, Digests] | None = None) -> list[Pair]:
+    """Find the pairs of rows with equal digests, in one split or in two, at distance 0.
+
+    Args:
+        indexes: index files by `config/split`.
+        digests: by the same keys, what is compared instead of the column `content_sha256`.
+
+    Returns:
+        Pairs in no certain order. Rows of one id are no pair; of large groups see `ALL_PAIRS`.
+    """
+    read = digests or {key: index_digests(path) for key, path in indexes.items()}
+    groups: dict[str, list[Row]] = {}
+    for key, numbers in _candidates({key: read[key] for key in indexes}).items():
+        texts = _taken(read[key](), numbers)
+        for text, row in zip(texts, rows_at(indexes[key], key, numbers), strict=True):
+            if text:  # none only in a damaged index
+                groups.setdefault(text, []).append(row)
+    return [pair for members in groups.values() for pair in _pairs(sorted(members))]
+
+
+def index_digests(path: Path) -> Digests:
+    """The column `content_sha256` of an index file."""
+
+    def read() -> Iterator[pa.Array]:
+        with pq.ParquetFile(path) as opened:
+            for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=[DIGEST]):
+                yield batch.column(0)
+
+    return read
+
+
+def rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[Row]:
+    """Some rows of an index file by number, ascending."""
+    found: list[Row] = []
+    if not len(numbers):
+        return found
+    first = 0
+    with pq.ParquetFile(path) as opened:
+        for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["id", "role", "class_id"]):
+            inside = numbers[(numbers >= first) & (numbers < first + batch.num_rows)] - first
+            if len(inside):
+                found += [_row(key, row) for row in batch.take(pa.array(inside)).to_pylist()]
+            first += batch.num_rows
+    return found
+
+
+def rows_named(path: Path, key: str, ids: Iterable[str]) -> dict[str, tuple[Row, str]]:
+    """Some rows of an index file by id, each with its content digest; what is not there is left out."""
+    wanted, found = pa.array(sorted(set(ids)), pa.string()), {}
+    with pq.ParquetFile(path) as opened:
+        for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["id", "role", "class_id", DIGEST]):
+            for row in batch.filter(pc.is_in(batch.column("id"), value_set=wanted)).to_pylist():
+                found[row["id"]] = (_row(key, row), row[DIGEST] or "")
+    return found
+
+
+def _row(key: str, row: Mapping[str, Any]) -> Row:
+    role = row["role"]  # a damaged index may have any number, or nothing
+    return Row(key, row["id"] or "", ROLES[role] if role in range(len(ROLES)) else str(role), row["class_id"] or "")
+
+
+def _candidates(digests: Mapping[str, Digests]) -> dict[str, npt.NDArray[np.int64]]:
+    """Row numbers by split of what may have an equal: digests that begin alike."""
+    nothing = np.zeros(0, np.uint64)
+    prefixes = {key: np.concatenate([nothing, *map(_prefixes, read())]) for key, read in digests.items()}
+    every = np.sort(np.concatenate([nothing, *prefixes.values()]))
+    repeated = np.unique(every[1:][every[1:] == every[:-1]])
+    if not len(repeated):
+        return {}
+    found = {}
+    for key, some in prefixes.items():
+        places = np.minimum(np.searchsorted(repeated, some), len(repeated) - 1)
+        found[key] = np.flatnonzero(repeated[places] == some)
+    return found
+
+
+def _prefixes(digests: pa.Array) -> npt.NDArray[np.uint64]:
+    """The first 16 hexadecimal digits of each digest as a number; shape (n,)."""
+    padded = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.fill_null(digests, ""), _PREFIX, "0"), 0, _PREFIX)
+    # Text of other lengths comes only from a damaged index; sixteen of its letters may take more bytes.
+    if not pc.all(pc.equal(pc.binary_length(padded), _PREFIX)).as_py():
+        padded = pa.array([text.encode("ascii", "replace").decode() for text in padded.to_pylist()], pa.string())
+    _, offsets, values = padded.buffers()
+    first = np.frombuffer(offsets, np.int32)[padded.offset]
+    letters = np.frombuffer(values, np.uint8, len(padded) * _PREFIX, first) if len(padded) else np.zeros(0, np.uint8)
+    found = np.zeros(len(padded), np.uint64)
+    for column in letters.reshape(-1, _PREFIX).T:
+        found = (found << np.uint64(4)) | _NIBBLES[column]
+    return found
+
+
+def _taken(batches: Iterable[pa.Array], numbers: npt.NDArray[np.int64]) -> list[str]:
+    """Some values of a column that comes in batches, by ascending row number."""
+    found: list[str] = []
+    first = 0
+    for batch in batches:
+        inside = numbers[(numbers >= first) & (numbers < first + len(batch))] - first
+        found += batch.take(pa.array(inside)).to_pylist()
+        first += len(batch)
+    return found
+
+
+def _pairs(members: list[Row]) -> Iterator[Pair]:
+    chosen = itertools.combinations(members, 2)
+    if len(members) > ALL_PAIRS:
+        chosen = ((members[0], member) for member in members[1:])  # type: ignore[assignment]
+    for one, other in chosen:
+        if one.id != other.id:
+            yield pair_of(one, other, 0.0)

@@ -1,0 +1,166 @@
+"""Puts the table of duplicates of a release together: from its index files, and from tables that are there already.
+
+Equal content digests are looked for in the index files of all splits, whenever they were built. What takes pixels
+(equal pixels of different bytes, near-duplicates) is handed in by a build, or carried from the table of an earlier run
+or of a published release, as long as the rows of both splits are still the same. So the table does not depend on the
+order of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builders.duplicates.exact import exact_pairs, rows_named
+from builders.release.duplicates import (
+    KEY,
+    Comparison,
+    Pair,
+    Row,
+    comparison,
+    counted,
+    entries,
+    folded,
+    groups,
+    pair_of,
+    read_pairs,
+    unfolded,
+    write_pairs,
+)
+from builders.release.layout import Layout
+from builders.release.manifest import file_entry
+
+Index = Callable[[str], Path]
+"""Gives the index file of a split by `config/split`, where it can be read."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Pairs of rows, in no certain order, and the comparisons that they come from."""
+
+    pairs: tuple[Pair, ...] = ()
+    comparisons: frozenset[Comparison] = frozenset()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A table that was made before, and the manifest of the rows that it is of."""
+
+    manifest: Mapping[str, Any]
+    table: Table
+
+
+def origin(manifest: Mapping[str, Any], table: Path) -> Origin:
+    """A release's table, to be carried; `table` is read only where the manifest lists it.
+
+    Raises:
+        BuildError: the file is no such table.
+    """
+    listed = manifest.get(KEY)
+    if listed is None:
+        return Origin(manifest, Table())
+    return Origin(manifest, Table(tuple(read_pairs(table)), frozenset(unfolded(listed["compared"]))))
+
+
+def unchanged(before: Mapping[str, Any], now: Mapping[str, Any]) -> frozenset[str]:
+    """The splits of a release that have the same rows in an earlier one, as `config/split`."""
+    known = entries(before)
+    return frozenset(
+        key for key, entry in entries(now).items() if key in known and known[key]["digest"] == entry["digest"]
+    )
+
+
+def carried(origins: Iterable[Origin], manifest: Mapping[str, Any]) -> frozenset[Comparison]:
+    """The comparisons of earlier tables that hold for the splits of a manifest."""
+    found: set[Comparison] = set()
+    for earlier in origins:
+        same = unchanged(earlier.manifest, manifest)
+        found.update(c for c in earlier.table.comparisons if {c.one, c.other} <= same)
+    return frozenset(found)
+
+
+def complete(
+    manifest: Mapping[str, Any],
+    index: Index,
+    origins: Sequence[Origin] = (),
+    found: Table | None = None,
+    *,
+    trusting: bool = False,
+) -> Table:
+    """Put the table of a release together.
+
+    Args:
+        manifest: the release's, with all its splits.
+        index: their index files.
+        origins: tables made before, of this release or of others that its splits come from.
+        found: what a build found in pixels.
+        trusting: read no index file of splits that one origin has compared with each other already.
+
+    Returns:
+        The table. Equal content digests are looked for anew; of the origins' pairs those stay that have other
+        digests, whose rows are there, and whose splits have not changed.
+    """
+    found = found or Table()
+    pairs, looked = list(found.pairs), set(found.comparisons)
+    for keys in groups(manifest):
+        by_digest = digest_comparisons(manifest, keys)
+        whole = next((o for o in origins if trusting and by_digest <= carried([o], manifest)), None)
+        if whole is None:
+            pairs += exact_pairs({key: index(key) for key in keys})
+            looked |= by_digest
+        else:
+            pairs += [pair for pair in whole.table.pairs if set(pair.splits) <= set(keys)]
+            looked |= {c for c in whole.table.comparisons if {c.one, c.other} <= set(keys)}
+    comparisons = set(looked)
+    for earlier in origins:
+        staying = carried([earlier], manifest) - looked
+        places = {(c.one, c.other) for c in staying}
+        pairs += _still_there([pair for pair in earlier.table.pairs if pair.splits in places], index)
+        comparisons |= staying
+    return Table(tuple(pairs), frozenset(comparisons))
+
+
+def digest_comparisons(manifest: Mapping[str, Any], keys: Sequence[str]) -> set[Comparison]:
+    """What comparing content digests compares: pixels of images that were made on both sides, else bytes."""
+    known = entries(manifest)
+    made = {key for key in keys if "made" in known[key]}
+    return {
+        comparison("pixels" if {one, other} <= made else "bytes", one, other)
+        for number, one in enumerate(keys)
+        for other in keys[number:]
+    }
+
+
+def write_table(layout: Layout, table: Table) -> dict[str, Any]:
+    """Write a release's table; returns its entry in the manifest."""
+    write_pairs(layout.duplicates, table.pairs)
+    return table_entry(layout, table)
+
+
+def table_entry(layout: Layout, table: Table) -> dict[str, Any]:
+    """The entry in the manifest of a table that is written."""
+    pairs = read_pairs(layout.duplicates)
+    return file_entry(layout, layout.duplicates) | {
+        "rows": len(pairs),
+        "compared": folded(table.comparisons),
+        "counts": counted(pairs),
+    }
+
+
+def _still_there(pairs: Sequence[Pair], index: Index) -> list[Pair]:
+    """Pairs whose rows are in their splits and differ in digest, with role and class as they stand there."""
+    wanted: dict[str, set[str]] = {}
+    for pair in pairs:
+        wanted.setdefault(pair.split, set()).add(pair.id)
+        wanted.setdefault(pair.other_split, set()).add(pair.other_id)
+    rows: dict[tuple[str, str], tuple[Row, str]] = {}
+    for key, ids in wanted.items():
+        rows |= {(key, row_id): row for row_id, row in rows_named(index(key), key, ids).items()}
+    found = []
+    for pair in pairs:
+        one, other = rows.get((pair.split, pair.id)), rows.get((pair.other_split, pair.other_id))
+        if one and other and one[1] != other[1]:
+            found.append(pair_of(one[0], other[0], pair.distance))
+    return found

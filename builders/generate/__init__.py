@@ -1,0 +1,1 @@
+"""Images that do not exist upstream: resized images, arrays stored as PNG, noise."""

@@ -1,0 +1,1 @@
+"""The build: from flags and declarations to a finished release folder."""

@@ -1,0 +1,236 @@
+"""The command line that every builder has: `python -m builders.<benchmark>`."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from builders.benchmark import Benchmark
+from builders.cli.progress import TerminalMeter
+from builders.cli.runner import exit_code
+from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
+from builders.errors import BuildError, explaining_disk
+from builders.executors.cores import usable_cores
+from builders.executors.local import LocalExecutor
+from builders.pipeline.request import Choices, parts_of
+from builders.pipeline.run import build, prepare
+from builders.pipeline.state import refuse_foreign
+from builders.pipeline.summary import built_text, dry_run_text
+from builders.plan.withdrawals import read_withdrawn
+from builders.sources.base import Source
+
+WORKER_IMPORTS = ("builders.pipeline.command", "builders.generate.batches", "numpy.ma")
+"""All that a build's workers use. pyarrow asks for the last at the first array that it makes of one of NumPy's."""
+
+
+def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
+    """Parse and run one builder's command line.
+
+    Args:
+        benchmark: the declaration.
+        argv: arguments; None takes the process's.
+
+    Returns:
+        The exit code: 0 when all is built, 2 for anything the user can mend, 130 after Ctrl-C.
+    """
+    stopped = "stopped; run the same command again and it goes on where this run stopped."
+    return exit_code(make_command(benchmark), argv, stopped=stopped)
+
+
+def make_command(benchmark: Benchmark) -> click.Command:
+    """The click command of one builder: shared flags, and one flag for each of its sources."""
+    module = f"python -m builders.{benchmark.name}_benchmark"
+
+    @click.command(
+        name=module,
+        help=f"Build the {benchmark.title} from your own copies of its source datasets.",
+        epilog=f"Example: {module} --demo --out build/unknown-detection",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    def command(**flags: Any) -> None:
+        with explaining_disk("read the sources and write the release"):
+            _main(benchmark, module, flags)
+
+    for option in (*source_options(benchmark.sources()), *_shared_options(benchmark)):
+        command = option(command)
+    return command
+
+
+def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
+    return [
+        click.option(
+            "--out",
+            type=click.Path(path_type=Path),
+            default=Path("build/unknown-detection"),
+            show_default=True,
+            help="Release folder. Several benchmarks and later runs may share one.",
+        ),
+        click.option(
+            "--splits",
+            multiple=True,
+            metavar="CONFIG[/SPLIT],...",
+            help="Build only these; a config alone means all its splits. Only their sources are needed.",
+        ),
+        click.option("--dry-run", is_flag=True, help="Plan and print counts; write nothing."),
+        click.option("--index-only", is_flag=True, help="Write the rows and their digests without pixels."),
+        click.option(
+            "--limit-per-class",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Keep at most N images a class, for a quick look.",
+        ),
+        click.option(
+            "--allow-partial",
+            is_flag=True,
+            help="Build from short sources and leave unreadable images out; the manifest will say so.",
+        ),
+        click.option(
+            "--check",
+            type=click.Choice(["fast", "decode"]),
+            default="fast",
+            show_default=True,
+            help="fast: look at every image's signature and end, decode those that look cut. decode: decode all.",
+        ),
+        click.option(
+            "--adopt",
+            type=click.Path(path_type=Path, exists=True),
+            metavar="PATH",
+            help="The authors' lists (a folder or one file): use exactly the images that they list."
+            if benchmark.index_words
+            else "A copy of the published benchmark (folder), or a CSV of split,class: use its classes and images.",
+        ),
+        click.option(
+            "--withdraw",
+            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            metavar="FILE",
+            help="CSV of id,reason: rows that are left out, with the reason, in a new release.",
+        ),
+        click.option(
+            "--workers",
+            type=click.IntRange(min=1),
+            default=usable_cores,
+            show_default="all usable cores",
+            help="Processes that write shards. The result does not depend on it.",
+        ),
+        click.option(
+            "--seed",
+            type=int,
+            default=benchmark.seed,
+            show_default=True,
+            help="Keys every draw. Another seed is another benchmark.",
+        ),
+        click.option("--demo", is_flag=True, help="Use small synthetic sources made on the spot, to try the tools."),
+        sources_option(),
+        click.option("--quiet", is_flag=True, help="No progress on stderr."),
+    ]
+
+
+def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
+    splits = _chosen_splits(benchmark, flags["splits"])
+    out: Path = flags["out"]
+    refuse_foreign(out)
+    with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
+        if flags["demo"]:
+            roots = _demo_roots(out, cleanup, dry_run=flags["dry_run"], quiet=flags["quiet"])
+        else:
+            roots = _roots(benchmark, module, splits, flags)
+        demo = _any_demo(roots)
+        choices = Choices(
+            out=out,
+            splits=splits,
+            roots=roots,
+            seed=flags["seed"],
+            limit_per_class=flags["limit_per_class"],
+            index_only=flags["index_only"],
+            allow_partial=flags["allow_partial"] or demo,
+            decode=flags["check"] == "decode",
+            adopt=flags["adopt"],
+            demo=demo,
+            withdrawn=read_withdrawn(flags["withdraw"]) if flags["withdraw"] else {},
+        )
+        started = time.monotonic()
+        with LocalExecutor(1 if flags["dry_run"] else flags["workers"], preload=WORKER_IMPORTS) as executor:
+            prepared = prepare(benchmark, choices, meter)
+            planned = sum(len(split.rows) for split in prepared.planned)
+            meter.note(f"planned {planned:,} images in {time.monotonic() - started:.1f} s")
+            if flags["dry_run"]:
+                click.echo(dry_run_text(benchmark, prepared))
+            else:
+                click.echo(built_text(benchmark, build(benchmark, choices, prepared, meter, executor), out, splits))
+
+
+def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Names as `config/split`, in declared order; all of them where none is named."""
+    declared = list(benchmark.parts())
+    names = [name for group in wanted for name in group.split(",") if name]
+    if not names:
+        return tuple(declared)
+    configs = {config.name for config in benchmark.configs}
+    for name in names:
+        if name not in declared and name not in configs:
+            raise BuildError(
+                f"expected --splits to name configs ({', '.join(sorted(configs))}) or splits such as {declared[0]}, "
+                f"found {name}{_suggestion(name, [*configs, *declared])}."
+            )
+    return tuple(key for key in declared if key in names or key.split("/")[0] in names)
+
+
+def _suggestion(name: str, known: Sequence[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; the nearest is {close[0]}" if close else ""
+
+
+def _demo_roots(out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool, quiet: bool) -> dict[str, Path]:
+    from builders.demo.write import write_demo
+
+    if dry_run:
+        return write_demo(Path(cleanup.enter_context(tempfile.TemporaryDirectory())), progress=not quiet)
+    # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
+    root = out / ".state" / "demo"
+    finished = root / ".finished"
+    if finished.exists():
+        return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
+    written = write_demo(root, progress=not quiet)
+    finished.touch()
+    return written
+
+
+def _any_demo(roots: Mapping[str, Path]) -> bool:
+    """Whether a source is made up, also where its folder is given by a flag."""
+    from builders.demo.write import is_demo
+
+    return any(is_demo(root) for root in roots.values())
+
+
+def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapping[str, Any]) -> dict[str, Path]:
+    """Folders of the sources that the splits need, from flags or the sources file."""
+    listed = listed_sources(flags["sources"])
+    declared = benchmark.by_key()
+    roots: dict[str, Path] = {}
+    missing: dict[Source, list[str]] = {}
+    for key in parts_of(benchmark, splits):
+        source = declared[key][1].source
+        root = flags.get(source.key) or listed.get(source.key)
+        if root is not None:
+            roots[source.key] = root
+        elif source.on_disk:
+            missing.setdefault(source, []).append(key)
+    if missing:
+        lines = [
+            f"expected a folder for {len(missing)} source{'s' if len(missing) > 1 else ''}, found no flag for it:"
+        ]
+        lines += missing_sources((source, ", ".join(needing)) for source, needing in missing.items())
+        lines.append(
+            f"Name folders once for all in {SOURCES_FILE} (see README), choose --splits, or try the demo sources:"
+        )
+        lines.append(f"  {module} --demo --out build/unknown-detection")
+        raise BuildError("\n".join(lines))
+    return roots

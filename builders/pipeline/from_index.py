@@ -1,0 +1,296 @@
+"""Building exactly the rows of a published index from a person's own sources, with every image's digest checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders.benchmark import Benchmark, Split
+from builders.duplicates.table import Origin, origin
+from builders.errors import BuildError, explaining_disk
+from builders.executors.base import Executor, Meter
+from builders.pipeline.finish import data_entries, earlier_tables, finish_duplicates
+from builders.pipeline.generated import Making
+from builders.pipeline.packs import remove_packs, unpack
+from builders.pipeline.read_plan import STAGING, Located, join, locate, packed_rows
+from builders.pipeline.request import Choices
+from builders.pipeline.state import Identity, check_choices, locked, record_plans
+from builders.plan.planner import PLAN_SCHEMA, PlannedSplit
+from builders.plan.quotas import Rows
+from builders.registry import BENCHMARKS
+from builders.release import card
+from builders.release.digests import rows_digest
+from builders.release.layout import Layout
+from builders.release.manifest import FORMAT, file_entry, parts_of, read_manifest, sources_of
+from builders.release.schema import ROLES
+from builders.release.tables import read_excluded, write_excluded, write_index
+from builders.sources.base import Source, SourceIndex, open_source
+
+
+@dataclass(frozen=True)
+class Published:
+    """One config of a release, without pixels: the folder that has its files, and the manifest they are listed in."""
+
+    root: Path
+    config: str
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest of the whole release."""
+        return read_manifest(self.root)
+
+    def entry(self) -> dict[str, Any]:
+        """The config in the manifest.
+
+        Raises:
+            BuildError: the release has no such config.
+        """
+        configs = self.manifest["configs"]
+        if self.config not in configs:
+            raise BuildError(
+                f"expected a config of the release ({', '.join(sorted(configs))}), found {self.config}; name one."
+            )
+        entry: dict[str, Any] = configs[self.config]
+        return entry
+
+    def duplicates(self) -> Origin:
+        """The release's table of duplicates.
+
+        Raises:
+            BuildError: the file is no such table.
+        """
+        return origin(self.manifest, Layout(self.root).duplicates)
+
+    def rows(self, split: str) -> pa.Table:
+        """The rows of one split, as published.
+
+        Raises:
+            BuildError: the index is not there or is not the one that the manifest lists.
+        """
+        listed = self.entry()["splits"][split]
+        path = self.root / listed["index"]["path"]
+        if not path.is_file():
+            raise BuildError(f"expected the published index {listed['index']['path']}, found none; fetch it again.")
+        rows = pq.read_table(path)
+        if rows_digest(rows) != listed["digest"]:
+            raise BuildError(
+                f"expected rows with the digest {listed['digest']} in {listed['index']['path']}, found others; "
+                "fetch the "
+                "release again."
+            )
+        return rows.replace_schema_metadata(None)
+
+
+def benchmark_of(published: Published) -> Benchmark:
+    """The declaration that a published config was built from.
+
+    Raises:
+        BuildError: this version of the tools has no such benchmark, or another version of it.
+    """
+    name = published.entry()["benchmark"]
+    version = published.manifest["benchmarks"][name]["version"]
+    if name not in BENCHMARKS:
+        known = ", ".join(sorted(BENCHMARKS))
+        raise BuildError(f"expected a benchmark that these tools build ({known}), found {name}; update the tools.")
+    if BENCHMARKS[name].version != version:
+        raise BuildError(
+            f"expected version {BENCHMARKS[name].version} of the benchmark {name}, which these tools build, found "
+            f"{version}; use the tools that published it."
+        )
+    return BENCHMARKS[name]
+
+
+def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:
+    """The sources that a published config takes, each with its partitions."""
+    benchmark = benchmark_of(published)
+    wanted: dict[str, dict[str, None]] = {}
+    for entry in published.entry()["splits"].values():
+        for part in parts_of("", entry).values():
+            wanted.setdefault(part["source"], {}).update(dict.fromkeys(part["partitions"]))
+    return {source: tuple(wanted[source.key]) for source in benchmark.sources() if source.key in wanted}
+
+
+def rebuild(
+    published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor
+) -> dict[str, Any]:
+    """Write the rows of a published config, with pixels from the given sources, into a release folder.
+
+    Args:
+        published: the config.
+        roots: folders by source key.
+        out: an empty folder, or one into which other configs of the same release were built.
+        meter: shows progress.
+        executor: runs the tasks; the result does not depend on it.
+
+    Returns:
+        The manifest, whose split digests are the publisher's.
+
+    Raises:
+        BuildError: an image is missing in a source or has other content than the publisher's.
+    """
+    benchmark, entry = benchmark_of(published), published.entry()
+    layout = Layout(out)
+    made_of = published.manifest["benchmarks"][benchmark.name]
+    identity = Identity(
+        benchmark.name, made_of["version"], made_of["seed"], made_of["limit_per_class"], made_of["demo"]
+    )
+    splits = {f"{published.config}/{name}": split for name, split in sorted(entry["splits"].items())}
+    keys = {part: listed["adopted"] for key, split in splits.items() for part, listed in parts_of(key, split).items()}
+    choices = Choices(out=out, splits=tuple(splits), roots=roots, seed=made_of["seed"], demo=made_of["demo"])
+    with explaining_disk("write the release"), locked(layout):
+        check_choices(layout, identity, keys, allow_partial=False)
+        indexes = {
+            source.key: open_source(source, roots.get(source.key, Path()), partitions)
+            for source, partitions in needed_sources(published).items()
+        }
+        located = _located(published, benchmark, indexes, layout, meter)
+        digests = {split.key: split.digest for split in located}
+        record_plans(layout, identity, keys, digests, allow_partial=False)
+        making = Making(layout, choices, indexes, executor, meter)
+        ready = {key: _expecting(published, split) for key, split in making.make(located).items()}
+        todo = {key: making.unfinished(split) for key, split in ready.items()}
+        making.restore([(ready[key], shards) for key, shards in todo.items() if shards])
+        tasks = [task for key, shards in todo.items() if shards for task in making.tasks(ready[key], shards)]
+        meter.step("writing", sum(task.stop - task.start for task in tasks))
+        tasks.sort(key=lambda task: -task.size)
+        executor.run(tasks, meter.advance)
+        manifest = _finish(published, benchmark, layout, ready, meter)
+        remove_packs(layout.state / STAGING)
+    return manifest
+
+
+def _located(
+    published: Published, benchmark: Benchmark, indexes: Mapping[str, SourceIndex], layout: Layout, meter: Meter
+) -> list[Located]:
+    planned = {name: _planned(published, benchmark, name, indexes) for name in sorted(published.entry()["splits"])}
+    pieces = [piece for split in planned.values() for piece in split]
+    meter.step("finding", sum(len(piece.rows) for piece in pieces))
+    unpacked = {
+        key: unpack(index, rows, layout.state / STAGING, meter.advance)
+        for key, index in indexes.items()
+        if len(rows := packed_rows(index, [piece for piece in pieces if piece.split.source.key == key]))
+    }
+    found = []
+    for name, split in planned.items():
+        located = [
+            locate(piece, indexes[key], unpacked.get(key), advance=meter.advance)
+            for piece in split
+            for key in [piece.split.source.key]
+        ]
+        found.append(join(located, _as_published(published.rows(name)["id"])))
+    return found
+
+
+def _as_published(ids: pa.ChunkedArray) -> Callable[[pa.Table], Rows]:
+    """The order that a joined split's rows were published in."""
+
+    def order(table: pa.Table) -> Rows:
+        places = pc.index_in(ids, value_set=table["id"].combine_chunks())
+        found: Rows = places.to_numpy().astype(np.int64)
+        return found
+
+    return order
+
+
+def _planned(
+    published: Published, benchmark: Benchmark, name: str, indexes: Mapping[str, SourceIndex]
+) -> list[PlannedSplit]:
+    """The plans that the published rows are, of a split or of each of its parts."""
+    key = f"{published.config}/{name}"
+    entry = published.entry()
+    rows = published.rows(name)
+    planned = []
+    for part, listed in parts_of(key, entry["splits"][name]).items():
+        config, split = benchmark.by_key()[part]
+        index = indexes[split.source.key]
+        mine = rows
+        if split.part:
+            of_role = pc.equal(rows["role"], ROLES.index(split.role))
+            mine = rows.filter(pc.and_(of_role, pc.equal(rows["source"], split.source.key)))
+        places = _places(key, split, mine, index)
+        if split.part:
+            # A role may have several partitions of one source, each a part of its own.
+            inside = pc.is_in(index.table["partition"].take(places).cast(pa.string()), pa.array(split.partitions))
+            mine, places = mine.filter(inside), places.filter(inside.combine_chunks())
+        planned.append(
+            PlannedSplit(
+                config=config,
+                split=split,
+                labels=tuple(entry["label_names"]),
+                table=mine.select(PLAN_SCHEMA.names),
+                rows=places.to_numpy().astype(np.int64),
+                available=listed["available"],
+                excluded=(),
+            )
+        )
+    return planned
+
+
+def _places(key: str, split: Split, rows: pa.Table, index: SourceIndex) -> pa.Array:
+    """Where some published rows are in a person's source, as row numbers of its index."""
+    places = pc.index_in(rows["source_id"], value_set=index.table["source_id"].combine_chunks()).combine_chunks()
+    absent = rows["source_id"].filter(pc.is_null(places))
+    if len(absent):
+        raise BuildError(
+            f"{split.source.title}: expected the {rows.num_rows:,} images of {key} in {index.root}, found "
+            f"{len(absent):,} missing, for instance {absent[0]}; give the whole edition ({split.source.edition})."
+        )
+    found = index.table["class_id"].cast(pa.string()).take(places)
+    other = np.flatnonzero(pc.not_equal(found, rows["class_id"]).to_numpy())
+    if len(other):
+        at = int(other[0])
+        raise BuildError(
+            f"{split.source.title}: expected {rows['source_id'][at]} to be of class {rows['class_id'][at]} as "
+            "published, "
+            f"found {found[at]} in {index.root}; give the edition that the publisher used ({split.source.edition})."
+        )
+    return places
+
+
+def _expecting(published: Published, split: Located) -> Located:
+    """Add what the publisher has of each row: the config's own columns, and the digest to compare with."""
+    rows = published.rows(split.name)
+    table = split.table.append_column("expected_sha256", rows["content_sha256"])
+    for name in split.config.columns:
+        table = table.append_column(name, rows[name])
+    return dataclasses.replace(split, table=table)
+
+
+def _finish(
+    published: Published, benchmark: Benchmark, layout: Layout, ready: Mapping[str, Located], meter: Meter
+) -> dict[str, Any]:
+    theirs = published.manifest
+    entry = published.entry()
+    splits = {}
+    for split in ready.values():
+        name = split.name
+        path = layout.index(published.config, name)
+        write_index(path, published.rows(name), entry["label_names"], entry["columns"])
+        listed = {"data": data_entries(layout, split), "index": file_entry(layout, path)}
+        splits[name] = entry["splits"][name] | listed
+    manifest: dict[str, Any] = read_manifest(layout.root) if layout.manifest.exists() else {"format": FORMAT}
+    origins = earlier_tables(layout)
+    for kind in ("benchmarks", "configs", "sources"):
+        manifest.setdefault(kind, {})
+    manifest["benchmarks"][benchmark.name] = theirs["benchmarks"][benchmark.name]
+    manifest["sources"] |= {
+        key: theirs["sources"][key] for key in sorted({key for split in splits.values() for key in sources_of(split)})
+    }
+    ours = entry | {"splits": splits}
+    keys = [part for name, split in splits.items() for part in parts_of(f"{published.config}/{name}", split)]
+    excluded = layout.excluded(published.config)
+    write_excluded(excluded, read_excluded(published.root / entry["excluded"]["path"]), keys)
+    ours["excluded"] = file_entry(layout, excluded)
+    manifest["configs"][published.config] = ours
+    origins.append(published.duplicates())
+    finish_duplicates(layout, benchmark, manifest, origins, meter)
+    card.seal(layout, manifest)
+    return manifest

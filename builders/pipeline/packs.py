@@ -1,0 +1,124 @@
+"""Pack files: images from containers, unpacked end to end so that they can be read like files.
+
+A container's rows come in another order than the release's, and many are only read whole (a Parquet row group, a
+pickle, a compressed array); reading one image at a time would read a hundred for each. A pack is written in one pass
+over the container and removed when the release is done. The images' lengths stay, because a later run needs them to
+find the same shards.
+
+Tested by `tests/builders/pipeline/test_run.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from builders.sources.base import How, SourceIndex
+from builders.sources.unpack import UNPACKERS
+from builders.storage.atomic import replacing
+from builders.storage.byte_ranges import PACK_SUFFIX
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Pack:
+    """The images in some rows (ascending) of one container, and the file that they are unpacked to."""
+
+    container: Path
+    how: How
+    rows: Int64
+    path: Path
+
+    @classmethod
+    def of(cls, index: SourceIndex, how: How, file: str, rows: Int64, staging: Path) -> Pack:
+        """Name a pack after the source, the file and the rows, so that a rerun finds it and other rows get another."""
+        key = hashlib.sha256(f"{file}\n".encode() + rows.tobytes()).hexdigest()[:16]
+        return cls(index.root / file, how, rows, staging / f"{index.source.key}-{key}{PACK_SUFFIX}")
+
+    def lengths(self) -> Int64:
+        """Bytes of each image, in the order of `rows`; unpacks where that was never done."""
+        if not self._lengths_path.exists():
+            self.unpack()
+        lengths: Int64 = np.load(self._lengths_path)
+        return lengths
+
+    def unpack(self) -> None:
+        """Write the pack and then the lengths.
+
+        Raises:
+            BuildError: the container cannot be read, or a row has no image bytes.
+        """
+        lengths: list[int] = []
+        with replacing(self.path) as temporary, temporary.open("wb") as sink:
+            for images in UNPACKERS[self.how](self.container, self.rows):
+                lengths += [sink.write(image) for image in images]
+        with replacing(self._lengths_path) as temporary, temporary.open("wb") as sink:
+            np.save(sink, np.array(lengths, dtype=np.int64))
+
+    @property
+    def _lengths_path(self) -> Path:
+        return self.path.with_suffix(".lengths.npy")
+
+
+@dataclass(frozen=True, eq=False)
+class Unpacked:
+    """Where the images of some index rows are after unpacking.
+
+    `rows` are ascending row numbers of the index; for row i, `pack_of[i]` is the number of its pack in `packs`, and
+    its bytes are `sizes[i]` at `offsets[i]` there.
+    """
+
+    rows: Int64
+    pack_of: Int64
+    offsets: Int64
+    sizes: Int64
+    packs: tuple[Pack, ...]
+
+    def find(self, rows: Int64) -> Int64:
+        """Positions of rows of the index in the arrays of this value."""
+        found: Int64 = np.searchsorted(self.rows, rows)
+        return found
+
+
+def unpack(index: SourceIndex, rows: Int64, staging: Path, advance: Callable[[int], None]) -> Unpacked:
+    """Unpack images that lie in containers, each container in one pass.
+
+    Args:
+        index: the source.
+        rows: ascending row numbers of the index, for all splits at once, so that no file is read for each of them.
+        staging: folder for the packs.
+        advance: called with the number of images unpacked since the last call.
+
+    Raises:
+        BuildError: a container cannot be read, or a row has no image bytes.
+    """
+    places = index.table.select(["file", "offset", "how"]).take(pa.array(rows))
+    files = places["file"].combine_chunks().dictionary_encode()
+    hows = places["how"].cast(pa.string())
+    codes, inside = files.indices.to_numpy(), places["offset"].to_numpy()
+    pack_of, offsets, sizes = (np.zeros(len(rows), dtype=np.int64) for _ in range(3))
+    packs: list[Pack] = []
+    for name, code in sorted((name, code) for code, name in enumerate(files.dictionary.to_pylist())):
+        here = np.flatnonzero(codes == code)
+        here = here[np.argsort(inside[here], kind="stable")]
+        pack = Pack.of(index, hows[int(here[0])].as_py(), name, inside[here], staging)
+        lengths = pack.lengths()
+        pack_of[here] = len(packs)
+        sizes[here] = lengths
+        offsets[here] = np.cumsum(lengths) - lengths
+        packs.append(pack)
+        advance(len(here))
+    return Unpacked(rows, pack_of, offsets, sizes, tuple(packs))
+
+
+def remove_packs(staging: Path) -> None:
+    """Remove every pack of a finished build; the lengths stay."""
+    for pack in sorted(staging.glob(f"*{PACK_SUFFIX}")):
+        pack.unlink()

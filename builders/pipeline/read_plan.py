@@ -1,0 +1,218 @@
+"""From a planned split to shard tasks: where each image's bytes are, how many there are, and where shards begin.
+
+Shards are cut by real bytes, so sizes are looked up for the rows of the plan alone, never for a whole source. Images
+in containers are unpacked first (`builders.pipeline.packs`).
+
+Tested by `tests/builders/pipeline/test_shards.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.benchmark import Config
+from builders.generate.transform import Transform
+from builders.pipeline.packs import Pack, Unpacked
+from builders.pipeline.shards import SHARD_BYTES
+from builders.plan.planner import PlannedSplit
+from builders.plan.ranking import keyed_order
+from builders.release.digests import lines_digest
+from builders.sources.base import IN_PLACE, SourceIndex
+from builders.sources.sizes import look_up_sizes
+from builders.storage.atomic import replacing
+
+STAGING = "staging"
+"""Root key of pack files, beside the source keys."""
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Located:
+    """A planned split with its places: `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`.
+
+    `parts` are the plans that it is joined from, or its own alone. Shard i is the rows `starts[i]:starts[i + 1]`.
+    `digest` changes with any row, its order, or a shard's start. `packs` are what must be unpacked before the images
+    can be read.
+    """
+
+    parts: tuple[PlannedSplit, ...]
+    table: pa.Table
+    starts: tuple[int, ...]
+    digest: str
+    packs: tuple[Pack, ...] = ()
+
+    @property
+    def config(self) -> Config:
+        """The config that the split is of."""
+        return self.parts[0].config
+
+    @property
+    def name(self) -> str:
+        """The split's own name."""
+        return self.parts[0].split.name
+
+    @property
+    def key(self) -> str:
+        """`config/split`."""
+        return self.parts[0].split_key
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The in-distribution classes that `label` counts."""
+        return self.parts[0].labels
+
+    @property
+    def making(self) -> Transform | None:
+        """What is done to each image; None where the source's bytes pass, as in every split that is joined."""
+        return self.parts[0].split.making
+
+    @property
+    def shards(self) -> int:
+        """Number of shards."""
+        return len(self.starts) - 1
+
+    def rows_of(self, shard: int) -> pa.Table:
+        """The rows of one shard."""
+        return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
+
+    def bytes_of(self, shard: int) -> int:
+        """Image bytes of one shard."""
+        return int(pc.sum(self.rows_of(shard)["size"]).as_py() or 0)
+
+
+def locate(
+    planned: PlannedSplit,
+    index: SourceIndex,
+    unpacked: Unpacked | None,
+    *,
+    advance: Callable[[int], None],
+    shard_bytes: int = SHARD_BYTES,
+) -> Located:
+    """Find the bytes of a planned split and cut it into shards.
+
+    Args:
+        planned: what to find.
+        index: the source it was planned from.
+        unpacked: where the index's images are that lie in containers; None where none do.
+        advance: called with the number of images found since the last call.
+        shard_bytes: image bytes in one shard; only the last image of a shard may go beyond.
+
+    Raises:
+        BuildError: a file of the index is no longer there or cannot be looked at.
+    """
+    rows = pa.array(planned.rows)
+    places = index.table.select(["how", "file", "offset", "size", "form"]).take(rows)
+    files = places["file"].combine_chunks()
+    roots = pa.array([index.source.key] * len(rows), pa.string())
+    packs: tuple[Pack, ...] = ()
+    offsets = places["offset"].to_numpy().copy()
+    sizes = places["size"].to_numpy().copy()
+    how = places["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
+    if unpacked is not None:
+        inside = np.flatnonzero(~np.isin(how, IN_PLACE))
+        found = unpacked.find(planned.rows[inside])
+        offsets[inside], sizes[inside] = unpacked.offsets[found], unpacked.sizes[found]
+        packs = tuple(unpacked.packs[number] for number in np.unique(unpacked.pack_of[found]))
+        files = _replaced(files, inside, [unpacked.packs[number].path.name for number in unpacked.pack_of[found]])
+        roots = _replaced(roots, inside, [STAGING] * len(inside))
+    look_up_sizes(index, files, np.flatnonzero((how == "file") & (sizes < 0)), sizes, advance)
+    table = planned.table
+    columns = {"root": roots, "file": files, "offset": pa.array(offsets), "size": pa.array(sizes)}
+    for name, column in (columns | {"form": places["form"].cast(pa.string())}).items():
+        table = table.append_column(name, column)
+    making = planned.split.making
+    # What is made is cut by its pixels: its encoded bytes are not known yet, and may differ with the encoder's
+    # version.
+    shard_sizes = sizes if making is None else np.full(len(sizes), making.nominal_bytes, dtype=np.int64)
+    starts = shard_starts(shard_sizes, shard_bytes)
+    return Located((planned,), table, starts, _digest(planned.table, starts), packs)
+
+
+def join(parts: Sequence[Located], order: Callable[[pa.Table], Int64], *, shard_bytes: int = SHARD_BYTES) -> Located:
+    """Put the located parts of one split together and cut the whole into shards.
+
+    Args:
+        parts: all parts of the split, in declared order; or a split that has none, alone, which stays as it is.
+        order: gives the order of the rows, as row numbers of the parts' tables end to end.
+        shard_bytes: image bytes in one shard.
+
+    Raises:
+        ValueError: a part makes its images; their packs have other columns than a source's files.
+    """
+    if not parts[0].parts[0].split.part:
+        (whole,) = parts
+        return whole
+    if any(part.making is not None for part in parts):
+        raise ValueError(f"a part of {parts[0].key} makes its images")
+    table = pa.concat_tables(part.table for part in parts)
+    table = table.take(pa.array(order(table))).combine_chunks()
+    starts = shard_starts(table["size"].to_numpy(), shard_bytes)
+    packs = {pack.path: pack for part in parts for pack in part.packs}
+    return Located(
+        tuple(planned for part in parts for planned in part.parts),
+        table,
+        starts,
+        _digest(table, starts),
+        tuple(packs.values()),
+    )
+
+
+def keyed(seed: int, key: str) -> Callable[[pa.Table], Int64]:
+    """The order of a joined split's rows: by the SHA-256 of seed, config, split and row id."""
+    config, _, split = key.partition("/")
+    return lambda table: keyed_order(table["id"].combine_chunks(), seed=seed, config=config, split=split)
+
+
+def packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:
+    """The rows of an index that some split needs and that lie in containers, ascending."""
+    if not splits or all(piece.how in IN_PLACE for piece in index.pieces):
+        return np.zeros(0, np.int64)
+    in_place = pc.is_in(index.table["how"].cast(pa.string()), value_set=pa.array(IN_PLACE)).to_numpy()
+    rows = np.unique(np.concatenate([split.rows for split in splits]))
+    wanted: Int64 = rows[~in_place[rows]]
+    return wanted
+
+
+def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
+    """Cut n images into shards of equal bytes.
+
+    Args:
+        sizes: bytes of each image.
+        shard_bytes: what a shard holds at most, give or take one image.
+
+    Returns:
+        First row of each shard, and n at the end. At least one shard, also of nothing.
+    """
+    total = int(sizes.sum())
+    shards = max(1, -(-total // shard_bytes))
+    ends = np.cumsum(sizes)
+    # Integer arithmetic: shard i starts after the first row at which i/shards of all bytes are reached.
+    inner = [int(np.searchsorted(ends, total * i // shards, side="left")) + 1 for i in range(1, shards)]
+    starts = sorted({0, *(start for start in inner if start < len(sizes))})
+    return (*starts, len(sizes))
+
+
+def write_plan(located: Located, path: Path) -> None:
+    """Write a plan with its places where workers can map it."""
+    with replacing(path) as temporary, pa.ipc.new_file(str(temporary), located.table.schema) as writer:
+        writer.write_table(located.table)
+
+
+def _digest(plan: pa.Table, starts: tuple[int, ...]) -> str:
+    rows = lines_digest(plan, ("id", "label", "role", "class_id"))
+    return hashlib.sha256(f"{rows} {starts}".encode()).hexdigest()
+
+
+def _replaced(column: pa.Array, rows: Int64, values: list[str]) -> pa.Array:
+    names = np.array(column.to_pylist(), dtype=object)
+    names[rows] = values
+    return pa.array(names.tolist(), pa.string())

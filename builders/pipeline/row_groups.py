@@ -1,0 +1,219 @@
+"""What one row group of a shard stores: images read from where they are, checked and hashed.
+
+Bytes go from the file into one buffer and from there into Parquet without becoming Python objects.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.errors import BuildError
+from builders.executors.base import Counted, Progress
+from builders.release import images
+from builders.release.images import place_of, unreadable
+from builders.sources.broken import known_broken
+from builders.storage.byte_ranges import Reader
+
+ROW_GROUP_BYTES = 32 * 1024 * 1024
+"""Image bytes in one row group. Hub practice asks for at most 100 MB; a third of it keeps a worker under 300 MB,
+because the buffer and the writer's pages both hold one group."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Images of one row group.
+
+    `numbers` are their rows in the shard's plan, as is `offsets` where each begins in `data`, with the end of the
+    last; `digests` and `stored` are their columns `content_sha256` and `stored`. `pixels` are digests over the pixels
+    of images that were decoded to be checked; empty where they were not.
+    """
+
+    numbers: pa.Array
+    offsets: pa.Array
+    data: pa.Buffer
+    digests: Sequence[str]
+    stored: Sequence[images.Stored]
+    pixels: Sequence[str] = ()
+
+    @classmethod
+    def nothing(cls) -> Group:
+        """A group without images."""
+        return cls(pa.array([], pa.int64()), pa.array([0], pa.int32()), pa.py_buffer(b""), (), ())
+
+
+class Images:
+    """The images of a shard, in row groups of `ROW_GROUP_BYTES`.
+
+    Args:
+        rows: the plan: `root`, `file`, `offset`, `size`, and what else `copied` and `made` say.
+        roots: the folder of each name in `root`.
+        progress: told of every image that is read.
+
+    Attributes:
+        dropped: id and reason of each image that was left out as unreadable, known at the end.
+    """
+
+    def __init__(self, rows: pa.Table, roots: Mapping[str, str], progress: Progress) -> None:
+        self.rows, self.roots, self.progress = rows, roots, progress
+        self.dropped: list[tuple[str, str]] = []
+
+    def copied(self, reader: Reader, *, decode: bool, drop_unreadable: bool) -> Iterator[Group]:
+        """Images as their sources have them.
+
+        Yields:
+            Groups whose data is overwritten when the next one is asked for; none where nothing is left.
+
+        Raises:
+            BuildError: an image is missing or unreadable (unless `drop_unreadable` or it is known to be broken in the
+                owner's archive), or not the one that the plan's `expected_sha256` asks for.
+        """
+        buffer = _Buffer()
+        count = Counted(self.rows.num_rows, self.progress)
+        expected = self._expected()
+        # A published row was readable to its publisher, so it is compared and not judged again.
+        known = set() if expected else known_broken(self.rows)
+        places = zip(*(self.rows[name].to_pylist() for name in ("root", "file", "offset", "size")), strict=True)
+        for number, (root, file, offset, size) in enumerate(places):
+            path = os.path.join(self.roots[root], file)  # noqa: PTH118 - a Path costs more than reading the file
+            if buffer.filled and buffer.filled + size > ROW_GROUP_BYTES:
+                yield from buffer.group()
+                buffer.clear()
+            start = buffer.filled
+            reader.read_into(buffer.reserve(size), path, offset)
+            buffer.filled += size
+            count.one(size)
+            pixels = ""
+            try:
+                if decode or number in known:
+                    mended, pixels = images.check_pixels(buffer.view(start))
+                else:
+                    mended = images.check(buffer.view(start))
+            except images.UnreadableImageError as error:
+                if not drop_unreadable and number not in known:
+                    raise unreadable(self.rows, number, path, error) from error
+                self.dropped.append((self.rows["id"][number].as_py(), str(error)))
+                buffer.filled = start
+            else:
+                if mended is not None:
+                    buffer.replace(start, mended)
+                digest = hashlib.sha256(buffer.view(start)).hexdigest()
+                if expected and digest != expected[number]:
+                    raise self._other_content(number, digest, path)
+                buffer.keep(number, digest, "source" if mended is None else "metadata_removed", pixels)
+        yield from buffer.group()
+
+    def made(self, reader: Reader) -> Iterator[Group]:
+        """Images that lie made in packs, with their `content_sha256`, and `unreadable` where one could not be made.
+
+        Yields:
+            Groups; none where nothing is left.
+
+        Raises:
+            BuildError: a pack cannot be read, or an image is not the one that `expected_sha256` asks for.
+        """
+        failed = self.rows.filter(pc.not_equal(self.rows["unreadable"], ""))
+        self.dropped += zip(failed["id"].to_pylist(), failed["unreadable"].to_pylist(), strict=True)
+        if failed.num_rows:
+            self.progress(failed.num_rows, 0)
+        numbers = np.flatnonzero(pc.equal(self.rows["unreadable"], "").to_numpy())
+        kept = self.rows.take(pa.array(numbers))
+        digests, expected = kept["content_sha256"].to_pylist(), self._expected()
+        ends = np.cumsum(kept["size"].to_numpy())
+        first = 0
+        while first < len(numbers):
+            before = int(ends[first - 1]) if first else 0
+            last = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right")))
+            size = int(ends[last - 1]) - before
+            data = np.empty(size, np.uint8)
+            self._read_made(kept.slice(first, last - first), data.data, reader)
+            for number, digest in zip(numbers[first:last].tolist(), digests[first:last], strict=True):
+                if expected and digest != expected[number]:
+                    raise self._other_content(number, digest, self._path(self.rows, number))
+            offsets = pa.array(np.concatenate([[0], ends[first:last] - before]), pa.int32())
+            stored: Sequence[images.Stored] = ["pixels"] * (last - first)
+            yield Group(pa.array(numbers[first:last]), offsets, pa.py_buffer(data), digests[first:last], stored)
+            first = last
+
+    def _read_made(self, rows: pa.Table, target: memoryview, reader: Reader) -> None:
+        """Read images end to end; those that follow each other in one pack are read together."""
+        files = rows["file"].combine_chunks().dictionary_encode()
+        codes, offsets, sizes = files.indices.to_numpy(), rows["offset"].to_numpy(), rows["size"].to_numpy()
+        apart = (codes[1:] != codes[:-1]) | (offsets[1:] != offsets[:-1] + sizes[:-1])
+        filled = 0
+        starts = [0, *(np.flatnonzero(apart) + 1).tolist()]
+        for start, stop in zip(starts, [*starts[1:], len(sizes)], strict=True):
+            size = int(sizes[start:stop].sum())
+            reader.read_into(target[filled : filled + size], self._path(rows, start), int(offsets[start]))
+            filled += size
+            self.progress(stop - start, size)
+
+    def _expected(self) -> list[str]:
+        """The digests that a plan from a published index asks for; none otherwise."""
+        return self.rows["expected_sha256"].to_pylist() if "expected_sha256" in self.rows.column_names else []
+
+    def _path(self, rows: pa.Table, number: int) -> str:
+        return str(Path(self.roots[rows["root"][number].as_py()], rows["file"][number].as_py()))
+
+    def _other_content(self, number: int, digest: str, path: str) -> BuildError:
+        expected = self.rows["expected_sha256"][number]
+        return BuildError(
+            f"expected the image {self.rows['id'][number]} with content_sha256 {expected} as published, found "
+            f"{digest} at {place_of(self.rows, number, path)}; give the edition that the publisher used."
+        )
+
+
+class _Buffer:
+    """A row group in the making: image bytes end to end, and which plan rows they belong to."""
+
+    def __init__(self) -> None:
+        # Not a bytearray, which would be filled with zeros.
+        self.data: npt.NDArray[np.uint8] = np.empty(ROW_GROUP_BYTES, np.uint8)
+        self.clear()
+
+    def clear(self) -> None:
+        self.filled = 0
+        self.numbers: list[int] = []
+        self.offsets: list[int] = [0]
+        self.digests: list[str] = []
+        self.stored: list[images.Stored] = []
+        self.pixels: list[str] = []
+
+    def reserve(self, size: int) -> memoryview:
+        """Room for `size` more bytes; an image larger than the whole buffer makes it grow."""
+        if self.filled + size > len(self.data):
+            grown = np.empty(self.filled + size, np.uint8)
+            grown[: self.filled] = self.data[: self.filled]
+            self.data = grown
+        return self.data.data[self.filled : self.filled + size]
+
+    def view(self, start: int) -> memoryview:
+        return self.data.data[start : self.filled]
+
+    def replace(self, start: int, data: bytes) -> None:
+        self.filled = start
+        self.reserve(len(data))[:] = data
+        self.filled += len(data)
+
+    def keep(self, number: int, digest: str, stored: images.Stored, pixels: str) -> None:
+        self.numbers.append(number)
+        self.offsets.append(self.filled)
+        self.digests.append(digest)
+        self.stored.append(stored)
+        if pixels:
+            self.pixels.append(pixels)
+
+    def group(self) -> Iterator[Group]:
+        """What was kept, if anything."""
+        if self.numbers:
+            offsets = pa.array(self.offsets, pa.int32())
+            data = pa.py_buffer(self.data.data[: self.filled])
+            yield Group(pa.array(self.numbers, pa.int64()), offsets, data, self.digests, self.stored, self.pixels)

@@ -1,0 +1,208 @@
+"""A shard is a pure function of its slice of the plan: any process may write it, in any order, twice.
+
+This module and `builders.pipeline.row_groups`, which reads the images, are what a worker process imports, so they stay
+light: NumPy, pyarrow, Pillow and the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from builders.executors.base import ONE_CORE, Progress, Resources
+from builders.pipeline.row_groups import Group, Images
+from builders.release.schema import PIXEL_DIGEST
+from builders.storage.atomic import replacing
+from builders.storage.byte_ranges import Reader
+
+SHARD_BYTES = 512 * 1024 * 1024
+"""Image bytes in one shard, near the 500 MB that the Hub's viewer and streaming readers work well with."""
+
+# The writer looks only after so many rows whether a page (1 MB) is full. With its default of 1,024 a whole row group
+# of images becomes one page, and the page index could not lead a reader to a single image.
+_ROWS_BETWEEN_PAGE_CHECKS = 8
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """Everything a worker needs for one shard.
+
+    `plan` is an Arrow IPC file with the plan's columns, the config's own (`columns`) and `root`, `file`, `offset`,
+    `size`; the shard is its rows `start:stop`, `size` bytes of images. Where images were made
+    (`builders.generate.batches`), it also has their `content_sha256` and `unreadable`, the reason why one could not be
+    made. `roots` maps the names in `root` to folders. `data` is where the pixels go (None: index only), `part` where
+    the index rows and the record of the shard go.
+    """
+
+    plan: Path
+    start: int
+    stop: int
+    size: int
+    roots: dict[str, str]
+    data: Path | None
+    part: Path
+    schema: pa.Schema
+    decode: bool
+    drop_unreadable: bool
+    columns: tuple[str, ...] = ()
+    made: bool = False
+    resources: ClassVar[Resources] = ONE_CORE
+
+    def run(self, progress: Progress) -> None:
+        """Write the shard."""
+        write_shard(self, progress)
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """What is known of a finished shard.
+
+    `bytes` and `sha256` are of the data file (0 and empty without pixels); `decoded` says that every image was
+    decoded; `dropped` has the row id and the reason of each image left out as unreadable. It travels in the
+    metadata of the part file, whose existence marks the end.
+    """
+
+    rows: int
+    bytes: int
+    sha256: str
+    decoded: bool
+    dropped: tuple[tuple[str, str], ...]
+
+
+_RECORD = b"shard_record"
+_ROW_COLUMNS = ("label", "role", "class_id", "class_name", "source", "source_id", "id")
+
+
+def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
+    """Read, check, hash and write the images of one shard.
+
+    The data file and then the part file are written under temporary names and renamed, so that a part file means a
+    whole shard.
+
+    Raises:
+        BuildError: an image is missing or unreadable (unless `drop_unreadable`), or the disk refuses.
+    """
+    with pa.memory_map(str(task.plan)) as source:
+        rows = pa.ipc.open_file(source).read_all().slice(task.start, task.stop - task.start)
+        task.part.parent.mkdir(parents=True, exist_ok=True)
+        images = Images(rows, task.roots, progress)
+        with _data_writer(task) as (sink, writer), Reader() as reader:
+            groups = (
+                images.made(reader)
+                if task.made
+                else images.copied(reader, decode=task.decode, drop_unreadable=task.drop_unreadable)
+            )
+            parts = [_write_group(task, rows, group, writer) for group in groups]
+        size, digest = (sink.size, sink.hexdigest()) if sink is not None else (0, "")
+    record = ShardRecord(sum(part.num_rows for part in parts), size, digest, task.decode, tuple(images.dropped))
+    index = pa.concat_tables(parts or [_index_rows(task, rows.slice(0, 0), Group.nothing())])
+    metadata = {_RECORD: json.dumps(asdict(record)).encode()}
+    with replacing(task.part) as temporary:
+        pq.write_table(index.replace_schema_metadata(metadata), temporary, compression="zstd")
+    return record
+
+
+def read_record(part: Path) -> ShardRecord:
+    """Read back what `write_shard` recorded."""
+    record = json.loads(pq.read_schema(part).metadata[_RECORD])
+    return ShardRecord(**{**record, "dropped": tuple((image, reason) for image, reason in record["dropped"])})
+
+
+class _HashingFile:
+    """A file that knows the SHA-256 of what was written, so that no file is read again for its digest."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._digest = hashlib.sha256()
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self._digest.update(view)
+        written = 0
+        while written < len(view):
+            written += self._raw.write(view[written:])
+        self.size += written
+        return written
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        self._raw.flush()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _data_writer(task: ShardTask) -> Iterator[tuple[_HashingFile | None, pq.ParquetWriter | None]]:
+    if task.data is None:
+        yield None, None
+        return
+    with replacing(task.data) as temporary, temporary.open("wb", buffering=0) as raw:
+        sink = _HashingFile(raw)
+        with pq.ParquetWriter(
+            pa.PythonFile(sink, mode="w"),
+            task.schema,
+            # A source's files are compressed already; the PNGs that we make are not (`builders.generate.png`).
+            compression={"image.bytes": "zstd" if task.made else "none", "image.path": "zstd"}
+            | dict.fromkeys(task.schema.names[1:], "zstd"),
+            use_dictionary=["role", "label", "class_id", "class_name", "source", "stored"],
+            write_statistics=[name for name in task.schema.names if name != "image"],
+            write_page_index=True,
+            write_batch_size=_ROWS_BETWEEN_PAGE_CHECKS,
+        ) as writer:
+            yield sink, writer
+
+
+def _write_group(task: ShardTask, rows: pa.Table, group: Group, writer: pq.ParquetWriter | None) -> pa.Table:
+    """Write a row group and return its index rows."""
+    index = _index_rows(task, rows.take(group.numbers), group)
+    if writer is not None:
+        count = len(group.numbers)
+        encoded = pa.Array.from_buffers(pa.binary(), count, [None, group.offsets.buffers()[1], group.data])
+        places = zip(index["source_id"].to_pylist(), group.stored, strict=True)
+        names = pa.array([_file_name(source_id, stored) for source_id, stored in places], pa.string())
+        image = pa.StructArray.from_arrays([encoded, names], fields=list(writer.schema.field("image").type))
+        columns = [image, *(index[name].combine_chunks() for name in writer.schema.names[1:])]
+        writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema), row_group_size=count)
+    return index
+
+
+def _file_name(source_id: str, stored: str) -> str:
+    name = source_id.rpartition("/")[2]
+    return name if stored != "pixels" else f"{os.path.splitext(name)[0]}.png"  # noqa: PTH122 - a name, not a path
+
+
+def _index_rows(task: ShardTask, rows: pa.Table, group: Group) -> pa.Table:
+    index = rows.select(_ROW_COLUMNS)
+    index = index.append_column("content_sha256", pa.array(group.digests, pa.string()))
+    index = index.append_column("stored", pa.array(group.stored, pa.string()))
+    for name in task.columns:
+        index = index.append_column(name, rows[name])
+    if task.decode and not task.made:
+        index = index.append_column(PIXEL_DIGEST, pa.array(group.pixels, pa.string()))
+    return index

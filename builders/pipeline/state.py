@@ -1,0 +1,193 @@
+"""What a build leaves beside its release so that it can go on: a lock, the choices made, the plans' digests.
+
+Tested by `tests/builders/pipeline/test_run.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from builders.errors import BuildError
+from builders.release.layout import FOLDERS, Layout
+from builders.release.manifest import parts_of, read_manifest
+from builders.storage.atomic import TEMPORARY, write_text
+
+# Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
+_RECORDED_PACKAGES = ("numpy", "pillow", "pyarrow")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The choices that change rows. A folder holds a benchmark's rows of one identity only."""
+
+    benchmark: str
+    version: str
+    seed: int
+    limit_per_class: int | None
+    demo: bool
+
+    def choices(self) -> dict[str, Any]:
+        """The choices by name, as state and manifest record them."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "benchmark"}
+
+
+@contextlib.contextmanager
+def locked(layout: Layout) -> Iterator[None]:
+    """Hold the output folder for this run, and sweep what a killed run left half-written.
+
+    Raises:
+        BuildError: another run holds it, or it cannot be written to, or it holds something that is no release.
+    """
+    refuse_foreign(layout.root)
+    layout.state.mkdir(parents=True, exist_ok=True)
+    # The operating system drops the lock with the process, also on SIGKILL.
+    lock = FileLock(layout.state / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise BuildError(
+            f"expected to be the only run on {layout.root}, found another one at work there; wait for it or give "
+            "another --out."
+        ) from error
+    try:
+        leftovers = [*layout.root.glob(f".*{TEMPORARY}")]
+        for folder in (*(layout.root / name for name in FOLDERS), layout.state):
+            leftovers += folder.rglob(f".*{TEMPORARY}")
+        for leftover in sorted(leftovers):
+            leftover.unlink()
+        yield
+    finally:
+        lock.release()
+
+
+def check_choices(layout: Layout, identity: Identity, adopted: Mapping[str, str], *, allow_partial: bool) -> None:
+    """Refuse a folder whose rows come from other choices.
+
+    The run's state is asked, and the manifest too, because a release may come without its state.
+
+    Args:
+        layout: the output folder.
+        identity: this run's choices.
+        adopted: for each split or part of this run, and each that one is the rest of, a digest of what is adopted for
+            it, or empty. A split and the rest of it must come from the same lists, or they would share images.
+        allow_partial: whether this run may leave images out.
+    """
+    state = _read_state(layout, identity)
+    manifest = read_manifest(layout.root) if layout.manifest.exists() else {"benchmarks": {}, "configs": {}}
+    built = {
+        key: part["adopted"]
+        for config, declared in manifest["configs"].items()
+        for name, entry in declared["splits"].items()
+        for key, part in parts_of(f"{config}/{name}", entry).items()
+    }
+    for key, digest in adopted.items():
+        if {**built, **state.get("adopted", {})}.get(key, digest) != digest:
+            raise BuildError(
+                f"expected the --adopt that {key} was built with before, found another or none, in {layout.root}; "
+                "give another --out, or the same copy as before."
+            )
+    for known in (state, manifest["benchmarks"].get(identity.benchmark, {})):
+        for name, value in identity.choices().items():
+            if name in known and known[name] != value:
+                raise BuildError(
+                    f"expected a release with {name.replace('_', '-')} {_shown(value)} in {layout.root}, found one "
+                    "with "
+                    f"{_shown(known[name])}; give another --out, or the same choices as before."
+                )
+    if state.get("allow_partial") and not allow_partial:
+        raise BuildError(
+            f"expected a release built without --allow-partial, found one built with it in {layout.root}; "
+            "give another --out, or --allow-partial again."
+        )
+
+
+def check_labels(layout: Layout, labels: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a folder built with other in-distribution classes than this run's `labels`, by config."""
+    if not layout.manifest.exists():
+        return
+    configs = read_manifest(layout.root)["configs"]
+    for name, names in labels.items():
+        odd = sorted(set(configs[name]["label_names"]) ^ set(names)) if name in configs else []
+        if odd:
+            raise BuildError(
+                f"expected the in-distribution classes that {name} was built with before, found others ({odd[0]} is "
+                "one "
+                f"in one of the two) in {layout.root}; give another --out, or the same --adopt as before."
+            )
+
+
+def record_plans(
+    layout: Layout,
+    identity: Identity,
+    adopted: Mapping[str, str],
+    plans: Mapping[str, str],
+    *,
+    allow_partial: bool,
+) -> None:
+    """Refuse a folder whose rows come from other sources, and record this run's choices and plans.
+
+    Args:
+        layout: the output folder.
+        identity: this run's choices.
+        adopted: as for `check_choices`.
+        plans: digest of the plan of each split that this run builds.
+        allow_partial: whether this run may leave images out.
+    """
+    state = _read_state(layout, identity)
+    before: dict[str, str] = state.get("plans", {})
+    for split, digest in plans.items():
+        if before.get(split, digest) != digest:
+            raise BuildError(
+                f"expected the images that {split} was planned from before, found sources or a --withdraw that "
+                f"changed since, in {layout.root}; give another --out, or both as they were."
+            )
+    versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
+    state = identity.choices() | {
+        "allow_partial": allow_partial,
+        "adopted": {**state.get("adopted", {}), **adopted},
+        "plans": {**before, **plans},
+        "versions": versions | {"python": platform.python_version()},
+    }
+    write_text(_state_file(layout, identity), json.dumps(state, indent=2, sort_keys=True) + "\n")
+
+
+def _state_file(layout: Layout, identity: Identity) -> Path:
+    return layout.state / f"{identity.benchmark}.json"
+
+
+def _read_state(layout: Layout, identity: Identity) -> dict[str, Any]:
+    path = _state_file(layout, identity)
+    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return known
+
+
+def refuse_foreign(root: Path) -> None:
+    """Refuse an output folder that holds something else than a release.
+
+    Raises:
+        BuildError: `root` is a file, or a folder with other files.
+    """
+    if not root.exists():
+        return
+    if not root.is_dir():
+        raise BuildError(f"expected a folder for the release, found a file at {root}; give another --out.")
+    if any(root.iterdir()) and not (root / ".state").is_dir() and not (root / "manifest.json").is_file():
+        raise BuildError(
+            f"expected an empty folder or a release, found other files in {root}; give another --out, since a build "
+            "writes README.md, data/ and more there."
+        )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "none" if value in (None, "") else str(value)

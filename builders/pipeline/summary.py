@@ -1,0 +1,125 @@
+"""What a build tells a person: the table of built and expected counts, and how to go on.
+
+Tested by `tests/builders/pipeline/test_command.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from builders.benchmark import Benchmark, Split
+from builders.cli.tables import aligned
+from builders.pipeline.run import Prepared
+from builders.release.layout import INDEX_SUFFIX
+from builders.release.manifest import parts_of
+from builders.sources.broken import RULE
+from builders.sources.sizes import estimated_bytes
+
+
+def built_text(benchmark: Benchmark, manifest: dict[str, Any], out: Path, splits: Sequence[str]) -> str:
+    """What is printed after a build: counts, digests, and the line of Python that reads the first split."""
+    entries = {key: _entry(manifest, key) for key in splits}
+    rows = {key: entry["rows"] for key, entry in entries.items()}
+    declared = benchmark.by_key()
+    parts = [
+        (part, declared[part][1], described["classes"], described["rows"])
+        for key, entry in entries.items()
+        if "parts" in entry
+        for part, described in parts_of(key, entry).items()
+    ]
+    table = counts_table(benchmark, rows, {key: entry["digest"] for key, entry in entries.items()})
+    table = "\n".join([table, *parts_table(parts)])
+    config, split = splits[0].split("/")
+    suffix = "" if entries[splits[0]]["data"] else INDEX_SUFFIX
+    left_out = [
+        f"{key}: {count:,} broken in the owner's archive and left out ({config_of}, by the rule {RULE})"
+        for key, entry in entries.items()
+        for config_of in [f"excluded/{key.split('/')[0]}.csv"]
+        if (count := entry["excluded_by_rule"].get(RULE, 0))
+    ]
+    lacking = sorted({sentence for entry in entries.values() for sentence in entry["shortfalls"]})
+    lines = [table, *left_out, ""]
+    if manifest["benchmarks"][benchmark.name]["demo"]:
+        lines += ["Built from demo sources: small on purpose, to try the tools and never for a result.", ""]
+    elif lacking:
+        lines += [f"not complete: {sentence}" for sentence in lacking] + [""]
+    return "\n".join([*lines, f"built {out}", f'load_dataset("{out}", "{config}{suffix}", split="{split}")'])
+
+
+def dry_run_text(benchmark: Benchmark, prepared: Prepared) -> str:
+    """What is printed instead of a build: counts, bytes, and how much each rule leaves out."""
+    rows: Counter[str] = Counter()
+    for split in prepared.planned:
+        rows[split.split_key] += len(split.rows)
+    parts = [
+        (split.key, split.split, len(split.table["class_id"].unique()), len(split.rows))
+        for split in prepared.planned
+        if split.split.part
+    ]
+    lines = [["split", "about", "images left out", "by rule"]]
+    total = 0
+    for split in prepared.planned:
+        making = split.split.making
+        index = prepared.indexes[split.split.source.key]
+        size = estimated_bytes(index, split.rows) if making is None else making.nominal_bytes * len(split.rows)
+        total += size
+        by_rule: dict[str, int] = {}
+        for exclusion in split.excluded:
+            by_rule[exclusion.rule] = by_rule.get(exclusion.rule, 0) + exclusion.images
+        rules = ", ".join(f"{rule} {images:,}" for rule, images in sorted(by_rule.items()) if images)
+        lines.append([split.key, _size(size), f"{sum(by_rule.values()):,}", rules or "-"])
+    closing = f"dry run: nothing was written; the release would take about {_size(total)}"
+    return "\n".join([counts_table(benchmark, rows), *parts_table(parts), "", *aligned(lines), "", closing])
+
+
+def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mapping[str, str] | None = None) -> str:
+    """Rows built beside rows expected, for each split; a line below for each that the paper's table counts otherwise.
+
+    Args:
+        benchmark: the declaration.
+        built: rows by `config/split`.
+        digests: split digests by `config/split`, when there are any yet.
+    """
+    head = ["split", "built", "expected", "difference", "paper"] + (["digest"] if digests else [])
+    lines = [head]
+    for key, rows in built.items():
+        count = benchmark.count(key)
+        numbers = [f"{rows:,}", f"{count.rows:,}", _difference(rows, count.rows), f"{count.paper:,}"]
+        lines.append([key, *numbers] + ([digests[key][:12]] if digests else []))
+    notes: dict[str, list[str]] = {}
+    for key in built:
+        notes.setdefault(benchmark.count(key).why, []).append(key)
+    return "\n".join([*aligned(lines), *(f"{', '.join(keys)}: {why}" for why, keys in notes.items() if why)])
+
+
+def parts_table(parts: Sequence[tuple[str, Split, int, int]]) -> list[str]:
+    """Classes and rows beside the paper's for each part of the splits that are joined; nothing where there is none.
+
+    Args:
+        parts: key, declaration, and the classes and rows that there are.
+    """
+    if not parts:
+        return []
+    lines = [["part", "role", "source", "classes", "paper", "difference", "rows", "paper", "difference"]]
+    for key, split, classes, rows in parts:
+        pairs = ((classes, split.count.classes), (rows, split.count.paper))
+        numbers = [text for ours, paper in pairs for text in (f"{ours:,}", f"{paper:,}", _difference(ours, paper))]
+        lines.append([key, split.role, split.source.key, *numbers])
+    return ["", *aligned(lines)]
+
+
+def _entry(manifest: Mapping[str, Any], key: str) -> dict[str, Any]:
+    config, split = key.split("/")
+    entry: dict[str, Any] = manifest["configs"][config]["splits"][split]
+    return entry
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+
+
+def _difference(found: int, wanted: int) -> str:
+    return f"{found - wanted:+,}" if found != wanted else "0"

@@ -1,0 +1,69 @@
+"""Which classes a split draws, and which ones a config's `label` counts.
+
+Tested by `tests/builders/plan/test_planner.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from builders.benchmark import AllOf, Benchmark, Classes, Config, Every, Split
+from builders.plan.ranking import keyed_order
+from taxonomy import decisions
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """What an existing copy of the published benchmark says of one split, or a part of one.
+
+    Its classes and, where known, its images; and for each class how far it is from the in-distribution ones, where the
+    copy says so.
+    """
+
+    class_ids: tuple[str, ...]
+    source_ids: tuple[str, ...] | None = None
+    oodness: tuple[float, ...] | None = None
+
+
+def class_ids(classes: Classes, *, seed: int) -> list[str]:
+    """The ids of some classes of a source, drawn where they are to be drawn; sorted."""
+    decided = [d for d in decisions.load(classes.table) if d.decision == classes.decision]
+    names = sorted(d.class_id for d in decided)
+    draw = classes.draw
+    if draw is None:
+        return names
+    config, _, split = draw.key.partition("/")
+    ranked = [names[i] for i in keyed_order(pa.array(names), seed=seed, config=config, split=split)]
+    group_of = {d.class_id: d.group if draw.of_each_group else "" for d in decided}
+    members: dict[str, list[str]] = {}
+    for name in ranked:
+        members.setdefault(group_of[name], []).append(name)
+    drawn = {name for group in members.values() for name in group[: draw.count]}
+    return [name for name in names if (name in drawn) is not draw.rest]
+
+
+def label_names(
+    benchmark: Benchmark, config: Config, *, seed: int, adopted: Mapping[str, Adopted] | None = None
+) -> list[str]:
+    """Names of a config's `label` column, in order: the sorted ids of its in-distribution classes.
+
+    Where these are drawn, a split of the same classes that is adopted says which they are. Where they are all classes
+    of a source, they stand in the owner's order, by which models count them.
+    """
+    if isinstance(config.labels, AllOf):
+        return list(config.labels.source.classes())
+    if config.labels.draw is not None and adopted:
+        for key, (_, split) in benchmark.by_key().items():
+            if split.classes == config.labels and key in adopted:
+                return sorted(adopted[key].class_ids)
+    return class_ids(config.labels, seed=seed)
+
+
+def drawn_classes(split: Split, *, seed: int) -> list[str]:
+    """The class ids that a split draws from by rule, sorted."""
+    if isinstance(split.classes, Every):
+        return sorted(split.source.classes())
+    return class_ids(split.classes, seed=seed)

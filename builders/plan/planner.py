@@ -1,0 +1,240 @@
+"""From source indexes to a plan: one row an image, no pixels, and a reason for everything left out.
+
+`plan` is a pure function. Equal indexes, seed and choices give equal tables, whatever the machine, the order of files
+on disk or the layout that the sources came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.benchmark import Benchmark, Config, Split, parent, part_key, split_key
+from builders.plan.classes import Adopted, drawn_classes, label_names
+from builders.plan.exclusions import exclusions, reasons_by_class, withdrawals
+from builders.plan.quotas import Rows, View, taken
+from builders.plan.ranking import first_of_each, keyed_order
+from builders.release.schema import ROLES
+from builders.release.tables import Exclusion
+from builders.sources.base import SourceIndex
+
+PLAN_SCHEMA = pa.schema(
+    [
+        ("label", pa.int64()),
+        ("role", pa.int64()),
+        ("class_id", pa.string()),
+        ("class_name", pa.string()),
+        ("source", pa.string()),
+        ("source_id", pa.string()),
+        ("id", pa.string()),
+    ]
+)
+"""Columns of a plan. `label` is a position in the config's label names, or -1; `role` is a position in `ROLES`."""
+
+
+@dataclass(frozen=True)
+class PlannedSplit:
+    """The plan of one split, or of one part of a split that is joined.
+
+    `labels` are the in-distribution classes that `label` counts. `table` has the columns of `PLAN_SCHEMA`, and
+    `oodness` where the config has it, in the order that the release will have; `rows` are the same images as row
+    numbers of the source's index; `available` counts the source's images in the split's partitions, so that
+    `len(rows)` and the excluded images add up to it.
+    """
+
+    config: Config
+    split: Split
+    labels: tuple[str, ...]
+    table: pa.Table
+    rows: Rows = field(repr=False)
+    available: int
+    excluded: tuple[Exclusion, ...] = field(repr=False)
+
+    @property
+    def key(self) -> str:
+        """`config/split`, or `config/split.part`."""
+        return part_key(self.config, self.split)
+
+    @property
+    def split_key(self) -> str:
+        """The split that these rows stand in, as it is published: `config/split`."""
+        return split_key(self.config, self.split)
+
+
+def plan(
+    benchmark: Benchmark,
+    indexes: Mapping[str, SourceIndex],
+    *,
+    seed: int,
+    splits: Sequence[str],
+    adopted: Mapping[str, Adopted] | None = None,
+    limit_per_class: int | None = None,
+    withdrawn: Mapping[str, str] | None = None,
+) -> list[PlannedSplit]:
+    """Choose the images of the given splits.
+
+    Args:
+        benchmark: the declaration.
+        indexes: by source key, with the partitions that `splits` need.
+        seed: keys every draw.
+        splits: keys as `Benchmark.by_key` has them.
+        adopted: by key, what replaces the draw.
+        limit_per_class: keep at most so many images a class, the first by keyed rank.
+        withdrawn: by row id, why a row may not be published any more; others do not move up into its place.
+
+    Returns:
+        One plan for each name in `splits`, in that order.
+    """
+    planner = _Planner(benchmark, indexes, seed, adopted or {}, limit_per_class, withdrawn or {})
+    return [planner.plan(key) for key in splits]
+
+
+class _Planner:
+    """Plans splits of one benchmark; a split that another one is the rest of is selected once."""
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        indexes: Mapping[str, SourceIndex],
+        seed: int,
+        adopted: Mapping[str, Adopted],
+        limit_per_class: int | None,
+        withdrawn: Mapping[str, str],
+    ) -> None:
+        self.benchmark = benchmark
+        self.declared = benchmark.by_key()
+        self.views = {key: View(index) for key, index in indexes.items()}
+        self.ranked: dict[tuple[str, str], Rows] = {}
+        self.seed = seed
+        self.adopted = adopted
+        self.limit = limit_per_class
+        self.withdrawn = withdrawn
+        self.selected: dict[str, Rows] = {}
+
+    def plan(self, key: str) -> PlannedSplit:
+        config, split = self.declared[key]
+        view = self.views[split.source.key]
+        drawn = self.select(key)
+        kept, gone = self.without_withdrawn(split, drawn)
+        rows = (
+            kept
+            if self.limit is None
+            else first_of_each(view.class_codes, kept, np.full(len(view.class_ids), self.limit))
+        )
+        labels = label_names(self.benchmark, config, seed=self.seed, adopted=self.adopted)
+        return PlannedSplit(
+            config=config,
+            split=split,
+            labels=tuple(labels),
+            table=self.table(key, labels, rows),
+            rows=rows,
+            available=int(view.in_partitions(split.partitions).sum()),
+            excluded=tuple(
+                exclusions(key, split, view, self.reasons(key), drawn, kept, rows, self.limit)
+                + withdrawals(key, split, view, gone, self.row_ids(split, gone).to_pylist(), self.withdrawn)
+            ),
+        )
+
+    def reasons(self, key: str) -> dict[str, tuple[str, str]]:
+        _, split = self.declared[key]
+        return reasons_by_class(split, self.views[split.source.key].names, self.classes(key), self.adopted.get(key))
+
+    def row_ids(self, split: Split, rows: Rows) -> pa.Array:
+        return _row_ids(split, self.views[split.source.key].ids.take(pa.array(rows)))
+
+    def classes(self, key: str) -> list[str]:
+        if key in self.adopted:
+            return list(self.adopted[key].class_ids)
+        return drawn_classes(self.declared[key][1], seed=self.seed)
+
+    def select(self, key: str) -> Rows:
+        if key not in self.selected:
+            self.selected[key] = self._select(key)
+        return self.selected[key]
+
+    def _select(self, key: str) -> Rows:
+        config, split = self.declared[key]
+        view = self.views[split.source.key]
+        candidates = view.rows(self.classes(key), split.partitions)
+        listed = self.adopted[key].source_ids if key in self.adopted else None
+        if listed is not None:
+            ids = view.ids.take(pa.array(candidates))
+            keep = pc.is_in(ids, value_set=pa.array(listed, pa.string()))
+            candidates = candidates[keep.to_numpy(zero_copy_only=False)]
+        elif first := parent(split.take):
+            candidates = candidates[~view.mask(self.select(first))[candidates]]
+        order = self._order(config, split, candidates)
+        return order if listed is not None else taken(split, view, order)
+
+    def _order(self, config: Config, split: Split, candidates: Rows) -> Rows:
+        view = self.views[split.source.key]
+        if not split.ranked_as:
+            ids = view.ids.take(pa.array(candidates))
+            return candidates[keyed_order(ids, seed=self.seed, config=config.name, split=split.name)]
+        # Many splits of a large source share this rank, so all its images are ranked, once.
+        place = (split.source.key, split.ranked_as)
+        if place not in self.ranked:
+            of_config, _, of_split = split.ranked_as.partition("/")
+            self.ranked[place] = keyed_order(view.ids, seed=self.seed, config=of_config, split=of_split)
+        ranked = self.ranked[place]
+        return ranked[view.mask(candidates)[ranked]]
+
+    def table(self, key: str, labels: Sequence[str], rows: Rows) -> pa.Table:
+        config, split = self.declared[key]
+        view = self.views[split.source.key]
+        table = _plan_table(labels, split, view, rows)
+        if "oodness" not in config.columns:
+            return table
+        values = _oodness(split, self.adopted.get(key))
+        by_code = np.array([values.get(str(class_id), np.nan) for class_id in view.class_ids])
+        return table.append_column("oodness", pa.array(by_code[view.class_codes[rows]]))
+
+    def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
+        """The rows that stay, and those that were withdrawn."""
+        if not self.withdrawn:
+            return drawn, drawn[:0]
+        ids = self.row_ids(split, drawn)
+        gone = pc.is_in(ids, value_set=pa.array(list(self.withdrawn), pa.string())).to_numpy(zero_copy_only=False)
+        return drawn[~gone], drawn[gone]
+
+
+def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
+    """How far each class of a split is from the in-distribution ones, by class id."""
+    if adopted is not None and adopted.oodness is not None:
+        return dict(zip(adopted.class_ids, adopted.oodness, strict=True))
+    if split.oodness is None:
+        raise ValueError(f"a config has the column oodness and its split {split.name} does not say it")
+    return split.oodness.of()
+
+
+def _plan_table(labels: Sequence[str], split: Split, view: View, rows: Rows) -> pa.Table:
+    numbers = {name: i for i, name in enumerate(labels)}
+    class_ids = [str(c) for c in view.class_ids]
+    of_class = np.array([numbers.get(c, -1) for c in class_ids], dtype=np.int64)
+    codes = view.class_codes[rows]
+    taken = pa.array(codes)
+    source_ids = view.ids.take(pa.array(rows))
+    count = len(rows)
+    known = split.role == "in_distribution" and split.labelled
+    source = pa.repeat(pa.scalar(split.source.key), count)
+    return pa.Table.from_arrays(
+        [
+            pa.array(of_class[codes] if known else np.full(count, -1)),
+            pa.array(np.full(count, ROLES.index(split.role))),
+            pa.array(class_ids).take(taken),
+            pa.array([view.names[c] for c in class_ids]).take(taken),
+            source,
+            source_ids,
+            _row_ids(split, source_ids),
+        ],
+        schema=PLAN_SCHEMA,
+    )
+
+
+def _row_ids(split: Split, source_ids: pa.Array) -> pa.Array:
+    ids = pc.binary_join_element_wise(pa.scalar(split.source.key), source_ids, "/")
+    return ids if split.making is None else pc.binary_join_element_wise(ids, split.making.row_id(""), "")

@@ -1,0 +1,105 @@
+"""How many images of each class a split takes, of candidates that stand in keyed order.
+
+Tested by `tests/builders/plan/test_planner.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from builders.benchmark import All, Half, PerClass, Rest, Split, Take, Total
+from builders.plan.ranking import first_of_each, largest_remainders
+from builders.sources.base import SourceIndex
+
+Rows = npt.NDArray[np.int64]
+
+
+class View:
+    """A source's index as arrays that a mask can be made of."""
+
+    def __init__(self, index: SourceIndex) -> None:
+        self.index = index
+        table = index.table
+        self.ids = table["source_id"].combine_chunks()
+        self.class_codes, self.class_ids = _codes(table["class_id"])
+        self.partition_codes, self.partitions = _codes(table["partition"])
+        self.names = index.source.classes()
+        self._inside: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
+
+    def rows(self, class_ids: Sequence[str], partitions: Sequence[str]) -> Rows:
+        """The images of some classes in some partitions, ascending."""
+        wanted = np.isin(self.class_ids, list(class_ids))[self.class_codes]
+        return np.flatnonzero(wanted & self.in_partitions(partitions))
+
+    def in_partitions(self, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Which images are in some partitions; kept, since every split of a source asks several times."""
+        names = tuple(partitions)
+        if names not in self._inside:
+            self._inside[names] = np.isin(self.partitions, list(names))[self.partition_codes]
+        return self._inside[names]
+
+    def mask(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Some images as a mask over all."""
+        found = np.zeros(len(self.class_codes), np.bool_)
+        found[rows] = True
+        return found
+
+    def tally(self, rows: Rows) -> npt.NDArray[np.int64]:
+        """Images by (partition, class): shape (partitions, classes)."""
+        width = len(self.class_ids)
+        cells = self.partition_codes[rows].astype(np.int64) * width + self.class_codes[rows]
+        return np.bincount(cells, minlength=len(self.partitions) * width).reshape(-1, width)
+
+
+def taken(split: Split, view: View, order: Rows) -> Rows:
+    """Cut candidates, best first, down to the split's quota."""
+    take = split.take
+    if isinstance(take, All | Rest):
+        return order
+    if isinstance(take, Total):
+        return _taken_total(take, split, view, order)
+    sizes = np.bincount(view.class_codes[order], minlength=len(view.class_ids))
+    if isinstance(take, Half):
+        quotas = np.array([round(size * 0.5) for size in sizes.tolist()], dtype=np.int64)
+    else:
+        quotas = np.minimum(take.images, sizes // 2 if take.half else sizes)
+    return first_of_each(view.class_codes, order, quotas)
+
+
+def _taken_total(take: Total, split: Split, view: View, order: Rows) -> Rows:
+    left = min(take.images, len(order) // 2) if take.half else take.images
+    chosen = []
+    for partition in split.partitions:
+        pool = order[view.in_partitions([partition])[order]]
+        sizes = np.bincount(view.class_codes[pool], minlength=len(view.class_ids))
+        quotas = largest_remainders(min(left, len(pool)), sizes.tolist())
+        chosen.append(first_of_each(view.class_codes, pool, np.array(quotas, dtype=np.int64)))
+        left -= len(chosen[-1])
+    return order[view.mask(np.concatenate(chosen))[order]]
+
+
+def not_drawn(take: Take) -> tuple[str, str]:
+    """Why a class that is drawn from has images that are not in the split."""
+    if isinstance(take, Rest):
+        return ("in-other-split", f"drawn for {take.of}")
+    if isinstance(take, All):
+        return ("image-not-drawn", "every image of the class is taken")
+    if isinstance(take, Half):
+        return ("image-not-drawn", "keyed rank beyond half of the class's images")
+    first = f"drawn for {take.apart_from}, or " if take.apart_from else ""
+    if isinstance(take, PerClass):
+        rank = f"keyed rank beyond the class's {take.images}" + " (or half of a class that is short)" * take.half
+    else:
+        rank = f"keyed rank beyond the class's share of {take.images} images"
+    return ("image-not-drawn", first + rank)
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.str_]]:
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.unify_dictionaries().combine_chunks()
+    return array.indices.to_numpy(), np.array(array.dictionary.to_pylist(), dtype=np.str_)

@@ -1,0 +1,1 @@
+"""The format of a release folder, as builders, publishing and verifying share it."""

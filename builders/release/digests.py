@@ -1,0 +1,41 @@
+"""The digests that name a split's rows and a release's files.
+
+Tested by `tests/builders/release/test_release.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def rows_digest(rows: pa.Table) -> str:
+    """The digest that identifies a split: SHA-256 over (id, label, role, content digest) of every row, in order.
+
+    Args:
+        rows: a table with the columns `id`, `label` and `role` (integers) and `content_sha256`.
+
+    Returns:
+        Lower-case hex. Fields are joined by tabs and rows ended by newlines, in UTF-8; ids hold neither.
+    """
+    return lines_digest(rows, ("id", "label", "role", "content_sha256"))
+
+
+def lines_digest(rows: pa.Table, columns: Sequence[str]) -> str:
+    """SHA-256 over some columns of every row in order: fields joined by tabs, rows ended by newlines, in UTF-8."""
+    digest = hashlib.sha256()
+    for batch in rows.select(columns).to_batches(max_chunksize=65536):
+        lines = pc.binary_join_element_wise(*(batch[name].cast(pa.string()) for name in columns), "\t")
+        for line in lines.to_pylist():
+            digest.update(line.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, as lower-case hex."""
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,0 +1,222 @@
+"""The release's table of duplicates: pairs of rows that show one picture, and which splits were compared for them.
+
+The published benchmarks contain some pictures twice, also under two labels. These rows stay, and
+`duplicates/pairs.parquet` says which they are: one table for the whole release, loaded as the config `duplicates` and
+joined by id.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from builders.errors import BuildError
+from builders.storage.atomic import replacing
+
+CONFIG = "duplicates"
+"""Name of the table's config in the card; the folder that the file is in has the same name."""
+
+SPLIT = "pairs"
+
+KEY = "duplicates"
+"""The table in the manifest. A manifest without it is of a release that was built before there was a table."""
+
+By = Literal["bytes", "pixels", "similarity"]
+"""How images are compared: by their encoded bytes, by decoded pixels, or by `builders.duplicates.search`."""
+
+METHODS: tuple[By, ...] = get_args(By)
+
+KNOWN_ROLE = "in_distribution"
+
+
+class Row(NamedTuple):
+    """A row of the release as one side of a pair; `split` is `config/split` and `role` its name."""
+
+    split: str
+    id: str
+    role: str
+    class_id: str
+
+
+class Pair(NamedTuple):
+    """Two rows that show one picture, in the columns of the table.
+
+    `distance` is 0 for equal bytes or equal decoded pixels, else that of `builders.duplicates.distance`.
+    """
+
+    id: str
+    other_id: str
+    split: str
+    other_split: str
+    role: str
+    other_role: str
+    class_id: str
+    other_class_id: str
+    distance: float
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """What the table is sorted by, and what no other pair has."""
+        return self.split, self.id, self.other_split, self.other_id
+
+    @property
+    def splits(self) -> tuple[str, str]:
+        """The splits of the two rows, sorted."""
+        return self.split, self.other_split
+
+
+class Comparison(NamedTuple):
+    """That every image of a split was compared with every image of another, or of the same; `one <= other`."""
+
+    by: By
+    one: str
+    other: str
+
+
+def pair_of(one: Row, other: Row, distance: float) -> Pair:
+    """The pair of two rows; the one whose (split, id) sorts first as text stands first."""
+    a, b = sorted((one, other))
+    return Pair(a.id, b.id, a.split, b.split, a.role, b.role, a.class_id, b.class_id, distance)
+
+
+def comparison(by: By, one: str, other: str) -> Comparison:
+    """The comparison of two splits, whichever is named first."""
+    return Comparison(by, min(one, other), max(one, other))
+
+
+def schema() -> pa.Schema:
+    """The columns of the table with the features that `datasets` reads from the schema's metadata."""
+    kinds = {name: pa.float64() if name == "distance" else pa.string() for name in Pair._fields}
+    dtypes = {pa.float64(): "float64", pa.string(): "string"}  # as `datasets` names them
+    features = {name: {"dtype": dtypes[kind], "_type": "Value"} for name, kind in kinds.items()}
+    columns = pa.schema(list(kinds.items()))
+    return columns.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+
+
+def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
+    """Write the table, sorted; equal tables have equal bytes.
+
+    Of a pair that is given several times the least distance stays.
+    """
+    nearest: dict[tuple[str, str, str, str], Pair] = {}
+    for pair in pairs:
+        if pair.place not in nearest or pair.distance < nearest[pair.place].distance:
+            nearest[pair.place] = pair
+    columns = zip(*(nearest[place] for place in sorted(nearest)), strict=True) if nearest else [()] * len(Pair._fields)
+    described = schema()
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, described, strict=True)]
+    with (
+        replacing(path) as temporary,
+        pq.ParquetWriter(temporary, described, compression="zstd", write_page_index=True) as writer,
+    ):
+        if nearest:  # `datasets` (5.2) cannot read an empty row group, and reads a file that has none
+            writer.write_table(pa.Table.from_arrays(arrays, schema=described))
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """Read back what `write_pairs` wrote.
+
+    Raises:
+        BuildError: it is no such table.
+    """
+    try:
+        table = pq.ParquetFile(path).read()
+    except (OSError, pa.ArrowException) as error:
+        raise BuildError(f"{path} cannot be read as Parquet ({error}); fetch or build the release again.") from error
+    if not table.schema.equals(schema()):
+        raise BuildError(
+            f"{path} has the columns {', '.join(table.column_names)}, not those of a table of duplicates "
+            f"({', '.join(Pair._fields)}); fetch or build the release again."
+        )
+    return [Pair(*values) for values in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+
+
+def groups(manifest: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The splits that are compared with each other, as sorted keys (`config/split`).
+
+    All of a benchmark's; those of each config for itself where the benchmark judges an image by config.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, config in sorted(manifest["configs"].items()):
+        alone = manifest["benchmarks"][config["benchmark"]].get("roles_by_config")
+        mine = found.setdefault((config["benchmark"], name if alone else ""), [])
+        mine += [f"{name}/{split}" for split in config["splits"]]
+    return [tuple(sorted(keys)) for _, keys in sorted(found.items())]
+
+
+def entries(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The entries of all splits in a manifest by `config/split`, sorted."""
+    return {
+        f"{name}/{split}": entry
+        for name, config in sorted(manifest["configs"].items())
+        for split, entry in sorted(config["splits"].items())
+    }
+
+
+def folded(comparisons: Iterable[Comparison]) -> list[dict[str, Any]]:
+    """Comparisons as the manifest lists them: every split of `splits` was compared with every split of `with`."""
+    partners: dict[tuple[By, str], set[str]] = {}
+    for by, one, other in comparisons:
+        partners.setdefault((by, one), set()).add(other)
+        partners.setdefault((by, other), set()).add(one)
+    alike: dict[tuple[By, tuple[str, ...]], list[str]] = {}
+    for (by, key), found in sorted(partners.items()):
+        alike.setdefault((by, tuple(sorted(found))), []).append(key)
+    listed: list[dict[str, Any]] = []
+    for (by, others), keys in sorted(alike.items(), key=lambda item: (METHODS.index(item[0][0]), item[1])):
+        if {"by": by, "splits": list(others), "with": keys} not in listed:  # it says the same from the other side
+            listed.append({"by": by, "splits": keys, "with": list(others)})
+    return listed
+
+
+def unfolded(compared: Sequence[Mapping[str, Any]]) -> Iterator[Comparison]:
+    """The comparisons that a manifest lists; one may come twice."""
+    for entry in compared:
+        for one in entry["splits"]:
+            for other in entry["with"]:
+                yield comparison(entry["by"], one, other)
+
+
+def counted(pairs: Iterable[Pair]) -> list[dict[str, Any]]:
+    """Count pairs by pair of splits, sorted.
+
+    Returns:
+        For each `split` and `other_split` the number of `pairs`, and of those in `two_roles` and of `two_classes`.
+    """
+    counts: dict[tuple[str, str], list[int]] = {}
+    for pair in pairs:
+        count = counts.setdefault(pair.splits, [0, 0, 0])
+        count[0] += 1
+        count[1] += pair.role != pair.other_role
+        count[2] += pair.class_id != pair.other_class_id
+    return [
+        {"split": one, "other_split": other, "pairs": total, "two_roles": roles, "two_classes": classes}
+        for (one, other), (total, roles, classes) in sorted(counts.items())
+    ]
+
+
+def is_known_and_unknown(pair: Pair) -> bool:
+    """Whether one of the two rows counts as in-distribution and the other does not."""
+    return (pair.role == KNOWN_ROLE) != (pair.other_role == KNOWN_ROLE)
+
+
+def summary(pairs: Sequence[Pair], training: Set[str]) -> str:
+    """How many pairs there are and between which roles, in a line.
+
+    Args:
+        pairs: the table.
+        training: the splits that hold in-distribution training images.
+    """
+    if not pairs:
+        return "duplicates: no two rows that were compared show one picture"
+    roles = Counter(" and ".join(sorted({pair.role, pair.other_role})) for pair in pairs)
+    between = ", ".join(f"{count:,} {names}" for names, count in sorted(roles.items()))
+    trained = sum((pair.split in training) != (pair.other_split in training) for pair in pairs)
+    plural = "pair of rows shows" if len(pairs) == 1 else "pairs of rows show"
+    return f"duplicates: {len(pairs):,} {plural} one picture ({between}; {trained:,} with a training image)"

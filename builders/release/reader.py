@@ -1,0 +1,51 @@
+"""Reads the images of a release's splits, for audits that look at pixels.
+
+Tested by `tests/builders/audit/test_main.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from PIL import Image
+
+from builders.errors import BuildError
+from builders.release import images
+
+_BATCH_ROWS = 256
+
+
+def config_of(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A config's entry in the manifest.
+
+    Raises:
+        BuildError: the release has no such config.
+    """
+    configs = manifest["configs"]
+    if name not in configs:
+        raise BuildError(f"expected a config of the release ({', '.join(sorted(configs))}), found {name}; name one.")
+    entry: Mapping[str, Any] = configs[name]
+    return entry
+
+
+def read_images(root: Path, key: str, split: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Image.Image]]:
+    """Each row of a split, without its image column, and its image as RGB, in order.
+
+    Raises:
+        BuildError: the split has no pixels here, or a file is missing.
+    """
+    if not split["data"]:
+        raise BuildError(f"expected pixels of {key}, found only its index in {root}; build it without --index-only.")
+    for file in split["data"]:
+        path = root / file["path"]
+        if not path.is_file():
+            raise BuildError(f"expected the shard {path}, found none; build the release again.")
+        with pq.ParquetFile(path) as opened:
+            for batch in opened.iter_batches(batch_size=_BATCH_ROWS):
+                encoded = pc.struct_field(batch.column("image"), "bytes")
+                for row, data in zip(batch.drop_columns("image").to_pylist(), encoded, strict=True):
+                    yield row, images.decode(data.as_py()).convert("RGB")

@@ -1,0 +1,73 @@
+"""The columns of a release's rows, with the features that `datasets` reads.
+
+Tested by `tests/builders/release/test_release.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import pyarrow as pa
+
+Role = Literal[
+    "in_distribution",
+    "near_ood",
+    "far_ood",
+    "external",
+    "novel_class",
+    "adversarial",
+    "synthetic",
+    "corruption",
+    "multi_label",
+]
+
+ROLES: tuple[Role, ...] = get_args(Role)
+"""Names of the `role` column's ClassLabel. The order is part of the format: append, never insert."""
+
+
+PIXEL_DIGEST = "pixel_sha256"
+"""Column of part files: each image's `builders.release.images.pixel_sha256`, where images were decoded to be checked.
+It stays in the folder's state."""
+
+
+EXTRA_COLUMNS: Mapping[str, pa.DataType] = {"near_duplicate_of": pa.string(), "oodness": pa.float64()}
+"""Columns that some configs have beside those of all.
+
+`near_duplicate_of`: only in releases that were built before there was a table of duplicates: the id of the nearest
+in-distribution training image that the row's image nearly repeats, or an empty text.
+`oodness`: how far the row's class is from the in-distribution ones, by the config's own measure; 0 is one of them.
+"""
+
+# As `datasets` calls the types; Arrow has another name for the second.
+_FEATURE_TYPES = {pa.string(): "string", pa.float64(): "float64"}
+
+
+def arrow_schema(label_names: Sequence[str], columns: Sequence[str] = (), *, image: bool = True) -> pa.Schema:
+    """The columns of a config with the features that `datasets` reads from the schema's metadata.
+
+    Written out here because importing `datasets` takes longer than building a small release; a test compares it with
+    the schema of the real `datasets.Features`.
+
+    Args:
+        label_names: names of `label`, the same in every split of a config.
+        columns: the config's own columns, of those in `EXTRA_COLUMNS`.
+        image: with the pixels, as in `data/`; without, as in `index/`.
+    """
+    encoded = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    kinds: dict[str, tuple[pa.DataType, dict[str, Any]]] = {"image": (encoded, {"_type": "Image"})} if image else {}
+    kinds["label"] = (pa.int64(), {"names": list(label_names), "_type": "ClassLabel"})
+    kinds["role"] = (pa.int64(), {"names": list(ROLES), "_type": "ClassLabel"})
+    for name in ("class_id", "class_name", "source", "source_id", "id", "content_sha256", "stored"):
+        kinds[name] = (pa.string(), {"dtype": "string", "_type": "Value"})
+    for name in columns:
+        kinds[name] = (EXTRA_COLUMNS[name], {"dtype": feature_type(name), "_type": "Value"})
+    described = {"info": {"features": {name: feature for name, (_, feature) in kinds.items()}}}
+    schema = pa.schema([(name, kind) for name, (kind, _) in kinds.items()])
+    return schema.with_metadata({"huggingface": json.dumps(described)})
+
+
+def feature_type(column: str) -> str:
+    """The type of a text or extra column as `datasets` names it."""
+    return _FEATURE_TYPES[EXTRA_COLUMNS.get(column, pa.string())]

@@ -1,0 +1,1 @@
+"""Readers of the containers and layouts in which datasets are distributed."""

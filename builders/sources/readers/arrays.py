@@ -1,0 +1,108 @@
+"""Sources whose images are 32 x 32 arrays upstream: known by their place in the array, read many at a time.
+
+Tested by `tests/builders/sources/test_cifar100.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.errors import BuildError
+from builders.sources.base import RGB32_BYTES, Piece, piece_table
+from builders.sources.readers import parquet_files
+from builders.sources.readers.folders import class_column, joined, relative
+
+Int64 = npt.NDArray[np.int64]
+
+_BATCH = 1024
+
+
+def position_table(
+    partition: str,
+    class_ids: Sequence[str],
+    codes: Int64,
+    file: str,
+    *,
+    first: int = 0,
+    size: int = RGB32_BYTES,
+) -> pa.Table:
+    """Index the images of one container, in the container's order.
+
+    Args:
+        partition: what the ids start with, as in `test/00042`.
+        class_ids: all class ids of the source.
+        codes: each image's place in `class_ids`.
+        file: the container, relative to the source's root.
+        first: number of images of the partition in the containers before this one.
+        size: bytes of each image once unpacked, -1 where unknown.
+    """
+    rows = pa.array(np.arange(len(codes), dtype=np.int64))
+    numbers = pc.utf8_lpad(pc.cast(pc.add(rows, first), pa.string()), 5, "0")
+    return piece_table(
+        class_column(class_ids, codes),
+        joined(f"{partition}/", numbers),
+        pa.repeat(pa.scalar(file, pa.string()), len(codes)),
+        rows,
+        pa.repeat(pa.scalar(size, pa.int64()), len(codes)),
+    )
+
+
+def mirrored(
+    title: str,
+    partition: str,
+    root: Path,
+    home: Path,
+    class_ids: Sequence[str],
+    read_codes: Callable[[Path], Int64],
+) -> Piece | None:
+    """Index a Hub mirror, whose Parquet files hold the images as PNG in the order of the owner's array.
+
+    Args:
+        title: the source's title.
+        partition: also what the files' names start with.
+        root: the user's folder.
+        home: where the files, or `data/` with them, would be.
+        class_ids: all class ids of the source.
+        read_codes: reads and checks the labels of one file.
+
+    Returns:
+        The partition, or None where there is no such file.
+    """
+    files = parquet_files.split_files(home, partition)
+    if not files:
+        return None
+    parquet_files.refuse_gaps(title, files)
+    parts: list[pa.Table] = []
+    for path in files:
+        first = sum(part.num_rows for part in parts)
+        file = relative(path, root)
+        parts.append(position_table(partition, class_ids, read_codes(path), file, first=first, size=-1))
+    layout = f"Parquet files {parquet_files.pattern(files, root)}"
+    return Piece(partition, layout, "parquet", pa.concat_tables(parts).combine_chunks())
+
+
+def interleaved(images: npt.NDArray[np.uint8], rows: Int64, path: Path) -> Iterator[list[npt.NDArray[np.uint8]]]:
+    """Yield the pixels of some images, each as 3,072 bytes: 32 rows of 32 times red, green, blue.
+
+    Args:
+        images: n x 32 x 32 x 3, in any memory order.
+        rows: ascending row numbers.
+        path: where the images came from, for people.
+
+    Raises:
+        BuildError: a row number is beyond the images.
+    """
+    if len(rows) and int(rows[-1]) >= len(images):
+        raise BuildError(
+            f"expected at least {int(rows[-1]) + 1:,} images, found {len(images):,} in {path}: the file changed "
+            "during the build; run the same command again."
+        )
+    for start in range(0, len(rows), _BATCH):
+        batch = np.ascontiguousarray(images[rows[start : start + _BATCH]])
+        yield list(batch.reshape(len(batch), RGB32_BYTES))

@@ -1,0 +1,111 @@
+"""Find each partition of a source in the folder that the user gave: layouts as functions, tried in order."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from builders.errors import NAMED, BuildError, more
+from builders.sources.base import Expected, OtherDataError, Piece
+from builders.sources.readers import nesting
+from builders.sources.readers.folders import child_names, relative, shown
+from builders.sources.readers.nearest import nearest
+
+Finder = Callable[[Path, Path], Piece | None]
+"""Takes the user's root and one home below it; returns the partition, or None where the layout is not there."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One accepted shape of one partition: what it looks like, for people, and the function that reads it."""
+
+    partition: str
+    looks_like: str
+    find: Finder
+
+
+def alike(
+    partitions: Sequence[str], *shapes: tuple[str, Callable[[str, Path, Path], Piece | None]]
+) -> tuple[Layout, ...]:
+    """Declare layouts that every partition of a source may have.
+
+    Args:
+        partitions: their names, which stand for `{partition}` in the descriptions.
+        shapes: in the order in which they are tried, what each looks like and the function that reads it, which takes
+            the partition before what a `Finder` takes.
+    """
+    return tuple(
+        Layout(partition, looks_like.format(partition=partition), functools.partial(find, partition))
+        for partition in partitions
+        for looks_like, find in shapes
+    )
+
+
+@dataclass(frozen=True)
+class Search:
+    """Everything a source's scan needs, so that all sources search and complain alike.
+
+    The layouts are looked for in the user's folder and, where it has none of them, in the folders below it. In one
+    folder the first layout that is there counts; two folders with one partition are refused.
+    """
+
+    key: str
+    title: str
+    layouts: tuple[Layout, ...]
+    expected: Callable[[], Mapping[str, Expected]]
+
+    @property
+    def descriptions(self) -> tuple[str, ...]:
+        """One line for each accepted layout."""
+        return tuple(f"{layout.partition}: {layout.looks_like}" for layout in self.layouts)
+
+    def scan(self, root: Path, partitions: Sequence[str]) -> list[Piece]:
+        """Return one piece for each partition asked for; other partitions are not looked at.
+
+        Raises:
+            BuildError: a partition is not there or is there twice, or what is there contradicts itself.
+        """
+        return [self._find(root, partition) for partition in partitions]
+
+    def _find(self, root: Path, partition: str) -> Piece:
+        layouts = [layout for layout in self.layouts if layout.partition == partition]
+        if not layouts:
+            raise ValueError(f"{self.key} has no partition {partition!r}")
+        others: list[OtherDataError] = []
+
+        def read(home: Path) -> Piece | None:
+            for layout in layouts:
+                try:
+                    piece = layout.find(root, home)
+                except OtherDataError as error:
+                    others.append(error)
+                    continue
+                if piece is not None:
+                    return piece
+            return None
+
+        looked = nesting.look(root, read)
+        if len(looked.found) > 1:
+            places = " and ".join(f"{relative(home, root)} ({piece.layout})" for home, piece in looked.found[:2])
+            raise BuildError(
+                f"{self.title}: the partition {partition} is in more than one place of {root}: {places}; "
+                f"give one of them with --{self.key}."
+            )
+        if looked.found:
+            return looked.found[0][1]
+        raise others[0] if others else self._missing(root, partition, layouts, looked.skipped)
+
+    def _missing(self, root: Path, partition: str, layouts: Sequence[Layout], skipped: Sequence[str]) -> BuildError:
+        names = [shown(name) for name in child_names(root)]
+        there = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
+        accepted = [layout.looks_like for layout in layouts]
+        like = nearest(root, accepted)
+        instance = f"; {like.path} there is nearest to the layout {like.layout}" if like else ""
+        unread = f"; not searched: {', '.join(skipped[:NAMED])}{more(skipped)}" if skipped else ""
+        return BuildError(
+            f"{self.title}: the partition {partition} ({self.expected()[partition].total:,} images) is not in {root}, "
+            f"which holds {there or 'nothing'}{instance}{unread}; accepted are {' or '.join(accepted)}; "
+            f"give the folder that holds it with --{self.key}."
+        )

@@ -1,0 +1,64 @@
+"""Which accepted layout is most like what a folder holds, for the message that the dataset was not found there.
+
+Tested by `tests/builders/sources/test_errors.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from builders.sources.readers.folders import child_names, shown
+
+_DEPTH = 4
+_CHILDREN = 4
+_ALIKE = 0.6
+"""Least ratio of `difflib.SequenceMatcher`; 0.6 is also what `difflib.get_close_matches` asks for."""
+
+# What differs from image to image or from class to class: placeholders in the descriptions; wnids, keys and numbers
+# in file names.
+_VARIABLE = re.compile(r"<[^>]*>|\*|[0-9a-f]{16,}|n?[0-9]+", re.ASCII)
+_PATH = re.compile(r"[\w#.-]*[/.][\w#./-]*\w", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """A path of the user's folder, and the description of the layout that it resembles."""
+
+    path: str
+    layout: str
+
+
+def nearest(root: Path, layouts: Sequence[str]) -> Nearest | None:
+    """Compare the structure of some paths below a folder with the paths in the descriptions of layouts.
+
+    Args:
+        root: an existing folder.
+        layouts: descriptions with paths, such as `train/<wnid>/<wnid>_<number>.JPEG`.
+
+    Returns:
+        The best pair, or None where nothing resembles anything.
+    """
+    wanted = [(shape, text) for text in layouts for shape in _PATH.findall(_VARIABLE.sub("#", text))]
+    best, found = _ALIKE, None
+    for path in _paths(root, "", _DEPTH):
+        for shape, text in wanted:
+            alike = difflib.SequenceMatcher(None, _VARIABLE.sub("#", path), shape, autojunk=False).ratio()
+            if alike > best:
+                best, found = alike, Nearest(path, text)
+    return found
+
+
+def _paths(folder: Path, place: str, depth: int) -> Iterator[str]:
+    """Yield some files below a folder: of each folder the first few children by name, the hidden ones left out."""
+    names = [name for name in child_names(folder) if not name.startswith(".")]
+    for name in names[:_CHILDREN]:
+        path = folder / name
+        if not path.is_dir():
+            yield place + shown(name)
+        elif depth and not path.is_symlink() and os.access(path, os.R_OK | os.X_OK):
+            yield from _paths(path, f"{place}{shown(name)}/", depth - 1)

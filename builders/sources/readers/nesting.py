@@ -1,0 +1,91 @@
+"""Look for a dataset in a folder and in the folders below it, at any nesting that an archive or a mirror may add.
+
+Tested by `tests/builders/sources/test_errors.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+DEPTH = 4
+"""Levels below the user's folder that are looked at. Kaggle's ImageNet has three, `ILSVRC/Data/CLS-LOC`."""
+
+WIDTH = 40
+"""A folder with more folders than this holds classes, not copies of a dataset, and is not searched."""
+
+FOLDERS = 1000
+"""How many folders are looked at before the search ends: the user may have given the root of a disk."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Looked(Generic[T]):
+    """What a search found: each folder with what was read there, and the folders that it left out, with the reason."""
+
+    found: tuple[tuple[Path, T], ...]
+    skipped: tuple[str, ...]
+
+
+def look(root: Path, read: Callable[[Path], T | None]) -> Looked[T]:
+    """Call `read` on a folder and the folders below it, level by level, each level by name.
+
+    Folders below one in which something was found are part of it and are not searched. Hidden folders are never
+    searched, and no link leads out of `root`.
+
+    Args:
+        root: the user's folder.
+        read: returns what it finds in a folder, or None.
+    """
+    found: list[tuple[Path, T]] = []
+    skipped: list[str] = []
+    top = root.resolve()
+    seen = {top}
+    level, looked = [root], 0
+    for depth in range(DEPTH + 1):
+        below: list[Path] = []
+        for home in level:
+            if looked == FOLDERS:
+                return Looked(tuple(found), (*skipped, f"all after the first {FOLDERS:,} folders"))
+            looked += 1
+            value = read(home)
+            if value is not None:
+                found.append((home, value))
+            elif depth < DEPTH:
+                below += _inner(home, top, seen, skipped, root)
+        level = below
+    return Looked(tuple(found), tuple(skipped))
+
+
+def _inner(home: Path, top: Path, seen: set[Path], skipped: list[str], root: Path) -> list[Path]:
+    """Return the folders in a folder that are to be searched, sorted; `seen` and `skipped` grow."""
+    with os.scandir(home) as entries:
+        names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry))
+    inner = []
+    for name in names if len(names) <= WIDTH else ():
+        path = home / name
+        reason = _closed(path, top)
+        if reason:
+            skipped.append(f"{os.fsencode(path.relative_to(root)).decode('utf-8', 'replace')} ({reason})")
+        elif (place := path.resolve()) not in seen:
+            seen.add(place)
+            inner.append(path)
+    return inner
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    # A link may lead in a circle or where one may not look; this alone takes both for no folder.
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()  # noqa: PTH112
+
+
+def _closed(path: Path, top: Path) -> str:
+    """Say why a folder is not searched; empty where it is."""
+    if not path.resolve().is_relative_to(top):
+        return "a link to another place"
+    if not os.access(path, os.R_OK | os.X_OK):
+        return "no permission"
+    return "" if os.fsencode(path.name).decode("utf-8", "replace") == path.name else "its name is not UTF-8"

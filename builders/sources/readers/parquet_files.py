@@ -1,0 +1,63 @@
+"""Which Parquet files of a Hub mirror are those of a split, whatever the mirror or the Hub's converter calls them.
+
+Tested by `tests/builders/sources/test_errors.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from builders.errors import BuildError
+from builders.sources.readers.folders import relative
+
+# `train-00000-of-00002.parquet`, with a digest before the ending where `datasets` before 2.14 wrote it.
+_SHARD_NAME = re.compile(r"-(\d{5})-of-(\d{5})(?:-[0-9a-f]{16})?\.parquet$", re.ASCII)
+
+# The Hub's converter writes `<config>/<split>/0000.parquet` to the branch refs/convert/parquet, and the folder is
+# `partial-<split>` where it stopped early.
+_CONVERTED = re.compile(r"\d{4,}\.parquet", re.ASCII)
+_CONVERTED_FOLDERS = ("{}", "partial-{}")
+
+
+def split_files(home: Path, split: str) -> list[Path]:
+    """Return the Parquet files of a split, sorted: those in `data/`, in the folder itself, or as the Hub converts."""
+    named = sorted((home / "data").glob(f"{split}-*.parquet")) or sorted(home.glob(f"{split}-*.parquet"))
+    if named:
+        return named
+    folders = [home / name.format(split) for name in _CONVERTED_FOLDERS]
+    converted = (sorted(filter(_is_converted, folder.glob("*.parquet"))) for folder in folders)
+    return next(filter(None, converted), [])
+
+
+def _is_converted(path: Path) -> bool:
+    return _CONVERTED.fullmatch(path.name) is not None
+
+
+def pattern(files: Sequence[Path], root: Path) -> str:
+    """Return what the files of a split are called, with `*` for what differs between them."""
+    stem, separator, _ = files[0].name.partition("-")
+    return f"{relative(files[0].parent, root)}/{stem + separator if separator else ''}*.parquet"
+
+
+def refuse_gaps(title: str, paths: Sequence[Path]) -> None:
+    """Refuse a set of files of which one is missing; needed where a row is known by its position in the whole set.
+
+    Args:
+        title: the source's title.
+        paths: at least one file, sorted.
+
+    Raises:
+        BuildError: the names are not `...-00000-of-<count>.parquet` up to the count, nor numbers from 0000 on.
+    """
+    if [path.name for path in paths] == [f"{number:04d}.parquet" for number in range(len(paths))]:
+        return
+    found = [_SHARD_NAME.search(path.name) for path in paths]
+    numbers = [tuple(map(int, match.groups())) for match in found if match is not None]
+    if numbers != [(number, len(paths)) for number in range(len(paths))]:
+        raise BuildError(
+            f"{title}: expected all files of a set, named like train-00000-of-00001.parquet, found "
+            f"{', '.join(path.name for path in paths)} in {paths[0].parent}, and an image is known by its place "
+            "in the whole set; fetch the missing files of the mirror."
+        )

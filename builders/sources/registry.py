@@ -1,0 +1,22 @@
+"""The upstream datasets: one module each, and the registry of all.
+
+Tested by `tests/builders/sources/test_layouts.py`.
+"""
+
+from builders.sources.base import Source
+from builders.sources.caltech256 import CALTECH256
+from builders.sources.cifar100 import CIFAR100
+from builders.sources.dtd import DTD
+from builders.sources.food101 import FOOD101
+from builders.sources.imagenet import IMAGENET
+from builders.sources.lsun import LSUN
+from builders.sources.places365 import PLACES365
+from builders.sources.sun397 import SUN397
+from builders.sources.svhn import SVHN
+from builders.sources.svhn_full import SVHN_FULL
+
+SOURCES: dict[str, Source] = {
+    source.key: source
+    for source in (IMAGENET, FOOD101, CALTECH256, PLACES365, CIFAR100, SVHN, LSUN, DTD, SUN397, SVHN_FULL)
+}
+"""Every source by its key, which is also its flag on the command line."""

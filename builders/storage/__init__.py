@@ -1,0 +1,1 @@
+"""Reading byte ranges of files, and writing files atomically."""

@@ -1,0 +1,92 @@
+"""Reads spans of files, which is where images are: in files of their own, archives, arrays and packs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import FileIO
+
+import numpy as np
+import numpy.typing as npt
+
+from builders.errors import BuildError
+
+PACK_SUFFIX = ".pack"
+"""End of every pack's name; what is known of its images stays beside it when the pack is removed."""
+
+
+class Reader:
+    """Reads spans of files. The last file stays open, since thousands of images in turn lie in one archive or pack."""
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._raw: FileIO | None = None
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def read_into(self, target: memoryview, path: str, offset: int) -> None:
+        """Fill a buffer from a file.
+
+        Raises:
+            BuildError: the file cannot be read or has too few bytes.
+        """
+        try:
+            _fill(self._opened(path), target, offset, path)
+        except OSError as error:
+            raise _unreadable(error, path) from error
+
+    def read_rows(
+        self, target: npt.NDArray[np.uint8], numbers: Sequence[int], path: str, offsets: Sequence[int]
+    ) -> None:
+        """Fill some rows of an array, each from its own place in one file.
+
+        Args:
+            target: shape (n, bytes of a row), each row contiguous.
+            numbers: the rows to fill.
+            path: the file.
+            offsets: where in it each of them begins.
+
+        Raises:
+            BuildError: the file cannot be read or has too few bytes.
+        """
+        try:
+            raw = self._opened(path)
+            for number, offset in zip(numbers, offsets, strict=True):
+                _fill(raw, target[number].data, offset, path)
+        except OSError as error:
+            raise _unreadable(error, path) from error
+
+    def _opened(self, path: str) -> FileIO:
+        if self._raw is None or path != self._path:
+            self._close()
+            self._raw = FileIO(path)
+            self._path = path
+        return self._raw
+
+    def _close(self) -> None:
+        if self._raw is not None:
+            self._raw.close()
+            self._raw = None
+
+
+def _fill(raw: FileIO, target: memoryview, offset: int, path: str) -> None:
+    size = len(target)
+    raw.seek(offset)
+    got = raw.readinto(target)
+    while got < size and (more := raw.readinto(target[got:])):
+        got += more
+    if got != size:
+        raise BuildError(
+            f"expected {size:,} bytes, found {got:,} at {path}: the file changed during the build; "
+            "run the same command again, which goes on where this run stopped."
+        )
+
+
+def _unreadable(error: OSError, path: str) -> BuildError:
+    return BuildError(
+        f"expected a readable image, found {error.strerror} at {path}; "
+        "mend the source folder and run the same command again, which goes on where this run stopped."
+    )

@@ -1,0 +1,112 @@
+"""Flags that commands share, and what they mean.
+
+Tested by `tests/evaluation/report/test_compose.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from evaluation.errors import EvaluationError, unknown_name
+from evaluation.releases import Release
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# As `models.DEVICES`, whose module needs torch.
+_DEVICES = ("auto", "cpu", "cuda")
+
+_REVISION = click.option("--revision", metavar="TAG", help="Tag, branch or commit of a release on the Hub.")
+
+
+def release(*, required: bool) -> Callable[[Command], Command]:
+    """--release and --revision."""
+    where = click.option(
+        "--release", metavar="DIR|ORG/NAME", required=required, help="The release: a folder, or a dataset on the Hub."
+    )
+    return lambda command: where(_REVISION(command))
+
+
+def model(*, required: bool) -> Callable[[Command], Command]:
+    """--model and --weights."""
+    spec = click.option(
+        "--model",
+        metavar="MODEL",
+        required=required,
+        help="timm:NAME, torchvision:NAME, or FILE.py:FUNCTION, a function that returns the model.",
+    )
+    path = click.option(
+        "--weights",
+        type=click.Path(path_type=Path),
+        required=required,
+        help="Its weights: .safetensors, or a state dict that torch saved. Nothing is downloaded.",
+    )
+    return lambda command: spec(path(command))
+
+
+def running(command: Command) -> Command:
+    """--device, --batch-size, --workers and --quiet."""
+    for option in (
+        click.option("--quiet", is_flag=True, help="No progress bars."),
+        click.option(
+            "--workers",
+            type=click.IntRange(min=0),
+            default=0,
+            show_default=True,
+            help="Processes that decode images; 0 decodes in this one. Results do not depend on it.",
+        ),
+        click.option(
+            "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Images at a time."
+        ),
+        click.option("--device", type=click.Choice(_DEVICES), default="auto", show_default=True, help="Where to run."),
+    ):
+        command = option(command)
+    return command
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """A list that is written with commas; None for no list."""
+    return None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def choose_splits(release: Release, configs: Sequence[str], wanted: Sequence[str] | None) -> list[tuple[str, str]]:
+    """The splits of some configs that are asked for.
+
+    Args:
+        release: the release.
+        configs: names of configs.
+        wanted: names of splits, each as `config/split`, or as `split` in all these configs that have one; None for
+            all.
+
+    Returns:
+        Pairs of config and split, config by config.
+
+    Raises:
+        EvaluationError: there is no such config or split.
+    """
+    pairs = [(config, split) for config in configs for split in release.splits(config)]
+    if wanted is None:
+        return pairs
+    for name in wanted:
+        if not any(name in (split, f"{config}/{split}") for config, split in pairs):
+            raise unknown_name(f"split of {', '.join(configs)}", name, (split for _, split in pairs))
+    return [(config, split) for config, split in pairs if split in wanted or f"{config}/{split}" in wanted]
+
+
+def one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
+    """The classes of some configs, once they are the same in all.
+
+    Raises:
+        EvaluationError: there is no such config, or they differ.
+    """
+    first = release.label_names(configs[0])
+    for config in configs[1:]:
+        if release.label_names(config) != first:
+            raise EvaluationError(
+                f"expected configs with the same classes for one model, found other classes in {config} than in "
+                f"{configs[0]}; run one after the other, into folders of their own."
+            )
+    return first

@@ -1,0 +1,132 @@
+"""The images of the demo's release: scikit-learn's digits, crops of its photographs, noise, and digits corrupted.
+
+Tested by `tests/evaluation/demo/test_release.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+_BITMAP, _BLOCK = 32, 4
+"""A digit was a bitmap of 32 x 32 pixels; each pixel of its image counts the dark ones of a block of 4 x 4."""
+
+_NEARLY = 12.0
+"""Two digits nearly repeat each other at this Euclidean distance: some 1.5 of the 17 grey levels a pixel."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """n images of one source.
+
+    Attributes:
+        source: name of the source.
+        names: what the source calls each.
+        classes: the source's own class of each.
+        pixels: uint8 of shape (n, 8, 8).
+        change: what was done to them, or empty.
+    """
+
+    source: str
+    names: Sequence[str]
+    classes: Sequence[str]
+    pixels: npt.NDArray[np.uint8]
+    change: str = ""
+
+    @property
+    def ids(self) -> list[str]:
+        """The id of each in the release."""
+        return ["/".join(part for part in (self.source, name, self.change) if part) for name in self.names]
+
+    def take(self, chosen: Sequence[int]) -> Images:
+        """Those at some positions, in their order."""
+        names, classes = ([values[number] for number in chosen] for values in (self.names, self.classes))
+        return replace(self, names=names, classes=classes, pixels=self.pixels[list(chosen)])
+
+
+def digits() -> Images:
+    """All 1,797 of scikit-learn's digits."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    names = [f"{number:04d}" for number in range(len(data.target))]
+    return Images("sklearn-digits", names, [str(digit) for digit in data.target], _eight_bits(data.images / 16))
+
+
+def crops(photograph: str, *, every: int) -> Images:
+    """Squares of a photograph in grey, brought to 8 x 8 as the digits were: the mean of each block of 4 x 4.
+
+    They stand in a grid, row by row; the first of so many is taken.
+    """
+    from sklearn.datasets import load_sample_image
+
+    grey = np.asarray(Image.fromarray(load_sample_image(photograph)).convert("L")) / 255
+    height, width = (size // _BITMAP for size in grey.shape)
+    side = _BITMAP // _BLOCK
+    cut = (
+        grey[: height * _BITMAP, : width * _BITMAP]
+        .reshape(height, side, _BLOCK, width, side, _BLOCK)
+        .mean(axis=(2, 5))
+    )
+    squares = cut.transpose(0, 2, 1, 3).reshape(-1, side, side)
+    names = [f"{photograph}/{row:02d}-{column:02d}" for row in range(height) for column in range(width)]
+    found = Images("sklearn-photographs", names, [photograph.removesuffix(".jpg")] * len(names), _eight_bits(squares))
+    return found.take(range(0, len(names), every))
+
+
+def noise(count: int) -> Images:
+    """N(0.5, 1), clipped to [0, 1], as the unified benchmark's noise is."""
+    values = np.random.RandomState(0).normal(0.5, 1.0, (count, 8, 8))
+    names = [f"{number:04d}" for number in range(count)]
+    return Images("noise", names, ["gaussian"] * count, _eight_bits(values.clip(0, 1)))
+
+
+def noisy(images: Images) -> Images:
+    """With N(0, 0.2) added to each pixel of [0, 1]."""
+    values = images.pixels / 255 + np.random.RandomState(1).normal(0.0, 0.2, images.pixels.shape)
+    return replace(images, pixels=_eight_bits(values.clip(0, 1)), change="gaussian_noise")
+
+
+def blurred(images: Images) -> Images:
+    """The mean of each pixel and its eight neighbours."""
+    padded = np.pad(images.pixels / 255, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    blurred = np.mean([padded[:, row : row + 8, column : column + 8] for row, column in np.ndindex(3, 3)], axis=0)
+    return replace(images, pixels=_eight_bits(blurred), change="blur")
+
+
+def deal(images: Images, classes: Sequence[str], shares: Mapping[str, int]) -> dict[str, Images]:
+    """The images of some classes dealt out, so many of each class to each share.
+
+    Which go where depends on the digests of their names, and so on no generator.
+    """
+    dealt: dict[str, list[int]] = {share: [] for share in shares}
+    for digit in classes:
+        mine = [number for number, name in enumerate(images.classes) if name == digit]
+        mine.sort(key=lambda number: hashlib.sha256(images.names[number].encode()).digest())
+        for share, count in shares.items():
+            dealt[share] += mine[:count]
+            mine = mine[count:]
+    return {share: images.take(sorted(chosen)) for share, chosen in dealt.items()}
+
+
+def repeats(images: Images, train: Images) -> Mapping[str, tuple[str, float]]:
+    """Of each image that nearly repeats a training image, by its id, the nearest one's id and distance."""
+    found = {}
+    levels = [of.pixels.reshape(len(of.names), -1) / 255 * 16 for of in (images, train)]
+    for name, image in zip(images.ids, levels[0], strict=True):
+        distances = np.linalg.norm(levels[1] - image, axis=1)
+        nearest = int(distances.argmin())
+        if distances[nearest] <= _NEARLY:
+            found[name] = train.ids[nearest], float(distances[nearest])
+    return found
+
+
+def _eight_bits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.uint8]:
+    rounded: npt.NDArray[np.uint8] = np.rint(values * 255).astype(np.uint8)
+    return rounded

@@ -1,0 +1,128 @@
+"""The demo's model: a small convolutional network for the digits of `evaluation.demo.release`, trained for real.
+
+`FILE.py:FUNCTION` on the command line can be any file of this shape: a function that returns a `torch.nn.Module`, with
+an attribute `preprocessing`.
+
+Tested by `tests/evaluation/demo/test_walkthrough.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evaluation.files import replacing
+from evaluation.models.preprocessing import declared
+
+EPOCHS = 12
+_BATCH = 50
+
+OPTIMIZERS: Mapping[str, Mapping[str, float]] = {
+    "adam": {"lr": 2e-3},
+    "sgd": {"lr": 5e-2, "momentum": 0.9},
+}
+"""Ways of training that the demo compares, by the names of torch's optimizers; all reach about the same accuracy."""
+
+
+def digits_cnn(num_classes: int) -> Any:
+    """Three convolutions, the mean over pixels, dropout, and a linear layer."""
+    from torch import nn
+
+    def block(inputs: int, outputs: int) -> Any:
+        return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU())
+
+    layers = {
+        "block1": block(3, 16),
+        "pool": nn.MaxPool2d(2),
+        "block2": block(16, 32),
+        "block3": block(32, 64),
+        "mean": nn.AdaptiveAvgPool2d(1),
+        "flatten": nn.Flatten(),
+        "dropout": nn.Dropout(0.2),
+        "head": nn.Linear(64, num_classes),
+    }
+    model = nn.Sequential()
+    for name, layer in layers.items():
+        model.add_module(name, layer)
+    model.feature_blocks = ("block1", "block2", "block3")
+    return model
+
+
+# Grey images come as RGB. Mean and deviation are those of the training images' pixels, rounded.
+digits_cnn.preprocessing = {"size": 8, "mean": [0.31] * 3, "std": [0.38] * 3}  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How one model is trained."""
+
+    optimizer: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """What files of this run are called."""
+        return f"{self.optimizer}-{self.seed}"
+
+
+def train(images: Any, labels: Any, classes: int, training: Training) -> Any:
+    """Train a model from its random start; equal arguments give equal weights on one machine.
+
+    Args:
+        images: preprocessed, float32 of shape (n, 3, 8, 8).
+        labels: int64 of shape (n,).
+        classes: how many there are.
+        training: optimizer and seed.
+
+    Returns:
+        The model in eval mode.
+    """
+    import torch
+
+    with _seeded(training.seed):
+        model = digits_cnn(classes).train()
+        optimizer_class = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[training.optimizer]
+        optimizer = optimizer_class(model.parameters(), **OPTIMIZERS[training.optimizer])
+        steps = EPOCHS * -(-len(labels) // _BATCH)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+        for _ in range(EPOCHS):
+            for batch in torch.randperm(len(labels)).split(_BATCH):
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(images[batch]), labels[batch]).backward()
+                optimizer.step()
+                schedule.step()
+    return model.eval()
+
+
+def save_weights(model: Any, path: Path) -> None:
+    """Write a model's weights as safetensors."""
+    from safetensors.torch import save_file
+
+    with replacing(path) as temporary:
+        save_file(model.state_dict(), temporary)
+
+
+def batch_of(images: Any) -> Any:
+    """All images of a split as the model takes them: one tensor of shape (n, 3, 8, 8)."""
+    import torch
+
+    preprocessing = declared(digits_cnn.preprocessing, digits_cnn.__name__)  # type: ignore[attr-defined]
+    return torch.stack([preprocessing(image) for image in images])
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Random numbers of this seed, and sums in one order: with several threads their last bits may differ."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(threads)

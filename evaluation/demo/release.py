@@ -1,0 +1,251 @@
+"""A small release of real images for `python -m evaluation demo`: scikit-learn's digits against what is none.
+
+The digits are 8 x 8 images of handwriting (Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI 1998)
+that ship inside scikit-learn, as do the two photographs that textures are cut from. So nothing is downloaded, and the
+rows are the same everywhere. The folder is laid out as a built release; it is for trying the tools, and is no
+published benchmark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from evaluation.demo.images import Images, blurred, crops, deal, digits, noise, noisy, repeats
+from evaluation.duplicate_pairs import COLUMNS, PATH
+from evaluation.duplicate_pairs import CONFIG as DUPLICATES
+from evaluation.duplicate_pairs import SPLIT as PAIRS
+from evaluation.files import replacing
+from evaluation.releases import FORMAT, INDEX_SUFFIX, rows_digest
+
+CONFIG = "digits"
+TRAIN = "digits-train"
+SHIFTS = "broad-digits"
+MIXED = "facets-digits"
+
+KNOWN = ("0", "1", "2", "3", "4", "6")
+"""The in-distribution classes, in the order of their labels."""
+
+NEAR = ("5", "7", "9")
+EXTERNAL = ("8",)
+
+ROLES = (
+    "in_distribution",
+    "near_ood",
+    "far_ood",
+    "external",
+    "novel_class",
+    "adversarial",
+    "synthetic",
+    "corruption",
+    "multi_label",
+)
+"""The roles of all releases, by their numbers."""
+
+_KNOWN = {"train": 60, "validation": 20, "test": 30}
+"""Images of each known class; few, so that the demo is over soon."""
+
+_OTHERS = 40
+"""Images of each class of digits that is not known."""
+
+_NOISES = 80
+
+_OF_A_ROW = ("id", "split", "role", "class_id")
+"""What a pair says of each of its rows."""
+
+_FACETS = 15
+"""Images of each class, of textures three times as many, that FACETS' way to mix both sides in one split takes."""
+
+
+def make_release(root: Path) -> None:
+    """Write the demo release into a folder; what it holds already under the same names is replaced.
+
+    Args:
+        root: the folder; the card and `manifest.json` come last, so that a folder that has them is whole.
+    """
+    every = digits()
+    known = deal(every, KNOWN, _KNOWN)
+    others = deal(every, NEAR, {"near": _OTHERS}) | deal(every, EXTERNAL, {"external": _OTHERS})
+    test, near, textures = known["test"], others["near"], crops("flower.jpg", every=3)
+    mixed = deal(test, KNOWN, {"known": _FACETS}) | deal(near, NEAR, {"near": _FACETS})
+    configs: dict[str, dict[str, list[tuple[str, Images]]]] = {
+        CONFIG: {
+            "validation": [("in_distribution", known["validation"])],
+            "test": [("in_distribution", test)],
+            "near_ood": [("near_ood", near)],
+            "far_ood_textures": [("far_ood", textures)],
+            "far_ood_noise": [("far_ood", noise(_NOISES))],
+            "external_validation": [("external", others["external"]), ("external", crops("china.jpg", every=4))],
+        },
+        TRAIN: {"train": [("in_distribution", known["train"])]},
+        SHIFTS: {
+            "test": [("in_distribution", test)],
+            "blur": [("corruption", blurred(test))],
+            "gaussian_noise": [("corruption", noisy(test))],
+            "unseen_digits": [("novel_class", near)],
+        },
+        MIXED: {
+            "test": [
+                ("in_distribution", mixed["known"]),
+                ("near_ood", mixed["near"]),
+                ("far_ood", textures.take(range(3 * _FACETS))),
+            ]
+        },
+    }
+    manifest: dict[str, Any] = {"format": FORMAT, "benchmarks": {CONFIG: _BENCHMARK}, "configs": {}}
+    all_rows: dict[str, pa.Table] = {}
+    repeated: dict[str, tuple[str, float]] = {}
+    for config, splits in configs.items():
+        written = {}
+        for split, parts in sorted(splits.items()):
+            rows = pa.concat_tables([_rows(images, role) for role, images in parts])
+            written[split] = _write_split(root, config, split, rows) | {"role": parts[0][0], "rows": len(rows)}
+            all_rows[f"{config}/{split}"] = rows
+            for _, images in parts:
+                repeated |= repeats(images, known["train"])
+        manifest["configs"][config] = {"label_names": list(KNOWN), "columns": [], "splits": written}
+    pairs = _pairs(all_rows, repeated)
+    manifest[DUPLICATES] = _write_pairs(root, pairs, [split for split in all_rows if not split.startswith(TRAIN)])
+    _write_text(root / "README.md", _card(manifest))
+    _write_text(root / "manifest.json", json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+
+
+_BENCHMARK = {
+    "title": "Handwritten digits against other digits, textures and noise",
+    "version": "1.0.0",
+    "demo": True,
+    "paper": "",
+    "seed": 0,
+}
+
+
+def _rows(images: Images, role: str) -> pa.Table:
+    """The rows of a split with the columns of every release."""
+    ids = images.ids
+    labels = [KNOWN.index(name) if name in KNOWN else -1 for name in images.classes]
+    pictures = [
+        {"bytes": _png(pixels), "path": f"{name.replace('/', '-')}.png"}
+        for name, pixels in zip(ids, images.pixels, strict=True)
+    ]
+    columns = {
+        "image": pa.array(pictures, pa.struct({"bytes": pa.binary(), "path": pa.string()})),
+        "label": pa.array(labels, pa.int64()),
+        "role": pa.array([ROLES.index(role)] * len(ids), pa.int64()),
+        "class_id": images.classes,
+        "class_name": images.classes,
+        "source": [images.source] * len(ids),
+        "source_id": images.names,
+        "id": ids,
+        "content_sha256": [hashlib.sha256(pixels.tobytes()).hexdigest() for pixels in images.pixels],
+        "stored": ["pixels"] * len(ids),
+    }
+    return pa.table(columns)
+
+
+def _pairs(rows: Mapping[str, pa.Table], repeated: Mapping[str, tuple[str, float]]) -> pa.Table:
+    """The table of duplicates: each row that nearly repeats a training image, with that image.
+
+    Args:
+        rows: of each split, by `config/split`.
+        repeated: of each such row, by its id, the id of the training image and the distance.
+    """
+    train = f"{TRAIN}/train"
+    described = {
+        (split, row["id"]): {**row, "split": split, "role": ROLES[row["role"]]}
+        for split, table in rows.items()
+        for row in table.select(["id", "role", "class_id"]).to_pylist()
+    }
+    lines = []
+    for split, name in described:
+        if split != train and name in repeated:
+            other, distance = repeated[name]
+            one, two = (described[key] for key in sorted([(split, name), (train, other)]))
+            line = {key: one[key] for key in _OF_A_ROW} | {f"other_{key}": two[key] for key in _OF_A_ROW}
+            lines.append({**line, "distance": distance})
+    lines.sort(key=lambda line: [line[key] for key in ("split", "id", "other_split", "other_id")])
+    return pa.Table.from_pylist(lines, pa.schema(list(COLUMNS.items())))
+
+
+def _write_pairs(root: Path, pairs: pa.Table, compared: Sequence[str]) -> dict[str, Any]:
+    """Write the table of duplicates, and give what the manifest says of it.
+
+    `compared` are the splits that were compared with the training images.
+    """
+    looked = {"by": "similarity", "splits": sorted(compared), "with": [f"{TRAIN}/train"]}
+    with replacing(root / PATH) as temporary:
+        pq.write_table(pairs, temporary)
+    return _file_entry(root, PATH) | {"rows": len(pairs), "compared": [looked]}
+
+
+def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
+    encoded = io.BytesIO()
+    Image.fromarray(pixels).save(encoded, format="PNG")
+    return encoded.getvalue()
+
+
+def _write_split(root: Path, config: str, split: str, rows: pa.Table) -> dict[str, Any]:
+    """Write a split with and without its images, and give its digest and files."""
+    kinds: dict[str, Any] = {name: {"dtype": "string", "_type": "Value"} for name in rows.column_names}
+    kinds |= {
+        "image": {"_type": "Image"},
+        "label": {"names": list(KNOWN), "_type": "ClassLabel"},
+        "role": {"names": list(ROLES), "_type": "ClassLabel"},
+    }
+    data, index = f"data/{config}/{split}-00000-of-00001.parquet", f"index/{config}/{split}.parquet"
+    for path, table in ((data, rows), (index, rows.drop_columns("image"))):
+        features = {"info": {"features": {name: kinds[name] for name in table.column_names}}}
+        with replacing(root / path) as temporary:
+            pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(features)}), temporary)
+    return {
+        "digest": rows_digest(rows),
+        "data": [_file_entry(root, data)],
+        "index": _file_entry(root, index),
+    }
+
+
+def _file_entry(root: Path, path: str) -> dict[str, Any]:
+    content = (root / path).read_bytes()
+    return {"path": path, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _card(manifest: Mapping[str, Any]) -> str:
+    """The card: what `load_dataset` needs in its YAML, and what a reader needs to know.
+
+    The sizes are not only for people: `datasets` keys its cache by a folder's name and card, so that a card without
+    them would make it take two releases in folders of the same name for one.
+    """
+    listed = {
+        f"{config}{suffix}": {
+            split: (of["index"] if suffix else of["data"][0], of["rows"]) for split, of in entry["splits"].items()
+        }
+        for suffix in ("", INDEX_SUFFIX)
+        for config, entry in manifest["configs"].items()
+    }
+    pairs = manifest[DUPLICATES]
+    files, sizes = ["configs:"], ["dataset_info:"]
+    for config, splits in {**listed, DUPLICATES: {PAIRS: (pairs, pairs["rows"])}}.items():
+        files += [f"- config_name: {config}", "  data_files:"]
+        sizes += [f"- config_name: {config}", "  splits:"]
+        for split, (file, rows) in splits.items():
+            files += [f"  - split: {split}", f"    path: {file['path']}"]
+            sizes += [f"  - name: {split}", f"    num_bytes: {file['bytes']}", f"    num_examples: {rows}"]
+        total = sum(file["bytes"] for file, _ in splits.values())
+        sizes += [f"  download_size: {total}", f"  dataset_size: {total}"]
+    title = _BENCHMARK["title"]
+    about = (__doc__ or "").partition("\n\n")[2].strip()
+    return "\n".join(["---", f"pretty_name: {title}", *files, *sizes, "---", "", f"# {title}", "", about, ""])
+
+
+def _write_text(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")

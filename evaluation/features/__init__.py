@@ -1,0 +1,1 @@
+"""Features of a release's images: extracting them once, and keeping them on disk."""

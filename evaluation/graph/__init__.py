@@ -1,0 +1,1 @@
+"""The transition graph of FACETS: which classes' images are taken for which classes."""

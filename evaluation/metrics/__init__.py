@@ -1,0 +1,1 @@
+"""Metrics of a detector's scores. Higher scores mean more unknown, everywhere."""

@@ -1,0 +1,280 @@
+"""Metrics of a detector's scores. Higher = more unknown, everywhere.
+
+A name says which side counts as positive and which estimator is meant where papers and libraries differ. No result
+depends on the order of rows: a tie is passed as a whole, and in risk-coverage curves each of its rows has the tie's
+mean error, which is the expectation over all orders.
+
+`METRICS` holds them all; each is read off a `Ranking`, so that one sort serves for any number of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from evaluation.errors import EvaluationError
+from evaluation.metrics import curves
+from evaluation.metrics.curves import Estimator, Floats
+from evaluation.metrics.ranking import Ranking, Side, rank
+
+
+def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
+    """Area under the risk-coverage curve: the mean over k = 1..n of the error rate among the k most trusted rows.
+
+    Geifman, Uziel and El-Yaniv, Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers (ICLR 2019); ties
+    averaged. Papers print it times 1,000.
+
+    Args:
+        scores: shape (n,), higher = more unknown.
+        errors: shape (n,), bool or 0 and 1: rows classified wrong, and unknown rows where they are judged too.
+
+    Returns:
+        From 0 (no errors) to 1 (nothing but errors).
+
+    Raises:
+        EvaluationError: scores are NaN or infinite, or lengths differ.
+    """
+    return curves.aurc(_ranked(scores, errors))
+
+
+def eaurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
+    """Excess AURC: what the AURC has above the least that any order of the same rows reaches.
+
+    Geifman et al., as for `aurc`. The optimum, all errors last, is the exact one; their closed form, r + (1 - r)
+    ln(1 - r) for an error rate r, is its limit for many rows.
+
+    Args:
+        scores: shape (n,), higher = more unknown.
+        errors: shape (n,), as for `aurc`.
+
+    Returns:
+        0 for a perfect order or rows of one kind alone, and less than 1.
+
+    Raises:
+        EvaluationError: scores are NaN or infinite, or lengths differ.
+    """
+    return curves.eaurc(_ranked(scores, errors))
+
+
+def risk_coverage(scores: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """The risk-coverage curve whose mean height is the AURC.
+
+    Args:
+        scores: shape (n,), higher = more unknown.
+        errors: shape (n,), as for `aurc`.
+
+    Returns:
+        Coverage, k / n for k = 1..n, and the error rate among the k most trusted rows; both of shape (n,).
+
+    Raises:
+        EvaluationError: scores are NaN or infinite, or lengths differ.
+    """
+    risk = curves.risk(_ranked(scores, errors))
+    return np.arange(1, len(risk) + 1) / len(risk), risk
+
+
+def auroc(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> float:
+    """Area under the ROC curve: the chance that an unknown row scores above a known one, ties counted half.
+
+    The same number whichever side is called positive.
+
+    Args:
+        scores: shape (n,), higher = more unknown.
+        unknown: shape (n,), bool or 0 and 1.
+
+    Returns:
+        0.5 for guessing, 1 for a perfect order.
+
+    Raises:
+        EvaluationError: a side has no rows, scores are NaN or infinite, or lengths differ.
+    """
+    return curves.auroc(_ranked(scores, unknown))
+
+
+def aupr_in(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estimator) -> float:
+    """Area under the precision-recall curve with the known rows positive.
+
+    Args:
+        scores: shape (n,), higher = more unknown.
+        unknown: shape (n,), bool or 0 and 1.
+        estimator: `average_precision` sums precision over the steps of recall, as scikit-learn does; `trapezoid` joins
+            the points by straight lines, as pytorch-ood and OpenOOD do, which flatters scores with ties.
+
+    Returns:
+        The share of known rows for guessing, 1 for a perfect order.
+
+    Raises:
+        EvaluationError: a side has no rows, scores are NaN or infinite, lengths differ, or there is no such estimator.
+    """
+    return curves.aupr(_ranked(scores, unknown), "known", estimator)
+
+
+def aupr_out(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estimator) -> float:
+    """Area under the precision-recall curve with the unknown rows positive; else as `aupr_in`."""
+    return curves.aupr(_ranked(scores, unknown), "unknown", estimator)
+
+
+def fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
+    """False positive rate at the first threshold that finds at least 95 % of the positive rows.
+
+    Args:
+        scores: shape (n,), higher = more unknown.
+        unknown: shape (n,), bool or 0 and 1.
+        positive: `known`, as in ODIN's and most papers (unknown rows taken for known, when 95 % of the known are), or
+            `unknown`, as in OpenOOD from v1.5 on and in pytorch-ood. The two are different numbers.
+
+    Returns:
+        From 0 to 1, lower is better.
+
+    Raises:
+        EvaluationError: a side has no rows, scores are NaN or infinite, lengths differ, or there is no such side.
+    """
+    return curves.fpr_at_95_tpr(_ranked(scores, unknown), positive)
+
+
+def detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
+    """Mean of miss rate and false positive rate at the threshold of `fpr_at_95_tpr`: 0.5 (1 - TPR) + 0.5 FPR.
+
+    Liang, Li and Srikant, Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks (ICLR
+    2018), section 4.3. The TPR is that of the threshold: 95 %, or more where no threshold meets 95 % exactly.
+
+    Args:
+        scores: shape (n,), higher = more unknown.
+        unknown: shape (n,), bool or 0 and 1.
+        positive: as for `fpr_at_95_tpr`.
+
+    Returns:
+        From 0 to 0.525, lower is better.
+
+    Raises:
+        EvaluationError: a side has no rows, scores are NaN or infinite, lengths differ, or there is no such side.
+    """
+    return curves.detection_error(_ranked(scores, unknown), positive)
+
+
+def least_detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> float:
+    """The least mean of miss rate and false positive rate at any threshold, both sides weighted alike.
+
+    What Lee et al., A Simple Unified Framework for Detecting Out-of-Distribution Samples and Adversarial Attacks
+    (NeurIPS 2018), call one minus the detection accuracy. Never above `detection_error`.
+
+    Args:
+        scores: shape (n,), higher = more unknown.
+        unknown: shape (n,), bool or 0 and 1.
+
+    Returns:
+        From 0 to 0.5, lower is better.
+
+    Raises:
+        EvaluationError: a side has no rows, scores are NaN or infinite, or lengths differ.
+    """
+    return curves.least_detection_error(_ranked(scores, unknown))
+
+
+def balanced_accuracy(unknown: npt.ArrayLike, rejected: npt.ArrayLike) -> float:
+    """Mean of the share of known rows accepted and the share of unknown rows rejected.
+
+    Args:
+        unknown: shape (n,), bool or 0 and 1.
+        rejected: shape (n,), bool or 0 and 1: what the detector decided.
+
+    Returns:
+        0.5 for guessing, 1 for no mistake.
+
+    Raises:
+        EvaluationError: a side has no rows, lengths differ, or a decision is neither 0 nor 1.
+    """
+    decided = np.asarray(rejected)
+    if not np.isin(decided, (0, 1)).all():
+        raise EvaluationError(
+            "expected decisions that are bool, or 0 and 1, found others; compare with a threshold first."
+        )
+    # Of a score with two values the area under the ROC curve is the mean of the two rates.
+    return curves.auroc(_ranked(decided.astype(np.int8), unknown))
+
+
+def all_metrics(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -> dict[str, float]:
+    """Every metric of the same scores, for little more than one sort.
+
+    Args:
+        scores: shape (n,), higher = more unknown.
+        unknown: shape (n,), bool or 0 and 1.
+        errors: shape (n,), as for `aurc`.
+
+    Returns:
+        The values by name, as in `METRICS`; without those of decisions.
+
+    Raises:
+        EvaluationError: a side has no rows, scores are NaN or infinite, or lengths differ.
+    """
+    rankings = dict(zip(("unknown", "errors"), rank(scores, unknown, errors), strict=True))
+    return {name: metric.of(rankings[metric.takes]) for name, metric in METRICS.items() if metric.takes in rankings}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric, for whoever goes through all of them.
+
+    Attributes:
+        name: as results write it; it says what is positive and how it is estimated.
+        title: for people.
+        better: whether good detectors have high or low values.
+        of: reads it off a ranking of the scores by what it takes.
+        takes: flags of `unknown` rows, or of `errors`; or for `rejected`, flags of unknown rows, with decisions in
+            place of scores.
+        positive: the side that counts as positive; empty where it makes no difference.
+        factor: what papers multiply it by.
+    """
+
+    name: str
+    title: str
+    better: Literal["higher", "lower"]
+    of: Callable[[Ranking], float]
+    takes: Literal["unknown", "errors", "rejected"] = "unknown"
+    positive: Side | Literal[""] = ""
+    factor: float = 100.0
+
+
+def _ranked(scores: npt.ArrayLike, flags: npt.ArrayLike) -> Ranking:
+    return rank(scores, flags)[0]
+
+
+def _sided(
+    name: str, title: str, better: Literal["higher", "lower"], of: Callable[..., float], positive: Side, *more: str
+) -> Metric:
+    return Metric(name, title, better, lambda ranking: of(ranking, positive, *more), positive=positive)
+
+
+_ALL = (
+    Metric("aurc", "AURC", "lower", curves.aurc, takes="errors", factor=1000.0),
+    Metric("eaurc", "E-AURC", "lower", curves.eaurc, takes="errors", factor=1000.0),
+    Metric("accuracy", "Accuracy", "higher", curves.accuracy, takes="errors"),
+    Metric("auroc", "AUROC", "higher", curves.auroc),
+    _sided("aupr_in_average_precision", "AUPR-In (AP)", "higher", curves.aupr, "known", "average_precision"),
+    _sided("aupr_in_trapezoid", "AUPR-In (trapezoid)", "higher", curves.aupr, "known", "trapezoid"),
+    _sided("aupr_out_average_precision", "AUPR-Out (AP)", "higher", curves.aupr, "unknown", "average_precision"),
+    _sided("aupr_out_trapezoid", "AUPR-Out (trapezoid)", "higher", curves.aupr, "unknown", "trapezoid"),
+    _sided("fpr_at_95_tpr_known_positive", "FPR@95%TPR (known positive)", "lower", curves.fpr_at_95_tpr, "known"),
+    _sided(
+        "fpr_at_95_tpr_unknown_positive", "FPR@95%TPR (unknown positive)", "lower", curves.fpr_at_95_tpr, "unknown"
+    ),
+    _sided(
+        "detection_error_known_positive", "Detection error (known positive)", "lower", curves.detection_error, "known"
+    ),
+    _sided(
+        "detection_error_unknown_positive",
+        "Detection error (unknown positive)",
+        "lower",
+        curves.detection_error,
+        "unknown",
+    ),
+    Metric("least_detection_error", "Least detection error", "lower", curves.least_detection_error),
+    Metric("balanced_accuracy", "Balanced accuracy", "higher", curves.auroc, takes="rejected"),
+)
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
+"""All metrics by name, in the order in which tables show them."""

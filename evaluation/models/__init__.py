@@ -1,0 +1,1 @@
+"""Models and what they take and give: weights, preprocessing, layers, batches, features."""

@@ -1,0 +1,1 @@
+"""The papers' protocols: which rows are compared, and by which metrics."""

@@ -1,0 +1,129 @@
+"""The papers' ways to judge a detector: which rows are held against which, by which metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from evaluation.errors import EvaluationError, unknown_name
+from evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
+from evaluation.protocols.figures import WITHOUT_DUPLICATES, Figure
+from evaluation.scoring.duplicates import made_from_duplicates
+from evaluation.scoring.rows import Rows
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A way to judge one detector on one model.
+
+    Attributes:
+        title: for people.
+        paper: where it is described.
+        settings: what is asked of a detector, by the name in figures, with a title for people.
+        with_predictions: the settings that are given only where rows have predictions.
+        judge: gives the figures of rows as they are, duplicates among them or not.
+    """
+
+    title: str
+    paper: str
+    settings: Mapping[str, str]
+    with_predictions: tuple[str, ...]
+    judge: Callable[[Rows], list[Figure]]
+
+
+PROTOCOLS: Mapping[str, Protocol] = {
+    unknown_detection.NAME: Protocol(
+        "Unknown detection",
+        "Kim, Koo and Hwang, A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks (2023)",
+        unknown_detection.SETTINGS,
+        unknown_detection.WITH_PREDICTIONS,
+        unknown_detection.figures,
+    ),
+    facets.NAME: Protocol(
+        "FACETS",
+        "Toward a Realistic Benchmark for Out-of-Distribution Detection",
+        facets.SETTINGS,
+        facets.WITH_PREDICTIONS,
+        facets.figures,
+    ),
+    broad.NAME: Protocol(
+        "BROAD",
+        "Guille-Escuret et al., Expecting The Unexpected: Towards Broad Out-Of-Distribution Detection (2023)",
+        broad.SETTINGS,
+        broad.WITH_PREDICTIONS,
+        broad.figures,
+    ),
+    od_test.NAME: Protocol(
+        "OD-test",
+        "Shafaei, Schmidt and Little, A Less Biased Evaluation of Out-of-distribution Sample Detectors (2019)",
+        od_test.SETTINGS,
+        od_test.WITH_PREDICTIONS,
+        od_test.figures,
+    ),
+}
+"""All that judge one run; the optimizer paper's, which compares several, is in `evaluation.protocols.robustness`."""
+
+
+def figures(protocol: str, rows: Rows) -> list[Figure]:
+    """Judge a detector.
+
+    Args:
+        protocol: a name of `PROTOCOLS`.
+        rows: of one or several configs, with one detector's scores.
+
+    Returns:
+        The protocol's figures on all rows and, where the release says which rows are duplicates, once more without
+        those and what is made from them. Settings that need predictions are left out where there are none.
+
+    Raises:
+        EvaluationError: there is no such protocol, or rows that it needs are missing.
+    """
+    if protocol == robustness.NAME:
+        raise EvaluationError(
+            f"expected a protocol that judges one run, found {protocol}, which compares several; give it the figures "
+            "of models trained with different optimizers."
+        )
+    if protocol not in PROTOCOLS:
+        raise unknown_name("protocol", protocol, [*PROTOCOLS, robustness.NAME])
+    judge = PROTOCOLS[protocol].judge
+    published = judge(rows)
+    if rows.duplicate is None:
+        return published
+    clean = published if not rows.duplicate.any() else judge(_without_duplicates(rows))
+    sizes = {_name(figure): figure.n_known + figure.n_unknown for figure in published}
+    return published + [
+        replace(
+            figure,
+            rows=WITHOUT_DUPLICATES,
+            left_out=sizes[_name(figure)] - figure.n_known - figure.n_unknown,
+        )
+        for figure in clean
+    ]
+
+
+def default_protocol(config: str) -> str:
+    """The protocol that a config is made for: those of FACETS and BROAD have its name in front."""
+    prefix = config.partition("-")[0]
+    return prefix if prefix in (facets.NAME, broad.NAME) else unknown_detection.NAME
+
+
+def _without_duplicates(rows: Rows) -> Rows:
+    assert rows.duplicate is not None
+    clean = rows.where(~(rows.duplicate | made_from_duplicates(rows)))
+    kept = _splits(clean)
+    emptied = [f"{config}/{split}" for config, split in _splits(rows) if (config, split) not in kept]
+    if emptied:
+        raise EvaluationError(
+            f"Every row of {', '.join(emptied)} is a duplicate or made from one, so that no figure without duplicates "
+            "can be given. Judge a release that has other rows there, or other configs."
+        )
+    return clean
+
+
+def _name(figure: Figure) -> Figure:
+    """What names a figure, whatever its rows."""
+    return replace(figure, rows="", value=0.0, n_known=0, n_unknown=0, left_out=0)
+
+
+def _splits(rows: Rows) -> list[tuple[str, str]]:
+    return [(config, split) for config, of_config in rows.by("config").items() for split in of_config.by("split")]

@@ -1,0 +1,109 @@
+"""The protocol of the optimizer paper (`metrics.mixture`): one detector on models trained in several ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from evaluation.errors import EvaluationError
+from evaluation.metrics.metrics import METRICS
+from evaluation.metrics.mixture import Mixture, mixture, moments
+from evaluation.protocols.figures import Figure
+
+NAME = "optimizer-robustness"
+
+Runs = Sequence[Sequence[Figure]]
+"""The figures of one detector on several models that differ only in their seed."""
+
+
+def detector_robustness(runs: Mapping[str, Runs]) -> list[Figure]:
+    """How robust a detector is to the choice of an optimizer, for each set of unknowns and metric (tables 3 to 5).
+
+    Args:
+        runs: by optimizer, the figures of two or more models each; figures of another protocol, the same ones of every
+            model. Statistics among them are passed over.
+
+    Returns:
+        For each figure three: its `mixture_mean`, `mixture_variance` and `robustness` as `statistic`, the first in the
+        figure's unit, the second in its square. They are computed on values as the paper prints them, in percent.
+
+    Raises:
+        EvaluationError: there are less than two optimizers, an optimizer has less than two models, models have
+            different figures, or a figure is NaN.
+    """
+    of_optimizers = _moments(runs)
+    if len(of_optimizers) < 2:
+        raise EvaluationError(
+            f"expected results with two or more optimizers, found {' and '.join(runs) or 'none'}; train the model "
+            "with another one too."
+        )
+    first = next(iter(of_optimizers.values()))
+    return [
+        figure
+        for key in first
+        for figure in _mixed(key, [found[key] for found in of_optimizers.values()], unknown=key.unknown)
+    ]
+
+
+def optimizer_robustness(runs: Mapping[str, Runs]) -> dict[str, list[Figure]]:
+    """How robust each optimizer is for a detector: its figures mixed over the sets of unknowns (tables 7 to 9).
+
+    Args:
+        runs: as for `detector_robustness`.
+
+    Returns:
+        By optimizer, figures as of `detector_robustness`; their `unknown` joins the sets that are mixed.
+
+    Raises:
+        EvaluationError: as for `detector_robustness`, but for the number of optimizers.
+    """
+    return {optimizer: list(_over_unknowns(found)) for optimizer, found in _moments(runs).items()}
+
+
+def _over_unknowns(found: Mapping[Figure, tuple[float, float]]) -> Iterable[Figure]:
+    groups: dict[Figure, list[Figure]] = {}
+    for key in found:
+        groups.setdefault(replace(key, unknown=""), []).append(key)
+    for keys in groups.values():
+        yield from _mixed(keys[0], [found[key] for key in keys], unknown=" + ".join(key.unknown for key in keys))
+
+
+def _moments(runs: Mapping[str, Runs]) -> dict[str, dict[Figure, tuple[float, float]]]:
+    """For each optimizer and figure, mean and variance over its models, in the unit of the paper."""
+    found = {}
+    expected: dict[Figure, None] | None = None
+    for optimizer, models in runs.items():
+        if len(models) < 2:
+            raise EvaluationError(
+                f"expected two or more models trained with {optimizer}, found {len(models)}; train it with more seeds."
+            )
+        of_models = [{_key(figure): figure.reported for figure in model if not figure.statistic} for model in models]
+        expected = dict.fromkeys(of_models[0]) if expected is None else expected
+        for model in of_models:
+            if model.keys() != expected.keys():
+                one = min(model.keys() ^ expected.keys(), key=repr)
+                raise EvaluationError(
+                    f"expected the same figures of every model, found {one.metric} of {one.config}, {one.unknown} for "
+                    f"some and not for all, {optimizer} among them; judge all models by one protocol on one release."
+                )
+        found[optimizer] = {key: moments([model[key] for model in of_models]) for key in expected}
+    return found
+
+
+def _key(figure: Figure) -> Figure:
+    """What names a figure, whatever the model made of it."""
+    return replace(figure, value=0.0, n_known=0, n_unknown=0, left_out=0)
+
+
+def _mixed(key: Figure, components: Sequence[tuple[float, float]], unknown: str) -> Iterable[Figure]:
+    means, variances = zip(*components, strict=True)
+    mixed: Mixture = mixture(means, variances)
+    better = METRICS[key.metric].better
+    score_factor = key.factor**2 if better == "lower" else 1.0
+    named = replace(key, protocol=NAME, unknown=unknown)
+    for statistic, reported, factor in (
+        ("mixture_mean", mixed.mean, key.factor),
+        ("mixture_variance", mixed.variance, key.factor**2),
+        ("robustness", mixed.robustness(better), score_factor),
+    ):
+        yield replace(named, statistic=statistic, value=reported / factor, factor=factor)

@@ -1,0 +1,77 @@
+"""The protocol of the unified benchmark: one figure for all unknowns together, and each kind apart.
+
+Kim, Koo and Hwang, A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks (2023), section 4.
+
+Tested by `tests/evaluation/protocols/test_registry.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evaluation.metrics.ranking import rank
+from evaluation.protocols.figures import Figure, means, measure
+from evaluation.scoring.rows import Rows, against, known_rows, mistakes, unknown_splits
+
+NAME = "unknown-detection"
+SETTINGS = {
+    "unknown_detection": "Unknown detection",
+    "misclassification_detection": "Misclassification detection",
+    "ood_detection": "OoD detection",
+}
+WITH_PREDICTIONS = ("unknown_detection", "misclassification_detection")
+
+
+def figures(rows: Rows) -> list[Figure]:
+    """Judge each config.
+
+    Unknown detection: AURC over the in-distribution rows of `test` and all near and far rows, of which every one is an
+    error. Misclassification detection: AURC and E-AURC over the rows of `test`, and their accuracy. OoD detection: FPR
+    at 95 % TPR, known rows positive, and AUROC for each split of unknowns, and means over the far ones.
+
+    Args:
+        rows: of one or several configs; splits for fitting and tuning are passed over.
+
+    Raises:
+        EvaluationError: a config has no in-distribution rows in `test`, or no near or far rows.
+    """
+    return [figure for config, of_config in rows.by("config").items() for figure in _of_config(config, of_config)]
+
+
+def _of_config(config: str, rows: Rows) -> list[Figure]:
+    known = known_rows(rows, "test")
+    unknown = unknown_splits(rows, ("near_ood", "far_ood"))
+    named = {"protocol": NAME, "config": config}
+    found: list[Figure] = []
+    if rows.prediction is not None:
+        errors = np.concatenate([known.wrong, *(np.ones(len(split), dtype=np.bool_) for split in unknown.values())])
+        scores = np.concatenate([known.score, *(split.score for split in unknown.values())])
+        found += measure(
+            rank(scores, errors)[0],
+            ["aurc"],
+            setting="unknown_detection",
+            known="test, right",
+            unknown=" + ".join(["test, wrong", *unknown]),
+            **named,
+        )
+        found += measure(
+            mistakes(known),
+            ["accuracy", "aurc", "eaurc"],
+            setting="misclassification_detection",
+            known="test, right",
+            unknown="test, wrong",
+            **named,
+        )
+    far: list[Figure] = []
+    for split, of_split in unknown.items():
+        ood = measure(
+            against(known, of_split),
+            ["fpr_at_95_tpr_known_positive", "auroc"],
+            setting="ood_detection",
+            known="test",
+            unknown=split,
+            **named,
+        )
+        found += ood
+        far += ood if of_split.role[0] == "far_ood" else []
+    return found + means(far)

@@ -1,0 +1,123 @@
+"""Two reports side by side, if they are of the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evaluation.errors import EvaluationError
+from evaluation.metrics.metrics import METRICS
+from evaluation.protocols.figures import AS_PUBLISHED
+from evaluation.protocols.results import NAMES_A_FIGURE, over_runs
+
+Verdict = Literal["better", "worse", "same", "undefined"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One figure in both reports, in the unit of its paper: the mean over runs, and its standard deviation.
+
+    Attributes:
+        variant: way of training; empty where each report has one of its own.
+        detector: name of the detector.
+        figure: the columns that name the figure.
+        first: mean in the first report.
+        first_deviation: over runs; None for one run.
+        second: mean in the second report.
+        second_deviation: over runs; None for one run.
+    """
+
+    variant: str
+    detector: str
+    figure: dict[str, str]
+    first: float
+    first_deviation: float | None
+    second: float
+    second_deviation: float | None
+
+    @property
+    def difference(self) -> float:
+        """How much higher the second is."""
+        return self.second - self.first
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the second is against the first, by what is good of this metric; undefined where one is NaN."""
+        if self.difference != self.difference:
+            return "undefined"
+        if self.difference == 0:
+            return "same"
+        good = METRICS[self.figure["metric"]].better == "higher"
+        return "better" if (self.difference > 0) == good else "worse"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All figures that both reports have, in the order of the first, and how many only one of them has."""
+
+    pairs: tuple[Pair, ...]
+    only_first: int
+    only_second: int
+
+
+def compare(first: pa.Table, second: pa.Table) -> Comparison:
+    """Pair the figures of two reports.
+
+    Args:
+        first: figures, as `results.read_figures` gives them.
+        second: the same of the other report.
+
+    Returns:
+        The pairs. Where each report has one variant, variants are not compared, so that two ways of training can be.
+        Figures without duplicates are paired only where both reports are of the same table of duplicates: they are on
+        different rows otherwise.
+
+    Raises:
+        EvaluationError: the reports are of different releases, or have no figure in common.
+    """
+    digests = [sorted(set(table["release_digest"].to_pylist())) for table in (first, second)]
+    if digests[0] != digests[1]:
+        found = " and ".join(
+            f"{_release(table)} ({_short(of)})" for table, of in zip((first, second), digests, strict=True)
+        )
+        raise EvaluationError(
+            f"expected two reports on the same release, found {found}; figures on different rows cannot be compared."
+        )
+    tables = [set(table["duplicates_sha256"].to_pylist()) for table in (first, second)]
+    drop = all(len(pc.unique(table["variant"])) == 1 for table in (first, second))
+    left, right = (dict(_means(table, drop)) for table in (first, second))
+    rows = 2 + NAMES_A_FIGURE.index("rows")
+    shared = [key for key in left if key in right and (tables[0] == tables[1] or key[rows] == AS_PUBLISHED)]
+    if not shared:
+        raise EvaluationError(
+            "expected figures that both reports have, found none; report both with the same protocol and detectors."
+        )
+    pairs = tuple(
+        Pair(variant, detector, dict(zip(NAMES_A_FIGURE, names, strict=True)), *left[key], *right[key])
+        for key in shared
+        for variant, detector, *names in [key]
+    )
+    return Comparison(pairs, len(left) - len(shared), len(right) - len(shared))
+
+
+def _means(figures: pa.Table, drop_variant: bool) -> Iterator[tuple[tuple[str, ...], tuple[float, float | None]]]:
+    for line in over_runs(figures).to_pylist():
+        names = tuple(line[name] for name in NAMES_A_FIGURE)
+        yield ("" if drop_variant else line["variant"], line["detector"], *names), _reported(line)
+
+
+def _reported(line: dict[str, Any]) -> tuple[float, float | None]:
+    deviation = line["std"]
+    return line["mean"] * line["factor"], None if deviation is None else deviation * line["factor"]
+
+
+def _release(figures: pa.Table) -> str:
+    return ", ".join(sorted(set(figures["release"].to_pylist()))) or "no release"
+
+
+def _short(digests: list[str]) -> str:
+    return ", ".join(digest[:12] for digest in digests) or "no figures"

@@ -1,0 +1,282 @@
+"""Pictures of results, each as PNG and SVG; equal data give equal files.
+
+Nothing here knows protocols: whoever calls says which numbers to draw and what to write beside them. Matplotlib is
+imported where it is used, since tables and figures do without it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from evaluation.files import replacing
+from evaluation.report.tables import words
+
+Floats = npt.NDArray[np.float64]
+
+# Okabe and Ito's colours, which people who see colours differently can tell apart.
+ROLE_COLORS: Mapping[str, str] = {
+    "in_distribution": "#0072B2",
+    "near_ood": "#E69F00",
+    "far_ood": "#CC3311",
+    "external": "#888888",
+    "novel_class": "#D55E00",
+    "adversarial": "#CC79A7",
+    "synthetic": "#009E73",
+    "corruption": "#56B4E9",
+    "multi_label": "#000000",
+}
+_LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#CC3311")
+_BETTER, _WORSE, _PLAIN = "#009E73", "#D55E00", "#BBBBBB"
+
+DPI = 150
+"""Dots an inch of a PNG."""
+
+_STYLE: Mapping[str, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "svg.fonttype": "none",  # text stays text, which search engines and screen readers find
+    "svg.hashsalt": "unknown-detection",
+}
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Draw in our style, whatever a person's own settings of matplotlib are."""
+
+    @functools.wraps(draw)
+    def styled(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        import matplotlib
+
+        with matplotlib.rc_context():
+            matplotlib.rcdefaults()
+            matplotlib.rcParams.update(_STYLE)
+            return draw(*args, **kwargs)
+
+    return styled
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One detector's risk-coverage curve: both axes of shape (n,), and the area under it as it is to be written."""
+
+    title: str
+    coverage: Floats
+    risk: Floats
+    area: float
+
+
+@styled
+def risk_coverage(curves: Sequence[Curve], *, baseline: str, title: str, shown: int = 6) -> Any:
+    """Risk-coverage curves: the best few in colour, the baseline in black, all others in grey behind them.
+
+    Args:
+        curves: in any order.
+        baseline: title of the curve that others are held against.
+        title: what the rows are.
+        shown: how many are named besides the baseline.
+
+    Returns:
+        A matplotlib figure.
+    """
+    figure, axes = _single(7.2, 4.0)
+    ranked = sorted(curves, key=lambda curve: (curve.area, curve.title))
+    named = [curve for curve in ranked if curve.title != baseline][:shown]
+    for curve in ranked:
+        if curve in named:
+            color, width, order = _LINES[named.index(curve) % len(_LINES)], 1.6, 3
+        elif curve.title == baseline:
+            color, width, order = "black", 2.0, 4
+        else:
+            color, width, order = _PLAIN, 0.8, 1
+        label = f"{curve.title} ({curve.area:.1f})" if order > 1 else None
+        at = _thinned(len(curve.risk))
+        axes.plot(curve.coverage[at], curve.risk[at], color=color, linewidth=width, zorder=order, label=label)
+    if len(ranked) > len(named) + 1:
+        axes.plot([], [], color=_PLAIN, linewidth=0.8, label=f"{len(ranked) - len(named) - 1} others")
+    # The first few rows make a curve jump between 0 and 1; the scale is for what comes after them.
+    top = max(float(curve.risk[len(curve.risk) // 50 :].max()) for curve in ranked)
+    axes.set(
+        xlim=(0, 1), ylim=(0, max(1.08 * top, 0.01)), xlabel="coverage", ylabel="risk (share of errors)", title=title
+    )
+    axes.grid(color="#EEEEEE")
+    axes.legend(title="AURC x 1,000, best first", loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8)
+    return figure
+
+
+@styled
+def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
+    """Densities of scores for each role, a panel for each detector.
+
+    Args:
+        scores: of each detector, by title, the scores of each role's rows.
+        title: what the rows are.
+
+    Returns:
+        A matplotlib figure.
+    """
+    wide = min(4, len(scores))
+    high = -(-len(scores) // wide)
+    width, height = 2.5 * wide + 0.4, 1.6 * high + 1.3
+    figure, panels = _figure(width, height, high, wide)
+    # In inches, because letting matplotlib find the places of 30 panels takes longer than all other pictures.
+    edges_of = {"left": 0.2 / width, "right": 1 - 0.2 / width, "top": 1 - 0.8 / height, "bottom": 0.7 / height}
+    figure.subplots_adjust(**edges_of, hspace=0.6, wspace=0.12)
+    for place, (name, by_role) in zip(panels.flat, scores.items(), strict=False):
+        edges = np.linspace(*_range(by_role), 41)
+        # Bars of what lies outside are cut where they would press all others down.
+        inside = [np.histogram(values, edges)[0].max() / len(values) for values in by_role.values()]
+        place.set_ylim(0, 1.1 * max(inside) if max(inside) > 0 else 1.0)
+        for role in sorted(by_role, key=_role_order):
+            values = by_role[role].clip(edges[0], edges[-1])
+            heights = np.histogram(values, edges)[0] / len(values)
+            color = ROLE_COLORS.get(role, "#333333")
+            place.stairs(heights, edges, fill=True, color=color, alpha=0.35)
+            place.stairs(heights, edges, color=color, linewidth=1.0)
+        place.set(title=name, yticks=[])
+        place.tick_params(labelsize=7)
+        place.locator_params(axis="x", nbins=4)
+        place.spines["left"].set_visible(False)
+    for place in list(panels.flat)[len(scores) :]:
+        place.set_visible(False)
+    roles = sorted({role for by_role in scores.values() for role in by_role}, key=_role_order)
+    handles = [_patch(ROLE_COLORS.get(role, "#333333"), words(role)) for role in roles]
+    figure.legend(handles=handles, loc="lower center", ncols=len(handles))
+    note = "scores from known (left) to unknown (right); what lies outside is in the outermost bars, which may be cut"
+    figure.suptitle(f"{title}\n{note}", y=1 - 0.1 / height, fontsize=10)
+    return figure
+
+
+@styled
+def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, axis: str) -> Any:
+    """Bars of the change against a baseline, the best on top; above 0 is better.
+
+    Args:
+        changed: mean and standard deviation of each detector's change, by title.
+        title: what changes.
+        axis: what the change is measured in.
+
+    Returns:
+        A matplotlib figure.
+    """
+    figure, axes = _single(6.4, 0.26 * len(changed) + 1.3)
+    ordered = sorted(changed.items(), key=lambda item: (item[1][0], item[0]))
+    values = [value for _, (value, _) in ordered]
+    spread = [np.nan if deviation is None else deviation for _, (_, deviation) in ordered]
+    colors = [_BETTER if value >= 0 else _WORSE for value in values]
+    axes.barh([name for name, _ in ordered], values, color=colors, height=0.7, xerr=spread,
+              error_kw={"elinewidth": 0.8, "capsize": 2, "ecolor": "#333333"})  # fmt: skip
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.grid(axis="x", color="#EEEEEE")
+    axes.set_axisbelow(True)
+    axes.set(title=title, xlabel=axis)
+    axes.margins(y=0.01)
+    return figure
+
+
+@styled
+def heatmap(values: Floats, rows: Sequence[str], columns: Sequence[str], *, title: str, bar: str) -> Any:
+    """A matrix of rates from 0.5 (guessing) to 1, each written into its cell.
+
+    Args:
+        values: shape (r, c); NaN where there is none.
+        rows: r names, drawn from the top.
+        columns: c names.
+        title: what the values are.
+        bar: what to write beside the colour bar.
+
+    Returns:
+        A matplotlib figure.
+    """
+    figure, axes = _single(1.05 * len(columns) + 3.6, 0.27 * len(rows) + 1.6)
+    # Below guessing is shown as far from it as above, by another colour.
+    image = axes.imshow(values * 100, cmap="RdYlBu", vmin=0, vmax=100, aspect="auto")
+    for row, column in np.ndindex(values.shape):
+        value = values[row, column] * 100
+        dark = np.isfinite(value) and abs(value - 50) > 38
+        text = f"{value:.1f}" if np.isfinite(value) else "-"
+        axes.text(column, row, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
+    axes.set_xticks(range(len(columns)), columns, rotation=25, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.set(title=title)
+    figure.colorbar(image, ax=axes, label=bar, shrink=min(1.0, 8 / max(len(rows), 1)))
+    return figure
+
+
+@styled
+def save(figure: Any, folder: Path, name: str) -> list[str]:
+    """Write a figure as `name.png` and `name.svg`.
+
+    Returns:
+        The names of the files.
+    """
+    # Places are found once, not for each file.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    # Neither file may say when or with which version it was drawn: equal figures, equal bytes.
+    for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None, "Creator": None})):
+        with replacing(folder / f"{name}{suffix}") as temporary:
+            figure.savefig(temporary, dpi=DPI, metadata=metadata)
+    return [f"{name}.png", f"{name}.svg"]
+
+
+def _figure(width: float, height: float, rows: int, columns: int) -> tuple[Any, Any]:
+    """A figure that belongs to no window and no global state, and its panels, shape (rows, columns)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _single(width: float, height: float) -> tuple[Any, Any]:
+    """A figure with one panel, whose words find room."""
+    figure, panels = _figure(width, height, 1, 1)
+    figure.set_layout_engine("constrained")
+    return figure, panels[0, 0]
+
+
+def _range(by_role: Mapping[str, Floats]) -> tuple[float, float]:
+    """From where to where to draw: nearly all scores, but known ones get a quarter of the place at least."""
+    low, high = np.percentile(np.concatenate(list(by_role.values())), [1, 99])
+    if "in_distribution" in by_role:
+        bottom, top = np.percentile(by_role["in_distribution"], [1, 99])
+        around = 1.5 * (top - bottom) if top > bottom else np.inf
+        low, high = max(low, bottom - around), min(high, top + around)
+    return float(low), float(high if high > low else low + 1.0)
+
+
+def _patch(color: str, label: str) -> Any:
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=color, alpha=0.6, label=label)
+
+
+def _role_order(role: str) -> tuple[int, str]:
+    known = list(ROLE_COLORS)
+    return (known.index(role) if role in known else len(known), role)
+
+
+def _thinned(rows: int, points: int = 2000) -> npt.NDArray[np.int64]:
+    """Which points of a long curve to draw: all near the start, where it moves, and no more than a screen shows."""
+    if rows <= points:
+        return np.arange(rows)
+    return np.unique(
+        np.concatenate([np.arange(points // 2), np.linspace(0, rows - 1, points // 2).round()]).astype(int)
+    )

@@ -1,0 +1,1 @@
+"""Fitting detectors, scoring rows, and scores files."""

@@ -1,0 +1,270 @@
+"""Are the rows what they say? One shard or one index is one task, read row group by row group."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders.executors.base import ONE_CORE, Progress, Resources
+from builders.release.digests import rows_digest
+from builders.release.schema import arrow_schema
+from hf_scripts.checks.images import check_images
+from hf_scripts.checks.manifest import Listed, check_file
+from hf_scripts.checks.problems import Problems
+from hf_scripts.checks.values import Split, check_values
+
+ROW_GROUP_BYTES = 100_000_000
+"""The most image bytes that one row group may hold: what current Hub practice for images asks for."""
+
+_BATCH_ROWS = 256
+_INDEX_BATCH_ROWS = 8192
+
+# Stream a column through a small buffer, so that memory does not follow the size of somebody's row groups.
+_open = partial(pq.ParquetFile, buffer_size=1024 * 1024, pre_buffer=False)
+
+UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
+"""What reading a damaged Parquet file raises."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one task found; `rows` is None where the file could not be read through."""
+
+    problems: Problems
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class FileTask(ABC):
+    """Checks one file of a release; a `builders.executors.base.Task`."""
+
+    root: Path
+    file: Listed
+    resources: ClassVar[Resources] = ONE_CORE
+
+    def run(self, progress: Progress) -> Outcome:
+        """Check the file, then count its rows and bytes."""
+        outcome = self.check()
+        progress(outcome.rows or 0, self.file.bytes)
+        return outcome
+
+    @abstractmethod
+    def check(self) -> Outcome:
+        """Check the file."""
+
+
+@dataclass(frozen=True)
+class PlainTask(FileTask):
+    """A file of which nothing but its bytes is checked here."""
+
+    def check(self) -> Outcome:
+        """Check the file."""
+        return Outcome(check_file(self.root, self.file))
+
+
+@dataclass(frozen=True)
+class ShardTask(FileTask):
+    """One shard with pixels.
+
+    `index` is the file whose rows from `first` on repeat the shard's (None: they cannot be compared). Without
+    `decode`, no image is decoded.
+    """
+
+    split: Split
+    index: str | None
+    first: int
+    decode: bool
+
+    def check(self) -> Outcome:
+        """Check file, schema, structure, and every row with its image."""
+        problems = check_file(self.root, self.file)
+        if "file missing" in problems.counts:
+            return Outcome(problems)
+        try:
+            with _open(self.root / self.file.path) as parquet:
+                _check_structure(parquet, self.file.path, problems)
+                if _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=True):
+                    self._check_rows(parquet, problems)
+                return Outcome(problems, parquet.metadata.num_rows)
+        except UNREADABLE as error:
+            problems.add("Parquet", f"{self.file.path}: expected a readable Parquet file, found {_brief(error)}")
+        return Outcome(problems)
+
+    def _check_rows(self, parquet: pq.ParquetFile, problems: Problems) -> None:
+        index = _IndexRows(self.root / self.index, self.split, self.first) if self.index else None
+        first = 0
+        for group in range(parquet.num_row_groups):
+            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group]):
+                rows = pa.Table.from_batches([batch])
+                check_values(rows.drop_columns("image"), self.split, self.file.path, first, problems)
+                check_images(batch, self.file.path, first, problems, decode=self.decode)
+                if index is not None:
+                    _compare(rows, index.take(batch.num_rows), self, first, problems)
+                first += batch.num_rows
+
+
+@dataclass(frozen=True)
+class IndexTask(FileTask):
+    """One split's rows without pixels; their values are checked here where no shard has them."""
+
+    split: Split
+    digest: str
+    values: bool
+
+    def check(self) -> Outcome:
+        """Check file, schema, structure, ids and the rows' digest."""
+        problems = check_file(self.root, self.file)
+        if "file missing" in problems.counts:
+            return Outcome(problems)
+        try:
+            with _open(self.root / self.file.path) as parquet:
+                _check_structure(parquet, self.file.path, problems)
+                if not _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=False):
+                    return Outcome(problems)
+                if self.values:
+                    first = 0
+                    for batch in parquet.iter_batches(batch_size=_INDEX_BATCH_ROWS):
+                        rows = pa.Table.from_batches([batch])
+                        check_values(rows, self.split, self.file.path, first, problems)
+                        first += batch.num_rows
+                identity = parquet.read(columns=["id", "label", "role", "content_sha256"])
+            self._check_identity(identity, problems)
+            return Outcome(problems, identity.num_rows)
+        except UNREADABLE as error:
+            problems.add("Parquet", f"{self.file.path}: expected a readable Parquet file, found {_brief(error)}")
+        return Outcome(problems)
+
+    def _check_identity(self, rows: pa.Table, problems: Problems) -> None:
+        counted = pc.value_counts(rows["id"])
+        repeated = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
+        for value in repeated[:100]:
+            places = np.flatnonzero(pc.equal(rows["id"], value).to_numpy(zero_copy_only=False))
+            found = f"found {value} in rows {', '.join(map(str, places[:3]))}"
+            problems.add("id repeated", f"{self.file.path}: expected every id once, {found}")
+        if any(column.null_count for column in rows.columns):
+            problems.add("value missing", f"{self.file.path}: expected a value in every cell, found none in some")
+        elif (digest := rows_digest(rows)) != self.digest:
+            problems.add("rows digest", f"{self.split.key}: expected rows digest {self.digest}, found {digest}")
+
+
+class _IndexRows:
+    """Reads an index from one row on, a few rows at a time."""
+
+    def __init__(self, path: Path, split: Split, first: int) -> None:
+        self.batches = _index_batches(path, arrow_schema(split.label_names, split.columns, image=False))
+        self.left: pa.Table | None = None
+        while first > 0:
+            first -= self.take(min(first, _INDEX_BATCH_ROWS)).num_rows or first
+
+    def take(self, count: int) -> pa.Table:
+        """The next rows; fewer where the index ends."""
+        while (self.left is None or self.left.num_rows < count) and (more := next(self.batches, None)) is not None:
+            self.left = more if self.left is None else pa.concat_tables([self.left, more])
+        if self.left is None:
+            return pa.table({})
+        taken, self.left = self.left.slice(0, count), self.left.slice(count)
+        return taken
+
+
+def _index_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+    try:
+        with _open(path) as parquet:
+            if parquet.schema_arrow.equals(schema):
+                for batch in parquet.iter_batches(batch_size=_INDEX_BATCH_ROWS):
+                    yield pa.Table.from_batches([batch])
+    except UNREADABLE:
+        return  # the task of the index itself says so
+
+
+def _compare(rows: pa.Table, index: pa.Table, task: ShardTask, first: int, problems: Problems) -> None:
+    """Compare a shard's rows with the index, column for column."""
+    path, count = task.file.path, min(rows.num_rows, index.num_rows)
+    if index.num_rows < rows.num_rows:
+        extra = pa.array(np.arange(rows.num_rows) >= index.num_rows)
+        problems.add_rows(
+            "row not in the index", extra, lambda i: f"{path} row {first + i}: expected it in {task.index}, found none"
+        )
+    for name in index.column_names:
+        expected, found = index[name].slice(0, count), rows[name].slice(0, count)
+        if not found.equals(expected):
+            problems.add_rows(
+                f"{name} differs from the index",
+                pc.not_equal(found, expected),
+                lambda i, name=name, expected=expected, found=found: (  # type: ignore[misc]
+                    f"{path} row {first + i}: expected {name} {expected[i]} as in {task.index}, found {found[i]}"
+                ),
+            )
+
+
+def _check_schema(found: pa.Schema, split: Split, path: str, problems: Problems, *, image: bool) -> bool:
+    """Check columns, types and the features in the metadata; False where the rows cannot be read by name."""
+    expected = arrow_schema(split.label_names, split.columns, image=image)
+    if not found.equals(expected):
+        columns = [", ".join(f"{field.name} {field.type}" for field in schema) for schema in (expected, found)]
+        problems.add("columns", f"{path}: expected the columns {columns[0]}; found {columns[1]}")
+        return False
+    wanted, described = _features(expected), _features(found)
+    if described is None or wanted is None:
+        problems.add("features", f"{path}: expected features in the schema's metadata, found none that parse")
+        return True
+    for name in [*wanted, *(name for name in described if name not in wanted)]:
+        if wanted.get(name) != described.get(name):
+            difference = _difference(wanted.get(name), described.get(name))
+            problems.add("features", f"{path}: feature {name} in the schema's metadata: {difference}")
+    if wanted == described and list(wanted) != list(described):
+        problems.add(
+            "features", f"{path}: expected features in the order of the columns, found {', '.join(described)}"
+        )
+    return True
+
+
+def _features(schema: pa.Schema) -> dict[str, Any] | None:
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+    except (KeyError, TypeError, ValueError):
+        return None
+    return features if isinstance(features, dict) else None
+
+
+def _difference(wanted: Any, found: Any) -> str:
+    """Say where two features part; two lists of a thousand names are no help."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        ours, theirs = wanted.get("names"), found.get("names")
+        if isinstance(ours, list) and isinstance(theirs, list) and ours != theirs:
+            if len(ours) != len(theirs):
+                return f"expected {len(ours)} names, found {len(theirs)}"
+            at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
+            return f"expected name {at} to be {ours[at]}, found {theirs[at]}"
+    return f"expected {json.dumps(wanted)}, found {json.dumps(found)}"
+
+
+def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> None:
+    """Check what makes a file quick to read in part: small row groups and a page index."""
+    for group in range(parquet.num_row_groups):
+        metadata = parquet.metadata.row_group(group)
+        for number in range(metadata.num_columns):
+            column = metadata.column(number)
+            name = column.path_in_schema
+            if name == "image.bytes" and column.total_uncompressed_size > ROW_GROUP_BYTES:
+                size = column.total_uncompressed_size
+                problems.add(
+                    "row group",
+                    f"{path} row group {group}: expected at most {ROW_GROUP_BYTES:,} image bytes, found {size:,}",
+                )
+            # Images have no smallest and largest value to keep, so only where their pages lie is written.
+            if not column.has_offset_index or not (column.has_column_index or name.startswith("image.")):
+                problems.add("page index", f"{path} row group {group}: expected a page index of {name}, found none")
+
+
+def _brief(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,1 @@
+"""The formats of `export`, and the files that it writes."""

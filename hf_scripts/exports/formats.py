@@ -1,0 +1,179 @@
+"""The shapes that other harnesses read: OpenOOD image lists, image folders, WebDataset shards.
+
+A writer puts the rows of one split somewhere. Bytes of images pass through as they are stored. The file that lists
+the others is written last, and a tar has its name only when it is whole.
+
+Tested by `tests/hf_scripts/test_export.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builders.release.schema import ROLES
+from hf_scripts.exports.names import class_folder, file_stem
+from hf_scripts.exports.rows import Row
+from hf_scripts.exports.targets import Bytes, Sink, Target
+
+SHARD_BYTES = 512_000_000
+"""The most bytes of one tar, about what a shard of a release has."""
+
+SMALLEST_SHARD = tarfile.RECORDSIZE
+"""Bytes of an empty tar."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one split goes; `roles` are those of its rows.
+
+    `shard_bytes` is the most bytes of one tar, for the format that has tars.
+    """
+
+    out: Path
+    config: str
+    split: str
+    roles: tuple[str, ...]
+    shard_bytes: int
+
+
+def write_openood(place: Place, rows: Iterable[Row], target: Target) -> None:
+    """Write images and an OpenOOD image list, with all columns beside it.
+
+    `images/<config>/<split>/<class>/<file>` and `imglists/<config>/<split>.txt`, a line a row: the path from
+    `images/`, a space, the label (-1 for none). OpenOOD (v1.5, `openood/datasets/imglist_dataset.py`) joins the path
+    to a `data_dir`, splits the line at its first space, and takes the rest for the label if it is a number; where it
+    is a dictionary it sets the label to 0, so the other columns stand in `imglists/<config>/<split>.jsonl`.
+
+    OpenOOD evaluates lists of known and of unknown images, so a split with rows of several roles also has a list for
+    each, `imglists/<config>/<split>-<role>.txt`.
+    """
+    images = place.out / "images"
+    lists = place.out / "imglists" / place.config
+    # The last one opened is closed, and so named, first.
+    with contextlib.ExitStack() as opened:
+        lines, table = (
+            opened.enter_context(target.stream(lists / f"{place.split}.{end}")) for end in ("txt", "jsonl")
+        )
+        of_role = {
+            ROLES.index(role): opened.enter_context(target.stream(lists / f"{place.split}-{role}.txt"))
+            for role in (place.roles if len(place.roles) > 1 else ())
+        }
+        for row, name in _write_images(images / place.config / place.split, images, rows, target):
+            table.write(_json_line({"file_name": name, **row.columns}))
+            line = f"{name} {row.columns['label']}\n".encode()
+            lines.write(line)
+            if of_role:
+                of_role[row.columns["role"]].write(line)
+
+
+def write_imagefolder(place: Place, rows: Iterable[Row], target: Target) -> None:
+    """Write `<config>/<split>/<class>/<file>` and a `metadata.jsonl` with all columns.
+
+    JSON lines and not CSV, because `datasets` reads CSV by pandas, which makes missing values of empty texts.
+    """
+    folder = place.out / place.config / place.split
+    with target.stream(folder / "metadata.jsonl") as table:
+        for row, name in _write_images(folder, folder, rows, target):
+            table.write(_json_line({"file_name": name, **row.columns}))
+
+
+def write_webdataset(place: Place, rows: Iterable[Row], target: Target) -> None:
+    """Write `<config>/<split>-00000.tar` and so on, of samples `<key>.<format>`, `<key>.json` and `<key>.cls`.
+
+    The key is the row's number in the split, in eight digits; the JSON has all columns but the image, `cls` is the
+    label. Equal rows give equal bytes. A tar that an earlier run finished is compared and kept. A sample that alone
+    is larger than a shard may be gets a shard of its own.
+    """
+    numbers = itertools.count()
+    archive: _Archive | None = None
+    with contextlib.ExitStack() as opened:
+        for number, row in enumerate(rows):
+            columns = json.dumps(row.columns).encode()
+            label = str(row.columns["label"]).encode()
+            members: list[tuple[str, Bytes]] = [(row.kind, row.image), ("json", columns), ("cls", label)]
+            if archive is None or archive.size_with([len(data) for _, data in members]) > place.shard_bytes:
+                opened.close()
+                path = place.out / place.config / f"{place.split}-{next(numbers):05d}.tar"
+                archive = opened.enter_context(_archive(path, target))
+            for kind, data in members:
+                archive.add(f"{number:08d}.{kind}", data)
+
+
+Writer = Callable[[Place, Iterable[Row], Target], None]
+
+WRITERS: Mapping[str, Writer] = {
+    "openood": write_openood,
+    "imagefolder": write_imagefolder,
+    "webdataset": write_webdataset,
+}
+"""By the name of the format."""
+
+
+def _write_images(folder: Path, base: Path, rows: Iterable[Row], target: Target) -> Iterator[tuple[Row, str]]:
+    """Write each image into the folder of its class; gives its path from `base` with forward slashes."""
+    for row in rows:
+        name = f"{file_stem(row.name, row.columns['id'])}.{row.kind}"
+        path = folder / class_folder(row.columns["class_id"]) / name
+        target.put(path, row.image)
+        yield row, path.relative_to(base).as_posix()
+
+
+def _json_line(columns: Mapping[str, Any]) -> bytes:
+    return json.dumps(columns).encode() + b"\n"
+
+
+class _Archive:
+    """A tar in the making: POSIX ustar, with nothing in its headers but names and sizes.
+
+    Names are short and sizes below 8 GiB, so no member needs an extended header.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.filled = 0
+
+    def size_with(self, sizes: Iterable[int]) -> int:
+        """Bytes of the whole tar, if it ended after members of these sizes."""
+        return _rounded(self.filled + sum(_member_size(size) for size in sizes) + _END, tarfile.RECORDSIZE)
+
+    def add(self, name: str, data: Bytes) -> None:
+        """Add one file."""
+        info = tarfile.TarInfo(name)  # owner 0, group 0, time 0, no names, mode 644
+        info.size = len(data)
+        self._write(info.tobuf(tarfile.USTAR_FORMAT))
+        self._write(data)
+        self._write(bytes(-len(data) % tarfile.BLOCKSIZE))
+
+    def end(self) -> None:
+        """Write what ends a tar: two empty blocks, and more up to a whole record."""
+        self._write(bytes(self.size_with([]) - self.filled))
+
+    def _write(self, data: Bytes) -> None:
+        self.sink.write(data)
+        self.filled += len(data)
+
+
+_END = 2 * tarfile.BLOCKSIZE
+
+
+@contextlib.contextmanager
+def _archive(path: Path, target: Target) -> Iterator[_Archive]:
+    with target.stream(path, keep=True) as sink:
+        archive = _Archive(sink)
+        yield archive
+        archive.end()
+
+
+def _member_size(size: int) -> int:
+    return tarfile.BLOCKSIZE + _rounded(size, tarfile.BLOCKSIZE)
+
+
+def _rounded(size: int, unit: int) -> int:
+    return -(-size // unit) * unit

@@ -1,0 +1,131 @@
+"""The `README.txt` of an export, so that a copy says where it comes from, under which licences, and how it is read.
+
+Tested by `tests/hf_scripts/test_export.py`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from builders.release.manifest import roles_of, sources_of
+from builders.release.schema import ROLES
+
+NAME = "README.txt"
+
+_WIDTH = 100
+
+_ORIGIN = """\
+Written by `python -m hf_scripts.export` from a release of unknown-detection. Images have the bytes that the release
+stores. A split's digest is the SHA-256 over id, label, role and content digest of its rows, in order, as in the
+release's manifest.json. `label` counts the in-distribution classes of the config, sorted by class id, and is -1 where
+none applies; `role` counts {roles}.
+"""
+
+_DEMO = "Built from demo sources: small made-up images, to try the tools and never for a result."
+
+_CLASSES = """\
+The folder of a class is its class id, percent-encoded: `urllib.parse.unquote` gives the id back, unless the name is
+one of a few that were too long, which end with a plus sign and a digest.
+"""
+
+_READING = {
+    "openood": """\
+OpenOOD reads a split as ImglistDataset(imglist_pth="imglists/{config}/{split}.txt", data_dir="images",
+num_classes={classes}, ...). Beside each list a .jsonl has all columns of the same rows in the same order.
+""",
+    "imagefolder": """\
+load_dataset("imagefolder", data_dir="{config}/{split}", split="train") gives every column (`datasets` calls a folder
+alone train). torchvision.datasets.ImageFolder("{config}/{split}") numbers class folders in sorted order, which is the
+column `label` for an in-distribution split that has images of all {classes} classes.
+""",
+    "webdataset": """\
+load_dataset("webdataset", data_files={{"{split}": "{config}/{split}-*.tar"}}, split="{split}") gives the image under
+the name of its format, all other columns under json, and the label under cls. A key is the row's number.
+""",
+}
+
+_BY_ROLE = """\
+A split with rows of several roles also has a list for each of them: imglists/{config}/{split}-in_distribution.txt, and
+so on for the unknowns.
+"""
+
+_MIXED = """\
+Images of several formats are in {splits}. `datasets` infers columns from the first five samples: give load_dataset
+features that have an Image() for each format, or it stops, or leaves the images of the other formats out.
+"""
+
+
+def readme(manifest: Mapping[str, Any], chosen_format: str, splits: Mapping[str, Mapping[str, Any]]) -> str:
+    """Write the text.
+
+    Args:
+        manifest: the release's.
+        chosen_format: name of the format.
+        splits: the finished splits by `config/split`, with `digest`, `rows` and `kinds`.
+
+    Returns:
+        Several paragraphs, the same for the same splits.
+    """
+    entries = {key: _entry(manifest, key) for key in sorted(splits, key=lambda key: key.split("/"))}
+    benchmarks = sorted({manifest["configs"][key.partition("/")[0]]["benchmark"] for key in entries})
+    roles = ", ".join(f"{number} {role}" for number, role in enumerate(ROLES))
+    parts = [f"Unknown detection benchmarks, exported as {chosen_format}", _filled(_ORIGIN.format(roles=roles))]
+    parts += [_benchmark(manifest["benchmarks"][name]) for name in benchmarks]
+    parts.append("\n".join(f"{key}: {splits[key]['rows']:,} rows, digest {splits[key]['digest']}" for key in entries))
+    known = [key for key, entry in entries.items() if roles_of(entry) == ("in_distribution",)]
+    parts += _how_to_read(manifest, chosen_format, splits, [*known, *entries][0])
+    parts.append("Sources, with their licences as the owners state them:")
+    parts += [
+        _source(manifest["sources"][name]) for name in sorted({s for e in entries.values() for s in sources_of(e)})
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def mixed(splits: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The splits with images of several formats, as a reader of `config/split (jpg, png)` is told."""
+    return [f"{key} ({', '.join(split['kinds'])})" for key, split in sorted(splits.items()) if len(split["kinds"]) > 1]
+
+
+def _how_to_read(
+    manifest: Mapping[str, Any], chosen_format: str, splits: Mapping[str, Mapping[str, Any]], example: str
+) -> list[str]:
+    config, _, split = example.partition("/")
+    classes = len(manifest["configs"][config]["label_names"])
+    parts = [_READING[chosen_format].format(config=config, split=split, classes=classes)]
+    several_roles = [key for key in sorted(splits) if len(roles_of(_entry(manifest, key))) > 1]
+    if chosen_format == "openood" and several_roles:
+        config, _, split = several_roles[0].partition("/")
+        parts.append(_BY_ROLE.format(config=config, split=split))
+    if chosen_format != "webdataset":
+        parts.append(_CLASSES)
+    elif several := mixed(splits):
+        parts.append(_MIXED.format(splits=", ".join(several)))
+    return [_filled(part) for part in parts]
+
+
+def _benchmark(benchmark: Mapping[str, Any]) -> str:
+    lines = [f"{benchmark['title']}, version {benchmark['version']}", f"Paper: {benchmark['paper']}"]
+    return "\n".join([*lines, _DEMO] if benchmark["demo"] else lines)
+
+
+def _source(source: Mapping[str, Any]) -> str:
+    licence = source["licence"]
+    lines = [
+        f"{source['title']}, {source['edition']}",
+        f"Licence: {licence['name']} ({licence['url']})",
+        _filled(licence["statement"]),
+        f"May be published as: {licence['publish']}",
+    ]
+    return "\n".join(lines)
+
+
+def _entry(manifest: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    config, _, split = key.partition("/")
+    entry: Mapping[str, Any] = manifest["configs"][config]["splits"][split]
+    return entry
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,121 @@
+"""A release from the Hub in a folder of its own, to be checked as any other.
+
+Tested by `tests/hf_scripts/test_verify_hub.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from builders.errors import BuildError, explaining_disk
+from hf_scripts.checks import manifest as check_manifest
+from hf_scripts.checks.problems import Problems
+from hf_scripts.hub.client import manners
+from hf_scripts.hub.repository import Repository, Stored
+from hf_scripts.hub.retry import Say
+
+# Enough to keep a line busy while files are checked, few enough not to be counted as too many requests.
+_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """A release from the Hub: where its files are, what it is called, and what the commit holds that it should not."""
+
+    root: Path
+    name: str
+    problems: Problems
+
+
+@contextlib.contextmanager
+def downloaded(name: str, revision: str, keep: Path | None, say: Say) -> Iterator[Downloaded]:
+    """Download a release into a new folder, whatever a cache of this machine holds.
+
+    Args:
+        name: ORG/NAME.
+        revision: a branch, tag or commit; all files are of the commit that it names now.
+        keep: a folder for the files, new or empty; without it they are gone at the end of the block.
+        say: told where files come from, how much disk they take, and of every wait.
+
+    Raises:
+        BuildError: there is no such release, or no room for it.
+    """
+    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise BuildError(f"expected a new or empty folder for --keep, found something in {keep}; give another.")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(manners())
+        into = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="verify-")))
+        with explaining_disk("write what is downloaded"):
+            into.mkdir(parents=True, exist_ok=True)
+            repository = Repository(name, say)
+            commit = _resolve(repository, revision)
+            label = f"{name} at {revision} (commit {commit[:12]})"
+            files, problems = _wanted(repository, commit, into)
+            size = sum(file.size for file in files)
+            kept = f"into {keep}" if keep else "into a temporary folder"
+            say(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {kept}")
+            _check_room(size, into)
+            _download(repository, commit, files, into)
+        yield Downloaded(into, label, problems)
+
+
+def _resolve(repository: Repository, revision: str) -> str:
+    commit = repository.resolve(revision)
+    if commit is not None:
+        return commit
+    if repository.info() is None:
+        raise BuildError(
+            f"expected a folder or a dataset repository {repository.name}, found neither here nor on "
+            f"{repository.host}; check the name, and log in with `hf auth login` where the repository is private."
+        )
+    tags = ", ".join(sorted(repository.tags())) or "none"
+    raise BuildError(
+        f"expected a revision of {repository.name}, found no {revision} on {repository.host}; its tags are {tags}."
+    )
+
+
+def _wanted(repository: Repository, commit: str, into: Path) -> tuple[list[Stored], Problems]:
+    """The files that a commit has of those that its manifest lists, and what it has besides."""
+    tree = repository.tree(commit)
+    where = f"{repository.name} at commit {commit[:12]}"
+    if "manifest.json" not in tree:
+        raise BuildError(
+            f"expected a release with a manifest.json in {where}, found none; give another --revision, or another "
+            "repository."
+        )
+    repository.fetch(tree["manifest.json"], commit, into)
+    manifest = check_manifest.load(into, Problems(), where)
+    if manifest is None:
+        return [], Problems()  # the check of the folder says why
+    listed = {manifest["card"]["path"], *(file.path for file in check_manifest.listed_files(manifest))}
+    return [tree[path] for path in sorted(listed & tree.keys())], check_manifest.check_unlisted(tree, manifest)
+
+
+def _check_room(size: int, into: Path) -> None:
+    free = shutil.disk_usage(into).free
+    if size > free:
+        raise BuildError(
+            f"expected {size:,} bytes of room for the download, found {free:,}; give a folder on a larger disk with "
+            "--keep."
+        )
+
+
+def _download(repository: Repository, commit: str, files: list[Stored], into: Path) -> None:
+    size = sum(file.size for file in files)
+    with (
+        tqdm(total=size, desc="downloading", unit="B", unit_scale=True, disable=None, file=sys.stderr) as bar,
+        ThreadPoolExecutor(_AT_ONCE) as pool,
+    ):
+        for file, _ in zip(files, pool.map(lambda file: repository.fetch(file, commit, into), files), strict=True):
+            bar.update(file.size)
+    # What the client notes of its downloads is no part of the release.
+    shutil.rmtree(into / ".cache", ignore_errors=True)

@@ -1,0 +1,165 @@
+"""What a version of a release adds, removes and changes: an entry of CHANGELOG.md, and a table of all ids."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders.storage.atomic import replacing
+from hf_scripts.publish.versions import Changes, Version
+
+INLINE = 100
+"""A split with at most so many added, removed or changed ids has them in the text as well as in the table."""
+
+Kind = Literal["added", "removed", "changed"]
+
+_HEAD = """# Changelog
+
+What each version of this dataset adds, removes and changes, newest first. A version is raised by the rows: major where
+rows, their order or their labels changed or went away, minor for new splits, configs or columns, patch for the rest.
+`changes/<version>.csv` has every id that a version adds, removes or changes. Evaluate on a version by its tag:
+`load_dataset(..., revision="v1.0.0")`.
+"""
+
+
+@dataclass(frozen=True)
+class RowChanges:
+    """Ids of one split that a version adds, removes, or gives another image, label or role, in the splits' order."""
+
+    split: str
+    ids: Mapping[Kind, pa.ChunkedArray]
+
+    def total(self) -> int:
+        """Ids in all."""
+        return sum(len(ids) for ids in self.ids.values())
+
+
+def row_changes(split: str, old: Path | None, new: Path | None) -> RowChanges:
+    """Compare two indexes of a split.
+
+    Args:
+        split: `config/split`.
+        old: its index before; None where it is new.
+        new: its index now; None where it is gone.
+    """
+    before, after = _identities(old), _identities(new)
+    there = pc.is_in(after["id"], value_set=before["id"])
+    common = after.filter(there).append_column("place", pa.array(range(pc.sum(there).as_py() or 0), pa.int64()))
+    joined = common.join(before, keys="id", right_suffix=" before").sort_by("place")
+    differs = pa.chunked_array([pa.repeat(False, joined.num_rows)])
+    for name in ("label", "role", "content_sha256"):
+        differs = pc.or_(differs, pc.not_equal(joined[name], joined[f"{name} before"]))
+    return RowChanges(
+        split,
+        {
+            "added": after["id"].filter(pc.invert(there)),
+            "removed": before["id"].filter(pc.invert(pc.is_in(before["id"], value_set=after["id"]))),
+            "changed": joined["id"].filter(differs),
+        },
+    )
+
+
+def write_table(path: Path, changes: Sequence[RowChanges]) -> None:
+    """Write every id as `split,change,id`."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as opened:
+        writer = csv.writer(opened, lineterminator="\n")
+        writer.writerow(["split", "change", "id"])
+        for split in changes:
+            for kind, ids in split.ids.items():
+                writer.writerows([split.split, kind, value] for chunk in ids.chunks for value in chunk.to_pylist())
+
+
+def entry(
+    version: Version,
+    previous: Version | None,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    changes: Changes,
+    rows: Sequence[RowChanges],
+) -> str:
+    """The text of one version.
+
+    Args:
+        version: the version that is published.
+        previous: the one before it; None for the first.
+        old: manifest of the previous version, or an empty one.
+        new: manifest of this version.
+        changes: what differs between both.
+        rows: ids of every split that is added, removed or changed. Not looked at in the first version.
+    """
+    if previous is None:
+        lines = [f"## {version.tag}", "", "First release.", "", *_first(new)]
+    else:
+        lines = [f"## {version.tag}", "", f"Since {previous.tag}:", ""]
+        lines += [line for split in rows for line in _split_lines(split, old, new)]
+        told = {*changes.added, *changes.removed, *changes.changed}
+        others = [text for text in (*changes.major, *changes.minor) if text.split(" ")[0] not in told]
+        lines += [f"- `{place}` {words}." for place, _, words in (text.partition(" ") for text in others)]
+        lines += [f"- Metadata: `{place}`." for place in changes.patch]
+    withdrawn = list(_withdrawn(old, new))
+    if withdrawn:
+        lines += ["", "Withdrawn:", "", *withdrawn]
+    return "\n".join(lines) + "\n"
+
+
+def with_entry(before: str, text: str) -> str:
+    """A changelog with one more entry on top; `before` is the whole text so far, or empty."""
+    _, mark, entries = before.partition("\n## ")
+    return f"{_HEAD}\n{text}" + (f"\n## {entries}" if mark else "")
+
+
+def _identities(path: Path | None) -> pa.Table:
+    columns = ["id", "label", "role", "content_sha256"]
+    if path is None:
+        kinds = [pa.string(), pa.int64(), pa.int64(), pa.string()]
+        return pa.table({name: pa.chunked_array([], kind) for name, kind in zip(columns, kinds, strict=True)})
+    return pq.read_table(path, columns=columns).replace_schema_metadata(None)
+
+
+def _first(manifest: Mapping[str, Any]) -> Iterator[str]:
+    for config_name, config in sorted(manifest["configs"].items()):
+        for name, split in sorted(config["splits"].items()):
+            yield f"- `{config_name}/{name}`: {_rows(split)}, digest `{split['digest'][:12]}`."
+
+
+def _rows(split: Mapping[str, Any]) -> str:
+    return f"{split['rows']:,} row{'' if split['rows'] == 1 else 's'}"
+
+
+def _split_lines(rows: RowChanges, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    was, now = _split(old, rows.split), _split(new, rows.split)
+    if not was:
+        text = f"is new: {_rows(now)}, digest `{now['digest'][:12]}`"
+    elif not now:
+        text = f"is gone: {_rows(was)}, digest `{was['digest'][:12]}`"
+    else:
+        counts = ", ".join(f"{len(ids):,} {kind}" for kind, ids in rows.ids.items()) if rows.total() else "other order"
+        text = (
+            f"has other rows: {was['rows']:,} before, {now['rows']:,} now ({counts}), digest `{was['digest'][:12]}` "
+            f"before, `{now['digest'][:12]}` now"
+        )
+    yield f"- `{rows.split}` {text}."
+    if rows.total() <= INLINE:
+        for kind, ids in rows.ids.items():
+            if len(ids):
+                yield f"  - {kind}: {', '.join(f'`{value}`' for value in ids.to_pylist())}"
+
+
+def _split(manifest: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    config, _, name = key.partition("/")
+    found: Mapping[str, Any] = manifest["configs"].get(config, {"splits": {}})["splits"].get(name, {})
+    return found
+
+
+def _withdrawn(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    known = {(entry["split"], entry["id"]) for entry in old.get("withdrawn", [])}
+    for entry in new.get("withdrawn", []):
+        if (entry["split"], entry["id"]) not in known:
+            yield f"- `{entry['id']}` from `{entry['split']}`: {entry['reason']}"

@@ -1,0 +1,316 @@
+"""The small files of a release as it will be published: what a repository holds and a folder, put together.
+
+Tested by `tests/hf_scripts/test_push.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from builders.duplicates.table import complete, origin, table_entry, write_table
+from builders.errors import BuildError
+from builders.release import card
+from builders.release.duplicates import KEY, entries, read_pairs
+from builders.release.layout import Layout
+from builders.release.manifest import file_entry
+from builders.release.tables import read_audit, read_excluded, write_audit, write_excluded
+from builders.storage.atomic import write_text
+from hf_scripts.checks import manifest as check_manifest
+from hf_scripts.checks import release
+from hf_scripts.checks.manifest import CHANGELOG, CHANGES, Listed
+from hf_scripts.checks.problems import Problems
+from hf_scripts.hub.repository import Repository, Stored
+from hf_scripts.publish import changelog
+from hf_scripts.publish.changelog import RowChanges, row_changes
+from hf_scripts.publish.merge import Manifest, merge, part_keys, split_keys
+from hf_scripts.publish.versions import PUBLISHED_KEYS, Changes, Version, compare
+
+_EMPTY: Manifest = {"benchmarks": {}, "configs": {}, "sources": {}}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A release in a repository at one commit; `root` is where files of it are downloaded to."""
+
+    repository: Repository
+    commit: str
+    manifest: Manifest
+    tree: Mapping[str, Stored]
+    root: Path
+
+    def fetch(self, path: str) -> Path:
+        """Download one file, once.
+
+        Raises:
+            BuildError: the commit has no such file.
+        """
+        if path not in self.tree:
+            raise BuildError(
+                f"expected {path} in {self.repository.name} at {self.commit[:12]}, as its manifest.json lists it, "
+                "found none; push to another repository, or mend this one."
+            )
+        local = self.root / path
+        if not local.exists():
+            self.repository.fetch(self.tree[path], self.commit, self.root)
+            files = {file.path: file for file in check_manifest.listed_files(self.manifest)}
+            # The Hub's own list is of what somebody committed, which need not be what the manifest says.
+            problems = check_manifest.check_file(self.root, files[path]) if path in files else Problems()
+            if problems.total():
+                raise broken(f"{self.repository.name} at {self.commit[:12]}", problems)
+        return local
+
+
+def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
+    """Read what a repository's manifest says; one with nothing of ours is a release without splits.
+
+    Raises:
+        BuildError: other files lie there, or no manifest that this version reads.
+    """
+    tree = repository.tree(commit)
+    if set(tree) <= {"README.md"}:
+        return Snapshot(repository, commit, _EMPTY, tree, root)
+    where = f"{repository.name} at {commit[:12]}"
+    if "manifest.json" not in tree:
+        raise BuildError(
+            f"expected an empty repository or a release, found {min(set(tree) - {'README.md'})} and no manifest.json "
+            f"in {where}; push to another repository."
+        )
+    repository.fetch(tree["manifest.json"], commit, root)
+    problems = Problems()
+    manifest = check_manifest.load(root, problems, where)
+    if manifest is None:
+        raise broken(where, problems)
+    return Snapshot(repository, commit, manifest, tree, root)
+
+
+def broken(where: str, problems: Problems) -> BuildError:
+    """The error for a release in a repository that is damaged."""
+    return BuildError(
+        f"expected a whole release in {where}, found {problems.total():,} problems, of which the first is: "
+        f"{next(problems.lines())}; mend the repository, or push to another."
+    )
+
+
+def not_whole(folder: Path, problem: str) -> BuildError:
+    """The error for a release folder that is damaged, by its first problem."""
+    return BuildError(
+        f"expected a whole release in {folder}, found a problem ({problem}); see all with python -m hf_scripts.verify "
+        f"{folder}, and build it anew."
+    )
+
+
+def described(tree: Mapping[str, Stored]) -> dict[str, tuple[int, str]]:
+    """A tree as `hf_scripts.checks.manifest.check_tree` takes it."""
+    return {path: (stored.size, stored.sha256) for path, stored in tree.items()}
+
+
+@dataclass
+class Staged:
+    """A release to publish.
+
+    `root` has its small files; `folder` the local ones; `base` what is in the repository already. `manifest` is the
+    merged one.
+    """
+
+    folder: Path
+    root: Path
+    base: Snapshot | None
+    manifest: Manifest
+    ours: Manifest
+    written: list[str] = field(default_factory=list)
+
+    @functools.cached_property
+    def mine(self) -> dict[str, Listed]:
+        """The files of `folder` that are to be published, by path."""
+        return {file.path: file for file in check_manifest.listed_files(self.ours)}
+
+    def local(self, path: str) -> Path | None:
+        """Where a file of the release is on this machine; None where it is only in the repository."""
+        if path in self.written:
+            return self.root / path
+        return self.folder / path if path in self.mine else None
+
+    def fetch(self, path: str) -> Path:
+        """Where a file of the release is on this machine, downloaded if need be, to be read now.
+
+        Raises:
+            BuildError: it is not what the manifest says.
+        """
+        if path in self.mine and path not in self.written:
+            return self.checked(path)
+        local = self.local(path)
+        if local is None and self.base is not None:
+            return self.base.fetch(path)
+        return local or self.root / path
+
+    def checked(self, path: str) -> Path:
+        """A file of `folder`, to be read now.
+
+        Raises:
+            BuildError: it is not what the folder's manifest says.
+        """
+        problems = check_manifest.check_file(self.folder, self.mine[path])
+        if problems.total():
+            raise not_whole(self.folder, next(problems.lines()))
+        return self.folder / path
+
+    def add(self, path: Path) -> dict[str, Any]:
+        """Note that a small file has been written; returns its entry in the manifest."""
+        entry = file_entry(Layout(self.root), path)
+        self.written.append(entry["path"])
+        return entry
+
+
+def stage(folder: Path, ours: Manifest, base: Snapshot | None, root: Path) -> Staged:
+    """Merge a release with what is in a repository, tables of exclusions and duplicates included.
+
+    Args:
+        folder: the release folder.
+        ours: those parts of its manifest that are to be published.
+        base: the repository's newest commit; None where there is no repository.
+        root: an empty folder for the files that come from both.
+    """
+    there = base.manifest if base else _EMPTY
+    where = base.repository.name if base else ""
+    staged = Staged(folder, root, base, merge(there, ours, where), ours)
+    for name in sorted(ours["configs"]):
+        _merge_tables(staged, name)
+    _merge_duplicates(staged)
+    return staged
+
+
+def _merge_tables(staged: Staged, name: str) -> None:
+    keys, layout = split_keys(staged.ours, name), Layout(staged.root)
+    was = staged.base.manifest["configs"].get(name, {}) if staged.base else {}
+    mine, both = staged.ours["configs"][name], staged.manifest["configs"][name]
+    for kind, path in (("excluded", layout.excluded(name)), ("audit", layout.audit(name))):
+        if kind not in mine:
+            continue
+        source = staged.checked(mine[kind]["path"])
+        there = staged.base.fetch(was[kind]["path"]) if staged.base and kind in was else None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if there is not None:
+            path.write_bytes(there.read_bytes())
+        if kind == "excluded":
+            parts = part_keys(staged.ours, name)
+            write_excluded(path, [line for line in read_excluded(source) if line.split in parts], parts)
+        else:
+            write_audit(path, [line for line in read_audit(source) if line.split in keys], keys)
+        both[kind] = staged.add(path)
+
+
+def _merge_duplicates(staged: Staged) -> None:
+    """Complete the tables of duplicates with pairs of rows that were built apart; without any there is none.
+
+    Indexes of the splits that stay are downloaded where they are compared for the first time.
+    """
+    origins, tables = [], []
+    for manifest, fetch in (
+        (staged.base.manifest if staged.base else _EMPTY, staged.base.fetch if staged.base else staged.checked),
+        (staged.ours, staged.checked),
+    ):
+        if KEY in manifest:
+            tables.append(fetch(manifest[KEY]["path"]))
+            origins.append(origin(manifest, tables[-1]))
+    if not tables:
+        return
+    known = entries(staged.manifest)
+    table = complete(staged.manifest, lambda key: staged.fetch(known[key]["index"]["path"]), origins, trusting=True)
+    layout = Layout(staged.root)
+    write_table(layout, table)
+    # Another version of pyarrow writes the same pairs in other bytes, which is nothing to publish.
+    same = next((path for path in tables if read_pairs(path) == read_pairs(layout.duplicates)), None)
+    if same is not None:
+        layout.duplicates.write_bytes(same.read_bytes())
+    staged.manifest[KEY] = table_entry(layout, table)
+    staged.written.append(staged.manifest[KEY]["path"])
+
+
+def check_together(staged: Staged) -> None:
+    """Check splits that were built apart against each other: exclusions that add up, no id twice.
+
+    The indexes of the splits that stay are downloaded. Nothing is done where no split of the same benchmark stays.
+
+    Raises:
+        BuildError: with the first problem.
+    """
+    mine = {config["benchmark"] for config in staged.ours["configs"].values()}
+    configs = {name: config for name, config in staged.manifest["configs"].items() if config["benchmark"] in mine}
+    part = {**staged.manifest, "configs": configs, "benchmarks": {n: staged.manifest["benchmarks"][n] for n in mine}}
+    if all(key in split_keys(staged.ours, name) for name in configs for key in split_keys(part, name)):
+        return
+    for _, _, split in check_manifest.splits(part):
+        path = staged.root / split["index"]["path"]
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(staged.fetch(split["index"]["path"]).resolve())
+    problems = release.check_excluded(staged.root, part)
+    problems.merge(release.check_audit(staged.root, part))
+    problems.merge(release.check_ids(staged.root, part))
+    if problems.total():
+        where = staged.base.repository.name if staged.base else ""
+        raise BuildError(
+            f"expected splits that fit those that stay in {where}, found {problems.total():,} problems, of which the "
+            f"first is: {next(problems.lines())}; build them with the same choices, or push all splits together."
+        )
+
+
+def differences(staged: Staged, last: Snapshot) -> Changes:
+    """What differs between a published version and the merged release, the card included."""
+    # A card may show the version that it is of, which is no difference by itself.
+    shown = {key: last.manifest[key] for key in PUBLISHED_KEYS if key in last.manifest}
+    path = staged.root / "card-of-the-last-version"
+    write_text(path, card.render({**staged.manifest, **shown}))
+    return compare(last.manifest, {**staged.manifest, "card": file_entry(Layout(staged.root), path)})
+
+
+def seal(staged: Staged, version: Version, last: tuple[Version, Snapshot] | None, changes: Changes) -> None:
+    """Write what a version needs besides its rows: changelog, table of changes, card and manifest.
+
+    Args:
+        staged: the merged release, whose manifest gets `version`, `previous`, `changelog` and `card`.
+        version: the version to publish.
+        last: the highest published version and its release; None before the first.
+        changes: what differs between the two.
+    """
+    layout = Layout(staged.root)
+    old, before, tables = _EMPTY, "", []
+    rows: Sequence[RowChanges] = ()
+    if last is not None:
+        old = last[1].manifest
+        listed = {entry["path"]: entry for entry in old.get("changelog", [])}
+        before = last[1].fetch(CHANGELOG).read_text(encoding="utf-8") if CHANGELOG in listed else ""
+        tables = [entry for path, entry in listed.items() if path != CHANGELOG]
+        rows = _row_changes(staged, last[1], changes)
+    if any(split.total() for split in rows):
+        path = layout.root / CHANGES / f"{version.tag}.csv"
+        changelog.write_table(path, rows)
+        tables.append(staged.add(path))
+    text = changelog.entry(version, last[0] if last else None, old, staged.manifest, changes, rows)
+    write_text(layout.root / CHANGELOG, changelog.with_entry(before, text))
+    staged.manifest["version"] = str(version)
+    staged.manifest["previous"] = str(last[0]) if last else ""
+    staged.manifest["changelog"] = sorted(
+        [staged.add(layout.root / CHANGELOG), *tables], key=lambda entry: str(entry["path"])
+    )
+    card.seal(layout, staged.manifest)
+    staged.written += ["README.md", "manifest.json"]
+
+
+def _row_changes(staged: Staged, last: Snapshot, changes: Changes) -> list[RowChanges]:
+    found = []
+    for key in sorted({*changes.added, *changes.removed, *changes.changed}):
+        old, new = (_index(manifest, key) for manifest in (last.manifest, staged.manifest))
+        found.append(row_changes(key, last.fetch(old) if old else None, staged.fetch(new) if new else None))
+    return found
+
+
+def _index(manifest: Mapping[str, Any], key: str) -> str:
+    """Path of a split's index; empty where the manifest has no such split."""
+    config, _, name = key.partition("/")
+    split = manifest["configs"].get(config, {"splits": {}})["splits"].get(name)
+    return str(split["index"]["path"]) if split else ""

@@ -1,0 +1,113 @@
+"""Is what a tag names what was to be published? The Hub is asked again, and nothing is taken from before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+
+from builders.errors import BuildError
+from builders.release.digests import file_sha256
+from builders.release.layout import INDEX_SUFFIX
+from hf_scripts.checks import manifest as check_manifest
+from hf_scripts.checks.problems import Problems
+from hf_scripts.hub.repository import Repository, Stored
+from hf_scripts.hub.retry import patiently
+from hf_scripts.publish.merged_release import described
+
+
+def read_back(
+    repository: Repository, tag: str, commit: str, manifest_file: Path, local: Callable[[str], Path | None], root: Path
+) -> int:
+    """Compare what a tag names with a manifest.
+
+    The commit of the tag, names, sizes and digests of all files, the card's patterns, and the label names in the
+    schema of one file for each config. Small files of which the Hub says no SHA-256 are downloaded, or compared by
+    git's name with the one on this machine.
+
+    Args:
+        repository: where.
+        tag: what readers will name.
+        commit: what the tag should name.
+        manifest_file: the manifest that was to be published.
+        local: where a file is on this machine, if it is.
+        root: where to download to, empty.
+
+    Returns:
+        Number of files.
+
+    Raises:
+        BuildError: something differs.
+    """
+    named = repository.tags().get(tag)
+    if named != commit:
+        raise BuildError(
+            f"expected the tag {tag} of {repository.name} to name commit {commit[:12]}, found "
+            f"{(named or 'no tag')[:12]}; run the same command again."
+        )
+    manifest = json.loads(manifest_file.read_bytes())
+    tree = repository.tree(tag)
+    problems = check_manifest.check_tree(described(tree), manifest)
+    if "manifest.json" not in tree or not tree["manifest.json"].is_content_of(manifest_file):
+        problems.add("manifest", "manifest.json: expected the one that was to be published, found another or none")
+    if not problems.total():
+        _check_small(repository, commit, tree, manifest, local, root, problems)
+        _check_patterns((local("README.md") or root / "README.md").read_text(encoding="utf-8"), tree, problems)
+        _check_labels(repository, commit, manifest, problems)
+    if problems.total():
+        raise BuildError(
+            f"expected {repository.name} at {tag} as its manifest.json says, found {problems.total():,} problems, of "
+            f"which the first is: {next(problems.lines())}; look at the commit on {repository.host}, and publish the "
+            "mended release under the next version."
+        )
+    return len(tree)
+
+
+def _check_small(
+    repository: Repository,
+    commit: str,
+    tree: Mapping[str, Stored],
+    manifest: Mapping[str, Any],
+    local: Callable[[str], Path | None],
+    root: Path,
+    problems: Problems,
+) -> None:
+    card = check_manifest.Listed(**manifest["card"])
+    for file in [*check_manifest.listed_files(manifest), card]:
+        stored = tree[file.path]
+        if stored.sha256:
+            continue  # compared with the tree
+        ours = local(file.path)
+        path = ours if ours is not None and stored.is_content_of(ours) else repository.fetch(stored, commit, root)
+        if (digest := file_sha256(path)) != file.sha256:
+            problems.add("file digest", f"{file.path}: expected SHA-256 {file.sha256}, found {digest}")
+
+
+def _check_patterns(card: str, tree: Mapping[str, Stored], problems: Problems) -> None:
+    front = yaml.safe_load(card.split("---\n")[1])
+    for config in front["configs"]:
+        for entry in config["data_files"]:
+            patterns = entry["path"] if isinstance(entry["path"], list) else [entry["path"]]
+            for pattern in patterns:
+                if not any(fnmatchcase(path, pattern) for path in tree):
+                    name = config["config_name"]
+                    problems.add("card", f"README.md: expected {pattern} of {name} to match files, found none")
+
+
+def _check_labels(repository: Repository, commit: str, manifest: Mapping[str, Any], problems: Problems) -> None:
+    for name, config in sorted(manifest["configs"].items()):
+        path = min(split["index"]["path"] for split in config["splits"].values())
+
+        def names(path: str = path) -> list[str]:
+            with repository.open(path, commit) as opened:
+                described = json.loads(pq.read_schema(opened).metadata[b"huggingface"])
+            found: list[str] = described["info"]["features"]["label"]["names"]
+            return found
+
+        if patiently(f"read the label names of {path}", names, repository.say) != config["label_names"]:
+            problems.add("features", f"{path}: expected the label names of {name}{INDEX_SUFFIX}, found others")

@@ -1,0 +1,1 @@
+"""The papers' rules for which classes are in and which are out."""

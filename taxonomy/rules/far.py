@@ -1,0 +1,181 @@
+"""The far-OoD examination: which classes of another dataset are semantically close to ImageNet's.
+
+Source: Kim, Koo & Hwang (2023), section 3.2, "Far-OoD dataset". A class goes if a node matching one of its keywords is
+(i) an ImageNet class, (ii) has a sibling that is one, or (iii) has an ancestor or a descendant that is one.
+
+The paper searches the subtree that it uses for ImageNet; which nodes that is, it does not say. Here it is the tree of
+the full ImageNet release: its 21,841 synsets, the 1,000 classes and all their ancestors. That reading gives the
+paper's counts for Food-101 (32) and Places365 (82) without exception; searching all nouns gives 32 and 74.
+
+Tested by `tests/taxonomy/rules/test_unified.py`.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from taxonomy import tables
+from taxonomy.decisions import Decision
+from taxonomy.rules.keywords import keywords
+from taxonomy.wordnet.nouns import Mask, Rows, WordNet, load
+
+# Of all matches that remove a class the clearest is the evidence: to be an ImageNet class says more than to be above
+# or below one, and that more than to have the same hypernym. The decision does not depend on this order.
+_RULE_ORDER = ("i", "iii", "ii")
+
+# Caltech-256's last folder holds images of everything else.
+_NO_OBJECT = {"257.clutter": "clutter is Caltech-256's folder of background images, not a kind of object."}
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class _Match:
+    """A node that a keyword matches, ordered so that the smallest is the best evidence."""
+
+    part: bool  # the keyword is only part of the lemma
+    shortness: int  # minus the keyword's length
+    rule_order: int
+    row: int
+    witness: int
+    keyword: str
+
+    @property
+    def rule(self) -> str:
+        return _RULE_ORDER[self.rule_order] if self.rule_order < len(_RULE_ORDER) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageNetTree:
+    """The nodes searched, as masks and rows over WordNet's synsets.
+
+    Attributes:
+        nodes: (n,) the full ImageNet release, the 1,000 classes and all their ancestors: 23,547 synsets.
+        classes: (n,) the 1,000 classes.
+        near: (n,) synsets with a class above or below them.
+    """
+
+    nodes: Mask
+    classes: Mask
+    near: Mask
+
+
+@functools.cache
+def imagenet_tree() -> ImageNetTree:
+    """Return the tree that the far-OoD examination searches."""
+    wordnet = load()
+    classes = wordnet.rows(item.wnid for item in tables.imagenet1k())
+    release = np.union1d(wordnet.rows(tables.imagenet_tree()), classes)
+    return ImageNetTree(
+        nodes=wordnet.mask(np.union1d(release, wordnet.ancestors(release))),
+        classes=wordnet.mask(classes),
+        near=wordnet.mask(np.union1d(wordnet.ancestors(classes), wordnet.descendants(classes))),
+    )
+
+
+def say(wordnet: WordNet, row: int) -> str:
+    """Return a synset for people: its first lemma and its wnid in brackets."""
+    return f"{wordnet.lemmas(row)[0]} ({wordnet.wnid(row)})"
+
+
+@functools.cache
+def _relation(row: int) -> tuple[str, int]:
+    """Return the rule that a node meets and the lowest ImageNet class that it meets it with, or ("", -1)."""
+    wordnet, tree = load(), imagenet_tree()
+    if tree.classes[row]:
+        return "i", row
+    if tree.near[row]:
+        line = np.concatenate([wordnet.ancestors(row), wordnet.descendants(row)])
+        return "iii", _first_class(tree, line)
+    siblings = wordnet.siblings(row)
+    if tree.classes[siblings].any():
+        return "ii", _first_class(tree, siblings)
+    return "", -1
+
+
+def _first_class(tree: ImageNetTree, rows: Rows) -> int:
+    return int(rows[tree.classes[rows]].min())
+
+
+def _best_match(name: str) -> _Match | None:
+    """Return the best evidence for removing a class; if there is none, the best match; None without a match."""
+    wordnet, tree = load(), imagenet_tree()
+    removing: list[_Match] = []
+    other: list[_Match] = []
+    for keyword in keywords(name):
+        for row, whole in wordnet.containing(keyword).items():
+            if not tree.nodes[row]:
+                continue
+            rule, witness = _relation(row)
+            order = _RULE_ORDER.index(rule) if rule else len(_RULE_ORDER)
+            (removing if rule else other).append(_Match(not whole, -len(keyword), order, row, witness, keyword))
+    return min(removing or other, default=None)
+
+
+def _evidence(match: _Match) -> str:
+    wordnet = load()
+    node = f"'{match.keyword}' matches {say(wordnet, match.row)}"
+    if match.rule == "i":
+        return f"{node}, an ImageNet class."
+    if not match.rule:
+        return (
+            f"{node}, which like all other matches has no ImageNet class as itself, sibling, ancestor or descendant."
+        )
+    if match.rule == "ii":
+        relation = "a sibling"
+    else:
+        relation = "an ancestor" if match.row in wordnet.ancestors(match.witness) else "a descendant"
+    return f"{node}, {relation} of the ImageNet class {say(wordnet, match.witness)}."
+
+
+def _decide(class_id: str, name: str) -> Decision:
+    if class_id in _NO_OBJECT:
+        return Decision(class_id, name, "remove", "no_object", _NO_OBJECT[class_id])
+    match = _best_match(name)
+    if match is None:
+        return Decision(class_id, name, "keep", "no_match", "No keyword of its name matches a node of the tree.")
+    wordnet = load()
+    return Decision(
+        class_id,
+        name,
+        "remove" if match.rule else "keep",
+        match.rule or "unrelated",
+        _evidence(match),
+        keyword=match.keyword,
+        matched=wordnet.wnid(match.row),
+        witness=wordnet.wnid(match.witness) if match.rule else "",
+    )
+
+
+def by_rule(classes: list[tuple[str, str]]) -> tuple[Decision, ...]:
+    """Examine the classes of a dataset by the rule alone.
+
+    Args:
+        classes: Class id and name in the source's spelling.
+
+    Returns:
+        One decision per class, "keep" or "remove", sorted by class id.
+    """
+    return tuple(_decide(class_id, name) for class_id, name in sorted(classes))
+
+
+def examine(table: str, classes: list[tuple[str, str]]) -> tuple[Decision, ...]:
+    """Examine the classes of a dataset by the rule and then set the overrides of `tables.overrides` for `table`.
+
+    An overridden decision keeps the keyword, match and witness that it sets aside.
+    """
+    by_hand = {item.class_id: item for item in tables.overrides() if item.table == table}
+    return tuple(
+        Decision(
+            item.class_id,
+            item.class_name,
+            by_hand[item.class_id].decision,
+            "override",
+            f"{by_hand[item.class_id].reason}.",
+            item.keyword,
+            item.matched,
+            item.witness,
+        )
+        if item.class_id in by_hand
+        else item
+        for item in by_rule(classes)
+    )

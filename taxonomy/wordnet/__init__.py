@@ -1,0 +1,1 @@
+"""WordNet 3.0's nouns as arrays, and similarity of synsets."""

@@ -1,0 +1,583 @@
+import dataclasses
+import json
+import os
+import shutil
+from collections import defaultdict
+
+import pyarrow.parquet as pq
+import pytest
+
+from builders.adopt.copies import adopt, adoption_digest
+from builders.cli.progress import TerminalMeter
+from builders.errors import BuildError
+from builders.imagenet_benchmark import BENCHMARK, main
+from builders.pipeline.request import Choices
+from builders.pipeline.run import prepare
+from builders.plan.classes import Adopted, class_ids
+from builders.sources.base import open_source
+from taxonomy import decisions
+from tests.builders.conftest import build_demo, files_of
+from tests.builders.layouts import food101_parquet, imagenet_archives, imagenet_parquet, link, tree
+
+DECLARED = BENCHMARK.by_key()
+SPLITS = tuple(DECLARED)
+EVALUATION = ("imagenet/validation", "imagenet/test", "imagenet/near_ood")
+KNOWN = class_ids(BENCHMARK.configs[0].labels, seed=0)
+NEAR = "imagenet/near_ood"
+NEAR_SET = "test/near-imagenet200"
+NEAR_CLASSES = ("n01440764", "n01530575", "n01532829")
+
+
+def paths_by_id(demo):
+    """Where each image of the demo is, by source and source_id."""
+    places = {}
+    for key, source in {s.key: s for s in BENCHMARK.sources()}.items():
+        index = open_source(source, demo[key], tuple(source.expected()))
+        columns = (index.table[name].to_pylist() for name in ("source_id", "file"))
+        places |= {(key, source_id): demo[key] / file for source_id, file in zip(*columns, strict=True)}
+    return places
+
+
+def rows_of(release, key):
+    return pq.read_table(release / "index" / f"{key}.parquet").to_pylist()
+
+
+def published_name(split, row, number):
+    """Where the authors' archive would have a row: known classes labelled, unknown ones not, every third renamed."""
+    name = row["source_id"].rpartition("/")[2]
+    if split.source.key != "imagenet":
+        name = f"{number:08d}.jpg"  # far unknowns are renumbered, and such names exist in Food and Places too
+    elif number % 3 == 0:
+        name = f"image {number}.JPEG"
+    if split.published.startswith("train/"):
+        return f"{row['class_id']}/{name}"
+    return f"labels/{row['class_id']}/{name}" if split.role == "in_distribution" else f"no-labels/all/{name}"
+
+
+@pytest.fixture(scope="module")
+def places(demo):
+    return paths_by_id(demo)
+
+
+@pytest.fixture(scope="module")
+def published(release, places, tmp_path_factory):
+    """The release as the authors would have packed it. Read only."""
+    root = tmp_path_factory.mktemp("published") / "imagenet-bench"
+    for key, (_, split) in DECLARED.items():
+        for number, row in enumerate(rows_of(release, key)):
+            place = root / split.published / published_name(split, row, number)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.link(places[row["source"], row["source_id"]], place)
+    return root
+
+
+@pytest.fixture(scope="module")
+def indexes(demo):
+    return {
+        source.key: open_source(source, demo[source.key], tuple(source.expected())) for source in BENCHMARK.sources()
+    }
+
+
+def planned(roots, copy, splits=SPLITS, seed=0, notes=None, **changes):
+    """Plan with an adopted copy; returns the planned splits by name."""
+    choices = Choices(
+        out=copy.parent / "unused", splits=splits, roots=roots, seed=seed, allow_partial=True, demo=True, adopt=copy
+    )
+    with TerminalMeter(quiet=True) as meter:
+        meter.note = (lambda text: None) if notes is None else notes.append
+        prepared = prepare(BENCHMARK, dataclasses.replace(choices, **changes), meter)
+    return {split.key: split for split in prepared.planned}
+
+
+def ids(split):
+    return split.table["source_id"].to_pylist()
+
+
+def adopted(copy, indexes, *splits):
+    """Adopt some splits; returns them and the notes."""
+    notes = []
+    return adopt(BENCHMARK, splits, copy, indexes, notes.append, seed=0), notes
+
+
+def images(demo, class_id, folder="val"):
+    return sorted((demo["imagenet"] / folder / class_id).iterdir())
+
+
+def near_copy(root, demo, class_ids=NEAR_CLASSES):
+    """A copy with the validation images of some classes as its near unknowns."""
+    for class_id in class_ids:
+        for path in images(demo, class_id):
+            tree(root, {f"{NEAR_SET}/labels/{class_id}/{path.name}": path.read_bytes()})
+    return root
+
+
+def test_a_picture_of_two_classes_is_taken_as_the_one_that_the_set_can_have(demo, indexes, tmp_path):
+    """Tub, near-OoD, and bathtub, in-distribution, share a picture in the demo's validation; the file says neither."""
+    tub, bathtub = "val/ILSVRC2012_val_00000751.JPEG", "val/ILSVRC2012_val_00000207.JPEG"
+    content = (demo["imagenet"] / "val" / "n04493381" / tub.removeprefix("val/")).read_bytes()
+    assert (demo["imagenet"] / "val" / "n02808440" / bathtub.removeprefix("val/")).read_bytes() == content
+    sets = (NEAR_SET, "test/imagenet200")
+    tree(tmp_path, {f"{name}/no-labels/all/picture.JPEG": content for name in sets})
+    found, notes = adopted(tmp_path, indexes, NEAR, "imagenet/test")
+    assert {key: (split.class_ids, split.source_ids) for key, split in found.items()} == {
+        NEAR: (("n04493381",), (tub,)),
+        "imagenet/test": (("n02808440",), (bathtub,)),
+    }
+    assert not [note for note in notes if "stand several times" in note]
+
+
+def accounts(split):
+    return len(split.rows) + sum(e.images for e in split.excluded) == split.available
+
+
+def test_an_adopted_release_has_its_rows_under_any_seed(demo, release, published):
+    plans = planned(demo, published, seed=11)
+    for key in SPLITS:
+        wanted = [row["source_id"] for row in rows_of(release, key)]
+        assert sorted(ids(plans[key])) == sorted(wanted), key
+        assert ids(plans[key]) != wanted  # the order is keyed by the seed
+        assert accounts(plans[key])
+
+
+def test_an_adopted_release_has_its_digests_under_its_seed(demo, release, published, tmp_path):
+    built = build_demo(demo, tmp_path / "out", adopt=published, index_only=True)
+    before = json.loads((release / "manifest.json").read_text())
+    for config, entry in before["configs"].items():
+        for name, split in entry["splits"].items():
+            assert built["configs"][config]["splits"][name]["digest"] == split["digest"], (config, name)
+
+
+def test_the_command_line_adopts_and_says_so(demo, release, published, tmp_path, capsys):
+    out = tmp_path / "out"
+    flags = [text for source in BENCHMARK.sources() for text in (f"--{source.key}", str(demo[source.key]))]
+    flags += ["--out", str(out), "--allow-partial", "--index-only", "--workers", "1", "--seed", "7"]
+    assert main([*flags, "--adopt", str(published.parent)]) == 0
+    assert "imagenet/near_ood: adopted 200 classes, 400 images (the paper: 10,000)" in capsys.readouterr().err
+    for key in SPLITS:
+        assert {r["id"]: r["content_sha256"] for r in rows_of(out, key)} == {
+            r["id"]: r["content_sha256"] for r in rows_of(release, key)
+        }
+    assert json.loads((out / "manifest.json").read_text())["configs"]["imagenet"]["splits"]["near_ood"]["adopted"]
+    other = tmp_path / "empty"
+    other.mkdir()
+    assert main([*flags, "--adopt", str(other)]) == 2
+    assert f"found none in {other}" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def archives(demo, tmp_path_factory):
+    return imagenet_archives(demo["imagenet"], tmp_path_factory.mktemp("archives"))
+
+
+@pytest.fixture(scope="module")
+def mirror(demo, tmp_path_factory):
+    return imagenet_parquet(demo["imagenet"], tmp_path_factory.mktemp("mirror"))
+
+
+@pytest.mark.parametrize("layout", ["archives", "mirror"])
+def test_names_are_enough_for_archives_and_parquet(layout, release, request, tmp_path):
+    copy = tmp_path / "imagenet-bench"
+    for key in EVALUATION:
+        for row in rows_of(release, key):
+            # Empty files: nothing but the names can be used.
+            tree(
+                copy / DECLARED[key][1].published, {f"labels/{row['class_id']}/{row['source_id'].split('/')[-1]}": b""}
+            )
+    plans = planned({"imagenet": request.getfixturevalue(layout)}, copy, EVALUATION, seed=3)
+    for key in EVALUATION:
+        assert set(ids(plans[key])) == {row["source_id"] for row in rows_of(release, key)}
+
+
+def test_renamed_images_are_found_inside_archives(demo, archives, tmp_path):
+    path = images(demo, NEAR_CLASSES[0])[1]
+    copy = tree(tmp_path / "copy", {f"{NEAR_SET}/no-labels/x/0.jpg": path.read_bytes()})
+    assert ids(planned({"imagenet": archives}, copy, (NEAR,))[NEAR]) == [f"val/{path.name}"]
+
+
+def test_renamed_images_of_a_parquet_source_are_refused(demo, mirror, tmp_path):
+    copy = tree(tmp_path / "copy", {f"{NEAR_SET}/no-labels/x/a.jpg": images(demo, NEAR_CLASSES[0])[0].read_bytes()})
+    sentence = (
+        rf"found 1 files such as .*a\.jpg that only their content can tell, and a source in Parquet at {mirror},"
+    )
+    with pytest.raises(BuildError, match=sentence):
+        planned({"imagenet": mirror}, copy, (NEAR,))
+
+
+def test_numbers_as_names_are_trusted_only_where_content_cannot_be_compared(demo, tmp_path):
+    first, second = sorted((demo["food101"] / "images" / "apple_pie").glob("[0-9]*.jpg"))[:2]
+    key = "imagenet/far_ood_food32"
+    copy = tree(tmp_path / "copy", {f"test/food101/labels/apple_pie/{first.name}": second.read_bytes()})
+    assert ids(planned({"food101": demo["food101"]}, copy, (key,))[key]) == [f"apple_pie/{second.name}"]
+    mirror = food101_parquet(demo["food101"], tmp_path / "mirror")
+    assert ids(planned({"food101": mirror}, copy, (key,))[key]) == [f"apple_pie/{first.name}"]
+
+
+def test_a_number_with_other_content_is_listed_as_such(demo, tmp_path):
+    first = next((demo["food101"] / "images" / "apple_pie").glob("[0-9]*.jpg"))
+    name = f"labels/apple_pie/{first.name}"
+    copy = tree(tmp_path / "copy", {f"test/food101/{name}": first.read_bytes() + b"resized"})
+    notes = []
+    with pytest.raises(BuildError, match=rf"found 1 that are there neither .*\({name}\), 1 with a number for a name"):
+        planned({"food101": demo["food101"]}, copy, ("imagenet/far_ood_food32",), notes=notes)
+    assert f"no image of Food-101: {copy}/test/food101/{name}" in notes
+
+
+def test_all_images_that_match_nothing_are_listed(demo, tmp_path):
+    copy = near_copy(tmp_path / "copy", demo)
+    tree(copy, {f"{NEAR_SET}/no-labels/x/strange {n}.jpg": b"\xff\xd8\xff" + bytes([n]) for n in range(5)})
+    notes = []
+    sentence = (
+        r"ImageNet-1k .*: expected every image of .*near-imagenet200 in .* \(partition val\), found 5 that are there "
+        r"neither by name nor by content \(no-labels/x/strange 0\.jpg, .*2\.jpg and 2 more\); complete the source"
+    )
+    with pytest.raises(BuildError, match=sentence):
+        planned(demo, copy, (NEAR,), notes=notes)
+    assert sum(note.startswith("no image of ImageNet-1k") for note in notes) == 5
+
+
+def write_csv(path, *lines, columns="split,class"):
+    path.write_text("\n".join([columns, *lines, ""]), encoding="utf-8")
+    return path
+
+
+def class_folders(root, class_ids):
+    for class_id in class_ids:
+        (root / NEAR_SET / "labels" / class_id).mkdir(parents=True)
+        (root / NEAR_SET / "labels" / class_id / ".DS_Store").write_bytes(b"x")
+    return root
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda root: write_csv(root / "list.csv", *(f"near-imagenet200,{c}" for c in NEAR_CLASSES)),
+        lambda root: write_csv(root / "list.csv", *(f"imagenet/near_ood,{c}" for c in NEAR_CLASSES * 2)),
+        lambda root: write_csv(
+            root / "l.csv", *(f"x,test/near-imagenet200,{c}" for c in NEAR_CLASSES), columns="n,split,class"
+        ),
+        lambda root: write_csv(
+            root / "l.csv", f"{NEAR_SET},tench", f"{NEAR_SET},n01530575", f"{NEAR_SET},House_Finch"
+        ),
+        lambda root: class_folders(root / "imagenet-bench", NEAR_CLASSES).parent,
+        lambda root: class_folders(root, ("Tench", "n01530575", "house finch")),
+    ],
+    ids=["set", "split", "path", "names", "folders", "folders named as people do"],
+)
+def test_class_lists_make_exactly_their_validation_images(make, demo, tmp_path):
+    split = planned(demo, make(tmp_path), (NEAR,), seed=4)[NEAR]
+    wanted = {f"val/{path.name}" for class_id in NEAR_CLASSES for path in images(demo, class_id)}
+    assert set(ids(split)) == wanted and len(wanted) == 6
+    assert accounts(split)
+
+
+def test_a_set_named_alone_means_all_its_splits(indexes, tmp_path):
+    path = write_csv(tmp_path / "list.csv", f"imagenet200,{KNOWN[0]}", f"imagenet200,{KNOWN[1]}")
+    found, notes = adopted(path, indexes, *SPLITS)
+    known = ("imagenet/validation", "imagenet/test", "imagenet-train/train")
+    assert found == dict.fromkeys(known, Adopted(tuple(KNOWN[:2])))
+    assert "imagenet/test: adopted 2 classes, their images drawn by rule" in notes
+    assert f"{NEAR}: not in the adopted copy, so it is drawn by rule" in notes
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("split,wnid\n", r"expected the columns split and class, found split, wnid in line 1 of .*list\.csv"),
+        ("", r"found nothing in line 1 of .*list\.csv"),
+        ("split,class\n", r"found none of them in .*list\.csv; build those splits without --adopt"),
+        (f"split,class\n{NEAR_SET},n01440764\nfar,n01440764\n", r"found 'far' in line 3 of .*list\.csv; correct it"),
+        (f"split,class\n{NEAR_SET}\n", r"found no class in line 2 of .*list\.csv"),
+        (
+            f"split,class\n\n{NEAR_SET},tensch\n",
+            r"expected one of its classes, found 'tensch' at line 3 of .*list\.csv",
+        ),
+        (f"split,class\n{NEAR_SET},crane\n", r"'crane', which means n02012849 and n03126707, at line 2"),
+        (f"split,class\n{NEAR_SET},{KNOWN[0]}\n", rf"expected no in-.* found {KNOWN[0]}, which is one, at line 2 of"),
+        ("split,class\nimagenet200,n01440764\n", r"expected only in-.* found n01440764, which is none, at line 2 of"),
+        (f"split,class\n{NEAR_SET},caf\xe9\n".encode("latin-1"), r"expected a CSV in UTF-8 .*, found another file"),
+        ("split,class\n\0,\0\n", r"expected a (CSV|split) .*, found"),
+    ],
+)
+def test_a_wrong_class_list_is_refused_with_its_line(text, sentence, indexes, tmp_path):
+    path = tmp_path / "list.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(BuildError, match=sentence):
+        adopted(path, indexes, *SPLITS)
+
+
+def in_set(folder, *names, content=b""):
+    return lambda root: tree(root / folder, dict.fromkeys(names, content))
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (
+            lambda root: root.mkdir(),
+            r"expected a copy of .* such as valid/imagenet200 or .*, found none in .*copy; give",
+        ),
+        (
+            lambda root: (root / NEAR_SET).mkdir(parents=True),
+            r"expected images or class folders, found neither in .*200",
+        ),
+        (in_set(NEAR_SET, "no-labels/a/README", ".DS_Store"), r"expected images or class folders, found neither"),
+        (lambda root: (root / NEAR_SET / "labels/dragon").mkdir(parents=True), r"found 'dragon' at .*labels/dragon;"),
+        (
+            lambda root: [(root / f"{name}/{NEAR_SET}").mkdir(parents=True) for name in ("a", "b")],
+            r"expected one copy of the published benchmark, found a and b in .*copy; give one of them",
+        ),
+        (
+            in_set("test/imagenet200", "labels/n01440764/ILSVRC2012_val_00000001.JPEG"),
+            r"expected an image of class n01440764, found val/ILSVRC2012_val_00000001\.JPEG of class n01443537 at",
+        ),
+        (
+            in_set(NEAR_SET, "no-labels/x/ILSVRC2012_val_00000001.JPEG"),
+            rf"expected no in-distribution classes in {NEAR_SET}, found n01443537, which is one, at .*00000001\.JPEG",
+        ),
+    ],
+)
+def test_a_wrong_copy_is_refused_with_its_place(make, sentence, indexes, tmp_path):
+    make(tmp_path / "copy")
+    with pytest.raises(BuildError, match=sentence):
+        adopted(tmp_path / "copy", indexes, *SPLITS)
+
+
+def test_a_class_that_is_not_one_of_the_200_is_refused_where_known_ones_are_expected(demo, indexes, tmp_path):
+    path = images(demo, "n01440764")[0]
+    for name in (path.name, "renamed.JPEG"):
+        copy = tree(tmp_path / name, {f"test/imagenet200/labels/n01440764/{name}": path.read_bytes()})
+        sentence = r"expected only in-distribution classes in test/imagenet200, found n01440764, which is none, at .*J"
+        with pytest.raises(BuildError, match=sentence):
+            adopted(copy, indexes, "imagenet/test")
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_images_of_another_partition_are_refused(renamed, demo, indexes, tmp_path):
+    path = images(demo, KNOWN[0], "train")[2]
+    place = f"test/imagenet200/labels/{KNOWN[0]}/{'a.JPEG' if renamed else path.name}"
+    copy = tree(tmp_path, {place: path.read_bytes()})
+    sentence = (
+        rf"expected images of the partition val, found train/{KNOWN[0]}/{path.name} of the partition train at "
+        rf"{copy / place}; remove them from this set"
+    )
+    with pytest.raises(BuildError, match=sentence):
+        adopted(copy, indexes, "imagenet/test")
+    # Where the other partition was not asked for it is not indexed, and the image is in no partition that is.
+    with pytest.raises(BuildError, match=r"\(partition val\), found 1 that are there neither by name nor by content"):
+        planned(demo, copy, ("imagenet/test",))
+
+
+def test_what_is_no_image_is_left_out_with_a_note(demo, indexes, tmp_path):
+    copy = near_copy(tmp_path / "copy", demo)
+    first = images(demo, NEAR_CLASSES[0])[0]
+    odd = {
+        "README.txt": b"JPEG",
+        "labels/.DS_Store": b"x",
+        f"labels/{NEAR_CLASSES[0]}/._{first.name}": b"x",
+        f"labels/.cache/{first.name}": first.read_bytes(),
+    }
+    tree(copy / NEAR_SET, odd)
+    (copy / NEAR_SET / "labels" / "n01440764" / "none").symlink_to("nowhere")
+    (copy / "test" / "lsun").mkdir()
+    found, notes = adopted(copy, indexes, NEAR)
+    assert len(found[NEAR].source_ids) == 6
+    (left_out,) = [note for note in notes if "are no images" in note]
+    assert "left out 5 entries that are no images (README.txt, .DS_Store, .cache and 2 more)" in left_out
+    assert f"{copy}/test/lsun: no set of this benchmark, so it is not used" in notes
+
+
+def test_an_image_without_an_extension_is_told_by_its_signature(demo, indexes, tmp_path):
+    path = images(demo, NEAR_CLASSES[1])[0]
+    copy = tree(tmp_path / "copy", {f"{NEAR_SET}/no-labels/x/one": path.read_bytes()})
+    found, _ = adopted(copy, indexes, NEAR)
+    assert found[NEAR] == Adopted((NEAR_CLASSES[1],), (f"val/{path.name}",))
+
+
+def test_an_image_named_twice_is_taken_once(demo, indexes, tmp_path):
+    copy = near_copy(tmp_path / "copy", demo)
+    path = images(demo, NEAR_CLASSES[0])[0]
+    again = {f"{NEAR_SET}/no-labels/x/{name}": path.read_bytes() for name in (path.name, "again.JPEG")}
+    tree(copy, again)
+    found, notes = adopted(copy, indexes, NEAR)
+    assert len(found[NEAR].source_ids) == 6
+    assert f"{NEAR_SET}: 2 files repeat an image, which is taken once" in notes
+
+
+@pytest.fixture
+def twins(demo, tmp_path):
+    """A source in which images of two classes, two of the one and one of the other, have the same bytes."""
+    imagenet = shutil.copytree(demo["imagenet"], tmp_path / "imagenet", copy_function=os.link)
+    paths = [*images({"imagenet": imagenet}, NEAR_CLASSES[0]), images({"imagenet": imagenet}, NEAR_CLASSES[1])[0]]
+    data = paths[0].read_bytes()
+    for path in paths:
+        path.unlink()
+        path.write_bytes(data)
+    source = BENCHMARK.sources()[0]
+    return {"imagenet": open_source(source, imagenet, ("val",))}, [f"val/{path.name}" for path in paths], data
+
+
+def test_equal_contents_are_told_apart_by_class_and_each_given_once(twins, tmp_path):
+    indexes, (first, second, other), data = twins
+    folder = f"{NEAR_SET}/labels"
+    copy = tree(tmp_path / "a", {f"{folder}/{NEAR_CLASSES[1]}/x.jpg": data})
+    assert adopted(copy, indexes, NEAR)[0][NEAR].source_ids == (other,)
+    tree(copy, {f"{folder}/{NEAR_CLASSES[0]}/{name}.jpg": data for name in "ab"})
+    found, notes = adopted(copy, indexes, NEAR)
+    assert found[NEAR].source_ids == tuple(sorted((first, second, other)))
+    assert not any("stand several times" in note for note in notes)
+
+
+def test_a_choice_between_equal_contents_is_the_first_by_id_and_is_said(twins, tmp_path):
+    indexes, same, data = twins
+    copy = tree(tmp_path / "copy", {f"{NEAR_SET}/no-labels/x/a.jpg": data})
+    found, notes = adopted(copy, indexes, NEAR)
+    assert found[NEAR].source_ids == (min(same),)
+    assert any("1 contents stand several times in the source and less often" in note for note in notes)
+    # An image whose name tells is not given away to a file of the same bytes.
+    tree(copy, {f"{NEAR_SET}/no-labels/x/{min(same)[4:]}": data})
+    assert adopted(copy, indexes, NEAR)[0][NEAR].source_ids == tuple(sorted(same)[:2])
+
+
+def test_linked_folders_are_followed_once(demo, indexes, tmp_path):
+    kept = near_copy(tmp_path / "kept", demo)
+    copy = tmp_path / "imagenet-bench"
+    link(kept / NEAR_SET / "labels", copy / NEAR_SET / "labels")
+    link(copy / NEAR_SET, copy / NEAR_SET / "labels" / "loop")
+    link(kept / NEAR_SET / "labels" / NEAR_CLASSES[0], copy / NEAR_SET / "no-labels" / "again")
+    found, _ = adopted(tmp_path / "imagenet-bench", indexes, NEAR)
+    assert found[NEAR].class_ids == NEAR_CLASSES
+    assert len(found[NEAR].source_ids) == 6
+
+
+def test_names_that_are_not_ascii_or_not_text_are_read(demo, indexes, tmp_path):
+    first, second = images(demo, NEAR_CLASSES[0])
+    folder = tmp_path / "Käse und 雷" / NEAR_SET / "no-labels" / "crème"
+    folder.mkdir(parents=True)
+    (folder / "relámpago 雷.jpg").write_bytes(first.read_bytes())
+    try:
+        (folder / os.fsdecode(b"\xff\xfe.jpg")).write_bytes(second.read_bytes())
+    except OSError:
+        pytest.skip("the file system takes only names that are text")
+    found, _ = adopted(tmp_path / "Käse und 雷", indexes, NEAR)
+    assert found[NEAR].source_ids == (f"val/{first.name}", f"val/{second.name}")
+    (folder / "relámpago 雷.jpg").write_bytes(b"\xff\xd8\xff other")
+    with pytest.raises(BuildError, match=r"\(no-labels/crème/relámpago 雷\.jpg\)"):
+        adopted(tmp_path / "Käse und 雷", indexes, NEAR)
+
+
+def test_caltech_and_places_classes_are_known_in_the_spellings_of_copies(indexes, tmp_path):
+    caltech, places = "imagenet/far_ood_caltech45", "imagenet/far_ood_places82"
+    for name in ("caltech256/labels/lightning", "places365/labels/a/airfield", "places365/airplane_cabin"):
+        (tmp_path / "test" / name).mkdir(parents=True)
+    found, notes = adopted(tmp_path, indexes, caltech, places)
+    assert found == {caltech: Adopted(("133.lightning",)), places: Adopted(("/a/airfield", "/a/airplane_cabin"))}
+    assert f"{places}: adopted 2 classes (1 of them not by our rule), their images drawn by rule" in notes
+
+
+def some_sets(published, root, *sets):
+    for name in sets:
+        link(published / name, root / name)
+    return root
+
+
+def test_training_images_stay_apart_from_an_adopted_validation_set(demo, release, published, tmp_path):
+    copy = some_sets(published, tmp_path / "copy", "valid/imagenet200")
+    pair = ("imagenet/validation", "imagenet-train/train")
+    plans = planned(demo, copy, pair, seed=5)
+    validation, train = (set(ids(plans[key])) for key in pair)
+    assert validation == {row["source_id"] for row in rows_of(release, pair[0])}
+    assert not validation & train
+    assert all(accounts(plan) for plan in plans.values())
+    # Also where the validation set is in another run.
+    assert set(ids(planned(demo, copy, pair[1:], seed=5)[pair[1]])) == train
+
+
+def test_the_rest_is_of_the_classes_that_the_copy_has(demo, tmp_path):
+    classes = [d.class_id for d in decisions.load("imagenet") if d.decision == "excluded"][:2]
+    lines = [f"imagenet/external_validation,{class_id}" for class_id in classes]
+    plans = planned(
+        demo, write_csv(tmp_path / "list.csv", *lines), ("imagenet/external_validation", "imagenet-external/train")
+    )
+    by_class = [set(split.table["class_id"].to_pylist()) for split in plans.values()]
+    assert by_class == [set(classes)] * 2
+    assert not set.intersection(*(set(ids(split)) for split in plans.values()))
+
+
+def test_a_training_set_without_its_validation_set_is_refused(demo, published, tmp_path):
+    copy = some_sets(published, tmp_path / "copy", "train/imagenet200")
+    sentence = (
+        r"expected valid/imagenet200 beside train/imagenet200 .*, found only the latter, and imagenet/validation"
+    )
+    with pytest.raises(BuildError, match=sentence):
+        planned(demo, copy, ("imagenet/validation", "imagenet-train/train"))
+    train = planned(demo, copy, ("imagenet-train/train",), seed=9)["imagenet-train/train"]
+    wanted = [path.name for path in (copy / "train/imagenet200").glob("*/*")]
+    assert len(train.rows) == len(wanted)
+
+
+def test_splits_that_the_copy_does_not_have_are_refused_when_none_is_left(demo, published, tmp_path):
+    copy = some_sets(published, tmp_path / "copy", "test/food101")
+    with pytest.raises(BuildError, match=r"expected a set of imagenet/near_ood, found none of them in .*copy; build"):
+        planned(demo, copy, (NEAR,))
+    notes = []
+    plans = planned(demo, copy, (NEAR, "imagenet/far_ood_food32"), notes=notes)
+    assert f"{NEAR}: not in the adopted copy, so it is drawn by rule" in notes
+    assert ids(plans[NEAR]) == ids(planned(demo, published, (NEAR,))[NEAR])  # the release's own draw
+
+
+def test_a_limit_applies_to_adopted_images(demo, published):
+    plans = planned(demo, published, ("imagenet/test", "imagenet-train/train"), limit_per_class=1)
+    for split in plans.values():
+        counts = defaultdict(int)
+        for class_id in split.table["class_id"].to_pylist():
+            counts[class_id] += 1
+        assert set(counts) == set(KNOWN) and set(counts.values()) == {1}
+        assert accounts(split)
+        assert any(e.rule == "limit-per-class" for e in split.excluded)
+
+
+def test_the_digest_knows_what_was_adopted_and_not_from_where(demo, indexes, archives, tmp_path):
+    one = near_copy(tmp_path / "one", demo)
+    two = near_copy(tmp_path / "elsewhere" / "imagenet-bench", demo, NEAR_CLASSES[::-1])
+    for number, path in enumerate(sorted((two / NEAR_SET / "labels").glob("*/*"))):
+        path.rename(path.with_name(f"{number}.jpg"))
+    others = {"imagenet": open_source(BENCHMARK.sources()[0], archives, ("val",))}
+    found = [adopted(one, indexes, NEAR)[0], adopted(two, indexes, NEAR)[0], adopted(two.parent, others, NEAR)[0]]
+    assert len({adoption_digest(each[NEAR]) for each in found}) == 1
+    next((two / NEAR_SET / "labels").glob("*/*")).unlink()
+    assert adoption_digest(adopted(two, indexes, NEAR)[0][NEAR]) != adoption_digest(found[0][NEAR])
+    assert adoption_digest(None) == ""
+
+
+def test_a_copy_that_cannot_be_read_is_refused_in_one_sentence(demo, indexes, tmp_path):
+    copy = near_copy(tmp_path / "copy", demo)
+    (copy / NEAR_SET / "labels" / NEAR_CLASSES[0] / "gone.JPEG").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(BuildError, match=r"expected to read the adopted copy, found No such file .*gone\.JPEG; mend"):
+        adopted(copy, indexes, NEAR)
+
+
+def test_an_adopted_release_can_be_built_split_by_split(demo, published, tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    keys = ("imagenet/validation", "imagenet/test", "imagenet-train/train")
+    build_demo(demo, whole, splits=keys, adopt=published)
+    for key in keys:
+        build_demo(demo, parts, splits=(key,), adopt=published)
+    assert files_of(parts) == files_of(whole)
+
+
+def test_a_split_and_its_rest_come_from_the_same_lists(demo, published, tmp_path):
+    out = tmp_path / "out"
+    build_demo(demo, out, splits=("imagenet/validation",), adopt=published)
+    with pytest.raises(BuildError, match="expected the --adopt that imagenet/validation was built with before"):
+        build_demo(demo, out, splits=("imagenet-train/train",))
+    shutil.rmtree(out / ".state")
+    with pytest.raises(BuildError, match="expected the --adopt that imagenet/validation was built with before"):
+        build_demo(demo, out, splits=("imagenet-train/train",))
+
+
+def test_what_a_class_list_leaves_out_of_its_own_classes_was_not_drawn(demo, tmp_path):
+    path = tmp_path / "classes.csv"
+    path.write_text("split,class\n" + "".join(f"imagenet/validation,{wnid}\n" for wnid in KNOWN))
+    (split,) = planned(demo, path, ("imagenet/validation",)).values()
+    rules = {(e.class_id in KNOWN, e.rule) for e in split.excluded if e.rule != "stray"}
+    assert rules == {(True, "image-not-drawn"), (False, "not-adopted")}

@@ -1,0 +1,208 @@
+"""Adopting the authors' text indexes: what they list is built exactly, what is wrong with one gets one sentence."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from builders.adopt.text_lists import read_lines
+from builders.facets_benchmark import BENCHMARK, main
+from taxonomy import tables
+from taxonomy.rules import facets
+from tests.builders.conftest import build_demo
+
+T1 = {"facets-t1/validation": "facets_ood_val_t1.txt", "facets-t1/test": "facets_ood_test_t1.txt"}
+WORDS = {place: word for word, place in BENCHMARK.index_words.items()}
+CLASSES = {
+    "places365": [row.category for row in tables.places365()],
+    "imagenet": [row.wnid for row in tables.imagenet1k()],
+    "sun397": [row.category for row in tables.sun397()],
+}
+
+
+@pytest.fixture(scope="module")
+def drawn(demo, tmp_path_factory):
+    """The rows that our rules draw for T1 and the inter-dataset config, by split."""
+    root = tmp_path_factory.mktemp("drawn")
+    splits = (*T1, "facets-inter-dataset/validation")
+    build_demo(demo, root, benchmark=BENCHMARK, splits=splits, index_only=True)
+    return {key: pq.read_table(root / "index" / f"{key}.parquet").to_pylist() for key in splits}
+
+
+def line_of(row, oodness):
+    """A row in the authors' format: paths as in their copies, which have folders of their own."""
+    source, source_id = row["source"], row["source_id"]
+    partition = "images" if source == "sun397" else source_id.partition("/")[0]
+    path = f"{row['class_id']}/{source_id.rpartition('/')[2]}" if source == "imagenet" else source_id
+    path = path.removeprefix("val/") if source == "places365" else path
+    return f"{oodness} {WORDS[source, partition]} {CLASSES[source].index(row['class_id'])} {path}"
+
+
+def binary(row):
+    return line_of(row, int(row["role"] != 0))
+
+
+def write(path, lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def built(demo, copy, out, *splits):
+    manifest = build_demo(demo, out, benchmark=BENCHMARK, splits=splits, adopt=copy, index_only=True)
+    rows = {key: pq.read_table(out / "index" / f"{key}.parquet").to_pylist() for key in splits}
+    return manifest, rows
+
+
+def test_lists_are_built_exactly(drawn, demo, tmp_path):
+    # Half of what we draw, in the folders that the authors' repository has.
+    wanted = {key: drawn[key][::2] for key in T1}
+    for key, name in T1.items():
+        write(tmp_path / "copy" / "FACETS OOD Detection" / "T1" / name, map(binary, wanted[key]))
+    manifest, rows = built(demo, tmp_path / "copy", tmp_path / "out", *T1)
+    for key in T1:
+        assert sorted(row["id"] for row in rows[key]) == sorted(row["id"] for row in wanted[key])
+        same = {row["id"]: (row["role"], row["label"], row["class_id"]) for row in wanted[key]}
+        assert {row["id"]: (row["role"], row["label"], row["class_id"]) for row in rows[key]} == same
+        assert {row["oodness"] for row in rows[key]} == {0.0, 1.0}
+        entry = manifest["configs"]["facets-t1"]["splits"][key.partition("/")[2]]
+        assert entry["rows"] == len(wanted[key])
+        assert all(part["adopted"] for part in entry["parts"])
+        assert all(part["rows"] + part["excluded"] == part["available"] for part in entry["parts"])
+
+
+def test_the_lists_decide_the_roles_and_not_our_grades(drawn, demo, tmp_path):
+    # The other way round for all of SUN397: what we grade as known is unknown here.
+    rows = [row for row in drawn["facets-t1/validation"] if row["source"] == "sun397"]
+    lines = [line_of(row, int(row["role"] == 0)) for row in rows]
+    copy = write(tmp_path / "facets_ood_val_t1.txt", lines)
+    _, found = built(demo, copy, tmp_path / "out", "facets-t1/validation")
+    flipped = {row["id"]: row["role"] for row in found["facets-t1/validation"]}
+    assert {row["id"]: int(row["role"] == 0) for row in rows} == flipped
+
+
+def test_a_list_of_grades_is_divided_at_the_configs_limit(drawn, demo, tmp_path):
+    grades = {row.class_id: row.grade for row in facets.grades("sun397")}
+    rows = [row for row in drawn["facets-t1/validation"] if row["source"] == "sun397"]
+    copy = write(tmp_path / "facets_ood_val_t1.txt", [line_of(row, grades[row["class_id"]]) for row in rows])
+    _, found = built(demo, copy, tmp_path / "out", "facets-t1/validation")
+    for row in found["facets-t1/validation"]:
+        assert row["oodness"] == grades[row["class_id"]]
+        assert (row["role"] == 0) == (grades[row["class_id"]] <= 1)
+
+
+def test_a_config_without_lists_is_drawn_by_rule(drawn, demo, tmp_path):
+    copy = write(tmp_path / "inter_dataset_val.txt", map(binary, drawn["facets-inter-dataset/validation"][:50]))
+    splits = ("facets-baseline/validation", "facets-inter-dataset/validation")
+    manifest, rows = built(demo, copy, tmp_path / "out", *splits)
+    assert len(rows["facets-inter-dataset/validation"]) == 50
+    parts = manifest["configs"]["facets-baseline"]["splits"]["validation"]["parts"]
+    assert [(part["rows"], part["adopted"]) for part in parts] == [(730, ""), (12, ""), (6, "")]
+
+
+def refused(demo, copy, tmp_path, capsys, splits="facets-t1/validation"):
+    """The sentence with which the command refuses a list."""
+    flags = [f"--{key}={demo[key]}" for key in ("places365", "imagenet", "sun397", "svhn_full")]
+    out = tmp_path / "out"
+    code = main([f"--adopt={copy}", f"--out={out}", f"--splits={splits}", "--allow-partial", "--quiet", *flags])
+    said = capsys.readouterr().err.strip()
+    assert code == 2
+    assert not (out / "manifest.json").exists()
+    (sentence,) = [line for line in said.splitlines() if line.startswith("error:")]
+    return sentence
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("0 places 165 Places365_val_00000067.jpg", "expected a dataset (places_val, sun, in_val, in_train), found"),
+        ("0 places_val Places365_val_00000067.jpg", "expected `oodness dataset class_index path`, such as"),
+        ("nan places_val 1 Places365_val_00000067.jpg", "expected `oodness dataset class_index path`, such as"),
+        ("-1 places_val 1 Places365_val_00000067.jpg", "expected `oodness dataset class_index path`, such as"),
+        ("0 places_val 365 Places365_val_00000067.jpg", "expected a class index from 0 to 364, found 365 in line 3"),
+        ("0 in_val 1000 ILSVRC2012_val_00000001.JPEG", "expected a class index from 0 to 999, found 1000 in line 3"),
+        ("1 sun 397 a/abbey/sun_x.jpg", "expected a class index from 0 to 396, found 397 in line 3"),
+        ("1 sun 0 a/abbey/sun_absent.jpg", "found sun_absent.jpg of class 0 (/a/abbey), which is not in"),
+        (
+            "1 places_val 0 Places365_val_00000001.jpg",
+            "expected places_val as in_distribution in facets-t1/validation",
+        ),
+        (
+            "0 in_train 0 n01440764/n01440764_0.JPEG",
+            "expected in_train as near_ood in facets-t1/validation, found ood",
+        ),
+    ],
+)
+def test_a_wrong_line_gets_one_sentence_with_its_number(drawn, demo, tmp_path, capsys, line, expected):
+    good = [binary(row) for row in drawn["facets-t1/validation"][:2]]
+    copy = write(tmp_path / "facets_ood_val_t1.txt", [*good, line])
+    sentence = refused(demo, copy, tmp_path, capsys)
+    assert expected in sentence
+    assert f"in line 3 of {copy}" in sentence
+
+
+def test_an_image_of_another_class_is_named(drawn, demo, tmp_path, capsys):
+    row = next(row for row in drawn["facets-t1/validation"] if row["source"] == "places365")
+    other = (CLASSES["places365"].index(row["class_id"]) + 1) % 365
+    name = row["source_id"].removeprefix("val/")
+    copy = write(tmp_path / "facets_ood_val_t1.txt", [f"0 places_val {other} {name}"])
+    assert f"which is of class {row['class_id']} in" in refused(demo, copy, tmp_path, capsys)
+
+
+def test_an_image_twice_and_a_class_with_two_values_are_refused(drawn, demo, tmp_path, capsys):
+    row = next(row for row in drawn["facets-t1/validation"] if row["source"] == "sun397" and row["role"] == 1)
+    copy = write(tmp_path / "facets_ood_val_t1.txt", [line_of(row, 2), line_of(row, 2)])
+    assert "expected each image once" in refused(demo, copy, tmp_path, capsys)
+    both = [r for r in drawn["facets-t1/validation"] if (r["source"], r["class_id"]) == ("sun397", row["class_id"])]
+    write(copy, [line_of(both[0], 2), line_of(both[1], 3)])
+    assert "expected oodness 2 for its class, as in line 1, found 3 in line 2" in refused(demo, copy, tmp_path, capsys)
+
+
+def test_lists_of_one_config_come_together_and_share_no_image(drawn, demo, tmp_path, capsys):
+    lines = [binary(row) for row in drawn["facets-t1/validation"][:9]]
+    write(tmp_path / "copy" / "facets_ood_val_t1.txt", lines)
+    sentence = refused(demo, tmp_path / "copy", tmp_path, capsys, "facets-t1")
+    assert "expected a list of facets-t1/test beside that of facets-t1/validation, found none" in sentence
+    write(tmp_path / "copy" / "facets_ood_test_t1.txt", lines[:1])
+    sentence = refused(demo, tmp_path / "copy", tmp_path, capsys, "facets-t1")
+    assert "expected no image in both facets-t1/validation and facets-t1/test, found" in sentence
+
+
+@pytest.mark.parametrize(("name", "text"), [("list.txt", "0 sun 0 x\n"), ("facets_ood_val_t1.txt", "\n")])
+def test_a_file_of_another_name_and_an_empty_list_are_refused(demo, tmp_path, capsys, name, text):
+    (tmp_path / name).write_text(text)
+    sentence = refused(demo, tmp_path / name, tmp_path, capsys)
+    assert ("facets_ood_val_t1.txt for facets-t1/validation" in sentence) == (name == "list.txt")
+    assert ("found none in" in sentence) == (name != "list.txt")
+
+
+def test_a_list_that_is_no_text_is_refused(demo, tmp_path, capsys):
+    (tmp_path / "facets_ood_val_t1.txt").write_bytes(b"\xff\xfe0 sun")
+    assert "expected a text in UTF-8" in refused(demo, tmp_path / "facets_ood_val_t1.txt", tmp_path, capsys)
+
+
+def test_two_lists_of_one_split_are_refused(drawn, demo, tmp_path, capsys):
+    for folder in ("a", "b"):
+        write(tmp_path / "copy" / folder / "facets_ood_val_t1.txt", [binary(drawn["facets-t1/validation"][0])])
+    assert "expected one list of facets-t1/validation, found" in refused(demo, tmp_path / "copy", tmp_path, capsys)
+
+
+def test_another_list_in_the_same_folder_is_refused(drawn, demo, tmp_path, capsys):
+    copy = write(tmp_path / "facets_ood_val_t1.txt", map(binary, drawn["facets-t1/validation"][:9]))
+    built(demo, copy, tmp_path / "release", "facets-t1/validation")
+    flags = [f"--{key}={demo[key]}" for key in ("places365", "imagenet", "sun397")]
+    out = f"--out={tmp_path / 'release'}"
+    assert main([out, "--splits=facets-t1/validation", "--allow-partial", "--index-only", "--quiet", *flags]) == 2
+    assert "expected the --adopt that facets-t1/validation.places365 was built with before" in capsys.readouterr().err
+
+
+def test_lines_are_read_with_blanks_backslashes_and_spaces(tmp_path):
+    # The first line is as the authors' viewer shows it.
+    text = "\ufeff0 places_val 165 Places365_val_00000067.jpg\r\n\r\n0.25 in_train 7 a folder\\n01514668_1.JPEG\n"
+    (tmp_path / "x.txt").write_bytes(text.encode())
+    found = [
+        (line.number, line.oodness, line.dataset, line.class_index, line.name)
+        for line in read_lines(tmp_path / "x.txt")
+    ]
+    assert found == [
+        (1, 0.0, "places_val", 165, "Places365_val_00000067.jpg"),
+        (3, 0.25, "in_train", 7, "n01514668_1.JPEG"),
+    ]

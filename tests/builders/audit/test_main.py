@@ -1,0 +1,136 @@
+"""`python -m builders.audit` on releases of photographs, whose unknown split is shrunk well or badly."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from builders.audit.__main__ import command, main
+from builders.audit.contact_sheet import contact_sheet
+from builders.benchmark import All, Benchmark, Classes, Config, Count, Split
+from builders.cli.progress import TerminalMeter
+from builders.executors.local import LocalExecutor
+from builders.generate.registry import TRANSFORMS
+from builders.generate.resize import FIXED_RESIZE
+from builders.generate.transform import Transform
+from builders.pipeline.request import Choices
+from builders.pipeline.run import build, prepare
+from builders.sources.caltech256 import CALTECH256
+from tests.builders.photographs import pieces
+
+ALIASED = Transform(
+    "aliased-32", "every twelfth pixel", (32, 32), lambda image, _: image.resize((32, 32), Image.Resampling.NEAREST)
+)
+
+
+def split(name, role, decision, transform):
+    count = Count(rows=0, paper=0)
+    return Split(name, role, CALTECH256, ("images",), Classes("caltech256", decision), All(), count, "", transform)
+
+
+def benchmark(transform):
+    splits = (
+        split("test", "in_distribution", "keep", FIXED_RESIZE),
+        split("far_ood", "far_ood", "remove", transform),
+    )
+    config = Config("pictures", Classes("caltech256", "keep"), "Photographs.", splits)
+    return Benchmark("pictures", "Photographs", "1.0.0", 0, "", "", (config,))
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Pieces of photographs in the layout of Caltech-256: 60 in a class that is kept, 60 in one that is not."""
+    root = tmp_path_factory.mktemp("photographs")
+    for folder, seed in (("133.lightning", 1), ("003.backpack", 2)):
+        place = root / "256_ObjectCategories" / folder
+        place.mkdir(parents=True)
+        for number, piece in enumerate(pieces(60, 256, seed), start=1):
+            piece.save(place / f"{folder[:3]}_{number:04d}.jpg", quality=95)
+    return {"caltech256": root}
+
+
+@pytest.fixture(scope="module")
+def releases(sources, tmp_path_factory):
+    """A release with the fixed resize, and one whose unknown images are aliased."""
+    found = {}
+    patch = pytest.MonkeyPatch()
+    patch.setattr("builders.generate.batches.TRANSFORMS", {**TRANSFORMS, ALIASED.name: ALIASED})
+    for name, transform in (("fixed", FIXED_RESIZE), ("aliased", ALIASED)):
+        declared = benchmark(transform)
+        out = tmp_path_factory.mktemp(name)
+        choices = Choices(out, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True)
+        with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
+            build(declared, choices, prepare(declared, choices, meter), meter, executor)
+        found[name] = out
+    patch.undo()
+    return found
+
+
+def smoothness(release, *flags):
+    result = CliRunner().invoke(command, ["smoothness", str(release), "pictures", *flags], catch_exceptions=False)
+    assert result.exit_code == 0
+    return {line.split()[0]: line for line in result.stdout.splitlines()}
+
+
+def test_an_aliased_split_is_flagged_and_the_fixed_one_is_not(releases):
+    assert "SEPARABLE" in smoothness(releases["aliased"])["far_ood"]
+    fixed = smoothness(releases["fixed"])
+    assert "not separable" in fixed["far_ood"]
+    assert fixed["test"].split()[1:3] == ["in_distribution", "60"]
+
+
+def test_the_threshold_is_the_users(releases):
+    assert "SEPARABLE" in smoothness(releases["fixed"], "--threshold", "0.5")["far_ood"]
+
+
+def test_a_sheet_has_every_split_and_its_pixels(releases, tmp_path):
+    out = tmp_path / "sheet.png"
+    assert main(["sheet", str(releases["fixed"]), "pictures", "--out", str(out), "--images", "4"]) == 0
+    with Image.open(out) as sheet:
+        # Two rows of a title (20), images (96) and gaps (12), and a margin (6).
+        assert sheet.height == 2 * (20 + 96 + 12) + 6
+        assert sheet.width >= 4 * (96 + 6) + 6
+
+
+def test_small_images_are_enlarged_by_whole_pixels():
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8))
+    sheet = np.asarray(contact_sheet([("", [image])]))
+    assert np.array_equal(sheet[26 : 26 + 96 : 3, 6 : 6 + 96 : 3], np.asarray(image))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["smoothness", "{}", "absent"], "expected a config of the release (pictures), found absent"),
+        (["smoothness", "{}/none", "pictures"], "expected a release folder with a manifest.json"),
+        (["pairs", "{}", "pictures"], "pictures/test has no duplicates in the table of"),
+        (["pairs", "{}", "pictures", "--split", "none"], "has no split none"),
+    ],
+)
+def test_what_cannot_be_audited_gets_one_sentence(releases, capsys, arguments, sentence):
+    assert main([part.format(releases["fixed"]) for part in arguments]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_release_without_pixels_cannot_be_looked_at(sources, tmp_path, capsys):
+    declared = benchmark(FIXED_RESIZE)
+    choices = Choices(
+        tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True, index_only=True
+    )
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
+        build(declared, choices, prepare(declared, choices, meter), meter, executor)
+    assert main(["sheet", str(tmp_path), "pictures", "--out", str(tmp_path / "x.png")]) == 2
+    assert "expected pixels of pictures/far_ood" in capsys.readouterr().err
+
+
+def test_a_config_without_known_test_images_cannot_be_measured(sources, tmp_path, capsys):
+    declared = benchmark(FIXED_RESIZE)
+    only = dataclasses.replace(declared.configs[0], splits=declared.configs[0].splits[1:])
+    declared = dataclasses.replace(declared, configs=(only,))
+    choices = Choices(tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True)
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
+        build(declared, choices, prepare(declared, choices, meter), meter, executor)
+    assert main(["smoothness", str(tmp_path), "pictures"]) == 2
+    assert "expected an in-distribution split `test`" in capsys.readouterr().err

@@ -1,0 +1,101 @@
+"""Near-duplicates in the table of CIFAR-scale releases: whatever is built first, with shards or without."""
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from builders.cifar_benchmark import BENCHMARK
+from builders.duplicates.comparisons import are_compared
+from builders.duplicates.search import THRESHOLD, distance
+from builders.release import images
+from builders.release.duplicates import read_pairs
+from builders.release.manifest import read_manifest
+from hf_scripts.verify import main as verify
+from tests.builders.conftest import build_demo, files_of
+
+SPLITS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_dtd", "cifar-train/train")
+
+
+@pytest.fixture(scope="module")
+def whole(demo, tmp_path_factory):
+    """A release of four splits, built in one run."""
+    root = tmp_path_factory.mktemp("whole") / "release"
+    build_demo(demo, root, benchmark=BENCHMARK, splits=SPLITS)
+    return root
+
+
+def table(root):
+    return root / "duplicates" / "pairs.parquet"
+
+
+def pixels_of(root):
+    """The image of every row of a release by its split and id."""
+    found = {}
+    for path in sorted((root / "data").rglob("*.parquet")):
+        key = f"{path.parent.name}/{path.name.split('-00')[0]}"
+        for row in pq.read_table(path, columns=["id", "image"]).to_pylist():
+            found[key, row["id"]] = np.asarray(images.decode(row["image"]["bytes"]))
+    return found
+
+
+def test_every_distance_is_that_of_the_two_images(whole):
+    pictures, pairs = pixels_of(whole), read_pairs(table(whole))
+    assert pairs
+    for pair in pairs:
+        # The training image is the reference, which the measure does not move (builders.duplicates.distance).
+        one, other = pictures[pair.split, pair.id], pictures[pair.other_split, pair.other_id]
+        assert pair.split == "cifar-train/train"
+        assert pair.distance == pytest.approx(float(distance(other, one)), abs=1e-6)
+        assert pair.distance <= THRESHOLD
+
+
+def test_the_manifest_says_what_was_compared(whole):
+    every = sorted(SPLITS)
+    assert read_manifest(whole)["duplicates"]["compared"] == [
+        {"by": "pixels", "splits": every, "with": every},
+        {"by": "similarity", "splits": ["cifar-train/train"], "with": sorted(SPLITS[:3])},
+    ]
+
+
+@pytest.mark.parametrize("order", [[3, 2, 0, 1], [0, 1, 3, 2]])
+def test_the_order_of_runs_does_not_show(demo, whole, tmp_path, order):
+    for number in order:
+        key = SPLITS[number]
+        # No run has a source that only other runs need.
+        needed = {"dtd"} if key.endswith("dtd") else {"cifar100"}
+        roots = {name: root for name, root in demo.items() if name in needed}
+        build_demo(roots, tmp_path, benchmark=BENCHMARK, splits=(key,))
+    assert files_of(tmp_path) == files_of(whole)
+
+
+def test_splits_without_shards_take_part(demo, whole, tmp_path):
+    build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=SPLITS[:2], index_only=True)
+    assert read_pairs(table(tmp_path)) == []
+    build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=SPLITS[2:], index_only=True)
+    assert table(tmp_path).read_bytes() == table(whole).read_bytes()
+    assert not (tmp_path / "data").exists()
+    assert len(list((tmp_path / ".state" / "pixels").iterdir())) == 4
+    build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=SPLITS)
+    assert files_of(tmp_path) == files_of(whole)
+    assert list((tmp_path / ".state" / "pixels").iterdir()) == []
+
+
+def test_a_split_whose_pixels_are_gone_is_not_compared_and_the_run_says_so(demo, tmp_path, capsys):
+    build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=("cifar-train/train",), index_only=True)
+    for kept in (tmp_path / ".state" / "pixels").iterdir():
+        kept.unlink()
+    from builders.cifar_benchmark import main
+
+    source = ["--cifar100", str(demo["cifar100"]), "--allow-partial", "--workers", "1"]
+    assert main([*source, "--splits", "cifar/test", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().err
+    assert "cifar/test is not compared with the images of cifar-train/train: the pixels of one of them" in said
+    every = ["cifar-train/train", "cifar/test"]
+    expected = [{"by": "pixels", "splits": every, "with": every}]
+    assert read_manifest(tmp_path)["duplicates"]["compared"] == expected
+    assert verify([str(tmp_path), "--quick", "--workers", "1"]) == 0
+
+
+def test_only_what_is_compared_is_kept():
+    keys = BENCHMARK.by_key()
+    assert {key for key in keys if not are_compared(BENCHMARK, key)} == {"cifar-external/train"}

@@ -1,0 +1,161 @@
+"""Planted copies in builds: the table lists them, in whatever order the splits are built, and the release verifies."""
+
+import json
+import shutil
+
+import pytest
+
+from builders.release.card import seal
+from builders.release.duplicates import read_pairs
+from builders.release.layout import Layout
+from builders.release.manifest import read_manifest
+from hf_scripts.verify import main as verify
+from tests.builders.conftest import build_demo, files_of
+from tests.builders.planted import SPLITS, Planting
+
+TEST, NEAR, VALIDATION, EXTERNAL, TRAIN = (
+    "imagenet/test",
+    "imagenet/near_ood",
+    "imagenet/validation",
+    "imagenet/external_validation",
+    "imagenet-train/train",
+)
+
+
+def with_comment(data):
+    """The same JPEG with a comment (ITU-T T.81, B.2.4.5): other bytes, the same pixels."""
+    return data[:2] + b"\xff\xfe\x00\x04hi" + data[2:]
+
+
+@pytest.fixture(scope="module")
+def planted(demo, release, tmp_path_factory):
+    """Sources, the pairs of equal bytes in them, and those of equal pixels and other bytes."""
+    planting = Planting(demo["imagenet"], release, tmp_path_factory.mktemp("planted") / "imagenet")
+    equal = [
+        planting.copy((TRAIN, 0), (NEAR, 0)),  # a known training image among the unknowns
+        planting.copy((TRAIN, 1), (TEST, 0)),
+        planting.copy((TEST, 1), (NEAR, 1)),  # a known and an unknown role
+        planting.copy((NEAR, 2), (NEAR, 3)),  # within one split
+        planting.copy((VALIDATION, 0), (EXTERNAL, 0)),
+    ]
+    # Three of a kind: two copies make three pairs.
+    copies = [planting.copy((TEST, 5), (TEST, 6)), planting.copy((TEST, 5), (TRAIN, 7))]
+    equal += [*copies, planting.copy((TEST, 6), (TRAIN, 7))]
+    pixels = [planting.copy((TRAIN, 3), (NEAR, 8), with_comment)]
+    return demo | {"imagenet": planting.folder}, equal, pixels
+
+
+@pytest.fixture(scope="module")
+def own(release):
+    """The pairs that the demo has of its own."""
+    pairs = read_pairs(release / "duplicates" / "pairs.parquet")
+    return [pair for pair in pairs if set(pair.splits) <= set(SPLITS)]
+
+
+@pytest.fixture(scope="module")
+def whole(planted, tmp_path_factory):
+    """A release of all planted splits, built in one run."""
+    root = tmp_path_factory.mktemp("whole") / "release"
+    build_demo(planted[0], root, splits=SPLITS)
+    return root
+
+
+def in_order(pairs):
+    return sorted(pairs, key=lambda pair: (pair.split, pair.id, pair.other_split, pair.other_id))
+
+
+def test_every_planted_pair_is_listed_and_no_other(planted, own, whole):
+    _, equal, _ = planted
+    assert read_pairs(whole / "duplicates" / "pairs.parquet") == in_order([*equal, *own])
+    entry = read_manifest(whole)["duplicates"]
+    assert entry["rows"] == len(equal) + len(own) == 8 + len(own)
+    assert entry["compared"] == [{"by": "bytes", "splits": sorted(SPLITS), "with": sorted(SPLITS)}]
+
+
+def test_the_release_verifies_and_the_pairs_are_notes(whole, own, capsys):
+    assert verify([str(whole), "--quick", "--workers", "1"]) == 0
+    notes = [line for line in capsys.readouterr().out.splitlines() if "of duplicates" in line]
+    if not own:
+        assert notes == [
+            "note: 1 pair of duplicates between imagenet-train/train and imagenet/near_ood (1 of two classes, 1 of "
+            "two roles, 1 of a known and an unknown role, all with a training image)",
+            "note: 3 pairs of duplicates between imagenet-train/train and imagenet/test (3 of two classes, all with a "
+            "training image)",
+            "note: 1 pair of duplicates between imagenet/external_validation and imagenet/validation (1 of two "
+            "classes, 1 of two roles, 1 of a known and an unknown role)",
+            "note: 1 pair of duplicates within imagenet/near_ood (1 of two classes)",
+            "note: 1 pair of duplicates between imagenet/near_ood and imagenet/test (1 of two classes, 1 of two "
+            "roles, 1 of a known and an unknown role)",
+            "note: 1 pair of duplicates within imagenet/test (1 of two classes)",
+        ]
+    assert len(notes) >= 6
+
+
+def test_the_card_counts_the_pairs_by_splits(whole):
+    text = (whole / "README.md").read_text(encoding="utf-8")
+    for count in read_manifest(whole)["duplicates"]["counts"]:
+        one, other = (f"`{count[name]}`" for name in ("split", "other_split"))
+        splits = one if one == other else f"{one} and {other}"
+        assert f"| {splits} | {count['pairs']} | {count['two_roles']} | {count['two_classes']} |" in text
+
+
+@pytest.mark.parametrize("order", [[4, 0, 3, 1, 2], [1, 2, 4, 3, 0]])
+def test_the_order_of_runs_does_not_show(planted, whole, tmp_path, order):
+    sources, equal, _ = planted
+    seen = []
+    for number in order:
+        seen.append(SPLITS[number])
+        build_demo(sources, tmp_path, splits=(SPLITS[number],))
+        listed = read_pairs(tmp_path / "duplicates" / "pairs.parquet")
+        assert [pair for pair in listed if pair in equal] == in_order(p for p in equal if set(p.splits) <= set(seen))
+    assert files_of(tmp_path) == files_of(whole)
+
+
+def test_decoding_finds_equal_pixels_of_other_bytes(planted, own, whole, tmp_path, capsys):
+    sources, equal, pixels = planted
+    build_demo(sources, tmp_path, splits=SPLITS[2:3], decode=True)
+    build_demo(sources, tmp_path, splits=SPLITS, decode=True)
+    # A run that does not decode keeps what is known of what was.
+    build_demo(sources, tmp_path, splits=SPLITS[:1])
+    found = read_pairs(tmp_path / "duplicates" / "pairs.parquet")
+    assert set(found) >= {*equal, *pixels, *own}
+    assert [pair for pair in found if pair in pixels] == pixels
+    every = {"splits": sorted(SPLITS), "with": sorted(SPLITS)}
+    assert read_manifest(tmp_path)["duplicates"]["compared"] == [{"by": "bytes"} | every, {"by": "pixels"} | every]
+    data = {name: content for name, content in files_of(tmp_path).items() if name.startswith(("data/", "index/"))}
+    assert data.items() <= files_of(whole).items()
+    assert verify([str(tmp_path), "--quick", "--workers", "1"]) == 0
+    # Without the state of the runs the table of the folder is carried on.
+    shutil.rmtree(tmp_path / ".state" / "parts")
+    build_demo(sources, tmp_path, splits=SPLITS[:1])
+    assert read_pairs(tmp_path / "duplicates" / "pairs.parquet") == found
+
+
+def as_built_before(root):
+    """Take the table out of a release, as one that was built before there was a table has none."""
+    manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+    del manifest["duplicates"]
+    shutil.rmtree(root / "duplicates")
+    seal(Layout(root), manifest)
+
+
+def test_a_release_from_before_the_table_verifies_and_takes_new_splits(planted, whole, tmp_path, capsys):
+    sources, _, _ = planted
+    build_demo(sources, tmp_path, splits=SPLITS[:3])
+    as_built_before(tmp_path)
+    assert "## Duplicates" not in (tmp_path / "README.md").read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert verify([str(tmp_path), "--quick", "--workers", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "note: there is no table of duplicates: this release was built before there was one" in out
+    assert "pairs of duplicates" in out or "pair of duplicates" in out
+    build_demo(sources, tmp_path, splits=SPLITS[3:])
+    assert files_of(tmp_path) == files_of(whole)
+
+
+def test_a_table_that_a_killed_run_left_is_made_again(planted, whole, tmp_path):
+    sources, _, _ = planted
+    build_demo(sources, tmp_path, splits=SPLITS)
+    (tmp_path / "duplicates" / "pairs.parquet").write_bytes(b"half")
+    build_demo(sources, tmp_path, splits=SPLITS[:1])
+    assert files_of(tmp_path) == files_of(whole)

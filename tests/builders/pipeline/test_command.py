@@ -1,0 +1,163 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from builders import imagenet_benchmark
+from builders.demo.write import MARKER
+from builders.imagenet_benchmark import BENCHMARK
+from builders.pipeline.command import make_command
+from tests.builders.conftest import files_of
+
+ROOT = Path(__file__).parents[3]
+SOURCES = ("imagenet", "food101", "caltech256", "places365")
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    """Run the command in an empty folder; returns exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*argv):
+        code = imagenet_benchmark.main([str(arg) for arg in argv])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+def test_the_main_job_on_the_demo_builds_what_the_api_builds(run, release, tmp_path):
+    code, out, err = run("--demo", "--out", "build/unknown-detection", "--workers", "2")
+    assert code == 0, err
+    assert files_of(tmp_path / "build/unknown-detection") == files_of(release)
+    lines = out.splitlines()
+    assert lines[0].split() == ["split", "built", "expected", "difference", "paper", "digest"]
+    assert lines[8].split()[:5] == ["imagenet-train/train", "400", "248,758", "-248,358", "250,000"]
+    assert "Built from demo sources" in out
+    assert lines[-1] == 'load_dataset("build/unknown-detection", "imagenet", split="validation")'
+    # What the paper's table counts otherwise is explained below the counts, so that nobody takes it for an error.
+    assert "imagenet-train/train: the paper's table counts 1,250 images a class" in out
+
+
+def test_without_any_source_it_says_which_in_which_layouts_and_how_to_try(run):
+    code, out, err = run()
+    assert (code, out) == (2, "")
+    for source in BENCHMARK.sources():
+        assert f"--{source.key} DIR" in err
+        for layout in source.layouts:
+            assert layout in err
+    assert "python -m builders.imagenet_benchmark --demo --out build/unknown-detection" in err
+    assert not Path("build").exists()
+
+
+def test_only_the_sources_of_the_chosen_splits_are_asked_for(run):
+    _, _, err = run("--splits", "imagenet/far_ood_food32")
+    assert "--food101 DIR" in err
+    assert "--imagenet DIR" not in err
+
+
+def test_a_config_alone_means_all_its_splits(run, demo):
+    code, out, _ = run("--splits", "imagenet-train", "--imagenet", demo["imagenet"], "--allow-partial", "--dry-run")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[1:2]] == ["imagenet-train/train"]
+
+
+def test_a_split_of_validation_images_needs_no_training_images(run, demo, tmp_path):
+    (tmp_path / "imagenet").mkdir()
+    for name in ("val", MARKER):
+        (tmp_path / "imagenet" / name).symlink_to(demo["imagenet"] / name)
+    args = ("--splits", "imagenet/near_ood,imagenet/test", "--imagenet", "imagenet", "--allow-partial", "--out", "out")
+    code, _, err = run(*args)
+    assert code == 0, err
+    assert sorted(json.loads(Path("out/manifest.json").read_text())["configs"]["imagenet"]["splits"]) == [
+        "near_ood",
+        "test",
+    ]
+
+
+def test_a_dry_run_prints_counts_and_writes_nothing(run, tmp_path):
+    code, out, _ = run("--demo", "--dry-run", "--out", "out")
+    assert code == 0
+    assert "imagenet/near_ood" in out
+    assert "class-not-drawn 410" in out  # 205 candidates not drawn x 2 validation images each in the demo
+    assert "dry run: nothing was written" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sources_can_be_named_once_for_all(run, demo, tmp_path):
+    text = "".join(f"{key} = {json.dumps(str(demo[key]))}\n" for key in SOURCES)
+    (tmp_path / "sources.toml").write_text(text)
+    code, out, err = run("--dry-run", "--allow-partial")
+    assert code == 0, err
+    assert "imagenet/far_ood_places82" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (("--splits", "imagenet/near_odd", "--demo"), "found imagenet/near_odd; the nearest is imagenet/near_ood."),
+        (("--imagenet", "nowhere", "--splits", "imagenet/test"), "expected a folder, found none at nowhere"),
+        (("--workers", "0", "--demo"), "0 is not in the range x>=1"),
+        (("--unknown-flag",), "No such option"),
+        (("--sources", "bad.toml"), "expected lines such as imagenet"),
+        (("--sources", "number.toml"), "expected a folder in quotes for imagenet, found 3"),
+        (("--demo", "--out", "occupied"), "expected an empty folder or a release, found other files in occupied"),
+        (("--demo", "--out", "bad.toml"), "expected a folder for the release, found a file at bad.toml"),
+        (("--demo", "--out", "bad.toml/below"), "found Not a directory at bad.toml/below"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_sentence_and_exit_code_2(argv, sentence, run, tmp_path):
+    (tmp_path / "bad.toml").write_text("= x")
+    (tmp_path / "number.toml").write_text("imagenet = 3")
+    (tmp_path / "occupied").mkdir()
+    (tmp_path / "occupied" / "thesis.tex").touch()
+    code, out, err = run(*argv)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert "Traceback" not in err
+    assert [path.name for path in (tmp_path / "occupied").iterdir()] == ["thesis.tex"]
+
+
+def test_short_sources_are_refused_without_allow_partial(run, demo, tmp_path):
+    (tmp_path / "imagenet").mkdir()
+    (tmp_path / "imagenet" / "val").symlink_to(demo["imagenet"] / "val")  # without the demo's mark
+    code, _, err = run("--imagenet", "imagenet", "--splits", "imagenet/test", "--out", "out")
+    assert code == 2
+    assert "expected 50 images of n01443537 (goldfish), found 2 and 199 more classes differ, in imagenet" in err
+    assert not Path("out").exists()
+
+
+def test_demo_sources_given_by_their_flags_are_known_as_such(run, demo):
+    code, out, err = run("--imagenet", demo["imagenet"], "--splits", "imagenet/test", "--out", "out")
+    assert code == 0, err
+    assert "Built from demo sources" in out
+    assert json.loads(Path("out/manifest.json").read_text())["benchmarks"]["imagenet"]["demo"] is True
+
+
+def test_help_ends_with_a_command_that_runs():
+    command = make_command(BENCHMARK)
+    example = command.epilog.removeprefix("Example: ").split()
+    assert example[:3] == ["python", "-m", "builders.imagenet_benchmark"]
+    # The example itself is what test_the_main_job_on_the_demo runs.
+    assert example[3:] == ["--demo", "--out", "build/unknown-detection"]
+
+
+def test_help_needs_no_heavy_import():
+    script = (
+        "import sys\nfrom builders.imagenet_benchmark import main\ncode = main(['--help'])\n"
+        "print(code, sorted({'torch', 'datasets', 'scipy', 'pandas', 'nltk'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_ctrl_c_says_how_to_go_on(run, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builders.pipeline.command.prepare", interrupted)
+    code, _, err = run("--demo", "--out", "out")
+    assert code == 130
+    assert "run the same command again" in err

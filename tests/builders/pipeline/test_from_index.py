@@ -1,0 +1,145 @@
+"""Rebuilding a published index: the publisher's bytes from the right sources, one sentence for anything else."""
+
+import json
+import os
+import shutil
+
+import pytest
+from PIL import Image
+
+from builders.cli.progress import TerminalMeter
+from builders.errors import BuildError
+from builders.executors.local import LocalExecutor
+from builders.pipeline.command import WORKER_IMPORTS
+from builders.pipeline.from_index import Published, rebuild
+from builders.release.manifest import write_manifest
+from tests.builders.conftest import files_of
+from tests.killing import killed_at_rename
+
+
+@pytest.fixture(scope="module")
+def published(cifar_release, release, tmp_path_factory):
+    """Releases by config, as a reader gets them: without pixels and without state."""
+    found = {}
+    for root, configs in ((cifar_release, ("cifar", "cifar-train")), (release, ("imagenet",))):
+        place = tmp_path_factory.mktemp("published")
+        for name in ("manifest.json", "index", "excluded", "duplicates"):
+            if (root / name).is_dir():
+                shutil.copytree(root / name, place / name)
+            elif (root / name).exists():
+                shutil.copy(root / name, place / name)
+        found |= {config: Published(place, config) for config in configs}
+    return found
+
+
+def materialize(published, roots, out, workers=1):
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(workers, preload=WORKER_IMPORTS) as executor:
+        return rebuild(published, roots, out, meter, executor)
+
+
+def linked(source, target):
+    """A copy of a folder whose files are links, so that one of them can be replaced."""
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            place = target / path.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.link(path, place)
+    return target
+
+
+@pytest.mark.parametrize(("config", "origin"), [("cifar", "cifar_release"), ("imagenet", "release")])
+def test_the_same_sources_give_the_publishers_files(published, demo, tmp_path, request, config, origin):
+    expected = files_of(request.getfixturevalue(origin))
+    manifest = materialize(published[config], demo, tmp_path)
+    found = files_of(tmp_path)
+    for name, content in found.items():
+        if name.startswith(("data/", "index/", "excluded/")):
+            assert content == expected[name], name
+    assert manifest["configs"][config] == json.loads(expected["manifest.json"])["configs"][config]
+    assert sum(name.startswith("data/") for name in found) == len(manifest["configs"][config]["splits"])
+
+
+def test_configs_are_added_to_one_folder(published, demo, tmp_path):
+    materialize(published["cifar-train"], demo, tmp_path)
+    before = files_of(tmp_path)
+    manifest = materialize(published["imagenet"], demo, tmp_path, workers=2)
+    assert sorted(manifest["configs"]) == ["cifar-train", "imagenet"]
+    kept = {name for name in before if name.startswith(("data/", "index/", "excluded/"))}
+    assert all(files_of(tmp_path)[name] == before[name] for name in kept)
+
+
+def test_a_changed_image_is_named(published, demo, tmp_path):
+    root = linked(demo["food101"], tmp_path / "food101")
+    row = published["imagenet"].rows("far_ood_food32").to_pylist()[7]
+    path = root / "images" / row["source_id"]
+    path.unlink()
+    Image.new("RGB", (40, 40)).save(path, "JPEG")
+    with pytest.raises(BuildError) as caught:
+        materialize(published["imagenet"], demo | {"food101": root}, tmp_path / "out")
+    sentence = str(caught.value)
+    assert sentence.startswith(
+        f"expected the image {row['id']} with content_sha256 {row['content_sha256']} as published"
+    )
+    assert str(path) in sentence
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_a_changed_image_shows_after_the_resize_too(published, demo, tmp_path):
+    root = linked(demo["dtd"], tmp_path / "dtd")
+    row = published["cifar"].rows("far_ood_dtd").to_pylist()[0]
+    path = root / "images" / row["source_id"]
+    path.unlink()
+    Image.new("RGB", (40, 40)).save(path, "JPEG")
+    with pytest.raises(BuildError, match="as published, found"):
+        materialize(published["cifar"], demo | {"dtd": root}, tmp_path / "out")
+
+
+def test_an_edition_without_an_image_is_named(published, demo, tmp_path):
+    root = linked(demo["food101"], tmp_path / "food101")
+    row = published["imagenet"].rows("far_ood_food32").to_pylist()[7]
+    (root / "images" / row["source_id"]).unlink()
+    with pytest.raises(BuildError) as caught:
+        materialize(published["imagenet"], demo | {"food101": root}, tmp_path / "out")
+    assert f"found 1 missing, for instance {row['source_id']}" in str(caught.value)
+    assert "Food-101 (2014)" in str(caught.value)
+
+
+def test_an_index_that_was_changed_is_refused(published, demo, tmp_path):
+    place = shutil.copytree(published["imagenet"].root, tmp_path / "published")
+    manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
+    manifest["configs"]["imagenet"]["splits"]["test"]["digest"] = "0" * 64
+    write_manifest(place, manifest)
+    with pytest.raises(BuildError, match="expected rows with the digest 0000"):
+        materialize(Published(place, "imagenet"), demo, tmp_path / "out")
+
+
+def test_another_version_of_the_benchmark_is_refused(published, demo, tmp_path):
+    place = shutil.copytree(published["imagenet"].root, tmp_path / "published")
+    manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
+    manifest["benchmarks"]["imagenet"]["version"] = "9.0.0"
+    write_manifest(place, manifest)
+    with pytest.raises(BuildError, match=r"expected version 1\.0\.0 of the benchmark imagenet.*found 9\.0\.0"):
+        materialize(Published(place, "imagenet"), demo, tmp_path / "out")
+
+
+def test_a_config_that_is_not_there_is_refused(published, demo, tmp_path):
+    absent = Published(published["imagenet"].root, "absent")
+    with pytest.raises(BuildError, match=r"expected a config of the release .*, found absent"):
+        materialize(absent, demo, tmp_path / "out")
+
+
+KILLED = """
+from builders.pipeline.from_index import Published
+from tests.builders.pipeline.test_from_index import materialize
+materialize(Published(Path(sys.argv[2]), "imagenet"), sources(sys.argv[4]), Path(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize("point", [3, 11, 20])
+def test_a_killed_run_goes_on_to_the_publishers_files(published, release, demo, tmp_path, point):
+    place = published["imagenet"].root
+    killed_at_rename(point, KILLED, place, tmp_path, demo["dtd"].parent)
+    materialize(published["imagenet"], demo, tmp_path)
+    expected = files_of(release)
+    found = files_of(tmp_path)
+    assert all(found[name] == expected[name] for name in found if name.startswith(("data/", "index/")))

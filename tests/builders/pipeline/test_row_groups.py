@@ -1,0 +1,97 @@
+"""Images that lie made in packs; those that are copied are tested with the shards that they are written to."""
+
+import hashlib
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from builders.errors import BuildError
+from builders.pipeline import row_groups
+from builders.pipeline.row_groups import Images
+from builders.storage.byte_ranges import Reader
+
+SIZES = [3, 5, 0, 4, 4, 0, 7, 2]
+PACKS = ["one", "one", "one", "one", "two", "two", "two", "one"]
+
+
+def plan_of(tmp_path, **columns):
+    """Eight images in two packs, two of which could not be made; the last stands apart from the rest of its pack."""
+    contents = [bytes([65 + number]) * size for number, size in enumerate(SIZES)]
+    (tmp_path / "one").write_bytes(contents[0] + contents[1] + contents[3] + b"gap" + contents[7])
+    (tmp_path / "two").write_bytes(contents[4] + contents[6])
+    values = {
+        "id": [f"s/{number}" for number in range(8)],
+        "source_id": [str(number) for number in range(8)],
+        "root": ["staging"] * 8,
+        "file": PACKS,
+        "offset": [0, 3, 8, 8, 0, 4, 4, 15],
+        "size": SIZES,
+        "content_sha256": [hashlib.sha256(content).hexdigest() if content else "" for content in contents],
+        "unreadable": ["cut" if not content else "" for content in contents],
+    }
+    return pa.table(values | columns), contents
+
+
+def made(tmp_path, rows):
+    told = []
+    images = Images(rows, {"staging": str(tmp_path)}, lambda *done: told.append(done))
+    with Reader() as reader:
+        groups = list(images.made(reader))
+    return images, groups, told
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (100, [[0, 1, 3, 4, 6, 7]]),
+        (8, [[0, 1], [3, 4], [6], [7]]),  # 3 + 5, 4 + 4, 7, 2: as many as come to at most 8 bytes
+        (1, [[0], [1], [3], [4], [6], [7]]),
+    ],
+)
+def test_groups_are_cut_by_bytes_and_leave_out_what_failed(tmp_path, monkeypatch, limit, expected):
+    monkeypatch.setattr(row_groups, "ROW_GROUP_BYTES", limit)
+    rows, contents = plan_of(tmp_path)
+    images, groups, told = made(tmp_path, rows)
+    assert [group.numbers.to_pylist() for group in groups] == expected
+    for group in groups:
+        ends = group.offsets.to_pylist()
+        data = group.data.to_pybytes()
+        parts = [data[start:stop] for start, stop in itertools.pairwise(ends)]
+        assert parts == [contents[number] for number in group.numbers.to_pylist()]
+        assert list(group.digests) == [hashlib.sha256(part).hexdigest() for part in parts]
+        assert set(group.stored) == {"pixels"}
+    assert images.dropped == [("s/2", "cut"), ("s/5", "cut")]
+    assert np.array_equal(np.sum(told, axis=0), [8, sum(SIZES)])
+
+
+def test_what_lies_end_to_end_is_read_at_once(tmp_path):
+    rows, _ = plan_of(tmp_path)
+    _, _, told = made(tmp_path, rows)
+    assert told == [(2, 0), (3, 12), (2, 11), (1, 2)]
+
+
+def test_nothing_left_is_no_group(tmp_path):
+    rows, _ = plan_of(tmp_path, unreadable=["cut"] * 8, size=[0] * 8)
+    images, groups, _ = made(tmp_path, rows)
+    assert groups == []
+    assert len(images.dropped) == 8
+
+
+def test_another_image_than_the_published_one_is_refused(tmp_path):
+    rows, _ = plan_of(tmp_path)
+    expected = rows["content_sha256"].to_pylist()
+    made(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
+    expected[6] = "0" * 64
+    with pytest.raises(
+        BuildError, match=r"expected the image s/6 with content_sha256 0{64} as published, found .*two"
+    ):
+        made(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
+
+
+def test_a_pack_that_was_cut_is_refused(tmp_path):
+    rows, _ = plan_of(tmp_path)
+    (tmp_path / "two").write_bytes(b"EEEEGGG")
+    with pytest.raises(BuildError, match=r"expected 11 bytes, found 7 at .*two"):
+        made(tmp_path, rows)

@@ -1,0 +1,416 @@
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import datasets
+import pyarrow.parquet as pq
+import pytest
+
+from builders.cli.progress import TerminalMeter
+from builders.errors import BuildError
+from builders.imagenet_benchmark import BENCHMARK
+from builders.pipeline import shards
+from builders.pipeline.packs import Pack
+from builders.pipeline.request import Choices
+from builders.pipeline.run import prepare
+from builders.plan.classes import class_ids
+from builders.release.schema import ROLES
+from builders.release.tables import read_excluded
+from tests.builders.conftest import build_demo, complete, files_of
+from tests.builders.layouts import imagenet_archives, imagenet_parquet
+from tests.killing import killed_at_rename, renames_of
+
+SPLITS = tuple(BENCHMARK.by_key())
+ROOT = Path(__file__).parents[3]
+
+
+def digests(manifest):
+    return {
+        f"{config}/{name}": split["digest"]
+        for config, entry in manifest["configs"].items()
+        for name, split in entry["splits"].items()
+    }
+
+
+def linked(tree, place):
+    """A copy of a source whose files can be removed or replaced, but not changed in place."""
+    shutil.copytree(tree, place, copy_function=os.link)
+    return place
+
+
+@pytest.fixture(scope="module")
+def manifest(release):
+    return json.loads((release / "manifest.json").read_text())
+
+
+@pytest.mark.parametrize("key", SPLITS)
+def test_every_split_loads_plain_and_streaming_with_the_same_rows(key, release, manifest, tmp_path):
+    config, split = key.split("/")
+    entry = manifest["configs"][config]["splits"][split]
+    plain = datasets.load_dataset(str(release), config, split=split, cache_dir=str(tmp_path))
+    streamed = datasets.load_dataset(str(release), config, split=split, streaming=True)
+    index = datasets.load_dataset(str(release), f"{config}-index", split=split, cache_dir=str(tmp_path))
+    assert plain.num_rows == index.num_rows == entry["rows"]
+    assert [row["id"] for row in streamed.remove_columns("image")] == plain["id"][:] == index["id"][:]
+    for row in plain:
+        assert row["image"].width > 0
+        assert ROLES[row["role"]] == entry["role"]
+    assert plain.features["label"].names == class_ids(BENCHMARK.configs[0].labels, seed=0)
+    assert set(plain.features) - {"image"} == set(index.features)
+
+
+def test_loading_the_evaluation_config_opens_no_training_file(release, tmp_path):
+    script = (
+        "import sys, datasets\n"
+        "opened = []\n"
+        "sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == 'open' else None)\n"
+        "datasets.load_dataset(sys.argv[1], 'imagenet', split='near_ood', cache_dir=sys.argv[2])\n"
+        "parquet = [p for p in opened if p.endswith('.parquet')]\n"
+        "print(sum('/imagenet/' in p for p in parquet), sum('imagenet-train' in p for p in opened), "
+        "sum('imagenet-external' in p for p in opened))\n"
+    )
+    command = [sys.executable, "-c", script, str(release), str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    wanted, train, external = map(int, result.stdout.split())
+    assert wanted > 0  # the hook does see what is opened
+    assert (train, external) == (0, 0)
+
+
+def test_the_manifest_counts_what_the_folder_has(release, manifest):
+    for entry in manifest["configs"].values():
+        for split in entry["splits"].values():
+            assert sum(pq.read_metadata(release / file["path"]).num_rows for file in split["data"]) == split["rows"]
+            assert split["rows"] + split["excluded"] == split["available"]
+    listed = {
+        f["path"] for e in manifest["configs"].values() for s in e["splits"].values() for f in [*s["data"], s["index"]]
+    }
+    listed |= {e["excluded"]["path"] for e in manifest["configs"].values()} | {manifest["duplicates"]["path"]}
+    assert set(files_of(release)) == listed | {"README.md", "manifest.json"}
+
+
+def test_no_public_file_names_a_folder_of_this_machine(release, demo):
+    for path, data in files_of(release).items():
+        for folder in (str(release), str(demo["imagenet"].parent), str(Path.home())):
+            assert folder.encode() not in data, (path, folder)
+    for path in sorted((release / "index").rglob("*.parquet")):
+        for column in pq.read_table(path).to_pydict().values():
+            assert not any(isinstance(value, str) and value.startswith(str(release.parent)) for value in column)
+
+
+def test_images_with_broken_exif_are_mended_and_say_so(release):
+    rows = pq.read_table(release / "index" / "imagenet" / "test.parquet").to_pylist()
+    mended = sorted(row["source_id"] for row in rows if row["stored"] != "source")
+    # The two of the demo's troubles whose EXIF block makes datasets raise (tests/builders/demo/test_write.py shows
+    # that).
+    assert mended == ["val/ILSVRC2012_val_00000005.JPEG", "val/ILSVRC2012_val_00000006.JPEG"]
+
+
+def test_four_workers_write_the_same_bytes_as_one(demo, release, tmp_path):
+    build_demo(demo, tmp_path / "out", workers=4)
+    assert files_of(tmp_path / "out") == files_of(release)
+
+
+def test_a_second_run_changes_nothing_and_writes_no_shard(demo, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    build_demo(demo, out)
+    before = files_of(out)
+    monkeypatch.setattr(shards, "write_shard", lambda *_: pytest.fail("a finished shard was written again"))
+    build_demo(demo, out)
+    assert files_of(out) == before
+
+
+KILLED = """
+from tests.builders.conftest import build_demo
+build_demo(sources(sys.argv[3]), Path(sys.argv[2]))
+"""
+
+# Everything that a build makes visible, it renames into place: the run's state, 9 plans, 9 times a data file and its
+# part, then 9 indexes, 3 lists of exclusions, the duplicates, the card and the manifest, 43 in all. The points are
+# inside each of these stretches, among them the one between a data file and its part.
+RENAMES = 43
+
+
+@pytest.mark.parametrize("point", [4, 10, 11, 12, 20, 27, 31, 38, 41, 42])
+def test_a_killed_build_goes_on_to_the_same_bytes(point, demo, release, tmp_path):
+    out = tmp_path / "out"
+    killed_at_rename(point, KILLED, out, demo["imagenet"].parent)
+    # A shard is finished when its record is there too; one between its two renames is due again.
+    recorded = [
+        path.relative_to(out / ".state" / "parts") for path in (out / ".state" / "parts").rglob("[!.]*.parquet")
+    ]
+    finished = {out / "data" / path: (out / "data" / path).stat().st_mtime_ns for path in recorded}
+    build_demo(demo, out)
+    assert files_of(out) == files_of(release)
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+
+
+def test_the_kill_points_cover_a_whole_build(demo, tmp_path):
+    assert renames_of(KILLED, tmp_path / "out", demo["imagenet"].parent) == RENAMES
+
+
+def test_killing_a_build_with_workers_leaves_no_process_behind(demo, release, tmp_path):
+    out = tmp_path / "out"
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom tests.builders.conftest import build_demo\n"
+        "if __name__ == '__main__':\n"
+        "    build_demo({p.name: p for p in sorted(Path(sys.argv[2]).iterdir()) if p.is_dir()}, Path(sys.argv[1]), "
+        "workers=2)\n"
+    )
+    path = tmp_path / "run.py"
+    path.write_text(script)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, path, out, demo["imagenet"].parent], cwd=ROOT, env=environment)
+    deadline = time.monotonic() + 60
+    while not list(out.glob("data/*/*.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.kill()
+    process.wait()
+    while any(Path(f"/proc/{child}/stat").exists() for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{child}/stat").exists() for child in children)
+    build_demo(demo, out)
+    assert files_of(out) == files_of(release)
+
+
+@pytest.mark.parametrize("convert", [imagenet_archives, imagenet_parquet])
+def test_archives_and_mirrors_give_the_digests_of_the_folders(convert, demo, manifest, tmp_path):
+    roots = demo | {"imagenet": convert(demo["imagenet"], tmp_path)}
+    built = build_demo(roots, tmp_path / "out")
+    assert digests(built) == digests(manifest)
+
+
+def test_each_file_of_a_mirror_is_unpacked_once_and_never_again(demo, tmp_path, monkeypatch):
+    roots, out = demo | {"imagenet": imagenet_parquet(demo["imagenet"], tmp_path / "hub")}, tmp_path / "out"
+    unpacked = []
+    unpack = Pack.unpack
+    monkeypatch.setattr(Pack, "unpack", lambda pack: unpacked.append(pack.container) or unpack(pack))
+    build_demo(roots, out)
+    # Six splits draw from the mirror, and each of its files holds images of all of them that share its partition.
+    assert sorted(unpacked) == sorted((roots["imagenet"] / "data").glob("*.parquet"))
+    assert not list(tmp_path.rglob("*.pack"))
+    before = files_of(out)
+    build_demo(roots, out)
+    assert len(unpacked) == len(set(unpacked))
+    lost = out / "data" / "imagenet" / "near_ood-00000-of-00001.parquet"
+    lost.unlink()
+    build_demo(roots, out)
+    assert files_of(out) == before
+    assert {path.name.split("-")[0] for path in unpacked[len(set(unpacked)) :]} == {"validation"}
+
+
+def test_splits_built_one_after_another_make_the_release_of_all(demo, release, tmp_path):
+    out = tmp_path / "out"
+    for keys in (SPLITS[3:], SPLITS[:2], SPLITS[2:3]):
+        build_demo(demo, out, splits=keys)
+    assert files_of(out) == files_of(release)
+
+
+def test_an_index_has_the_digests_of_the_pixels_and_can_be_filled_later(demo, release, manifest, tmp_path):
+    out = tmp_path / "out"
+    index = build_demo(demo, out, index_only=True)
+    assert digests(index) == digests(manifest)
+    assert not (out / "data").exists()
+    expected = {f"{config.name}-index" for config in BENCHMARK.configs} | {"duplicates"}
+    assert set(datasets.get_dataset_config_names(str(out))) == expected
+    build_demo(demo, out)
+    assert files_of(out) == files_of(release)
+    build_demo(demo, out, index_only=True)
+    assert files_of(out) == files_of(release)
+
+
+def test_a_file_that_was_lost_from_a_release_is_built_again(demo, release, tmp_path):
+    out = tmp_path / "out"
+    build_demo(demo, out)
+    (out / "data" / "imagenet" / "near_ood-00000-of-00001.parquet").unlink()
+    build_demo(demo, out)
+    assert files_of(out) == files_of(release)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"seed": 5}, r"expected a release with seed 5 in .*, found one with 0"),
+        (
+            {"benchmark": dataclasses.replace(BENCHMARK, version="2.0.0")},
+            r"expected a release with version 2.0.0 in .*, found one with 1.0.0",
+        ),
+        ({"demo": False}, r"expected a release with demo off in .*, found one with on"),
+        ({"limit_per_class": 1}, r"expected a release with limit-per-class 1 in .*, found one with none"),
+        ({"allow_partial": False}, r"expected 1,300 images of n01443537 \(goldfish\), found 4"),
+    ],
+)
+def test_other_choices_do_not_mix_with_a_release(changes, sentence, demo, release):
+    before = files_of(release)
+    with pytest.raises(BuildError, match=sentence):
+        build_demo(demo, release, **changes)
+    assert files_of(release) == before
+
+
+def test_a_release_without_its_state_still_refuses_other_choices(demo, release, tmp_path):
+    out = linked(release, tmp_path / "out")
+    shutil.rmtree(out / ".state")
+    with pytest.raises(BuildError, match=r"expected a release with seed 5 in .*, found one with 0"):
+        build_demo(demo, out, seed=5)
+    build_demo(demo, out)
+    assert files_of(out) == files_of(release)
+
+
+def test_sources_that_changed_do_not_mix_with_a_release(demo, tmp_path):
+    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    roots = demo | {"imagenet": imagenet}
+    build_demo(roots, tmp_path / "out", splits=SPLITS[1:2])
+    next(iter(sorted((imagenet / "val" / "n01443537").iterdir()))).unlink()
+    with pytest.raises(BuildError, match="expected the images that imagenet/test was planned from before"):
+        build_demo(roots, tmp_path / "out", splits=SPLITS[1:2])
+
+
+def test_two_runs_on_one_folder_do_not_mix(demo, tmp_path):
+    out = tmp_path / "out"
+    holder = (
+        "import sys, time\nfrom pathlib import Path\nfrom builders.release.layout import Layout\n"
+        "from builders.pipeline.state import locked\n"
+        "with locked(Layout(Path(sys.argv[1]))):\n    print('held', flush=True)\n    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", holder, out], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(BuildError, match=r"expected to be the only run on .*, found another one at work"):
+            build_demo(demo, out)
+        process.kill()
+    build_demo(demo, out, splits=SPLITS[1:2])
+
+
+def replaced(path, change):
+    """Put other bytes into a linked file; returns the old ones."""
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(change(data))
+    return data
+
+
+@pytest.fixture
+def damaged(demo, release, tmp_path):
+    """Sources with one cut image in near_ood: the roots, the image's path and its whole bytes."""
+    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    row = pq.read_table(release / "index/imagenet/near_ood.parquet").to_pylist()[7]
+    path = imagenet / "val" / row["class_id"] / row["source_id"].removeprefix("val/")
+    whole = replaced(path, lambda data: data[:-30])
+    return demo | {"imagenet": imagenet}, path, whole
+
+
+def test_a_cut_image_stops_the_build_and_the_rerun_uses_what_was_finished(damaged, release, tmp_path):
+    roots, path, whole = damaged
+    out, benchmark = tmp_path / "out", complete(BENCHMARK, roots)
+    strict = {"benchmark": benchmark, "allow_partial": False, "splits": SPLITS[:3]}
+    with pytest.raises(BuildError, match=rf"^{path} is not a whole image \(.*\)\. Replace it with a good copy"):
+        build_demo(roots, out, **strict)
+    finished = {p: p.stat().st_mtime_ns for p in sorted((out / "data").rglob("*.parquet"))}
+    assert not (out / "manifest.json").exists()
+    assert not list(out.rglob("*.tmp"))
+    path.write_bytes(whole)
+    build_demo(roots, out, **strict)
+    assert {p: p.stat().st_mtime_ns for p in finished} == finished
+    ours = files_of(out)
+    assert (
+        ours["data/imagenet/near_ood-00000-of-00001.parquet"]
+        == files_of(release)["data/imagenet/near_ood-00000-of-00001.parquet"]
+    )
+
+
+def test_a_cut_image_is_left_out_with_its_reason_where_that_is_allowed(damaged, tmp_path):
+    roots, path, _ = damaged
+    built = build_demo(roots, tmp_path / "out", splits=SPLITS[2:3])
+    entry = built["configs"]["imagenet"]["splits"]["near_ood"]
+    assert entry["rows"] == 399
+    (line,) = [e for e in read_excluded(tmp_path / "out/excluded/imagenet.csv") if e.rule == "unreadable"]
+    assert (line.image, line.images) == (f"val/{path.name}", 1)
+    assert any(f"val/{path.name} left out as unreadable" in text for text in entry["shortfalls"])
+
+
+def test_damage_that_only_decoding_sees_is_found_when_all_is_decoded(demo, tmp_path):
+    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    roots, benchmark = demo | {"imagenet": imagenet}, complete(BENCHMARK, demo)
+    path = sorted((imagenet / "val" / "n02099601").iterdir())[0]
+    replaced(path, lambda data: data.replace(data[data.index(b"\xff\xc4") + 5 :][:16], b"\xff" * 16, 1))
+    strict = {"benchmark": benchmark, "allow_partial": False, "splits": SPLITS[1:2]}
+    build_demo(roots, tmp_path / "out", **strict)
+    with pytest.raises(BuildError, match=f"^{path} is not a whole image"):
+        build_demo(roots, tmp_path / "out", decode=True, **strict)
+
+
+def test_a_short_class_is_refused_with_its_counts(demo, tmp_path):
+    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    sentence = (
+        rf"ImageNet-1k .*, val .*: expected 50 images of n01443537 \(goldfish\), found 2 and 199 more classes differ, "
+        rf"in {imagenet}; complete that source, or build what there is with --allow-partial"
+    )
+    with pytest.raises(BuildError, match=sentence):
+        build_demo({"imagenet": imagenet}, tmp_path / "out", allow_partial=False, splits=SPLITS[1:2])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_class_is_named_with_its_count(demo, tmp_path):
+    imagenet = linked(demo["imagenet"], tmp_path / "imagenet")
+    shutil.rmtree(imagenet / "val" / "n02099601")
+    with pytest.raises(BuildError, match=r"expected 50 images of n02099601 \(golden retriever\), found 0"):
+        build_demo({"imagenet": imagenet}, tmp_path / "out", allow_partial=False, splits=SPLITS[1:2])
+
+
+def test_a_split_without_rows_is_refused_also_where_less_is_allowed(demo, tmp_path):
+    """Apple pie is not among the 32 dishes of the benchmark."""
+    food = tmp_path / "food"
+    shutil.copytree(demo["food101"] / "images" / "apple_pie", food / "images" / "apple_pie", copy_function=os.link)
+    with pytest.raises(BuildError, match=r"^imagenet/far_ood_food32 would have no rows: Food-101 in .*food has no im"):
+        build_demo({"food101": food}, tmp_path / "out", splits=("imagenet/far_ood_food32",))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_least_limit_leaves_every_split_rows(demo, tmp_path):
+    choices = Choices(
+        out=tmp_path, splits=SPLITS, roots=demo, seed=0, allow_partial=True, demo=True, limit_per_class=1
+    )
+    with TerminalMeter(quiet=True) as meter:
+        assert all(len(split.rows) for split in prepare(BENCHMARK, choices, meter).planned)
+
+
+def test_a_full_disk_is_refused_before_anything_is_written(demo, tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 1000, 1000))
+    with pytest.raises(BuildError, match=r"expected 0\.0 GB of free space, found 0\.0 GB"):
+        build_demo(demo, tmp_path / "out")
+    assert not (tmp_path / "out" / "data").exists()
+
+
+def test_a_write_that_the_disk_refuses_ends_in_one_sentence_and_can_go_on(demo, release, tmp_path):
+    out = tmp_path / "out"
+    # The kernel's limit on the size of a file stands in for a disk that fills up while shards are written.
+    script = (
+        "import resource, signal, sys\nfrom pathlib import Path\nfrom tests.builders.conftest import build_demo\n"
+        "from builders.errors import BuildError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))\n"
+        "roots = {p.name: p for p in sorted(Path(sys.argv[2]).iterdir()) if p.is_dir()}\n"
+        "try:\n    build_demo(roots, Path(sys.argv[1]))\n"
+        "except BuildError as error:\n    print(error)\n"
+    )
+    command = [sys.executable, "-c", script, out, demo["imagenet"].parent]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "expected to write the release, found File too large" in done.stdout
+    assert "goes on where this run stopped" in done.stdout
+    assert not list(out.rglob("*.tmp"))
+    build_demo(demo, out)
+    assert files_of(out) == files_of(release)
+
+
+@pytest.mark.skipif(
+    not Path("/sys").is_dir(), reason="/sys stands in for a folder where nobody, not even root, may write"
+)
+def test_a_folder_without_permission_ends_in_one_sentence(demo):
+    with pytest.raises(
+        BuildError, match=r"found (Operation not permitted|Permission denied|Read-only file system) at /sys"
+    ):
+        build_demo(demo, Path("/sys/unknown-detection"), splits=SPLITS[1:2])

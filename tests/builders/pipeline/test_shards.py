@@ -1,0 +1,171 @@
+import hashlib
+import io
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from builders.errors import BuildError
+from builders.pipeline.read_plan import shard_starts
+from builders.pipeline.row_groups import ROW_GROUP_BYTES
+from builders.pipeline.shards import ShardTask, read_record, write_shard
+from builders.plan.planner import PLAN_SCHEMA
+from builders.release.schema import arrow_schema
+from builders.storage.atomic import replacing
+
+
+def jpeg(number, size=0):
+    """A JPEG of about `size` bytes: the rest is comment segments."""
+    encoded = io.BytesIO()
+    Image.new("RGB", (8, 8), (number % 256, number // 256, 0)).save(encoded, "JPEG")
+    data = encoded.getvalue()
+    comment = b"\xff\xfe\xff\xff" + bytes(65533)
+    return data[:2] + comment * (size // len(comment)) + data[2:]
+
+
+def task(tmp_path, files, **changes):
+    """A shard of the given {name: bytes}, in that order."""
+    root = tmp_path / "source"
+    root.mkdir(exist_ok=True)
+    for name, data in files.items():
+        (root / name).write_bytes(data)
+    names = list(files)
+    columns = [[0] * len(names), [0] * len(names), ["c"] * len(names), ["C"] * len(names), ["s"] * len(names), names]
+    plan = pa.Table.from_arrays([pa.array(c) for c in [*columns, [f"s/{n}" for n in names]]], schema=PLAN_SCHEMA)
+    sizes = [len(data) for data in files.values()]
+    for column, values in (
+        ("root", ["s"] * len(names)),
+        ("file", names),
+        ("offset", [0] * len(names)),
+        ("size", sizes),
+    ):
+        plan = plan.append_column(column, pa.array(values))
+    with pa.ipc.new_file(str(tmp_path / "plan.arrow"), plan.schema) as writer:
+        writer.write_table(plan)
+    values = {
+        "plan": tmp_path / "plan.arrow",
+        "start": 0,
+        "stop": len(names),
+        "size": sum(sizes),
+        "roots": {"s": str(root)},
+        "data": tmp_path / "out" / "data.parquet",
+        "part": tmp_path / "out" / "part.parquet",
+        "schema": arrow_schema(["c"]),
+        "decode": False,
+        "drop_unreadable": False,
+    }
+    return ShardTask(**(values | changes))
+
+
+def silent(images, size):
+    pass
+
+
+def test_bytes_pass_through_and_digests_are_theirs(tmp_path):
+    files = {f"{i}.jpg": jpeg(i) for i in range(5)}
+    shard = task(tmp_path, files)
+    record = write_shard(shard, silent)
+    rows = pq.read_table(shard.data).to_pylist()
+    assert {row["image"]["path"]: row["image"]["bytes"] for row in rows} == files
+    assert [row["content_sha256"] for row in rows] == [hashlib.sha256(data).hexdigest() for data in files.values()]
+    assert record.rows == 5
+    assert record.sha256 == hashlib.sha256(shard.data.read_bytes()).hexdigest()
+    assert record.bytes == shard.data.stat().st_size
+    assert read_record(shard.part) == record
+
+
+def test_row_groups_are_bounded_by_real_bytes(tmp_path):
+    # 2 KB and 50 MB images mixed: an image larger than a group gets one of its own.
+    sizes = [2000, 50_000_000, 2000, 2000, 20_000_000, 20_000_000, 2000]
+    shard = task(tmp_path, {f"{i}.jpg": jpeg(i, size) for i, size in enumerate(sizes)})
+    write_shard(shard, silent)
+    metadata = pq.ParquetFile(shard.data).metadata
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    assert [group.num_rows for group in groups] == [1, 1, 3, 2]
+    for group in groups:
+        assert group.column(0).total_uncompressed_size <= ROW_GROUP_BYTES or group.num_rows == 1
+        assert group.column(0).total_uncompressed_size <= 100_000_000
+        assert group.column(0).compression == "UNCOMPRESSED"
+        assert group.column(2).has_offset_index
+
+
+def test_the_same_shard_twice_is_the_same_file(tmp_path):
+    shard = task(tmp_path, {f"{i}.jpg": jpeg(i) for i in range(9)})
+    write_shard(shard, silent)
+    first = shard.data.read_bytes(), shard.part.read_bytes()
+    write_shard(shard, silent)
+    assert (shard.data.read_bytes(), shard.part.read_bytes()) == first
+
+
+def test_a_cut_image_stops_the_shard_and_leaves_no_file(tmp_path):
+    shard = task(tmp_path, {"a.jpg": jpeg(1), "b.jpg": jpeg(2)[:-40]})
+    with pytest.raises(BuildError, match=r"b\.jpg is not a whole image .*\. Replace it .* --allow-partial"):
+        write_shard(shard, silent)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_cut_image_is_dropped_and_recorded_where_that_is_allowed(tmp_path):
+    files = {"a.jpg": jpeg(1), "b.jpg": jpeg(2)[:-40], "c.jpg": jpeg(3)}
+    shard = task(tmp_path, files, drop_unreadable=True)
+    record = write_shard(shard, silent)
+    rows = pq.read_table(shard.data).to_pylist()
+    assert [(row["id"], row["image"]["bytes"]) for row in rows] == [
+        ("s/a.jpg", files["a.jpg"]),
+        ("s/c.jpg", files["c.jpg"]),
+    ]
+    assert [image for image, _ in record.dropped] == ["s/b.jpg"]
+
+
+def test_a_file_that_vanished_is_named(tmp_path):
+    shard = task(tmp_path, {"a.jpg": jpeg(1)})
+    (tmp_path / "source" / "a.jpg").unlink()
+    with pytest.raises(BuildError, match=r"No such file or directory at .*a\.jpg"):
+        write_shard(shard, silent)
+
+
+def test_a_file_that_shrank_is_named(tmp_path):
+    shard = task(tmp_path, {"a.jpg": jpeg(1)})
+    (tmp_path / "source" / "a.jpg").write_bytes(b"short")
+    with pytest.raises(BuildError, match=r"found 5 at .*a\.jpg: the file changed"):
+        write_shard(shard, silent)
+
+
+def test_index_only_writes_the_rows_and_no_pixels(tmp_path):
+    files = {"a.jpg": jpeg(1)}
+    shard = task(tmp_path, files, data=None)
+    record = write_shard(shard, silent)
+    part = pq.read_table(shard.part)
+    assert part["content_sha256"].to_pylist() == [hashlib.sha256(files["a.jpg"]).hexdigest()]
+    assert (record.bytes, record.sha256) == (0, "")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["part.parquet"]
+
+
+def test_progress_adds_up(tmp_path):
+    files = {f"{i:03d}.jpg": jpeg(i) for i in range(150)}
+    steps = []
+    write_shard(task(tmp_path, files), lambda images, size: steps.append((images, size)))
+    assert sum(images for images, _ in steps) == 150
+    assert sum(size for _, size in steps) == sum(map(len, files.values()))
+
+
+def test_shards_of_mixed_sizes_stay_near_the_setting():
+    sizes = [2000, 50_000_000] * 40 + [2000] * 5000
+    starts = shard_starts(np.array(sizes), 512 * 1024 * 1024)
+    shards = [sum(sizes[a:b]) for a, b in itertools.pairwise(starts)]
+    assert sum(shards) == sum(sizes)
+    assert len(shards) == 4  # 2.01 GB in shards of 0.537 GB
+    assert max(shards) <= 1.1 * 512 * 1024 * 1024
+
+
+def test_nothing_is_one_empty_shard():
+    assert shard_starts(np.array([], dtype=int), 100) == (0, 0)
+
+
+def test_replacing_leaves_nothing_after_a_failure(tmp_path):
+    with pytest.raises(RuntimeError), replacing(tmp_path / "x") as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []

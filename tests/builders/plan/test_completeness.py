@@ -1,0 +1,187 @@
+"""Copies that are whole for what is drawn from them, and copies that are not."""
+
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from builders.benchmark import All
+from builders.cifar_benchmark import BENCHMARK as CIFAR
+from builders.facets_benchmark import BENCHMARK as FACETS
+from builders.imagenet_benchmark import BENCHMARK as IMAGENET
+from builders.plan.classes import drawn_classes
+from builders.plan.completeness import shortfalls
+from builders.sources.base import PIECE_SCHEMA, Piece, SourceIndex, open_source
+from builders.sources.registry import SOURCES
+from taxonomy import tables
+from tests.builders.trees import tree
+
+CALTECH45 = drawn_classes(IMAGENET.by_key()["imagenet/far_ood_caltech45"][1], seed=0)
+PLACES82 = drawn_classes(IMAGENET.by_key()["imagenet/far_ood_places82"][1], seed=0)
+CLUTTER = "257.clutter"
+
+
+def copy_of(key, partition, counts, **fields):
+    """The index of a copy that has so many images of each class."""
+    names = list(counts)
+    codes = np.repeat(np.arange(len(names)), list(counts.values()))
+    column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
+    ids = pa.array([f"{number}" for number in range(len(codes))], pa.string())
+    zeros = pa.repeat(pa.scalar(0, pa.int64()), len(codes))
+    table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PIECE_SCHEMA)
+    piece = Piece(partition, "a copy", "file", table, **fields)
+    return SourceIndex(SOURCES[key], None, (piece,), table)
+
+
+def counts_of(key, partition):
+    return dict(SOURCES[key].expected()[partition].per_class)
+
+
+def parts_with_counts():
+    """Every partition with counts by class and the classes that some split needs of it, each once."""
+    met = {}
+    for benchmark in (IMAGENET, CIFAR, FACETS):
+        for part, (_, split) in benchmark.by_key().items():
+            for partition in split.partitions:
+                if split.source.on_disk and split.source.expected()[partition].per_class:
+                    needed = tuple(drawn_classes(split, seed=0))
+                    met.setdefault((split.source.key, partition, needed), f"{part}-{partition}")
+    return [pytest.param(*place, id=name) for place, name in met.items()]
+
+
+@pytest.mark.parametrize(("key", "partition", "needed"), parts_with_counts())
+def test_the_needed_classes_alone_are_whole_and_one_image_less_is_not(key, partition, needed):
+    whole = {name: counts_of(key, partition)[name] for name in needed}
+    assert shortfalls(copy_of(key, partition, whole), (partition,), needed) == []
+    short = needed[len(needed) // 2]
+    (sentence,) = shortfalls(copy_of(key, partition, whole | {short: whole[short] - 1}), (partition,), needed)
+    name = SOURCES[key].classes()[short]
+    assert sentence.endswith(f": expected {whole[short]:,} images of {short} ({name}), found {whole[short] - 1:,}")
+
+
+def test_all_classes_without_clutter_are_whole_for_caltech45():
+    counts = counts_of("caltech256", "images")
+    del counts[CLUTTER]
+    assert shortfalls(copy_of("caltech256", "images", counts), ("images",), CALTECH45) == []
+    assert shortfalls(copy_of("caltech256", "images", counts), ("images",), [*CALTECH45, CLUTTER]) == [
+        "Caltech-256, images (a copy): expected 827 images of 257.clutter (clutter), found 0"
+    ]
+
+
+@pytest.mark.parametrize("other", [CLUTTER, "250.zebra", "133.lightning"])
+def test_a_needed_image_is_missed_also_where_another_is_one_more(other):
+    counts = counts_of("caltech256", "images")
+    counts[other] += 1
+    needed = next(name for name in CALTECH45 if name != other)
+    counts[needed] -= 1
+    assert sum(counts.values()) == 30_607
+    (sentence,) = shortfalls(copy_of("caltech256", "images", counts), ("images",), CALTECH45)
+    assert f"of {needed} " in sentence
+    assert "although the total is right" in sentence
+
+
+def test_a_class_with_too_many_images_is_told():
+    counts = counts_of("caltech256", "images")
+    counts["133.lightning"] += 2
+    (sentence,) = shortfalls(copy_of("caltech256", "images", counts), ("images",), CALTECH45)
+    assert sentence.endswith("expected 136 images of 133.lightning (lightning), found 138")
+
+
+def test_what_is_wrong_with_other_classes_does_not_matter():
+    counts = counts_of("imagenet", "train")
+    tench, goldfish = list(counts)[:2]
+    counts[tench] -= 3
+    assert shortfalls(copy_of("imagenet", "train", counts), ("train",), [goldfish]) == []
+
+
+def places(count, names=PLACES82):
+    return dict.fromkeys(names, count)
+
+
+@pytest.mark.parametrize("others", [0, 10])
+def test_places365_train_with_the_needed_categories_alone_is_taken_as_whole(others):
+    counts = {row.category: others for row in tables.places365()} | places(4_900) | {PLACES82[0]: 3_068}
+    assert shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82) == []
+
+
+@pytest.mark.parametrize("count", [3_067, 5_001, 0])
+def test_a_places365_category_beyond_the_published_sizes_is_told(count):
+    counts = places(4_900) | {PLACES82[3]: count}
+    (sentence,) = shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82)
+    name = SOURCES["places365"].classes()[PLACES82[3]]
+    assert sentence.endswith(f"expected 3,068 to 5,000 images of {PLACES82[3]} ({name}), found {count:,}")
+
+
+def test_places365_train_with_all_categories_must_have_the_right_total():
+    names = [row.category for row in tables.places365()]
+    # 1,803,460 = 365 * 4,940 + 360
+    counts = {name: 4_940 + (number < 360) for number, name in enumerate(names)}
+    assert shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82) == []
+    counts[names[0]] -= 1
+    (sentence,) = shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82)
+    assert sentence.endswith("expected 1,803,460 images, found 1,803,459")
+
+
+def test_the_needed_categories_must_leave_others_a_possible_size():
+    # With 5,000 images in each of the 283 others, the 82 would still have 1,803,460 - 283 * 5,000 = 388,460.
+    (sentence,) = shortfalls(copy_of("places365", "train", places(4_500)), ("train",), PLACES82)
+    assert sentence.endswith("expected 388,460 to 935,216 images in the 82 classes that are needed, found 369,000")
+
+
+def test_the_owners_list_tells_of_one_image_less():
+    names = [row.category for row in tables.places365()]
+    listed = {name: 4_940 + (number < 360) for number, name in enumerate(names)}
+    needed = {name: listed[name] for name in PLACES82}
+    assert shortfalls(copy_of("places365", "train", needed, listed=listed), ("train",), PLACES82) == []
+    category = PLACES82[5]
+    gone = pa.array([f"train{names[0]}/00000001.jpg", f"train{category}/00000007.jpg"])
+    short = needed | {category: needed[category] - 1}
+    (sentence,) = shortfalls(copy_of("places365", "train", short, listed=listed, missing=gone), ("train",), PLACES82)
+    assert f"expected {listed[category]:,} images of {category} " in sentence
+    assert sentence.endswith(f"the first that its list names and the copy lacks is train{category}/00000007.jpg")
+
+
+def test_places365_counts_the_owners_list(tmp_path):
+    files = {"data_256/a/airfield/00000001.jpg": ""}
+    files["places365_train_standard.txt"] = (
+        "/a/airfield/00000001.jpg 0\n/a/airfield/00000002.jpg 0\n/z/zen_garden/00000001.jpg 364\n"
+    )
+    (piece,) = open_source(SOURCES["places365"], tree(tmp_path, files), ("train",)).pieces
+    assert {name: count for name, count in piece.listed.items() if count} == {"/a/airfield": 2, "/z/zen_garden": 1}
+    assert len(piece.listed) == 365
+
+
+def test_caltech45_takes_all_images_of_its_classes():
+    split = IMAGENET.by_key()["imagenet/far_ood_caltech45"][1]
+    assert isinstance(split.take, All)
+    counts = counts_of("caltech256", "images")
+    assert split.count.rows == sum(counts[name] for name in CALTECH45) == 4_747
+    assert split.count.paper == split.count.rows + len(CALTECH45) == 4_792
+
+
+def test_a_source_without_any_counts_by_class_goes_by_its_total():
+    source = dataclasses.replace(SOURCES["caltech256"], expected=lambda: {"images": complete_only(3)})
+    index = dataclasses.replace(copy_of("caltech256", "images", {"133.lightning": 2}), source=source)
+    assert shortfalls(index, ("images",), CALTECH45) == ["Caltech-256, images (a copy): expected 3 images, found 2"]
+
+
+def complete_only(total):
+    return type(SOURCES["caltech256"].expected()["images"])(total)
+
+
+def test_empty_folders_and_strays_of_the_genuine_caltech_archive_change_no_count(tmp_path):
+    counts = {"056.dog": 102, "198.spider": 108}
+    files = {
+        f"256_ObjectCategories/{name}/{name[:3]}_{number:04d}.jpg": ""
+        for name, count in counts.items()
+        for number in range(1, count + 1)
+    }
+    tree(tmp_path, files | {"256_ObjectCategories/198.spider/RENAME2": "x"})
+    (tmp_path / "256_ObjectCategories/056.dog/greg/vision309").mkdir(parents=True)
+    index = open_source(SOURCES["caltech256"], tmp_path, ("images",))
+    assert shortfalls(index, ("images",), sorted(counts)) == []
+    assert {stray.path.rpartition("/")[2]: stray.reason for stray in index.pieces[0].strays} == {
+        "greg": "a folder",
+        "RENAME2": "not named 198_<4 digits>.jpg",
+    }

@@ -1,0 +1,214 @@
+import dataclasses
+import hashlib
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from builders.imagenet_benchmark import BENCHMARK
+from builders.plan.classes import class_ids
+from builders.plan.completeness import shortfalls
+from builders.plan.planner import plan
+from builders.sources.base import Piece, SourceIndex, open_source, piece_table
+from builders.sources.registry import SOURCES
+from taxonomy import decisions, tables
+from tests.builders.layouts import LAYOUTS
+
+SPLITS = tuple(BENCHMARK.by_key())
+IMAGENET_SPLITS = tuple(key for key, (_, split) in BENCHMARK.by_key().items() if split.source.key == "imagenet")
+
+
+def opened(roots):
+    return {key: open_source(source, roots[key], tuple(source.expected())) for key, source in SOURCES.items()}
+
+
+@pytest.fixture(scope="module")
+def indexes(demo):
+    return opened(demo)
+
+
+@pytest.fixture(scope="module")
+def planned(indexes):
+    return {split.key: split for split in plan(BENCHMARK, indexes, seed=0, splits=SPLITS)}
+
+
+def ids(split):
+    return split.table["id"].to_pylist()
+
+
+def test_every_source_image_is_kept_or_excluded_with_a_reason(planned):
+    for split in planned.values():
+        assert len(split.rows) + sum(e.images for e in split.excluded) == split.available, split.key
+        assert all(e.rule and e.evidence for e in split.excluded)
+
+
+def test_splits_that_share_classes_share_no_image(planned):
+    for one, other in (
+        ("imagenet/validation", "imagenet-train/train"),
+        ("imagenet/external_validation", "imagenet-external/train"),
+        ("imagenet/test", "imagenet/near_ood"),
+    ):
+        assert not set(ids(planned[one])) & set(ids(planned[other]))
+
+
+def test_training_and_validation_are_all_training_images_of_the_known_classes(planned, indexes):
+    known = set(class_ids(BENCHMARK.configs[0].labels, seed=0))
+    table = indexes["imagenet"].table.to_pylist()
+    expected = {
+        f"imagenet/{row['source_id']}" for row in table if row["partition"] == "train" and row["class_id"] in known
+    }
+    assert set(ids(planned["imagenet/validation"]) + ids(planned["imagenet-train/train"])) == expected
+
+
+def test_labels_count_the_sorted_known_wnids_and_only_known_rows_have_one(planned):
+    names = sorted(tables.tiny_imagenet200())
+    for split in planned.values():
+        for row in split.table.to_pylist():
+            if split.split.role == "in_distribution":
+                assert names[row["label"]] == row["class_id"]
+            else:
+                assert row["label"] == -1
+
+
+def test_near_classes_are_200_candidates(planned):
+    candidates = {d.class_id for d in decisions.load("imagenet") if d.decision == "near_candidate"}
+    drawn = set(planned["imagenet/near_ood"].table["class_id"].to_pylist())
+    assert len(drawn) == 200
+    assert drawn < candidates
+
+
+def test_near_classes_are_drawn_by_their_digests(planned):
+    # The formula of the design, without the code that is tested: lowest SHA-256 of (seed, config, split, id) first.
+    candidates = [d.class_id for d in decisions.load("imagenet") if d.decision == "near_candidate"]
+    key = {wnid: hashlib.sha256(f"0\0imagenet\0near_ood\0{wnid}".encode()).digest() for wnid in candidates}
+    drawn = sorted(candidates, key=key.__getitem__)[:200]
+    assert set(planned["imagenet/near_ood"].table["class_id"].to_pylist()) == set(drawn)
+
+
+def test_far_classes_are_the_32_45_and_82_of_the_paper(planned):
+    counts = {
+        key: len(set(planned[f"imagenet/{key}"].table["class_id"].to_pylist()))
+        for key in ("far_ood_food32", "far_ood_caltech45", "far_ood_places82")
+    }
+    assert list(counts.values()) == [32, 45, 82]
+
+
+def shuffled(index):
+    order = list(range(index.table.num_rows))
+    random.Random(1).shuffle(order)
+    return dataclasses.replace(index, table=index.table.take(pa.array(order)))
+
+
+def test_order_of_the_index_does_not_matter(indexes, planned):
+    again = plan(BENCHMARK, {key: shuffled(index) for key, index in indexes.items()}, seed=0, splits=SPLITS)
+    for split in again:
+        assert split.table.equals(planned[split.key].table), split.key
+        assert split.excluded == planned[split.key].excluded
+
+
+@pytest.mark.parametrize(
+    ("key", "convert"),
+    [(key, convert) for key in SOURCES for convert in LAYOUTS[key]],
+    ids=lambda x: getattr(x, "__name__", x),
+)
+def test_every_layout_of_a_source_gives_one_plan(key, convert, demo, tmp_path, planned):
+    root = convert(demo[key], tmp_path)
+    source = SOURCES[key]
+    index = {key: open_source(source, root, tuple(source.expected()))}
+    wanted = [name for name, (_, split) in BENCHMARK.by_key().items() if split.source.key == key]
+    for split in plan(BENCHMARK, index, seed=0, splits=wanted):
+        assert split.table.equals(planned[split.key].table), split.key
+
+
+def test_another_seed_draws_other_images_and_classes(indexes, planned):
+    other = {split.key: split for split in plan(BENCHMARK, indexes, seed=1, splits=SPLITS)}
+    near = "imagenet/near_ood"
+    assert set(other[near].table["class_id"].to_pylist()) != set(planned[near].table["class_id"].to_pylist())
+    assert set(ids(other["imagenet/validation"])) != set(ids(planned["imagenet/validation"]))
+
+
+def test_a_limited_plan_is_part_of_the_whole(indexes, planned):
+    for split in plan(BENCHMARK, indexes, seed=0, splits=SPLITS, limit_per_class=1):
+        whole = ids(planned[split.key])
+        assert ids(split) == [i for i in whole if i in set(ids(split))]
+        assert max(np.unique(split.table["class_id"].to_numpy(), return_counts=True)[1]) == 1
+        assert len(split.rows) + sum(e.images for e in split.excluded) == split.available
+
+
+def test_a_split_planned_alone_equals_itself_among_all(indexes, planned):
+    for key in SPLITS:
+        (alone,) = plan(BENCHMARK, indexes, seed=0, splits=[key])
+        assert alone.table.equals(planned[key].table)
+
+
+@pytest.fixture(scope="module")
+def whole_imagenet():
+    """An index with the ids of all of ILSVRC2012, made from the class table; there are no files behind it."""
+    source = SOURCES["imagenet"]
+    wnids = [row.wnid for row in tables.imagenet1k()]
+    train = [f"train/{row.wnid}/{row.wnid}_{i}.JPEG" for row in tables.imagenet1k() for i in range(row.train_images)]
+    val = [f"val/ILSVRC2012_val_{i + 1:08d}.JPEG" for i in range(50_000)]
+    codes = np.repeat(np.arange(1000), [row.train_images for row in tables.imagenet1k()])
+    pieces = []
+    for partition, source_ids, class_codes in (("train", train, codes), ("val", val, np.arange(50_000) % 1000)):
+        column = pa.DictionaryArray.from_arrays(pa.array(class_codes.astype(np.int32)), pa.array(wnids))
+        table = piece_table(column, pa.array(source_ids), pa.array(source_ids))
+        pieces.append(Piece(partition, "made up", "file", table))
+    tabled = [
+        piece.table.append_column("partition", pa.array([piece.partition] * piece.table.num_rows).dictionary_encode())
+        for piece in pieces
+    ]
+    return SourceIndex(source, None, tuple(pieces), pa.concat_tables(tabled).unify_dictionaries())
+
+
+def test_all_of_ilsvrc2012_gives_the_expected_counts(whole_imagenet):
+    assert whole_imagenet.table.num_rows == 1_331_167
+    built = plan(BENCHMARK, {"imagenet": whole_imagenet}, seed=0, splits=IMAGENET_SPLITS)
+    # SPEC: table 2 of the paper where ILSVRC2012 has the images, and the counts of FACTS, section 1, where it has
+    # fewer.
+    assert {split.key: len(split.rows) for split in built} == {
+        "imagenet/validation": 10_000,
+        "imagenet/test": 10_000,
+        "imagenet/near_ood": 10_000,
+        "imagenet/external_validation": 19_700,
+        "imagenet-train/train": 248_758,
+        "imagenet-external/train": 483_969,
+    }
+    assert {split.key: split.split.count.rows for split in built} == {split.key: len(split.rows) for split in built}
+    validation = next(split for split in built if split.key == "imagenet/validation")
+    assert set(np.unique(validation.table["class_id"].to_numpy(), return_counts=True)[1]) == {50}
+
+
+def test_all_of_ilsvrc2012_is_complete(whole_imagenet):
+    assert shortfalls(whole_imagenet, ("train", "val"), [row.wnid for row in tables.imagenet1k()]) == []
+
+
+def far_index(key, sizes):
+    """An index with so many images of each class and partition, of a source that splits draw a total from."""
+    source = SOURCES[key]
+    classes = sorted(source.classes())
+    tabled = []
+    for partition, size in sizes.items():
+        source_ids = pa.array([f"{partition}{c}/{i}.jpg" for c in classes for i in range(size)])
+        codes = np.repeat(np.arange(len(classes), dtype=np.int32), size)
+        table = piece_table(pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(classes)), source_ids, source_ids)
+        tabled.append(table.append_column("partition", pa.array([partition] * len(codes)).dictionary_encode()))
+    return SourceIndex(source, None, (), pa.concat_tables(tabled).unify_dictionaries())
+
+
+def test_places82_takes_all_of_val_and_fills_up_from_train():
+    index = far_index("places365", {"val": 100, "train": 300})
+    (split,) = plan(BENCHMARK, {"places365": index}, seed=0, splits=["imagenet/far_ood_places82"])
+    partitions = [i.split("/")[1] for i in ids(split)]
+    # 82 classes x 100 validation images; the other 1,800 of the 10,000 come from train, 21 or 22 of each class.
+    assert partitions.count("val") == 8200
+    assert partitions.count("train") == 1800
+    assert set(np.unique(split.table["class_id"].to_numpy(), return_counts=True)[1]) == {121, 122}
+
+
+def test_food32_takes_312_or_313_of_each_class():
+    index = far_index("food101", {"images": 1000})
+    (split,) = plan(BENCHMARK, {"food101": index}, seed=0, splits=["imagenet/far_ood_food32"])
+    sizes, times = np.unique(np.unique(split.table["class_id"].to_numpy(), return_counts=True)[1], return_counts=True)
+    assert dict(zip(sizes.tolist(), times.tolist(), strict=True)) == {312: 16, 313: 16}

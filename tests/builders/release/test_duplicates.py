@@ -1,0 +1,135 @@
+"""The table of duplicates as a file: its order, its columns in `datasets`, and how comparisons are written down."""
+
+import itertools
+
+import datasets
+import pytest
+
+from builders.errors import BuildError
+from builders.release import card
+from builders.release.duplicates import (
+    Pair,
+    Row,
+    comparison,
+    counted,
+    folded,
+    groups,
+    is_known_and_unknown,
+    pair_of,
+    read_pairs,
+    schema,
+    summary,
+    unfolded,
+    write_pairs,
+)
+from builders.storage.atomic import write_text
+
+COLUMNS = ["id", "other_id", "split", "other_split", "role", "other_role", "class_id", "other_class_id", "distance"]
+
+TEST = Row("c/test", "a/2", "in_distribution", "cat")
+NEAR = Row("c/near_ood", "a/9", "near_ood", "lynx")
+TRAIN = Row("c-train/train", "a/7", "in_distribution", "dog")
+
+
+def test_a_pair_stands_once_whichever_row_is_named_first():
+    expected = Pair("a/9", "a/2", "c/near_ood", "c/test", "near_ood", "in_distribution", "lynx", "cat", 0.25)
+    assert pair_of(TEST, NEAR, 0.25) == pair_of(NEAR, TEST, 0.25) == expected
+    # "-" sorts before "/", so the training split comes first.
+    assert pair_of(TEST, TRAIN, 0.0).splits == ("c-train/train", "c/test")
+
+
+def test_rows_are_sorted_and_the_least_distance_of_a_pair_stays(tmp_path):
+    pairs = [pair_of(TEST, NEAR, 0.3), pair_of(TEST, TRAIN, 0.0), pair_of(NEAR, TEST, 0.1), pair_of(NEAR, TRAIN, 0.2)]
+    for number, order in enumerate(itertools.permutations(pairs)):
+        write_pairs(tmp_path / f"{number}.parquet", order)
+        assert (tmp_path / f"{number}.parquet").read_bytes() == (tmp_path / "0.parquet").read_bytes()
+    found = read_pairs(tmp_path / "0.parquet")
+    assert [(*pair.splits, pair.distance) for pair in found] == [
+        ("c-train/train", "c/near_ood", 0.2),
+        ("c-train/train", "c/test", 0.0),
+        ("c/near_ood", "c/test", 0.1),
+    ]
+
+
+def release_with(root, pairs):
+    """A folder with a card that lists the table and nothing else."""
+    path = root / "duplicates" / "pairs.parquet"
+    write_pairs(path, pairs)
+    entry = {"path": "duplicates/pairs.parquet", "bytes": path.stat().st_size, "rows": len(pairs)}
+    import yaml
+
+    front = card.front_matter({"configs": {}, "duplicates": entry})
+    write_text(root / "README.md", f"---\n{yaml.safe_dump(front)}---\n")
+    return root
+
+
+def test_datasets_reads_the_table_plain_and_streaming(tmp_path):
+    root = release_with(tmp_path, [pair_of(TEST, NEAR, 0.5)])
+    plain = datasets.load_dataset(str(root), "duplicates", split="pairs", cache_dir=str(tmp_path / "cache"))
+    streamed = datasets.load_dataset(str(root), "duplicates", split="pairs", streaming=True)
+    assert plain.column_names == COLUMNS
+    assert plain.features == streamed.features == datasets.Features.from_arrow_schema(schema())
+    assert {str(feature) for feature in plain.features.values()} == {"Value('string')", "Value('float64')"}
+    assert list(plain) == list(streamed) == [pair_of(TEST, NEAR, 0.5)._asdict()]
+
+
+def test_a_table_without_rows_can_be_streamed(tmp_path):
+    streamed = datasets.load_dataset(str(release_with(tmp_path, [])), "duplicates", split="pairs", streaming=True)
+    assert list(streamed) == []
+    assert list(streamed.features) == COLUMNS
+    # `datasets` cannot load a split of zero rows otherwise. When it can, the card's way around it can go.
+    with pytest.raises(ValueError, match="corresponds to no data"):
+        datasets.load_dataset(str(tmp_path), "duplicates", split="pairs", cache_dir=str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and no more", None])
+def test_another_file_is_refused_by_name(tmp_path, content):
+    path = tmp_path / "pairs.parquet"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(BuildError, match=r"pairs\.parquet cannot be read as Parquet"):
+        read_pairs(path)
+
+
+def manifest(**configs):
+    """A manifest's benchmarks, configs and names of splits."""
+    return {
+        "benchmarks": {"one": {}, "two": {"roles_by_config": True}},
+        "configs": {
+            name: {"benchmark": benchmark, "splits": {split: {} for split in splits}}
+            for name, (benchmark, splits) in configs.items()
+        },
+    }
+
+
+def test_a_benchmarks_splits_are_compared_and_a_configs_where_roles_differ_by_config():
+    listed = manifest(a=("one", ["y", "x"]), b=("one", ["z"]), f=("two", ["v", "t"]), g=("two", ["v"]))
+    assert groups(listed) == [("a/x", "a/y", "b/z"), ("f/t", "f/v"), ("g/v",)]
+
+
+def test_comparisons_are_folded_and_unfolded():
+    keys = ("a/x", "a/y", "b/z")
+    all_of_them = {comparison("bytes", one, other) for one in keys for other in keys}
+    assert len(all_of_them) == 6
+    near = {comparison("similarity", key, "b/z") for key in keys[:2]}
+    assert folded(all_of_them | near) == [
+        {"by": "bytes", "splits": list(keys), "with": list(keys)},
+        {"by": "similarity", "splits": ["a/x", "a/y"], "with": ["b/z"]},
+    ]
+    for some in (all_of_them, near, all_of_them | near, set()):
+        assert set(unfolded(folded(some))) == some
+
+
+def test_pairs_are_counted_by_splits_roles_and_classes():
+    same = TRAIN._replace(split="c/test", id="a/8", class_id="cat")
+    pairs = [pair_of(TEST, NEAR, 0.0), pair_of(TEST, TRAIN, 0.0), pair_of(TEST, same, 0.0), pair_of(same, TRAIN, 0.1)]
+    assert counted(pairs) == [
+        {"split": "c-train/train", "other_split": "c/test", "pairs": 2, "two_roles": 0, "two_classes": 2},
+        {"split": "c/near_ood", "other_split": "c/test", "pairs": 1, "two_roles": 1, "two_classes": 1},
+        {"split": "c/test", "other_split": "c/test", "pairs": 1, "two_roles": 0, "two_classes": 0},
+    ]
+    assert [is_known_and_unknown(pair) for pair in pairs] == [True, False, False, False]
+    assert summary(pairs, {"c-train/train"}) == (
+        "duplicates: 4 pairs of rows show one picture (3 in_distribution, 1 in_distribution and near_ood; "
+        "2 with a training image)"
+    )

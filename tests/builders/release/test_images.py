@@ -1,0 +1,183 @@
+import io
+import struct
+
+import datasets
+import numpy as np
+import PIL.Image
+import pyarrow as pa
+import pytest
+from PIL import Image
+from PIL.TiffImagePlugin import IFDRational
+
+from builders.demo.files import TROUBLES
+from builders.demo.images import ENCODERS
+from builders.generate.resize import fixed_resize
+from builders.release import images
+from builders.release.jpeg import read_header
+from hf_scripts.checks.images import check_images
+from hf_scripts.checks.problems import Problems
+
+
+def jpeg(size=(40, 30), seed=0, **options):
+    pixels = np.random.default_rng(seed).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
+    encoded = io.BytesIO()
+    Image.fromarray(pixels).save(encoded, "JPEG", **options)
+    return encoded.getvalue()
+
+
+def broken_exif():
+    """Orientation 6 beside a whole-number tag (ResolutionUnit) stored as text: turning it raises struct.error."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    exif[0x0128] = 2
+    block = bytearray(exif.tobytes())
+    # In the tag's entry the type SHORT (3) becomes ASCII (2).
+    at = block.index(bytes.fromhex("01280003")) if b"MM" in block else block.index(bytes.fromhex("28010300"))
+    block[at + 2 : at + 4] = b"\x00\x02" if b"MM" in block else b"\x02\x00"
+    return jpeg(exif=bytes(block))
+
+
+def decode_with_datasets(data):
+    return datasets.Image().decode_example({"bytes": data, "path": None})
+
+
+def test_a_whole_jpeg_is_kept_as_it_is():
+    assert images.check(jpeg()) is None
+
+
+@pytest.mark.parametrize("kept", [1000, 300])
+def test_a_cut_jpeg_is_unreadable(kept):
+    with pytest.raises(images.UnreadableImageError, match=r"(?i)truncated"):
+        images.check(jpeg()[:kept])
+
+
+def test_a_jpeg_with_bytes_after_its_end_is_decoded_and_kept():
+    assert images.check(jpeg() + b"\0\0\0") is None
+
+
+@pytest.mark.parametrize("data", [b"", b"not an image at all", b"<html>404</html>"])
+def test_other_bytes_are_unreadable(data):
+    with pytest.raises(images.UnreadableImageError):
+        images.check(data)
+
+
+def test_damage_between_start_and_end_is_only_seen_by_decoding():
+    whole = jpeg()
+    # A Huffman table (marker FFC4) with 255 codes of every length cannot be.
+    table = whole.index(b"\xff\xc4") + 5
+    damaged = whole[:table] + b"\xff" * 16 + whole[table + 16 :]
+    assert images.check(damaged) is None
+    with pytest.raises(images.UnreadableImageError):
+        images.check(damaged, decode=True)
+
+
+def test_the_broken_exif_block_here_does_end_a_stream():
+    with pytest.raises(struct.error, match="integer"):
+        decode_with_datasets(broken_exif())
+
+
+def test_a_broken_exif_block_is_removed_and_nothing_else():
+    data = broken_exif()
+    mended = images.check(data)
+    start, stop = read_header(data).metadata
+    assert mended == data[:start] + data[stop:]
+    assert read_header(mended).metadata is None
+    assert np.array_equal(np.asarray(decode_with_datasets(mended)), np.asarray(Image.open(io.BytesIO(data))))
+
+
+@pytest.mark.parametrize("kind", sorted(kind for kind in ENCODERS if kind.startswith("exif-")))
+@pytest.mark.parametrize("decode", [False, True])
+def test_every_kind_of_broken_tag_beside_an_orientation_is_removed(kind, decode):
+    """Also those that only some versions of Pillow fail on, so that a row's bytes do not depend on the version."""
+    data = ENCODERS[kind](Image.open(io.BytesIO(jpeg())))
+    mended = images.check(data, decode=decode)
+    start, stop = read_header(data).metadata
+    assert mended == data[:start] + data[stop:]
+    assert decode_with_datasets(mended).size == Image.open(io.BytesIO(data)).size  # not turned any more
+
+
+def test_a_fraction_without_denominator_stays_where_nothing_is_turned():
+    exif = Image.Exif()
+    exif[0x011A] = IFDRational(72, 0)
+    assert images.check(jpeg(exif=exif.tobytes())) is None
+
+
+def test_a_fraction_without_denominator_among_the_gps_tags_is_removed():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    exif.get_ifd(0x8825)[2] = (5.0, IFDRational(1, 0), 0.0)
+    data = jpeg(exif=exif.tobytes())
+    assert images.check(data) is not None
+
+
+@pytest.mark.parametrize("error", images.DECODE_ERRORS, ids=lambda error: error.__name__)
+def test_build_and_verify_agree_on_what_does_not_decode(error, monkeypatch):
+    class Broken:
+        def __getattr__(self, name):
+            raise error
+
+    data = jpeg()
+    monkeypatch.setattr(PIL.Image, "open", lambda *_, **__: Broken())
+    with pytest.raises(images.UnreadableImageError):
+        images.check(data, decode=True)
+    rows = pa.RecordBatch.from_pylist(
+        [{"image": {"bytes": data, "path": "a.jpg"}, "stored": "source", "content_sha256": ""}]
+    )
+    problems = Problems()
+    check_images(rows, "shard", 0, problems, decode=True)
+    assert any("expected an image that datasets decodes" in line for line in problems.lines())
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK", "1", "LA", "I;16", "P"])
+def test_images_of_other_modes_are_kept_and_can_be_made_smaller(mode):
+    form = "JPEG" if mode in ("L", "CMYK") else "PNG"
+    encoded = io.BytesIO()
+    picture = Image.open(io.BytesIO(jpeg((60, 45)))).convert("L" if mode == "I;16" else mode)
+    (picture.convert("I").convert("I;16") if mode == "I;16" else picture).save(encoded, form)
+    data = encoded.getvalue()
+    assert images.check(data) is None
+    assert images.check(data, decode=True) is None
+    assert images.decode(data).mode == mode
+    made = fixed_resize(images.decode_or_mend(data)[0])
+    assert (made.mode, made.size) == ("RGB", (32, 32))
+
+
+def test_the_largest_image_of_caltech256_is_no_bomb():
+    """7,913 x 7,913 grey pixels; Pillow warns above 89 million and refuses above twice as many."""
+    encoded = io.BytesIO()
+    Image.new("L", (7_913, 7_913), 200).save(encoded, "JPEG", optimize=True)
+    assert images.check(encoded.getvalue()) is None
+    assert images.decode_or_mend(encoded.getvalue())[0].size == (7_913, 7_913)
+
+
+def test_a_sound_exif_block_stays():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    assert images.check(jpeg(exif=exif.tobytes())) is None
+
+
+def test_planted_troubles_decode_as_datasets_decodes_them(demo):
+    for trouble in TROUBLES:
+        data = (demo[trouble.source] / trouble.path).read_bytes()
+        stored = images.check(data) or data
+        ours, theirs = images.decode(stored), decode_with_datasets(stored)
+        assert ours.size == theirs.size, trouble
+        assert np.array_equal(np.asarray(ours), np.asarray(theirs)), trouble
+
+
+def test_pixel_digest_ignores_the_encoder_and_sees_every_pixel():
+    image = Image.effect_noise((20, 10), 30)
+    stored = []
+    for level in (1, 9):
+        encoded = io.BytesIO()
+        image.save(encoded, "PNG", compress_level=level)
+        stored.append(encoded.getvalue())
+    assert stored[0] != stored[1]
+    assert images.content_sha256("pixels", stored[0]) == images.content_sha256("pixels", stored[1])
+    image.putpixel((3, 3), (image.getpixel((3, 3)) + 1) % 256)
+    assert images.pixel_sha256(image) != images.content_sha256("pixels", stored[0])
+
+
+def test_pixel_digest_tells_shapes_and_modes_with_equal_bytes_apart():
+    flat = [Image.new("L", (6, 2)), Image.new("L", (2, 6)), Image.new("P", (6, 2)), Image.new("RGB", (2, 2))]
+    assert len({images.pixel_sha256(image) for image in flat}) == 4

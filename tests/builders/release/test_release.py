@@ -1,0 +1,75 @@
+import hashlib
+
+import datasets
+import pyarrow as pa
+import pytest
+
+from builders.errors import BuildError
+from builders.release.digests import rows_digest
+from builders.release.manifest import read_manifest
+from builders.release.schema import ROLES, arrow_schema
+from builders.release.tables import Exclusion, read_excluded, write_excluded
+
+STRINGS = ["class_id", "class_name", "source", "source_id", "id", "content_sha256", "stored"]
+
+
+@pytest.mark.parametrize("image", [True, False])
+def test_schema_is_the_one_that_datasets_would_write(image):
+    columns = {"image": datasets.Image()} if image else {}
+    columns |= {"label": datasets.ClassLabel(names=["a", "b"]), "role": datasets.ClassLabel(names=list(ROLES))}
+    columns |= {name: datasets.Value("string") for name in STRINGS}
+    theirs = datasets.Features(columns)
+    ours = arrow_schema(["a", "b"], image=image)
+    assert ours.remove_metadata() == theirs.arrow_schema.remove_metadata()
+    assert datasets.Features.from_arrow_schema(ours) == theirs
+
+
+def table(rows):
+    return pa.table(
+        dict(zip(["id", "label", "role", "content_sha256"], map(list, zip(*rows, strict=True)), strict=True))
+    )
+
+
+def test_digest_of_two_rows_written_out_by_hand():
+    rows = [("s/a", 3, 0, "00ff"), ("s/雷", -1, 2, "11ee")]
+    text = "s/a\t3\t0\t00ff\ns/雷\t-1\t2\t11ee\n"
+    assert rows_digest(table(rows)) == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_digest_sees_order_and_every_field():
+    first = [("a", 0, 0, "x"), ("b", 1, 0, "y")]
+    others = [first[::-1], [("a", 1, 0, "x"), first[1]], [("a", 0, 1, "x"), first[1]], [("a", 0, 0, "z"), first[1]]]
+    assert len({rows_digest(table(rows)) for rows in [first, *others]}) == 5
+
+
+def test_digest_does_not_depend_on_chunks():
+    rows = table([(str(i), i, 0, "x") for i in range(100)])
+    pieces = pa.concat_tables([rows.slice(0, 33), rows.slice(33)])
+    assert rows_digest(rows) == rows_digest(pieces)
+
+
+def exclusion(split, class_id="c", rule="i"):
+    return Exclusion(split, "source", "val", class_id, "name, with comma", "", 3, rule, 'says "so"')
+
+
+def test_exclusions_of_other_splits_stay_and_ones_own_are_replaced(tmp_path):
+    path = tmp_path / "excluded.csv"
+    write_excluded(path, [exclusion("x/a"), exclusion("x/b")], ["x/a", "x/b"])
+    write_excluded(path, [exclusion("x/b", rule="ii")], ["x/b"])
+    assert read_excluded(path) == [exclusion("x/a"), exclusion("x/b", rule="ii")]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "expected a release folder"),
+        ("{", "expected JSON"),
+        ('{"format": 99}', "expected manifest format 1, found 99"),
+        ("[]", "expected manifest format 1, found list"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_is_named(tmp_path, text, sentence):
+    if text is not None:
+        (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(BuildError, match=sentence):
+        read_manifest(tmp_path)

@@ -1,0 +1,219 @@
+"""A pickle that asks for anything but numpy's arrays must not get it."""
+
+import copyreg
+import io
+import os
+import pickle
+import pickletools
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders.demo.containers import python2_pickle
+from builders.errors import BuildError
+from builders.sources.readers import pickles
+
+
+def load(data):
+    return pickles.load("Title", io.BytesIO(data), "place")
+
+
+def refusal(data):
+    with pytest.raises(BuildError) as caught:
+        load(data)
+    message = str(caught.value)
+    assert message.startswith("Title: expected ")
+    assert message.endswith(".")
+    assert "\n" not in message
+    return message
+
+
+class Reduced:
+    """Pickles as the call of a function."""
+
+    def __init__(self, call, *args):
+        self.call = call
+        self.args = args
+
+    def __reduce__(self):
+        return self.call, self.args
+
+
+def text(value):
+    return b"X" + struct.pack("<I", len(value)) + value.encode()
+
+
+def marking(marker):
+    """Python source and a shell command that leave a file behind."""
+    return f"open({str(marker)!r}, 'w').close()", f"touch {marker}"
+
+
+def hostile(marker):
+    """Ways to run something while a pickle is loaded: name, pickle and the name that must be refused."""
+    source, command = marking(marker)
+    short, code = command.encode(), source.encode()
+    binary = b"U" + bytes([len(short)]) + short
+    yield "reduce, protocol 0", pickle.dumps(Reduced(os.system, command), 0), "posix.system"
+    yield "reduce, protocol 2", pickle.dumps(Reduced(os.system, command), 2), "posix.system"
+    yield "stack global, protocol 4", pickle.dumps(Reduced(os.system, command), 4), "posix.system"
+    yield "stack global, protocol 5", pickle.dumps(Reduced(eval, source), 5), "builtins.eval"
+    yield "Python 2's eval", b"\x80\x02c__builtin__\neval\n" + text(source) + b"\x85R.", "__builtin__.eval"
+    yield "nested in a list", pickle.dumps({"data": [1, [Reduced(exec, source)]]}, 2), "__builtin__.exec"
+    yield "as a key", b"\x80\x02}(cos\nsystem\n" + text(command) + b"\x85RK\x01u.", "os.system"
+    yield "after a plain dictionary", b"\x80\x02}cos\nsystem\n" + binary + b"\x85R0.", "os.system"
+    yield "instance by name", b"(S'" + short + b"'\nios\nsystem\n.", "os.system"
+    yield "instance from the stack", b"(cos\nsystem\n" + binary + b"o.", "os.system"
+    yield "new object", b"\x80\x02csubprocess\nPopen\n" + text(command) + b"\x85\x81.", "subprocess.Popen"
+    yield (
+        "new object by keywords",
+        b"\x80\x04" + text("subprocess") + text("Popen") + b"\x93)}\x92.",
+        "subprocess.Popen",
+    )
+    yield "attribute of a builtin", b"\x80\x04" + text("builtins") + text("getattr") + b"\x93.", "builtins.getattr"
+    yield "dotted name", b"\x80\x04" + text("numpy") + text("ndarray.__class__") + b"\x93.", "numpy.ndarray.__class__"
+    yield "numpy's own loader", b"\x80\x02cnumpy\nload\n" + binary + b"\x85R.", "numpy.load"
+    yield (
+        "dtype with code",
+        b"\x80\x02cnumpy.core.multiarray\nscalar\n" + text(source) + b"\x85R.",
+        "multiarray.scalar",
+    )
+    yield (
+        "code as text",
+        b"\x80\x02cbuiltins\nexec\nT" + struct.pack("<I", len(code)) + code + b"\x85R.",
+        "builtins.exec",
+    )
+
+
+WAYS = [name for name, _, _ in hostile("anywhere")]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_pickle_asks_for_does_not_run(tmp_path, way):
+    marker = tmp_path / "marker"
+    data, refused = next((data, refused) for name, data, refused in hostile(marker) if name == way)
+    assert refused in refusal(data)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("way", ["reduce, protocol 0", "stack global, protocol 4", "instance by name"])
+def test_the_same_pickles_run_in_the_standard_unpickler(tmp_path, way):
+    """Otherwise the test above would pass with pickles that do nothing."""
+    marker = tmp_path / "marker"
+    data = next(data for name, data, _ in hostile(marker) if name == way)
+    pickle.loads(data)
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("opcode", [b"\x82\xf0", b"\x83\xf0\x00", b"\x84\xf0\x00\x00\x00"])
+@pytest.mark.parametrize("used_before", [False, True])
+def test_an_extension_code_does_not_run(tmp_path, opcode, used_before):
+    marker = tmp_path / "marker"
+    copyreg.add_extension("os", "system", 0xF0)
+    try:
+        if used_before:  # then the standard unpickler has the function at hand and asks nobody
+            assert pickle.loads(b"\x80\x02" + opcode + b".") is os.system
+        assert "os.system" in refusal(b"\x80\x02" + opcode + text(f"touch {marker}") + b"\x85R.")
+    finally:
+        copyreg.remove_extension("os", "system", 0xF0)
+        copyreg.clear_extension_cache()
+    assert not marker.exists()
+
+
+def test_inert_values_do_not_stay_behind_an_extension_code():
+    copyreg.add_extension("numpy", "dtype", 0xF1)
+    try:
+        assert isinstance(load(b"\x80\x02}K\x01" + b"0U\x01a\x82\xf1s.")["a"], pickles.Inert)
+        assert pickle.loads(b"\x80\x02\x82\xf1.") is np.dtype
+    finally:
+        copyreg.remove_extension("numpy", "dtype", 0xF1)
+        copyreg.clear_extension_cache()
+
+
+@pytest.mark.parametrize("data", [b"\x80\x02U\x01aQ.", b"Psomething\n."])
+def test_objects_outside_the_file_are_refused(data):
+    assert "a reference to an object outside the file" in refusal(data)
+
+
+def test_states_are_remembered_and_not_set():
+    """BUILD fills an object's attributes; on what stands for a function it must change nothing."""
+    state = b"}U\x08__call__K\x01s"
+    value = load(b"\x80\x02}U\x01acnumpy\ndtype\n" + state + b"bs.")["a"]
+    assert value.state == {b"__call__": 1}
+    assert value(2).args == (2,)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 30, 200, -1])
+def test_a_pickle_cut_short(cut):
+    whole = python2_pickle({"data": np.zeros((2, 3072), np.uint8), "fine_labels": [1, 2]})
+    assert "expected a whole pickle, found one that cannot be read" in refusal(whole[:cut])
+
+
+@pytest.mark.parametrize("value", [[1], "text", 3])
+def test_something_other_than_a_dictionary(value):
+    assert "found something other than a dictionary" in refusal(python2_pickle(value))
+    assert "found something other than a dictionary" in refusal(b"\x80\x02}K\x01K\x02s.")
+
+
+SMALL = python2_pickle({"fine_labels": [3, 300], "data": np.arange(12, dtype=np.uint8).reshape(3, 4), "x": "y" * 300})
+
+
+def test_python2_pickles_are_those_that_the_standard_unpickler_reads():
+    read = pickle.loads(SMALL, encoding="latin1")  # as torchvision reads them
+    assert read["fine_labels"] == [3, 300]
+    assert np.array_equal(read["data"], np.arange(12).reshape(3, 4))
+    assert read["data"].dtype == np.uint8
+    assert read["x"] == "y" * 300
+    opcodes = {opcode.name for opcode, _, _ in pickletools.genops(SMALL)}
+    assert {"BINSTRING", "SHORT_BINSTRING", "GLOBAL", "REDUCE", "BUILD"} <= opcodes
+    assert not {"BINUNICODE", "BINBYTES", "SHORT_BINBYTES", "STACK_GLOBAL", "FRAME"} & opcodes
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_damaged_bytes_give_a_value_or_a_sentence(changes):
+    damaged = bytearray(SMALL)
+    for place, byte in changes:
+        damaged[place] = byte
+    try:
+        value = load(bytes(damaged))
+    except BuildError as error:
+        assert "\n" not in str(error)
+    else:
+        assert isinstance(value, dict)
+
+
+def array_of(data):
+    return pickles.byte_matrix(load(data)["a"])
+
+
+@pytest.mark.parametrize("protocol", [3, 4])
+def test_arrays_that_python_3_pickled_are_read_too(protocol):
+    array = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    assert np.array_equal(array_of(pickle.dumps({"a": array}, protocol)), array)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.zeros((2, 3), np.float32), "an array of f4"),
+        (np.zeros((2, 3), np.int8), "an array of i1"),
+        (np.zeros(6, np.uint8), r"an array of shape \(6,\) in 6 bytes"),
+        (np.zeros((1, 2, 3), np.uint8), r"an array of shape \(1, 2, 3\) in 6 bytes"),
+        (np.asfortranarray(np.zeros((2, 3), np.uint8)), "an array in column order"),
+        ([[1, 2], [3, 4]], "no array"),
+        (np.dtype("u1"), "no array"),
+    ],
+)
+def test_other_arrays(value, words):
+    with pytest.raises(ValueError, match=words):
+        array_of(pickle.dumps({"a": value}, 3))
+
+
+def test_a_shape_that_does_not_fit_the_bytes():
+    data = pickle.dumps({"a": np.zeros((2, 3), np.uint8)}, 3)
+    for shape in (b"K\x02K\x04\x86", b"K\x00K\x03\x86", b"J\xfe\xff\xff\xffJ\xfd\xff\xff\xff\x86"):
+        with pytest.raises(ValueError, match="in 6 bytes"):
+            array_of(data.replace(b"K\x02K\x03\x86", shape))

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from builders.errors import BuildError
+from builders.executors.base import Counted
+from builders.storage.byte_ranges import Reader
+
+
+def test_rows_are_filled_each_from_its_place(tmp_path):
+    content = np.random.default_rng(0).integers(0, 256, (9, 5), dtype=np.uint8)
+    path = tmp_path / "array"
+    path.write_bytes(b"header" + content.tobytes())
+    target = np.zeros((4, 5), np.uint8)
+    with Reader() as reader:
+        reader.read_rows(target, [3, 0, 2], str(path), [6 + 5 * 8, 6, 6 + 5 * 4])
+    assert np.array_equal(target, np.stack([content[0], np.zeros(5, np.uint8), content[4], content[8]]))
+
+
+def test_spans_of_several_files_in_turn(tmp_path):
+    for name in "ab":
+        (tmp_path / name).write_bytes(name.encode() * 4)
+    target = bytearray(6)
+    with Reader() as reader:
+        for first, name in ((0, "a"), (2, "b"), (4, "a")):
+            reader.read_into(memoryview(target)[first : first + 2], str(tmp_path / name), first // 2)
+    assert bytes(target) == b"aabbaa"
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["span", "rows"])
+def test_what_cannot_be_read_is_named(tmp_path, whole):
+    path = tmp_path / "short"
+    path.write_bytes(b"1234567")
+    target = np.zeros((2, 4), np.uint8)
+
+    def read(path):
+        with Reader() as reader:
+            if whole:
+                reader.read_into(target[1].data, str(path), 4)
+            else:
+                reader.read_rows(target, [0, 1], str(path), [0, 4])
+
+    with pytest.raises(BuildError, match=r"expected 4 bytes, found 3 at .*short: the file changed during the build"):
+        read(path)
+    with pytest.raises(BuildError, match=r"found No such file or directory at .*none; mend the source folder"):
+        read(tmp_path / "none")
+
+
+def test_counts_are_told_now_and_then_and_at_the_end():
+    told = []
+    count = Counted(150, lambda images, size: told.append((images, size)))
+    for _ in range(150):
+        count.one(3)
+    assert [images for images, _ in told] == [64, 64, 22]
+    assert sum(size for _, size in told) == 450

@@ -1,0 +1,165 @@
+"""The demo's release: real images, whole as anybody's, the same every time."""
+
+import hashlib
+import io
+import json
+
+import datasets
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from builders.release import schema
+from evaluation.demo.release import CONFIG, KNOWN, MIXED, ROLES, SHIFTS, TRAIN, make_release
+from evaluation.releases import open_release
+from evaluation.scoring.joining import release_index
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo") / "release"
+    make_release(folder)
+    return folder
+
+
+def rows_of(root, config, split):
+    return pq.read_table(root / "index" / config / f"{split}.parquet").to_pylist()
+
+
+def test_its_roles_are_those_of_every_release():
+    assert ROLES == schema.ROLES
+
+
+def test_it_opens_as_any_release_and_its_digits_are_frozen(root):
+    # Digests are over pixels, not over compressed bytes; textures alone could change with a decoder of JPEG.
+    release = open_release(str(root))
+    assert set(release.configs) == {CONFIG, SHIFTS, TRAIN, MIXED}
+    found = {split: release.split_digest(CONFIG, split)[:12] for split in ("far_ood_noise", "near_ood", "test")}
+    assert found == {"far_ood_noise": "993d47d0e574", "near_ood": "a4df71b15db3", "test": "dbcb17af88a2"}
+
+
+def test_its_splits_are_those_of_the_unified_benchmark_in_small(root):
+    index = release_index(open_release(str(root)), [CONFIG])
+    found = {}
+    for split in dict.fromkeys(index.rows.split.tolist()):
+        mine = index.rows.split == split
+        found[split] = (int(mine.sum()), *sorted(set(index.rows.role[mine].tolist())))
+    assert found == {
+        "external_validation": (40 + 65, "external"),  # 13 x 20 crops of each photograph, of which every fourth
+        "far_ood_noise": (80, "far_ood"),
+        "far_ood_textures": (87, "far_ood"),
+        "near_ood": (3 * 40, "near_ood"),
+        "test": (6 * 30, "in_distribution"),
+        "validation": (6 * 20, "in_distribution"),
+    }
+    assert index.label_names == {CONFIG: KNOWN}
+
+
+def test_digits_are_scikit_learn_s_own_and_training_images_are_in_no_other_split(root):
+    digits = load_digits()
+    splits = {}
+    for path in sorted((root / "data").rglob("*.parquet")):
+        rows = pq.read_table(path).to_pylist()
+        splits[path.parent.name, path.name.partition("-")[0]] = {row["content_sha256"] for row in rows}
+        for row in rows:
+            pixels = np.asarray(Image.open(io.BytesIO(row["image"]["bytes"])))
+            assert row["content_sha256"] == hashlib.sha256(pixels.tobytes()).hexdigest()
+            if row["source"] == "sklearn-digits" and row["id"].count("/") == 1:
+                number = int(row["source_id"])
+                assert row["class_id"] == str(digits.target[number])
+                assert np.abs(pixels / 255 * 16 - digits.images[number]).max() < 0.05
+    assert len(splits) == 12
+    train = splits.pop((TRAIN, "train"))
+    assert all(train.isdisjoint(others) for others in splits.values())
+    validation = splits.pop((CONFIG, "validation"))
+    assert all(validation.isdisjoint(others) for others in splits.values())
+
+
+def test_configs_share_rows_and_say_the_same_of_them(root):
+    of_digits = {row["id"]: row for row in rows_of(root, CONFIG, "test") + rows_of(root, CONFIG, "near_ood")}
+    shared = [
+        row
+        for row in [
+            *rows_of(root, SHIFTS, "test"),
+            *rows_of(root, SHIFTS, "unseen_digits"),
+            *rows_of(root, MIXED, "test"),
+        ]
+        if row["id"] in of_digits
+    ]
+    assert len(shared) == 180 + 120 + 90 + 45
+    assert all({**row, "role": 0} == {**of_digits[row["id"]], "role": 0} for row in shared)
+
+
+def test_a_corrupted_row_has_the_label_and_the_source_of_its_clean_one(root):
+    clean = rows_of(root, CONFIG, "test")
+    for name in ("blur", "gaussian_noise"):
+        rows = rows_of(root, SHIFTS, name)
+        assert [(row["source_id"], row["label"]) for row in rows] == [
+            (row["source_id"], row["label"]) for row in clean
+        ]
+        assert [row["id"] for row in rows] == [f"{row['id']}/{name}" for row in clean]
+        assert not {row["content_sha256"] for row in rows} & {row["content_sha256"] for row in clean}
+
+
+def test_duplicates_are_pairs_with_the_nearest_training_image_within_a_level_and_a_half(root):
+    levels = load_digits().data
+    pairs = datasets.load_dataset(str(root), "duplicates", split="pairs").to_list()
+    nearest_of = {pair["other_id"]: pair["id"] for pair in pairs if pair["other_split"] == f"{CONFIG}/test"}
+    train = pq.read_table(root / "index" / TRAIN / "train.parquet")["source_id"].to_pylist()
+    rows = rows_of(root, CONFIG, "test")
+    flagged = 0
+    for row in rows:
+        distances = {
+            name: np.sqrt(np.mean((levels[int(row["source_id"])] - levels[int(name)]) ** 2)) for name in train
+        }
+        nearest = min(distances, key=distances.get)
+        # Eight bits hold a sixteenth to within 0.03, so what lies on the border may fall to either side.
+        if abs(distances[nearest] - 1.5) > 0.02:
+            expected = f"sklearn-digits/{nearest}" if distances[nearest] < 1.5 else None
+            assert nearest_of.get(row["id"]) == expected
+        flagged += row["id"] in nearest_of
+    assert flagged == len(nearest_of) >= 5
+
+
+def test_pairs_say_of_both_rows_what_their_splits_say_and_stand_in_order(root):
+    pairs = datasets.load_dataset(str(root), "duplicates", split="pairs").to_list()
+    described = {
+        (f"{path.parent.name}/{path.stem}", row["id"]): {"role": ROLES[row["role"]], "class_id": row["class_id"]}
+        for path in (root / "index").rglob("*.parquet")
+        for row in pq.read_table(path).to_pylist()
+    }
+    for pair in pairs:
+        first, second = (pair["split"], pair["id"]), (pair["other_split"], pair["other_id"])
+        assert first < second
+        assert f"{TRAIN}/train" in (pair["split"], pair["other_split"])
+        for key, prefix in ((first, ""), (second, "other_")):
+            assert described[key] == {name: pair[prefix + name] for name in ("role", "class_id")}
+        assert 0 < pair["distance"] <= 12
+    order = [tuple(pair[name] for name in ("split", "id", "other_split", "other_id")) for pair in pairs]
+    assert order == sorted(set(order))
+    # The same image has the same pair in every config that has it.
+    others = {(pair["id"], pair["other_id"]) for pair in pairs if f"{SHIFTS}/test" == pair["split"]}
+    assert others == {(pair["other_id"], pair["id"]) for pair in pairs if f"{CONFIG}/test" == pair["other_split"]}
+
+
+def test_the_same_files_come_again(root, tmp_path):
+    make_release(tmp_path)
+    first = {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    again = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert first == again
+
+
+def test_the_manifest_lists_every_file_with_its_digest(root):
+    manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+    pairs = manifest["duplicates"]
+    assert hashlib.sha256((root / pairs["path"]).read_bytes()).hexdigest() == pairs["sha256"]
+    assert pq.read_metadata(root / pairs["path"]).num_rows == pairs["rows"] > 0
+    listed = {"README.md", "manifest.json", pairs["path"]}
+    for config in manifest["configs"].values():
+        for split in config["splits"].values():
+            for entry in (*split["data"], split["index"]):
+                assert hashlib.sha256((root / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]
+                listed.add(entry["path"])
+    assert listed == {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}

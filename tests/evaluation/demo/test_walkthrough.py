@@ -1,0 +1,101 @@
+"""The demo, cut short: real training, features, detectors and a report, by the commands that anybody types."""
+
+import json
+import shlex
+
+import pytest
+
+from evaluation.__main__ import main
+from evaluation.demo import model
+from evaluation.demo.model import OPTIMIZERS, Training
+from evaluation.demo.walkthrough import Demo
+from evaluation.detectors.registry import METHODS
+from evaluation.protocols.results import read_figures
+from evaluation.scoring.scores import read_scores
+
+torch = pytest.importorskip("torch", reason="needs the extra `evaluate`")
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A quick demo in one process and without pictures, and what it said."""
+    out = tmp_path_factory.mktemp("demo") / "out"
+    said, models = [], []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evaluation.report.pictures.pictures", lambda *words: [])
+        report = Demo(out, quick=True).run(said.append, models.append)
+    assert report == out / "report"
+    assert models == [1, 1]
+    return out, said
+
+
+def test_the_whole_demo_trains_two_optimizers_with_three_seeds_and_uses_every_detector(tmp_path):
+    demo = Demo(tmp_path)
+    assert demo.trainings == [Training(optimizer, seed) for optimizer in OPTIMIZERS for seed in range(3)]
+    assert {*demo.detectors} == {name for name, method in METHODS.items() if method.reads != "members"}
+    assert not {"odin", "mc_dropout", "cadet", "ens_r"} & set(Demo(tmp_path, quick=True).detectors)
+
+
+def test_models_are_trained_for_real(done):
+    figures = read_figures(done[0] / "report").to_pylist()
+    accuracy = {
+        line["run"]: line["value"]
+        for line in figures
+        if line["metric"] == "accuracy" and line["rows"] == "as_published"
+    }
+    assert set(accuracy) == {"adam-0", "adam-1", "adam-ensemble"}
+    # Six classes: guessing is right in one of six, and seeds must differ in more than their name.
+    assert min(accuracy.values()) > 0.9
+    near = {
+        line["run"]: line["value"]
+        for line in figures
+        if (line["metric"], line["unknown"], line["detector"]) == ("auroc", "near_ood", "msp")
+    }
+    assert near["adam-0"] != near["adam-1"]
+
+
+def test_every_protocol_that_applies_has_figures_of_every_detector(done):
+    figures = read_figures(done[0] / "report")
+    assert set(figures["protocol"].to_pylist()) == {"unknown-detection", "facets", "broad", "od-test"}
+    members = [name for name, method in METHODS.items() if method.reads == "members"]
+    assert set(figures["detector"].to_pylist()) == {*Demo(done[0], quick=True).detectors, *members}
+    record = json.loads((done[0] / "report" / "report.json").read_text(encoding="utf-8"))
+    assert [(run["run"], run["variant"], run["seed"]) for run in record["runs"]] == [
+        ("adam-0", "adam", 0),
+        ("adam-1", "adam", 1),
+        ("adam-ensemble", "adam", 0),
+    ]
+
+
+def test_the_commands_that_it_prints_give_the_same_again(done, tmp_path, capsys):
+    out, said = done
+    (line,) = [
+        line for text in said for line in text.splitlines() if line.startswith("$ python -m evaluation report ")
+    ]
+    words = shlex.split(line)[4:]
+    words[words.index("--out") + 1] = str(tmp_path / "again")
+    assert main([*words, "--no-plots", "--quiet"]) == 0
+    for name in ("figures.parquet", "README.md"):
+        assert (tmp_path / "again" / name).read_bytes() == (out / "report" / name).read_bytes()
+
+
+def test_scores_say_what_they_come_from(done):
+    scores, about = read_scores(done[0] / "scores" / "adam-1.parquet")
+    assert about.seed == 1
+    assert about.configs == ("broad-digits", "digits", "facets-digits")
+    assert len(scores) == len({*zip(scores["id"].to_pylist(), scores["detector"].to_pylist(), strict=True)})
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not():
+    images, labels = torch.rand(60, 3, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 6
+    states = [model.train(images, labels, 6, Training("sgd", seed)).state_dict() for seed in (0, 0, 1)]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    assert not torch.equal(states[0]["head.weight"], states[2]["head.weight"])
+
+
+def test_a_folder_with_something_else_is_refused(tmp_path, capsys):
+    (tmp_path / "thesis.tex").write_text("mine")
+    assert main(["demo", "--out", str(tmp_path), "--quick"]) == 2
+    assert "found thesis.tex; name another" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]

@@ -1,0 +1,369 @@
+"""Extraction: what it keeps, that a row's numbers are its own, kills and reruns, and what is refused."""
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+torch = pytest.importorskip("torch", reason="runs torch models")
+timm = pytest.importorskip("timm", reason="runs one of timm's models")
+pytest.importorskip("torchvision", reason="preprocesses images")
+
+from evaluation.__main__ import main  # noqa: E402
+from evaluation.features.store import Store, block_column  # noqa: E402
+from evaluation.releases import open_release  # noqa: E402
+from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
+from tests.evaluation.small_models import of_seed  # noqa: E402
+
+FILE = Path(small_models.__file__)
+ROOT = FILE.parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    """Read only."""
+    return small_release(tmp_path_factory.mktemp("release") / "small")
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    path = tmp_path_factory.mktemp("weights") / "cnn.pt"
+    torch.save(fitted(small_models.cnn).state_dict(), path)
+    return path
+
+
+@pytest.fixture
+def extract(release, weights, tmp_path, capsys):
+    """Run the command; the exit code, and what it said on stdout and stderr."""
+
+    def run(*flags, out="out", where=release, config=CONFIG, model=f"{FILE}:cnn", path=weights, device="cpu"):
+        capsys.readouterr()
+        given = {"--release": where, "--config": config, "--model": model, "--weights": path, "--device": device}
+        arguments = [str(text) for pair in given.items() for text in pair]
+        code = main(["extract", *arguments, "--out", str(tmp_path / out), *flags])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def features_of(tmp_path, split="test", out="out", config=CONFIG):
+    return Store.open(tmp_path / out).features(config, split)
+
+
+def contents(root):
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_features_are_those_of_the_model(release, extract, tmp_path):
+    """Against the model itself, run on the images one by one."""
+    code, out, _ = extract()
+    assert code == 0
+    assert f"{CONFIG}/test: 40 of 40 images" in out.splitlines()
+    model = fitted(small_models.cnn)
+    rows = open_release(str(release)).rows(CONFIG, "test")
+    images = open_release(str(release)).images(CONFIG, "test")
+    found = features_of(tmp_path)
+    assert found.ids.tolist() == rows["id"].to_pylist()
+    assert found.labels.tolist() == rows["label"].to_pylist()
+    declared = small_models.PREPROCESSING
+    for number in range(len(found)):
+        values = (np.asarray(images[number]["image"]) / 255 - declared["mean"]) / declared["std"]
+        image = torch.from_numpy(values.transpose(2, 0, 1)[None]).float()
+        with torch.no_grad():
+            first = model.layer1(image)
+            second = model.layer2(first)
+            assert np.allclose(found.logits[number], model(image)[0], atol=1e-4)
+        assert np.allclose(found.blocks[0][number], first.mean((2, 3))[0], atol=1e-5)
+        assert np.allclose(found.penultimate[number], second.mean((2, 3))[0], atol=1e-5)
+    head = Store.open(tmp_path / "out").head()
+    assert np.allclose(found.penultimate @ head.weight.T + head.bias, found.logits, atol=1e-4)
+    assert (found.logits.argmax(1) == found.labels).mean() > 0.9
+    assert (features_of(tmp_path, "near_ood").labels == -1).all()
+
+
+def test_a_row_has_its_numbers_wherever_it_stands(extract, release, tmp_path):
+    """Bit for bit: with workers, in another order, without the rows beside it, in a batch that is not full.
+
+    Logits of so small a model within their last digit.
+    """
+    flags = ("--splits", "test,far_ood_noise", "--batch-size", "16")
+    assert extract(*flags)[0] == 0
+    assert extract(*flags, "--workers", "2", out="workers")[0] == 0
+    assert contents(tmp_path / "workers") == contents(tmp_path / "out")
+    order = [*range(39, 12, -3), *range(0, 39, 5)]
+    small_release(tmp_path / "other", {f"{CONFIG}/test": order})
+    assert extract("--batch-size", "16", out="shuffled", where=tmp_path / "other")[0] == 0
+    one, other = features_of(tmp_path), features_of(tmp_path, out="shuffled")
+    assert other.ids.tolist() == [f"source/test/{number}.png" for number in order]
+    for ours, theirs in zip((one.penultimate, *one.blocks), (other.penultimate, *other.blocks), strict=True):
+        assert np.array_equal(ours[order], theirs)
+    # A matrix as small as this model's last, 10 x 4, is multiplied in another way at the end of a batch.
+    assert np.abs(one.logits[order] - other.logits).max() < 1e-6 * np.abs(one.logits).max()
+
+
+@pytest.mark.parametrize("model", [f"{FILE}:cnn", "timm:vit_tiny_r_s16_p8_224"], ids=["cnn", "vit"])
+def test_another_batch_size_changes_the_last_digits_only(extract, weights, release, tmp_path, model):
+    """By less than 1e-5 of a column's largest number, as the docstring of `extract` says."""
+    path = weights
+    if model.startswith("timm"):
+        path = tmp_path / "timm.pt"
+        torch.save(of_seed(timm.create_model, model_name=model[5:], num_classes=4).state_dict(), path)
+        release = small_release(tmp_path / "few", {f"{CONFIG}/test": range(9)})
+    for size in ("1", "4", "7"):
+        assert (
+            extract("--splits", "test", "--batch-size", size, out=size, model=model, path=path, where=release)[0] == 0
+        )
+    one = Store.open(tmp_path / "1").parts(CONFIG, "test").read()
+    for size in ("4", "7"):
+        other = Store.open(tmp_path / size).parts(CONFIG, "test").read()
+        for name in ("logits", "penultimate", block_column(0), block_column(1)):
+            assert np.abs(one[name] - other[name]).max() < 1e-5 * np.abs(one[name]).max()
+
+
+def test_later_runs_add_splits_and_leave_the_others(extract, tmp_path):
+    assert extract("--splits", "test")[0] == 0
+    before = contents(tmp_path / "out")
+    code, out, _ = extract("--splits", "test,validation")
+    assert code == 0
+    assert f"{CONFIG}/test: there already, 40 images" in out.splitlines()
+    assert f"{CONFIG}/validation: 60 of 60 images" in out.splitlines()
+    after = contents(tmp_path / "out")
+    assert {name: after[name] for name in before} == before
+    # Also when it would be computed otherwise today.
+    assert extract("--splits", "test", "--batch-size", "3")[1].count("there already") == 1
+    assert contents(tmp_path / "out") == after
+
+
+def test_several_configs_of_the_same_classes(extract, tmp_path):
+    code, _, _ = extract("--config", f"{CONFIG}-train", "--splits", f"{CONFIG}/test,train")
+    assert code == 0
+    assert Store.open(tmp_path / "out").splits() == {CONFIG: ("test",), f"{CONFIG}-train": ("train",)}
+
+
+def test_a_dry_run_writes_nothing(extract, tmp_path):
+    code, out, _ = extract("--splits", "test", "--dry-run")
+    assert code == 0
+    # Logits, penultimate and two blocks of 4, 10, 6 and 10 float32, and the label.
+    assert f"{CONFIG}/test: 40 images, {40 * (4 * (4 + 10 + 6 + 10) + 8):,} bytes" in out.splitlines()
+    assert out.splitlines()[-1] == "nothing was written"
+    assert not (tmp_path / "out").exists()
+    extract("--splits", "test")
+    assert f"{CONFIG}/test: there already" in extract("--splits", "test", "--dry-run")[1].splitlines()
+
+
+SLOW = """
+import sys, time
+sys.path.insert(0, {root!r})
+from tests.evaluation import small_models
+
+def cnn(num_classes):
+    model = small_models.cnn(num_classes)
+    model.register_forward_pre_hook(lambda *_: time.sleep({seconds}))
+    return model
+"""
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_bytes(extract, weights, tmp_path):
+    """With SIGKILL after its first part, and with a worker, which ends too."""
+    release = small_release(tmp_path / "long", {f"{CONFIG}/test": range(1100), f"{CONFIG}/near_ood": range(20)})
+    (tmp_path / "slow.py").write_text(SLOW.format(root=str(ROOT), seconds=0.03))
+    model = f"{tmp_path / 'slow.py'}:cnn"
+    assert extract(where=release, model=model, out="undisturbed")[0] == 0
+    arguments = {"--release": release, "--config": CONFIG, "--model": model, "--weights": weights, "--device": "cpu"}
+    arguments |= {"--out": tmp_path / "killed", "--workers": 1}
+    command = [
+        sys.executable,
+        "-m",
+        "evaluation",
+        "extract",
+        *(str(text) for pair in arguments.items() for text in pair),
+    ]
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE)
+    parts = Store(tmp_path / "killed", None).parts(CONFIG, "test").folder
+    while process.poll() is None and not list(parts.glob("0*.arrow")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    # The worker has ended too, with or without a complaint, once nobody holds its stderr open any more.
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    kept = contents(parts)
+    assert 1 <= len(kept) < 3
+    code, out, _ = extract(where=release, model=model, out="killed")
+    assert code == 0
+    assert f"{CONFIG}/near_ood: there already, 20 images" in out.splitlines()
+    whole = sum(not name.startswith(".") for name in kept)
+    assert f"{CONFIG}/test: {1100 - 512 * whole:,} of 1,100 images" in out.splitlines()
+    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+
+
+COUNTING = """
+import sys
+sys.path.insert(0, {root!r})
+from tests.evaluation import small_models
+
+def cnn(num_classes):
+    model = small_models.cnn(num_classes)
+    def note(module, images):
+        with open({path!r}, "a") as file:
+            file.write(str(len(images[0])) + " ")
+    model.register_forward_pre_hook(note)
+    return model
+"""
+
+
+def test_an_image_of_several_configs_is_run_once(extract, tmp_path):
+    other = f"{CONFIG}-train"
+    mixed = [*range(60, 20, -1), 3, 90]
+    release = small_release(
+        tmp_path / "shared", {f"{CONFIG}/test": range(50), f"{CONFIG}/near_ood": [1], f"{other}/test": mixed}
+    )
+    (tmp_path / "counting.py").write_text(COUNTING.format(root=str(ROOT), path=str(tmp_path / "ran")))
+    how = {"where": release, "model": f"{tmp_path / 'counting.py'}:cnn"}
+    flags = ("--batch-size", "5")
+    assert extract(*flags, out="alone", config=other, **how)[0] == 0
+    assert extract(*flags, **how)[0] == 0
+    (tmp_path / "ran").unlink()
+    code, out, _ = extract(*flags, config=other, **how)
+    assert code == 0
+    # Of 42 images the first has those from 3 and from 21 to 49: 12 are left, in three batches.
+    assert f"{other}/test: 12 of 42 images; other splits have 30 of the rest" in out.splitlines()
+    assert [size for size in (tmp_path / "ran").read_text().split() if size == "5"] == ["5"] * 3
+    found, alone = (features_of(tmp_path, out=name, config=other) for name in ("out", "alone"))
+    assert found.ids.tolist() == alone.ids.tolist() == [f"source/test/{number}.png" for number in mixed]
+    assert np.array_equal(found.labels, alone.labels)
+    for ours, theirs in zip((found.penultimate, *found.blocks), (alone.penultimate, *alone.blocks), strict=True):
+        assert np.array_equal(ours, theirs)
+    assert np.abs(found.logits - alone.logits).max() < 1e-6 * np.abs(alone.logits).max()
+    assert f"{other}/test: there already, 42 images" in extract(*flags, config=other, **how)[1].splitlines()
+    # Numbers that were computed in another way are not taken.
+    assert extract("--batch-size", "6", "--splits", "test", out="six", **how)[0] == 0
+    assert f"{other}/test: 42 of 42 images" in extract(*flags, out="six", config=other, **how)[1].splitlines()
+
+
+def refused(ran):
+    code, _, err = ran
+    assert code == 2
+    lines = err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("error: expected ")
+    return lines[0]
+
+
+def test_a_model_of_another_number_of_classes(extract, tmp_path):
+    torch.save(small_models.of_three().state_dict(), tmp_path / "three.pt")
+    said = refused(extract(model=f"{FILE}:of_three", path=tmp_path / "three.pt"))
+    assert f"for each of the {len(LABELS)} classes of the config, found 3" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_that_do_not_fit(extract, tmp_path):
+    torch.save(small_models.cnn(5).state_dict(), tmp_path / "five.pt")
+    assert "for 4 classes, found" in refused(extract(path=tmp_path / "five.pt"))
+    torch.save({"fc.weight": torch.ones(4, 10)}, tmp_path / "few.pt")
+    assert "that are missing (fc.bias, layer1.0.bias, " in refused(extract(path=tmp_path / "few.pt"))
+
+
+def test_no_cuda_where_it_is_asked_for(extract, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "expected a CUDA device, found none" in refused(extract(device="cuda"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        ({"config": "smal"}, "found 'smal'; the nearest are small"),
+        ({"flags": ("--splits", "near_od")}, "found 'near_od'; the nearest are near_ood"),
+        ({"flags": ("--splits", "other/test")}, "found 'other/test'; the nearest are test"),
+        ({"where": "nowhere"}, "expected a release folder or ORG/NAME"),
+    ],
+    ids=["config", "split", "split of another config", "release"],
+)
+def test_names_that_do_not_exist(extract, flags, found):
+    flags = dict(flags)
+    assert found in refused(extract(*flags.pop("flags", ()), **flags))
+
+
+def test_features_of_another_release_or_model_in_the_same_folder(extract, tmp_path):
+    assert extract("--splits", "test")[0] == 0
+    before = contents(tmp_path / "out")
+    other = small_release(tmp_path / "other", {f"{CONFIG}/test": range(5)})
+    assert "expected the release with digest" in refused(extract(where=other))
+    torch.save(of_seed(small_models.cnn, num_classes=4).state_dict(), tmp_path / "other.pt")
+    assert "found small_models.py:cnn with digest" in refused(extract(path=tmp_path / "other.pt"))
+    assert contents(tmp_path / "out") == before
+
+
+def test_an_image_that_cannot_be_decoded(extract, release, tmp_path):
+    copy = shutil.copytree(release, tmp_path / "damaged")
+    path = copy / "data" / CONFIG / "test-00000-of-00001.parquet"
+    table = pq.read_table(path)
+    images = table["image"].to_pylist()
+    images[21]["bytes"] = b"no picture"
+    column = table.schema.get_field_index("image")
+    table = table.set_column(column, table.schema.field(column), [images])
+    pq.write_table(table, path)
+    for workers in ("0", "1"):
+        said = refused(extract("--splits", "test", "--workers", workers, where=copy))
+        assert "expected an image in row source/test/21.png, found one that cannot be decoded" in said
+
+
+def test_logits_that_are_no_numbers(extract, tmp_path):
+    model = fitted(small_models.cnn)
+    with torch.no_grad():
+        model.fc.bias[1] = float("nan")
+    torch.save(model.state_dict(), tmp_path / "nan.pt")
+    assert "expected " in refused(extract(path=tmp_path / "nan.pt"))
+
+
+def test_help_needs_no_torch():
+    code = "import sys; sys.modules['torch'] = None; from evaluation.__main__ import main; main(['extract', '--help'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "Example: python -m evaluation extract" in " ".join(done.stdout.split())
+
+
+def test_a_release_on_the_hub(release, extract, hub, api, only_loopback, tmp_path):
+    """At a tag, to the same bytes as from the folder."""
+    hub.create("org/small")
+    hub.commit("org/small", contents(release))
+    hub.tag("org/small", "v1.0.0")
+    hub.commit("org/small", {"manifest.json": b"{}"})
+    code, out, _ = extract("--splits", "test", "--revision", "v1.0.0", where="org/small", out="hub")
+    assert code == 0
+    assert out.startswith(f"release  org/small at commit {hub.tags('org/small')['v1.0.0'][:12]}, digest")
+    assert extract("--splits", "test")[0] == 0
+    assert contents(tmp_path / "hub") == contents(tmp_path / "out")
+    assert "expected configs with label_names" in refused(extract(where="org/small"))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("flags", [(), ("--quiet",)], ids=["bars", "quiet"])
+def test_bars_on_a_terminal(extract, monkeypatch, flags):
+    """Rows, time left and images a second; elsewhere nothing at all, as other tests see."""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert extract("--splits", "test", *flags)[0] == 0
+    shown = sys.stderr.getvalue()
+    if flags:
+        assert shown == ""
+    else:
+        assert f"{CONFIG}/test: 100%" in shown
+        assert "40.0/40.0" in shown
+        assert "images/s]" in shown

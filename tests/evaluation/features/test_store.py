@@ -1,0 +1,212 @@
+"""Features on disk: parts that are whole or not there, and folders that belong to one release and one model."""
+
+import dataclasses
+import json
+import multiprocessing
+
+import numpy as np
+import pytest
+
+from evaluation.errors import EvaluationError
+from evaluation.features.blocks import Parts
+from evaluation.features.store import Identity, Store, block_column
+from evaluation.models.features import Head
+
+IDENTITY = Identity("a" * 64, "it.py:model", "b" * 64, ("x", "y", "z"), ("layer1", "layer2"), {"size": [8, 8]})
+HEAD = Head(np.arange(6, dtype=np.float32).reshape(3, 2), np.array([0.5, 0, -1], np.float32))
+COMPUTED = {"device": "cpu", "batch_size": 4}
+
+
+def columns(rows):
+    """A split's columns for some row numbers; every number tells its row."""
+    numbers = np.array(rows)
+    return {
+        "id": np.array([f"source/ü{number}" for number in numbers]),
+        "label": np.where(numbers % 3 == 2, -1, numbers % 3),
+        "logits": (numbers[:, None] + np.array([0, 0.25, 0.5])).astype(np.float32),
+        "penultimate": numbers[:, None] * np.ones(2, np.float32),
+        block_column(0): numbers[:, None] * np.ones(4, np.float32),
+        block_column(1): -numbers[:, None] * np.ones(2, np.float32),
+    }
+
+
+def fill(parts, rows=10, size=4, computed=COMPUTED):
+    """Compute what is missing; which row numbers that were."""
+    missing = parts.begin(rows, size, computed)
+    for part in missing:
+        parts.write(part, columns(part), rows, computed)
+    return missing
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_parts_are_read_in_order(tmp_path):
+    parts = Parts(tmp_path / "parts")
+    assert fill(parts) == [range(0, 4), range(4, 8), range(8, 10)]
+    found = parts.read()
+    for name, values in columns(range(10)).items():
+        assert np.array_equal(found[name], values)
+        assert found[name].dtype.kind == values.dtype.kind
+    assert found["logits"].dtype == np.float32
+    assert list(parts.read(["label"])) == ["label"]
+    assert parts.computed() == COMPUTED
+
+
+def test_only_what_is_missing_is_computed_again(tmp_path):
+    parts = Parts(tmp_path / "parts")
+    fill(parts)
+    whole = contents(parts.folder)
+    assert fill(parts) == []
+    (parts.folder / "000000004-000000008.arrow").unlink()
+    # What a killed run leaves: a file under its temporary name.
+    (parts.folder / ".123.000000004-000000008.arrow").write_bytes(b"half")
+    assert not parts.is_whole()
+    with pytest.raises(EvaluationError, match="found 2 parts of them; run the command"):
+        parts.read()
+    assert fill(parts) == [range(4, 8)]
+    assert contents(parts.folder) == whole
+
+
+@pytest.mark.parametrize("content", [b"", b"ARROW1\0\0", None], ids=["empty", "cut", "of something else"])
+def test_a_part_that_is_none_is_computed_again(tmp_path, content):
+    parts = Parts(tmp_path / "parts")
+    fill(parts)
+    whole = contents(parts.folder)
+    first = parts.folder / "000000000-000000004.arrow"
+    (parts.folder / "000000008-000000010.arrow").unlink()
+    if content is None:
+        parts.write(range(4), columns(range(4)), 99, COMPUTED)
+    else:
+        first.write_bytes(content)
+    assert fill(parts) == [range(0, 4), range(8, 10)]
+    assert contents(parts.folder) == whole
+
+
+@pytest.mark.parametrize(
+    "changed", [{"size": 5}, {"computed": {**COMPUTED, "device": "cuda"}}], ids=["size", "device"]
+)
+def test_rows_are_never_mixed_that_were_computed_in_two_ways(tmp_path, changed):
+    parts = Parts(tmp_path / "parts")
+    fill(parts)
+    # A whole split stays as it is.
+    assert fill(parts, **changed) == []
+    assert parts.computed() == COMPUTED
+    (parts.folder / "000000008-000000010.arrow").unlink()
+    assert sum(map(len, fill(parts, **changed))) == 10
+    assert parts.is_whole()
+
+
+def test_no_rows_at_all_are_not_whole(tmp_path):
+    assert not Parts(tmp_path / "nothing").is_whole()
+
+
+def test_a_store_gives_back_what_was_put_in(tmp_path):
+    store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    fill(store.parts("cifar", "test"))
+    fill(store.parts("cifar", "near_ood"))
+    fill(store.parts("cifar-train", "train"))
+    (store.parts("cifar", "near_ood").folder / "000000008-000000010.arrow").unlink()
+    store = Store.open(tmp_path / "out")
+    assert store.identity == IDENTITY
+    assert store.splits() == {"cifar": ("test",), "cifar-train": ("train",)}
+    features, expected = store.features("cifar", "test"), columns(range(10))
+    assert len(features) == 10
+    assert np.array_equal(features.ids, expected["id"])
+    assert np.array_equal(features.labels, expected["label"])
+    assert np.array_equal(features.logits, expected["logits"])
+    assert np.array_equal(features.penultimate, expected["penultimate"])
+    assert [block.shape for block in features.blocks] == [(10, 4), (10, 2)]
+    assert np.array_equal(features.blocks[1], expected[block_column(1)])
+    assert np.array_equal(store.head().weight, HEAD.weight)
+    assert np.array_equal(store.head().bias, HEAD.bias)
+
+
+def test_blocks_are_read_one_at_a_time_when_asked_for(tmp_path, monkeypatch):
+    store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    fill(store.parts("cifar", "test"))
+    asked, read = [], Parts.read
+    monkeypatch.setattr(Parts, "read", lambda parts, names=None: asked.append(names) or read(parts, names))
+    features, expected = store.features("cifar", "test"), columns(range(10))
+    some = features.take(np.array([7, 2]))
+    assert asked == [("id", "label", "logits", "penultimate")]
+    assert np.array_equal(some.blocks[-1], expected[block_column(1)][[7, 2]])
+    assert asked[1:] == [[block_column(1)]]
+    assert [np.array_equal(a, expected[block_column(b)]) for b, a in enumerate(features.blocks[:])] == [True, True]
+    with pytest.raises(IndexError):
+        features.blocks[2]
+
+
+def test_what_has_not_been_extracted(tmp_path):
+    store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    fill(store.parts("cifar", "test"))
+    with pytest.raises(EvaluationError, match=r"found 'cifer'; the nearest are cifar\."):
+        store.features("cifer", "test")
+    with pytest.raises(EvaluationError, match=r"found 'tests'; the nearest are test\."):
+        store.features("cifar", "tests")
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"release_digest": "c" * 64}, "the release with digest aaaaaaaaaaaa .* found one with digest cccccccccccc"),
+        ({"model_digest": "c" * 64}, "with digest bbbbbbbbbbbb .* found it.py:model with digest cccccccccccc"),
+        ({"blocks": ("layer2",)}, "blocks layer2 .* and the blocks layer1, layer2"),
+        ({"label_names": ("x", "z", "y")}, "of 3 classes as in this config"),
+    ],
+    ids=["release", "model", "blocks", "classes"],
+)
+def test_a_folder_belongs_to_one_release_and_one_model(tmp_path, changes, found):
+    Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    before = contents(tmp_path / "out" / "head")
+    with pytest.raises(EvaluationError, match=found):
+        Store.begin(tmp_path / "out", dataclasses.replace(IDENTITY, **changes), HEAD)
+    assert Store.begin(tmp_path / "out", IDENTITY, HEAD).identity == IDENTITY
+    assert contents(tmp_path / "out" / "head") == before
+
+
+def test_a_folder_of_other_things(tmp_path):
+    (tmp_path / "photo.jpg").write_bytes(b"")
+    with pytest.raises(EvaluationError, match="found other things in"):
+        Store.begin(tmp_path, IDENTITY, HEAD)
+    with pytest.raises(EvaluationError, match=r"found no features\.json there; run"):
+        Store.open(tmp_path)
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / ".123.features.json").write_text("{")
+    Store.begin(tmp_path / "hidden", IDENTITY, HEAD)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', '{"format": 2}'])
+def test_a_record_that_is_none(tmp_path, text):
+    (tmp_path / "features.json").write_text(text)
+    with pytest.raises(EvaluationError, match="expected features of format 1"):
+        Store.open(tmp_path)
+
+
+def test_the_record_names_no_machine(tmp_path):
+    Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    record = (tmp_path / "out" / "features.json").read_text(encoding="utf-8")
+    assert json.loads(record)["release_digest"] == "a" * 64
+    assert str(tmp_path) not in record
+
+
+def hold(root, pipe):
+    with Store.open(root).writing():
+        pipe.send("held")
+        pipe.recv()
+
+
+def test_one_process_writes_at_a_time(tmp_path):
+    """Another one is refused while it runs, and not after it was killed."""
+    store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    ours, theirs = multiprocessing.Pipe()
+    other = multiprocessing.get_context("fork").Process(target=hold, args=(tmp_path / "out", theirs))
+    other.start()
+    assert ours.recv() == "held"
+    with pytest.raises(EvaluationError, match="found another process at it"), store.writing():
+        pass
+    other.kill()
+    other.join()
+    with store.writing():
+        pass

@@ -1,0 +1,260 @@
+"""Which class each image is of and which it is taken for: from names in a file, and from a release's rows."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.errors import EvaluationError
+from evaluation.graph.classes import Class, make_class, read_class
+from evaluation.graph.transitions import read_transitions, scored_transitions
+from evaluation.releases import open_release
+from evaluation.scoring.scores import METADATA
+from tests.evaluation.facets_release import CONFIG, ROWS, make_facets
+
+
+def written(folder, text, name="mine.csv"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def pairs(found):
+    return [
+        (found.classes[own].key, found.classes[predicted].key)
+        for own, predicted in zip(found.own, found.predicted, strict=True)
+    ]
+
+
+def sentence(caught):
+    """The message, once it is one sentence that says what was expected and found."""
+    text = str(caught.value)
+    assert text.startswith("expected ")
+    assert text.endswith(".")
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("places365:/f/fountain", Class("places365", "fountain", "fountain")),
+        ("sun397:f/fountain", Class("sun397", "fountain", "fountain")),
+        ("in:fountain", Class("in", "fountain", "fountain")),
+        ("imagenet:n03388043", Class("imagenet", "n03388043", "n03388043")),
+        (" places365 : /k/kennel/outdoor ", Class("places365", "kennel/outdoor", "kennel/outdoor")),
+        ("d:outdoor/kennel", Class("d", "outdoor/kennel", "outdoor/kennel")),
+        ("d:a/banana", Class("d", "a/banana", "a/banana")),
+        ("d:b:c", Class("d", "b:c", "b:c")),
+        ("fountain", None),
+        (":fountain", None),
+        ("places365:", None),
+    ],
+)
+def test_a_class_is_read_without_the_folder_of_its_first_letter(text, found):
+    assert read_class(text) == found
+
+
+def test_two_spellings_are_one_class(tmp_path):
+    text = "id,class,prediction,score\n1,p:/f/fountain,p:fountain,0.5\n2,p:f/fountain,p:/t/tower,1\n"
+    found = read_transitions(written(tmp_path, text))
+    assert [one.key for one in found.classes] == ["p:fountain", "p:tower"]
+    assert pairs(found) == [("p:fountain", "p:fountain"), ("p:fountain", "p:tower")]
+    assert found.score.tolist() == [0.5, 1.0]
+    assert found.known is None
+    assert (found.detector, found.config, found.left_out) == ("mine", "", 0)
+
+
+def test_roles_in_the_file_tell_who_is_in_distribution(tmp_path):
+    text = "id,class,prediction,score,role\n1,a:x,p:y,1,in_distribution\n2,a:x,p:y,1,near_ood\n3,a:x,p:y,1,\n"
+    assert read_transitions(written(tmp_path, text)).known.tolist() == [True, False, False]
+
+
+def test_a_parquet_file_with_categories_is_read_alike(tmp_path):
+    values = {"id": ["1"], "class": ["a:x"], "prediction": ["p:y"], "score": [1]}
+    table = pa.table({name: pa.array(column).dictionary_encode() for name, column in values.items()})
+    pq.write_table(table, tmp_path / "mine.parquet")
+    assert pairs(read_transitions(tmp_path / "mine.parquet")) == [("a:x", "p:y")]
+
+
+def test_one_detector_of_several_is_taken(tmp_path):
+    lines = [f"{number},{name},a:x,p:y,{score}" for name, score in (("energy", 1), ("msp", 2)) for number in range(3)]
+    path = written(tmp_path, "\n".join(["id,detector,class,prediction,score", *lines, ""]))
+    assert read_transitions(path).score.tolist() == [2, 2, 2]
+    assert read_transitions(path, detector="energy").score.tolist() == [1, 1, 1]
+    with pytest.raises(EvaluationError, match="the nearest are energy"):
+        read_transitions(path, detector="enrgy")
+    other = written(tmp_path, path.read_text().replace("msp", "odin"), "other.csv")
+    with pytest.raises(EvaluationError, match="found energy, odin; name one with --detector"):
+        read_transitions(other)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("id,score,prediction\n1,1,p:y\n", "found no class; add what is missing, or give --release"),
+        ("id,score\n1,1\n", "found no class and no prediction"),
+        ("id,class,prediction\n1,a:x,p:y\n", "columns id and score"),
+        ("id,class,prediction,score\n1,a:x,y,1\n2,a:x,z,1\n", r"found 'y' and the like at 2 ids \(1, 2\)"),
+        (
+            "id,class,prediction,score\n1,a:x,p:y,1\n2,x,p:y,1\n",
+            r"as class in .*, found 'x' and the like at 1 id \(2\)",
+        ),
+        ("id,class,prediction,score\n1,a:x,,1\n", r"a prediction in every line of .*, found none at 1 id \(1\)"),
+        ("id,class,prediction,score\n1,a:x,p:y,1\n1,a:x,p:z,1\n", r"found more for 1 id \(1\)"),
+    ],
+)
+def test_what_names_no_classes_is_refused(tmp_path, text, says):
+    with pytest.raises(EvaluationError, match=says) as refused:
+        read_transitions(written(tmp_path, text))
+    assert "mine.csv" in sentence(refused)
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    return open_release(str(make_facets(tmp_path_factory.mktemp("facets"))))
+
+
+IDS = (
+    "places365/b/bedroom/0.jpg",
+    "sun397/f/fountain/3.jpg",
+    "imagenet/n02088364/1.jpg",
+    "imagenet/n03388043/2.jpg",
+)
+EXPECTED = [
+    ("places365:bedroom", "places365:bedroom"),
+    ("sun397:fountain", "places365:fountain"),
+    ("imagenet:n02088364", "places365:kennel/outdoor"),
+    ("imagenet:n03388043", "places365:fountain"),
+]
+
+
+def scores(column, values, ids=IDS, **more):
+    return pa.table({"id": ids, "score": [0.1] * len(ids), column: values, **more})
+
+
+def read(folder, table, release, **how):
+    pq.write_table(table, folder / "mine.parquet")
+    return scored_transitions(folder / "mine.parquet", release, **how)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("prediction", [0, 1, 2, 1]),
+        ("class", ["/b/bedroom", "/f/fountain", "/k/kennel/outdoor", "/f/fountain"]),
+        ("prediction", ["bedroom", "fountain", "kennel/outdoor", "/f/fountain"]),
+        ("prediction", ["places365:bedroom", "places365:/f/fountain", "places365:kennel/outdoor", "1"]),
+    ],
+)
+def test_the_release_tells_own_classes_and_which_dataset_is_predicted(tmp_path, release, column, values):
+    """SUN397 has most rows that have a label here, but Places365 has rows of most labels."""
+    found = read(tmp_path, scores(column, values), release)
+    assert pairs(found) == EXPECTED
+    assert found.known.tolist() == [True, True, False, True]
+    assert {one.key: one.name for one in found.classes} == {
+        "places365:bedroom": "bedroom",
+        "places365:fountain": "fountain",
+        "places365:kennel/outdoor": "kennel/outdoor",
+        "sun397:fountain": "fountain",
+        "imagenet:n02088364": "beagle",
+        "imagenet:n03388043": "fountain",
+    }
+    assert found.config == CONFIG
+
+
+def test_the_release_knows_better_than_the_file(tmp_path, release):
+    table = scores("prediction", [0, 1, 2, 1], **{"class": ["a:b"] * 4, "role": ["far_ood"] * 4})
+    found = read(tmp_path, table, release)
+    assert pairs(found) == EXPECTED
+    assert found.known.tolist() == [True, True, False, True]
+
+
+@pytest.mark.parametrize("value", ["3", "-1", "sun397:fountain", "Bedroom"])
+def test_a_prediction_that_is_no_label_is_refused(tmp_path, release, value):
+    with pytest.raises(EvaluationError) as refused:
+        read(tmp_path, scores("prediction", ["0", "1", "2", value]), release)
+    assert f"one of the 3 classes of {CONFIG} as prediction in " in sentence(refused)
+    assert f"found {value!r} and the like at 1 id ({IDS[3]})" in str(refused.value)
+
+
+def test_scores_alone_are_refused(tmp_path, release):
+    with pytest.raises(EvaluationError) as refused:
+        read(tmp_path, scores("detector", ["msp"] * 4), release)
+    assert "a column prediction (or class)" in sentence(refused)
+
+
+def test_unknown_ids_are_refused(tmp_path, release):
+    with pytest.raises(EvaluationError) as refused:
+        read(tmp_path, scores("prediction", [0] * 3, ids=[IDS[0], "x", "y"]), release)
+    assert "found 2 ids (x, y) that it does not have" in sentence(refused)
+
+
+ABOUT = {"model": "m", "model_digest": "", "seed": 0, "hyperparameters": {}, "versions": {}}
+
+
+def noted(table, **about):
+    return table.replace_schema_metadata({METADATA: json.dumps(ABOUT | about)})
+
+
+def test_scores_of_another_release_are_refused(tmp_path, release):
+    table = noted(scores("prediction", [0, 1, 2, 1]), release_digest="ab" * 32, configs=[CONFIG])
+    with pytest.raises(EvaluationError) as refused:
+        read(tmp_path, table, release)
+    assert "a release with digest abababababab" in sentence(refused)
+
+
+def test_of_several_configs_one_is_named_and_rows_of_the_others_are_left_out(tmp_path):
+    root = make_facets(tmp_path / "facets", {CONFIG: ROWS, "facets-baseline": ROWS[:3], "facets-t2": ROWS[:5]})
+    release = open_release(str(root))
+    both = noted(
+        scores("prediction", [0, 1, 2, 1]), release_digest=release.digest, configs=["facets-baseline", CONFIG]
+    )
+    with pytest.raises(EvaluationError) as refused:
+        read(tmp_path, both, release)
+    assert "found facets-baseline, facets-t1; name one with --config" in sentence(refused)
+    found = read(tmp_path, both, release, config="facets-baseline")
+    assert pairs(found) == EXPECTED[:1]
+    assert found.left_out == 3
+    with pytest.raises(EvaluationError, match="found 'facets-t3'; the nearest are facets-t2"):
+        read(tmp_path, both, release, config="facets-t3")
+    only = noted(scores("prediction", [0, 1, 2, 1]), release_digest=release.digest, configs=["facets-t2"])
+    with pytest.raises(EvaluationError, match=r"1 id \(imagenet/n03388043/2\.jpg\) that it does not have"):
+        read(tmp_path, only, release)
+
+
+def test_validation_rows_are_left_out_unless_they_are_asked_for_or_all_there_is(tmp_path, release):
+    bedroom = "sun397/b/bedroom/1.jpg"
+    table = scores("prediction", [0, 1, 2, 1, 0], ids=[*IDS, bedroom])
+    found = read(tmp_path, table, release)
+    assert (pairs(found), found.splits, found.left_out) == (EXPECTED, ("test",), 1)
+    asked = read(tmp_path, table, release, split="validation")
+    assert pairs(asked) == [("sun397:bedroom", "places365:bedroom")]
+    assert (asked.splits, asked.left_out) == (("validation",), 4)
+    alone = read(tmp_path, scores("prediction", [0], ids=[bedroom]), release)
+    assert (pairs(alone), alone.splits) == (pairs(asked), ("validation",))
+    with pytest.raises(EvaluationError) as refused:
+        read(tmp_path, table, release, split="tests")
+    assert f"split of {CONFIG} with scores in " in sentence(refused)
+    assert "found 'tests'; the nearest are test" in str(refused.value)
+
+
+def test_scores_of_none_of_its_rows_are_refused(tmp_path):
+    release = open_release(str(make_facets(tmp_path / "facets", {CONFIG: ROWS, "facets-baseline": ROWS[:3]})))
+    with pytest.raises(EvaluationError) as refused:
+        read(tmp_path, scores("prediction", [1], ids=IDS[1:2]), release, config="facets-baseline")
+    assert "expected scores of facets-baseline" in sentence(refused)
+
+
+def test_a_release_whose_labels_are_no_classes_is_refused(tmp_path):
+    lines = [(*ROWS[4][:5], 2)]
+    release = open_release(str(make_facets(tmp_path / "facets", {CONFIG: lines})))
+    with pytest.raises(EvaluationError) as refused:
+        read(tmp_path, scores("prediction", [0], ids=IDS[2:3]), release)
+    assert "whose class is their label, found none" in sentence(refused)
+
+
+def test_names_may_be_missing():
+    assert make_class("places365", "/b/bedroom") == Class("places365", "bedroom", "bedroom")
+    assert make_class("imagenet", "n1", "") == Class("imagenet", "n1", "n1")

@@ -1,0 +1,202 @@
+"""The metrics against their definitions, written as loops over rows, pairs, thresholds and orders."""
+
+from fractions import Fraction
+from itertools import pairwise, permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from evaluation.metrics.metrics import (
+    aupr_in,
+    aupr_out,
+    aurc,
+    auroc,
+    balanced_accuracy,
+    detection_error,
+    eaurc,
+    fpr_at_95_tpr,
+    least_detection_error,
+    risk_coverage,
+)
+
+
+def columns(most):
+    """Scores with many ties, and flags; both sides have rows."""
+    row = st.tuples(st.integers(0, 5), st.booleans())
+    return (
+        st.lists(row, min_size=2, max_size=most)
+        .map(lambda drawn: tuple(map(list, zip(*drawn, strict=True))))
+        .filter(lambda drawn: len(set(drawn[1])) == 2)
+    )
+
+
+def mean_risk(errors):
+    """Mean over k of the error rate among the first k, as a fraction."""
+    return sum(Fraction(sum(errors[:k]), k) for k in range(1, len(errors) + 1)) / len(errors)
+
+
+def orders(scores, errors):
+    """The errors in every order that the scores allow."""
+    for order in permutations(range(len(scores))):
+        if all(scores[a] <= scores[b] for a, b in pairwise(order)):
+            yield [errors[row] for row in order]
+
+
+@given(columns(6))
+def test_aurc_is_the_expectation_over_the_orders_of_ties(drawn):
+    scores, errors = drawn
+    risks = [mean_risk(order) for order in orders(scores, errors)]
+    assert aurc(scores, errors) == pytest.approx(float(sum(risks) / len(risks)), abs=1e-14)
+
+
+@given(columns(6))
+def test_the_excess_is_over_the_best_of_all_orders(drawn):
+    scores, errors = drawn
+    optimum = min(mean_risk(order) for order in permutations(errors))
+    assert eaurc(scores, errors) == pytest.approx(aurc(scores, errors) - float(optimum), abs=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("rows", "error_rate", "away"), [(1000, 0.3, 1.5e-4), (100_000, 0.05, 1e-6), (100_000, 0.9, 1e-5)]
+)
+def test_the_optimum_tends_to_the_closed_form(rows, error_rate, away):
+    # Geifman et al. (ICLR 2019): r + (1 - r) ln(1 - r). At 1,000 rows the exact one is 0.00015 above it.
+    wrong = round(rows * error_rate)
+    scores = np.arange(rows)
+    reversed_errors = scores < wrong  # all errors first
+    optimum = aurc(scores, reversed_errors) - eaurc(scores, reversed_errors)
+    assert optimum == pytest.approx(aurc(scores, scores >= rows - wrong), abs=1e-13)
+    assert optimum == pytest.approx(error_rate + (1 - error_rate) * np.log(1 - error_rate), abs=away)
+    assert eaurc(scores, scores >= rows - wrong) == pytest.approx(0, abs=1e-13)
+
+
+def test_a_curve_worked_by_hand():
+    # Most trusted first: right; then a tie of one error among two rows; then an error.
+    # Errors among the first k: 0, 0.5, 1, 2.
+    coverage, risk = risk_coverage([0.3, 0.1, 0.3, 0.9], [1, 0, 0, 1])
+    assert coverage.tolist() == [0.25, 0.5, 0.75, 1]
+    assert risk.tolist() == pytest.approx([0, 0.25, 1 / 3, 0.5])
+    assert aurc([0.3, 0.1, 0.3, 0.9], [1, 0, 0, 1]) == pytest.approx((0.25 + 1 / 3 + 0.5) / 4)
+    # Both errors last: risks 0, 0, 1/3, 1/2.
+    assert eaurc([0.3, 0.1, 0.3, 0.9], [1, 0, 0, 1]) == pytest.approx(0.25 / 4)
+
+
+@given(columns(30))
+def test_the_curve_ends_at_the_error_rate_and_its_mean_is_the_aurc(drawn):
+    scores, errors = drawn
+    coverage, risk = risk_coverage(scores, errors)
+    assert len(coverage) == len(risk) == len(scores)
+    assert coverage[-1] == 1
+    assert risk[-1] == pytest.approx(np.mean(errors))
+    assert risk.mean() == pytest.approx(aurc(scores, errors), abs=1e-14)
+
+
+@given(columns(40))
+def test_auroc_is_the_share_of_pairs_in_order(drawn):
+    scores, unknown = drawn
+    known_scores, unknown_scores = ([s for s, u in zip(scores, unknown, strict=True) if u == side] for side in (0, 1))
+    pairs = [(k < u) + 0.5 * (k == u) for k, u in product(known_scores, unknown_scores)]
+    assert auroc(scores, unknown) == pytest.approx(sum(pairs) / len(pairs), abs=1e-14)
+
+
+def decisions(scores, unknown, positive):
+    """(true positives, false positives) at every threshold that takes at least one row, fewest first."""
+    sign = 1 if positive == "unknown" else -1
+    sure = [sign * score for score in scores]
+    for threshold in sorted(set(sure), reverse=True):
+        taken = [u == (positive == "unknown") for s, u in zip(sure, unknown, strict=True) if s >= threshold]
+        yield sum(taken), len(taken) - sum(taken)
+
+
+def sizes(unknown, positive):
+    count = sum(unknown)
+    return (count, len(unknown) - count) if positive == "unknown" else (len(unknown) - count, count)
+
+
+both_sides = pytest.mark.parametrize(("positive", "aupr"), [("known", aupr_in), ("unknown", aupr_out)])
+
+
+@both_sides
+@given(drawn=columns(30))
+def test_average_precision_sums_precision_over_steps_of_recall(positive, aupr, drawn):
+    area, before = Fraction(0), 0
+    for true, false in decisions(*drawn, positive):
+        area += Fraction(true - before, sizes(drawn[1], positive)[0]) * Fraction(true, true + false)
+        before = true
+    assert aupr(*drawn, estimator="average_precision") == pytest.approx(float(area), abs=1e-14)
+
+
+@both_sides
+@given(drawn=columns(30))
+def test_the_trapezoid_joins_the_points_from_precision_1_on(positive, aupr, drawn):
+    points = [(Fraction(0), Fraction(1))]
+    points += [(Fraction(t, sizes(drawn[1], positive)[0]), Fraction(t, t + f)) for t, f in decisions(*drawn, positive)]
+    area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(points))
+    assert aupr(*drawn, estimator="trapezoid") == pytest.approx(float(area), abs=1e-14)
+
+
+@pytest.mark.parametrize("positive", ["known", "unknown"])
+@given(drawn=columns(60))
+def test_fpr_and_detection_error_are_those_of_the_first_threshold_that_finds_95_percent(positive, drawn):
+    positives, negatives = sizes(drawn[1], positive)
+    true, false = next((t, f) for t, f in decisions(*drawn, positive) if 100 * t >= 95 * positives)
+    assert fpr_at_95_tpr(*drawn, positive=positive) == false / negatives
+    error = (1 - Fraction(true, positives)) / 2 + Fraction(false, negatives) / 2
+    assert detection_error(*drawn, positive=positive) == pytest.approx(float(error), abs=1e-14)
+
+
+@given(columns(60))
+def test_the_least_detection_error_is_over_all_thresholds(drawn):
+    known, unknown = sizes(drawn[1], "known")
+    errors = [Fraction(known - t, known) / 2 + Fraction(f, unknown) / 2 for t, f in decisions(*drawn, "known")]
+    assert least_detection_error(*drawn) == pytest.approx(float(min(errors)), abs=1e-14)
+    assert least_detection_error(*drawn) <= detection_error(*drawn, positive="known") + 1e-15
+
+
+@pytest.mark.parametrize("positives", [*range(1, 100), 1000, 4000, 9973, 10_000])
+def test_95_percent_is_counted_in_whole_rows(positives):
+    # One unknown row after every known one: the FPR tells how many known rows were needed.
+    scores = np.arange(2 * positives)
+    needed = -(-95 * positives // 100)
+    assert fpr_at_95_tpr(scores, scores % 2, positive="known") == pytest.approx((needed - 1) / positives, abs=1e-12)
+    assert fpr_at_95_tpr(-scores, scores % 2 == 0, positive="unknown") == pytest.approx(
+        (needed - 1) / positives, abs=1e-12
+    )
+
+
+def test_the_positive_side_matters():
+    # Ten known rows, one of them higher than all unknown ones. Finding 95 % of the known takes all of them, and all
+    # unknown rows before the highest; finding all unknown rows takes but that one known row.
+    scores = [0, 1, 2, 3, 4, 5, 6, 7, 8, 99, 20, 21, 22, 23]
+    unknown = [0] * 10 + [1] * 4
+    assert fpr_at_95_tpr(scores, unknown, positive="known") == 1
+    assert fpr_at_95_tpr(scores, unknown, positive="unknown") == 0.1
+    assert detection_error(scores, unknown, positive="known") == 0.5
+    assert detection_error(scores, unknown, positive="unknown") == 0.05
+    assert least_detection_error(scores, unknown) == pytest.approx(0.05)
+
+
+def test_the_estimators_differ_on_ties():
+    # One threshold takes everything: precision 0.5 at recall 1, or a line down to it from precision 1.
+    assert aupr_in([1, 1], [0, 1], estimator="average_precision") == 0.5
+    assert aupr_in([1, 1], [0, 1], estimator="trapezoid") == 0.75
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=40))
+def test_balanced_accuracy_is_the_mean_of_two_rates(drawn):
+    unknown, rejected = map(np.array, zip(*drawn, strict=True))
+    assume(0 < unknown.sum() < len(unknown))
+    expected = (np.mean(~rejected[~unknown]) + np.mean(rejected[unknown])) / 2
+    assert balanced_accuracy(unknown, rejected) == pytest.approx(expected, abs=1e-14)
+    assert balanced_accuracy(unknown.astype(int).tolist(), rejected.astype(int).tolist()) == pytest.approx(expected)
+
+
+def test_many_rows_are_counted_exactly():
+    # 3 million of each side in one tie but for one known row below: more pairs than 2**32.
+    half = 3_000_000
+    scores = np.ones(2 * half)
+    scores[0] = 0
+    unknown = np.arange(2 * half) >= half
+    assert auroc(scores, unknown) == float(Fraction(half + half * (half - 1) * Fraction(1, 2)) / half**2)

@@ -1,0 +1,98 @@
+"""The metrics against scikit-learn, pytorch-ood and the formulas of OpenOOD's evaluation, on the same scores."""
+
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+
+from evaluation.metrics.metrics import (
+    aupr_in,
+    aupr_out,
+    aurc,
+    auroc,
+    balanced_accuracy,
+    fpr_at_95_tpr,
+    least_detection_error,
+)
+
+SIZES = (20, 997, 20_000)
+TOLERANCE = 1e-9  # that of the issue; what is found is below 1e-12
+
+
+def rows(size, step=0.0):
+    """Scores of two overlapping sides, without ties unless rounded to a step."""
+    random = np.random.default_rng(size)
+    unknown = random.random(size) < 0.42
+    scores = random.normal(size=size) + unknown
+    if step:
+        return np.round(scores / step) * step, unknown
+    assert len(np.unique(scores)) == size
+    return scores, unknown
+
+
+each_size = pytest.mark.parametrize("size", SIZES)
+with_and_without_ties = pytest.mark.parametrize("step", [0, 0.5])
+
+
+@each_size
+@with_and_without_ties
+def test_equal_to_scikit_learn(size, step):
+    scores, unknown = rows(size, step)
+    assert auroc(scores, unknown) == pytest.approx(sk.roc_auc_score(unknown, scores), abs=TOLERANCE)
+    for ours, positive, sure in ((aupr_out, unknown, scores), (aupr_in, ~unknown, -scores)):
+        expected = sk.average_precision_score(positive, sure)
+        assert ours(scores, unknown, estimator="average_precision") == pytest.approx(expected, abs=TOLERANCE)
+        precision, recall, _ = sk.precision_recall_curve(positive, sure)
+        assert ours(scores, unknown, estimator="trapezoid") == pytest.approx(sk.auc(recall, precision), abs=TOLERANCE)
+    for side, positive, sure in (("unknown", unknown, scores), ("known", ~unknown, -scores)):
+        fpr, tpr, _ = sk.roc_curve(positive, sure, drop_intermediate=False)
+        expected = fpr[np.flatnonzero(tpr >= 0.95)[0]]
+        assert fpr_at_95_tpr(scores, unknown, positive=side) == pytest.approx(expected, abs=TOLERANCE)
+        assert least_detection_error(scores, unknown) == pytest.approx(np.min(1 - tpr + fpr) / 2, abs=TOLERANCE)
+    rejected = scores > 0.5
+    expected = sk.balanced_accuracy_score(unknown, rejected)
+    assert balanced_accuracy(unknown, rejected) == pytest.approx(expected, abs=TOLERANCE)
+
+
+@each_size
+@with_and_without_ties
+def test_equal_to_pytorch_ood(size, step):
+    torch = pytest.importorskip("torch", reason="pytorch-ood computes on tensors")
+    po = pytest.importorskip("pytorch_ood.metrics.functional", reason="compares with pytorch-ood")
+    torch.set_num_threads(1)
+    scores, unknown = rows(size, step)
+    values, labels = torch.tensor(scores), torch.tensor(np.where(unknown, -1, 0))
+    assert auroc(scores, unknown) == pytest.approx(float(po.auroc(values, labels)), abs=TOLERANCE)
+    for ours, side in ((aupr_out, "ood"), (aupr_in, "id")):
+        expected = float(po.aupr(values, labels, positive=side))
+        assert ours(scores, unknown, estimator="trapezoid") == pytest.approx(expected, abs=TOLERANCE)
+    expected = float(po.fpr_at_tpr(values, labels, tpr=0.95))
+    assert fpr_at_95_tpr(scores, unknown, positive="unknown") == pytest.approx(expected, abs=TOLERANCE)
+    swapped = float(po.fpr_at_tpr(-values, -1 - labels, tpr=0.95))
+    assert fpr_at_95_tpr(scores, unknown, positive="known") == pytest.approx(swapped, abs=TOLERANCE)
+
+
+@each_size
+def test_equal_to_the_area_under_pytorch_oods_response_rate_curve_without_ties(size):
+    torch = pytest.importorskip("torch", reason="pytorch-ood computes on tensors")
+    po = pytest.importorskip("pytorch_ood.metrics.functional", reason="compares with pytorch-ood")
+    scores, unknown = rows(size)
+    errors = unknown | (np.random.default_rng(1).random(size) < 0.1)
+    accuracy_area = po.aurra(torch.tensor(-scores), torch.tensor(~errors))
+    assert aurc(scores, errors) == pytest.approx(1 - accuracy_area, abs=TOLERANCE)
+
+
+@each_size
+def test_equal_to_the_way_of_openood_without_ties(size):
+    # OpenOOD v1.5 holds confidences, higher = more known, negates them for scikit-learn's curves with the unknown rows
+    # positive, takes the first point with a TPR of 0.95 of the thinned ROC curve, and trapezoids for both AUPRs.
+    scores, unknown = rows(size)
+    confidence = -scores
+    fpr, tpr, _ = sk.roc_curve(unknown.astype(int), -confidence)
+    assert auroc(scores, unknown) == pytest.approx(sk.auc(fpr, tpr), abs=TOLERANCE)
+    assert fpr_at_95_tpr(scores, unknown, positive="unknown") == pytest.approx(
+        fpr[np.argmax(tpr >= 0.95)], abs=TOLERANCE
+    )
+    precision, recall, _ = sk.precision_recall_curve((~unknown).astype(int), confidence)
+    assert aupr_in(scores, unknown, estimator="trapezoid") == pytest.approx(sk.auc(recall, precision), abs=TOLERANCE)
+    precision, recall, _ = sk.precision_recall_curve(unknown.astype(int), -confidence)
+    assert aupr_out(scores, unknown, estimator="trapezoid") == pytest.approx(sk.auc(recall, precision), abs=TOLERANCE)

@@ -1,0 +1,168 @@
+"""The last layer and the blocks of models of many kinds, against torchvision's and timm's own ways to features."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="reads layers of torch models")
+timm = pytest.importorskip("timm", reason="its models are read")
+torchvision = pytest.importorskip("torchvision", reason="its models are read")
+
+from torch import nn  # noqa: E402
+
+from evaluation.errors import EvaluationError  # noqa: E402
+from evaluation.models.layers import check_head, find_layers, watching  # noqa: E402
+from tests.evaluation.small_models import cnn, of_seed  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+def look(model, images, declared=None):
+    """The layers found, and what a run leaves."""
+    layers = find_layers(model, images, declared=declared, name="it")
+    with torch.inference_mode(), watching(model, layers) as seen:
+        seen.logits = model(images)
+        head = model.get_submodule(layers.head)
+        bias = 0 if head.bias is None else head.bias
+        check_head(seen, head.weight.flatten(1), bias, "it")
+    return layers, seen
+
+
+def images_of(size, count=3):
+    return torch.rand(count, 3, size, size, generator=torch.Generator().manual_seed(1)) - 0.5
+
+
+def same(ours, theirs):
+    return torch.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_resnet_of_torchvision():
+    """Against `create_feature_extractor`, which rewrites the model's graph."""
+    model = of_seed(torchvision.models.resnet18, num_classes=7)
+    images = images_of(32)
+    layers, seen = look(model, images)
+    assert (layers.head, layers.blocks, layers.classes) == ("fc", ("layer1", "layer2", "layer3", "layer4"), 7)
+    nodes = [*layers.blocks, "flatten"]
+    theirs = torchvision.models.feature_extraction.create_feature_extractor(model, nodes)(images)
+    assert same(seen.penultimate, theirs["flatten"])
+    for name in layers.blocks:
+        assert same(seen.blocks[name], theirs[name].flatten(2).mean(2))
+
+
+def test_vision_transformer_of_timm_gives_class_tokens():
+    """Against timm's `forward_intermediates`, whose prefix tokens begin with the class token."""
+    model = of_seed(timm.create_model, model_name="vit_tiny_patch16_224", img_size=32, num_classes=7)
+    images = images_of(32)
+    layers, seen = look(model, images)
+    final, intermediates = model.forward_intermediates(images, return_prefix_tokens=True)
+    assert layers.blocks == tuple(f"blocks.{number}" for number in range(12))
+    for name, (_, prefix) in zip(layers.blocks, intermediates, strict=True):
+        assert same(seen.blocks[name], prefix[:, 0])
+    assert same(seen.penultimate, model.forward_head(final, pre_logits=True))
+
+
+def test_channels_last_and_means_of_tokens():
+    """Swin keeps channels last; MLP-Mixer has tokens and no class token. Against `forward_intermediates`, NCHW."""
+    for name, options in (
+        ("swin_tiny_patch4_window7_224", {"img_size": 64, "window_size": 2, "depths": (1, 1, 1, 1)}),
+        ("mixer_s32_224", {"img_size": 64}),
+    ):
+        model = of_seed(timm.create_model, model_name=name, num_classes=5, **options)
+        images = images_of(64)
+        layers, seen = look(model, images)
+        _, intermediates = model.forward_intermediates(images)
+        assert len(intermediates) == len(layers.blocks)
+        for block, maps in zip(layers.blocks, intermediates, strict=True):
+            assert same(seen.blocks[block], maps.flatten(2).mean(2)), (name, block)
+
+
+@pytest.mark.parametrize(
+    ("make", "size", "head", "first", "last", "count"),
+    [
+        ("vgg11", 32, "classifier.6", "features.0", "features.18", 8),
+        ("mobilenet_v3_small", 32, "classifier.3", "features.0", "features.12", 13),
+        ("regnet_y_400mf", 32, "fc", "trunk_output.block1", "trunk_output.block4", 4),
+        ("shufflenet_v2_x0_5", 32, "fc", "conv1", "conv5", 5),
+        ("swin_t", 32, "head", "features.0", "features.7", 8),
+    ],
+)
+def test_other_models_of_torchvision(make, size, head, first, last, count):
+    """By their definitions: a list of stages, or the children before the head."""
+    model = of_seed(torchvision.models.get_model, name=make, weights=None, num_classes=4)
+    layers, _ = look(model, images_of(size))
+    assert (layers.head, layers.blocks[0], layers.blocks[-1], len(layers.blocks)) == (head, first, last, count)
+
+
+def test_channels_of_torchvisions_swin():
+    """Its first stage has 96 channels whatever the size of the image, by the paper's table 7."""
+    model = of_seed(torchvision.models.swin_t, num_classes=4)
+    _, seen = look(model, images_of(64))
+    assert [block.shape[1] for block in seen.blocks.values()] == [96, 96, 192, 192, 384, 384, 768, 768]
+
+
+def test_what_timm_lists_without_the_stem():
+    model = of_seed(timm.create_model, model_name="regnety_002", num_classes=4)
+    layers, _ = look(model, images_of(32))
+    assert layers.blocks == ("s1", "s2", "s3", "s4")
+
+
+def test_a_head_that_is_a_convolution():
+    model = of_seed(timm.create_model, model_name="resnetv2_50x1_bit", num_classes=4)
+    layers, seen = look(model, images_of(32))
+    assert layers.head == "head.fc"
+    assert seen.penultimate.shape == (3, 2048)
+
+
+def test_declared_blocks_of_a_sequence():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 6), nn.ReLU(inplace=True), nn.Linear(6, 4)).eval()
+    images = images_of(4)
+    layers, seen = look(model, images, declared=["1", "2"])
+    hidden = images.flatten(1) @ model[1].weight.T + model[1].bias
+    assert layers.blocks == ("1", "2")
+    # What a block gave is kept as it was, though the next layer works in place.
+    assert same(seen.blocks["1"], hidden)
+    assert same(seen.blocks["2"], hidden.clamp(min=0))
+    assert look(model, images)[0].blocks == ("1",)
+
+
+def test_hooks_are_gone_afterwards():
+    model = of_seed(cnn, num_classes=4)
+    look(model, images_of(8))
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+class Scaled(nn.Module):
+    """Logits that are not what the last layer gives."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+        self.body = nn.Linear(12, 5)
+        self.fc = nn.Linear(5, 3)
+
+    def forward(self, images):
+        logits = self.fc(self.body(images.flatten(1)))
+        # In place, so that the last layer's output is the logits and still not what it computed.
+        return logits.mul_(self.scale)
+
+
+def test_logits_that_are_changed_in_place_are_refused():
+    look(Scaled(1.0).eval(), images_of(2))
+    with pytest.raises(EvaluationError, match=r"expected the logits of it to be its penultimate features times"):
+        look(Scaled(0.5).eval(), images_of(2))
+
+
+@pytest.mark.parametrize(
+    ("model", "declared", "found"),
+    [
+        (nn.Flatten(), None, "to be the output of a linear layer, found none"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3), nn.Softmax(1)), None, "linear layer, found none"),
+        (nn.Conv2d(3, 3, 1), None, r"one tensor of images x classes, found a tensor of shape \(3, 3, 2, 2\)"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), None, "found 0 of them; name submodules"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), ["5"], "found no 5; `named_modules`"),
+    ],
+)
+def test_models_that_detectors_cannot_read(model, declared, found):
+    with pytest.raises(EvaluationError, match=found):
+        look(model.eval(), images_of(2), declared)

@@ -1,0 +1,178 @@
+"""Opening models: by name from timm and torchvision, from a file, with the preprocessing that belongs to each."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+torch = pytest.importorskip("torch", reason="opens torch models")
+timm = pytest.importorskip("timm", reason="opens timm's models")
+torchvision = pytest.importorskip("torchvision", reason="opens torchvision's models")
+
+from evaluation.errors import EvaluationError  # noqa: E402
+from evaluation.models import models  # noqa: E402
+from evaluation.models.models import open_model, pick_device  # noqa: E402
+from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.small_models import of_seed  # noqa: E402
+
+FILE = Path(small_models.__file__)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """Saves weights of a model and gives their path."""
+
+    def save(model):
+        torch.save(model.state_dict(), tmp_path / "weights.pt")
+        return tmp_path / "weights.pt"
+
+    return save
+
+
+def picture(width=40, height=30, mode="RGB"):
+    values = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(values).convert(mode)
+
+
+def test_a_model_from_a_file(weights):
+    made = of_seed(small_models.cnn, num_classes=4)
+    model = open_model(f"{FILE}:cnn", weights(made), 4, device="cpu")
+    images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    seen = model.see(images)
+    with torch.no_grad():
+        first = made.layer1(images)
+        second = made.layer2(first).mean((2, 3))
+        assert torch.equal(seen.blocks["layer1"], first.mean((2, 3)))
+        assert torch.equal(seen.blocks["layer2"], second)
+        assert torch.equal(seen.penultimate, second)
+        assert torch.equal(seen.logits, made(images))
+    assert np.array_equal(model.head.weight, made.fc.weight.detach().numpy())
+    assert np.array_equal(model.head.bias, made.fc.bias.detach().numpy())
+    assert not model.module.training
+    assert not any(parameter.requires_grad for parameter in model.module.parameters())
+
+
+def test_declared_preprocessing(weights):
+    """By hand: Pillow's own resize to 6 x 8 pixels, nearest; then pixels / 255, less the mean, by the std."""
+    model = open_model(f"{FILE}:of_three", weights(small_models.of_three()), 3, device="cpu")
+    found = model.preprocessing(picture(mode="L"))
+    expected = np.asarray(picture(mode="L").convert("RGB").resize((8, 6), Image.Resampling.NEAREST)) / 255
+    assert np.allclose(found.numpy(), expected.transpose(2, 0, 1), atol=1e-6)
+    assert model.layers.blocks == ("0", "1")
+    normal = open_model(f"{FILE}:cnn", weights(of_seed(small_models.cnn, num_classes=4)), 4, device="cpu")
+    values = np.asarray(picture(8, 8)) / 255
+    declared = small_models.PREPROCESSING
+    expected = ((values - declared["mean"]) / declared["std"]).transpose(2, 0, 1)
+    assert np.allclose(normal.preprocessing(picture(8, 8)).numpy(), expected, atol=1e-5)
+    assert (list(normal.preprocessing.mean), list(normal.preprocessing.std)) == (declared["mean"], declared["std"])
+
+
+def test_a_model_of_timm(weights):
+    """The transform is timm's own for evaluating, made here from its config of the model."""
+    made = of_seed(timm.create_model, model_name="resnet10t", num_classes=4)
+    model = open_model("timm:resnet10t", weights(made), 4, device="cpu")
+    config = timm.data.resolve_data_config({}, model=made)
+    transform = timm.data.create_transform(**config, is_training=False)
+    image = transform(picture(300, 200))
+    assert torch.equal(model.preprocessing(picture(300, 200)), image)
+    with torch.no_grad():
+        assert torch.allclose(model.see(image[None]).logits, made(image[None]))
+    assert model.preprocessing.about["crop_pct"] == config["crop_pct"]
+
+
+def test_models_of_torchvision(weights):
+    """The transform is that of the entry of weights, whose sizes differ between ResNet-50's two."""
+    path = weights(of_seed(torchvision.models.resnet50, num_classes=4))
+    entries = torchvision.models.ResNet50_Weights
+    digests = set()
+    for spec, entry in (("resnet50", entries.DEFAULT), ("resnet50.IMAGENET1K_V1", entries.IMAGENET1K_V1)):
+        model = open_model(f"torchvision:{spec}", path, 4, device="cpu")
+        assert torch.equal(model.preprocessing(picture(300, 200)), entry.transforms()(picture(300, 200)))
+        assert model.preprocessing.about["resize_size"] == entry.transforms().resize_size
+        digests.add(model.digest)
+    assert len(digests) == 2
+
+
+def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):
+    """And neither the format of the weights nor the place of any file."""
+    made = of_seed(small_models.cnn, num_classes=4)
+    path = weights(made)
+    digest = open_model(f"{FILE}:cnn", path, 4, device="cpu").digest
+    safetensors = pytest.importorskip("safetensors.torch")
+    safetensors.save_file(made.state_dict(), tmp_path / "weights.safetensors")
+    copy = tmp_path / FILE.name
+    copy.write_bytes(FILE.read_bytes())
+    assert open_model(f"{copy}:cnn", tmp_path / "weights.safetensors", 4, device="cpu").digest == digest
+    assert open_model(f"{FILE}:with_dropout", path, 4, device="cpu").digest != digest
+    copy.write_bytes(FILE.read_bytes().replace(b'"size": 8', b'"size": 9'))
+    assert open_model(f"{copy}:cnn", path, 4, device="cpu").digest != digest
+    assert open_model(f"{FILE}:cnn", weights(of_seed(small_models.cnn, 1, num_classes=4)), 4).digest != digest
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ("resnet18", "found resnet18; write it so"),
+        ("other:resnet18", "found other:resnet18; write it so"),
+        ("timm:resnet18d_", "model of timm, found 'resnet18d_'; the nearest are resnet18d"),
+        ("timm:hf_hub:someone/model", "model of timm, found 'hf_hub:someone/model'"),
+        ("timm:xqzj", r"`timm.list_models\(\)` gives all"),
+        ("torchvision:resnet19", "the nearest are resnet18"),
+        (
+            "torchvision:resnet18.IMAGENET1K_V7",
+            "torchvision weights, found 'IMAGENET1K_V7'; the nearest are IMAGENET1K",
+        ),
+        ("torchvision:fcn_resnet50", "model of torchvision, found 'fcn_resnet50'"),
+        ("nowhere.py:cnn", "found nothing there"),
+        (f"{FILE}:cmm", "expected a function cmm"),
+        (f"{FILE}:no_model", "expected a torch.nn.Module from small_models.py:no_model, found a dict"),
+        (f"{FILE}:without_preprocessing", "expected an attribute `preprocessing` .* found none"),
+        (f"{FILE}:of_three", "for each of the 4 classes of the config, found 3"),
+    ],
+)
+def test_models_that_cannot_be_opened(tmp_path, spec, found):
+    with pytest.raises(EvaluationError, match=found):
+        open_model(spec, tmp_path / "weights.pt", 4)
+
+
+@pytest.mark.parametrize("made_for", ["timm:resnet10t", "torchvision:resnet18", f"{FILE}:cnn"])
+def test_weights_of_another_number_of_classes(weights, made_for):
+    kind, _, name = made_for.rpartition(":")
+    if kind == "timm":
+        made = timm.create_model(name, num_classes=5)
+    elif kind == "torchvision":
+        made = torchvision.models.get_model(name, weights=None, num_classes=5)
+    else:
+        made = small_models.cnn(5)
+    with pytest.raises(EvaluationError, match=r"for 4 classes, found .* with 5"):
+        open_model(made_for, weights(made), 4)
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({"size": 8}, "found size;"),
+        ([8], "found a list"),
+        ({"size": 8, "mean": [0], "std": [1]}, r"mean \[0.0\]"),
+        ({"size": [8], "mean": [0, 0, 0], "std": [1, 1, 1]}, r"size \[8\]"),
+        ({"size": 8, "mean": [0, 0, 0], "std": [1, 0, 1]}, r"std \[1.0, 0.0, 1.0\]"),
+        ({"size": 8, "mean": [0, 0, 0], "std": [1, 1, 1], "interpolation": "cubic"}, "the nearest are bicubic"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "values",
+)
+def test_declarations_that_are_none(values, found):
+    with pytest.raises(EvaluationError, match=found):
+        models.preprocessing.declared(values, "it")
+
+
+def test_no_cuda_where_it_is_asked_for(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert pick_device("auto") == pick_device("cpu") == "cpu"
+    with pytest.raises(EvaluationError, match=r"expected a CUDA device, found none"):
+        pick_device("cuda")

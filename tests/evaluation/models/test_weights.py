@@ -1,0 +1,139 @@
+"""Weights from files: read without executing anything, loaded whole or not at all, and their digest."""
+
+import hashlib
+import pickle
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="loads weights of torch models")
+safetensors = pytest.importorskip("safetensors.torch", reason="writes weights as safetensors")
+
+from torch import nn  # noqa: E402
+
+from evaluation.errors import EvaluationError  # noqa: E402
+from evaluation.models.weights import load_weights, model_digest, read_weights  # noqa: E402
+from tests.evaluation.small_models import cnn, of_seed  # noqa: E402
+
+
+@pytest.fixture
+def model():
+    return of_seed(cnn, num_classes=4)
+
+
+def load(model, path):
+    load_weights(model, read_weights(path), head="fc", name="it", path=path)
+
+
+def equal(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def parallel(state):
+    return {f"module.{name}": tensor for name, tensor in state.items()}
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda state: state,
+        lambda state: {"state_dict": state, "epoch": 3, "optimizer": {}},
+        lambda state: {"model_state_dict": state},
+        lambda state: {"model": parallel(state), "args": ["a"]},
+        parallel,
+    ],
+    ids=["plain", "state_dict", "model_state_dict", "model and parallel", "parallel"],
+)
+def test_what_torch_saves(model, tmp_path, wrap):
+    torch.save(wrap(model.state_dict()), tmp_path / "weights.pt")
+    other = of_seed(cnn, seed=1, num_classes=4)
+    load(other, tmp_path / "weights.pt")
+    assert equal(other.state_dict(), model.state_dict())
+
+
+def test_safetensors(model, tmp_path):
+    safetensors.save_file(model.state_dict(), tmp_path / "weights.safetensors")
+    other = of_seed(cnn, seed=1, num_classes=4)
+    load(other, tmp_path / "weights.safetensors")
+    assert equal(other.state_dict(), model.state_dict())
+
+
+class Executes:
+    def __reduce__(self):
+        return (open, ("executed", "w"))
+
+
+@pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no weights", pickle.dumps(Executes()), pickle.dumps({"state_dict": {"a": Executes()}})],
+    ids=["empty", "text", "code", "code within"],
+)
+def test_files_that_hold_something_else(tmp_path, monkeypatch, name, content):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(EvaluationError, match=r"that they refuse; save the model's state_dict alone\.$"):
+        read_weights(tmp_path / name)
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("value", [[1, 2], {}, {"epoch": 3}, {"a": torch.ones(1), "epoch": 3}], ids=str)
+def test_what_is_no_state_dict(tmp_path, value):
+    torch.save(value, tmp_path / "weights.pt")
+    with pytest.raises(EvaluationError, match="expected a state dict of tensors"):
+        read_weights(tmp_path / "weights.pt")
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(EvaluationError, match="weights are never downloaded"):
+        read_weights(tmp_path / "weights.pt")
+
+
+def without(state, *names):
+    return {name: tensor for name, tensor in state.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda s: without(s, "fc.bias"), r"found 1 that are missing \(fc.bias\);"),
+        (lambda s: {**s, "extra": torch.ones(1)}, r"found 1 that the model does not have \(extra\);"),
+        (lambda s: {**s, "layer1.0.bias": torch.ones(9)}, r"found 1 of another shape \(layer1.0.bias 9 for 6\);"),
+        (
+            lambda s: parallel(without(s, "fc.bias")) | {"x": torch.ones(1)},
+            r"found 11 that are missing \(fc.bias, fc.weight, layer1.0.bias and 8 more\) and 11 that the model",
+        ),
+        (lambda s: {**s, "fc.weight": torch.ones(9, 10), "fc.bias": torch.ones(9)}, "for 4 classes, found .* with 9;"),
+    ],
+    ids=["missing", "left over", "shape", "other names", "classes"],
+)
+def test_weights_that_do_not_fit_change_nothing(model, tmp_path, change, found):
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    torch.save(change(of_seed(cnn, seed=1, num_classes=4).state_dict()), tmp_path / "weights.pt")
+    with pytest.raises(EvaluationError, match=found):
+        load(model, tmp_path / "weights.pt")
+    assert equal(model.state_dict(), before)
+
+
+def test_the_digest_by_hand():
+    """Written out from its definition, with NumPy's bytes."""
+    model = nn.Linear(2, 1)
+    weight, bias = np.array([[1.5, -2.0]], "<f4"), np.array([0.25], "<f4")
+    model.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})
+    text = b'{"model":"it","size":[3,8]}\0' + b"bias\nfloat32\n1\n" + bias.tobytes()
+    text += b"weight\nfloat32\n1,2\n" + weight.tobytes()
+    assert model_digest(model, {"size": (3, 8), "model": "it"}) == hashlib.sha256(text).hexdigest()
+
+
+def test_the_digest_follows_every_tensor_and_nothing_else(model, tmp_path):
+    digest = model_digest(model, {})
+    # The same numbers with other strides.
+    model.layer1[0].weight.data = model.layer1[0].weight.data.to(memory_format=torch.channels_last)
+    assert model_digest(model, {}) == digest
+    assert model_digest(model, {"model": "it"}) != digest
+    for tensor in model.state_dict().values():
+        kept = tensor.clone()
+        tensor.add_(1)
+        assert model_digest(model, {}) != digest
+        tensor.copy_(kept)
+    assert model_digest(model, {}) == digest

@@ -1,0 +1,121 @@
+"""OD-test against a search over all thresholds, written as loops."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.errors import EvaluationError
+from evaluation.protocols.od_test import STATISTICS, figures, threshold
+from tests.evaluation.made_rows import make_rows, only
+
+RANDOM = np.random.default_rng(2)
+VALIDATION, TEST = RANDOM.normal(size=30), RANDOM.normal(size=50)
+SETS = {
+    "near_ood": RANDOM.normal(size=20) + 0.7,
+    "far_ood_dtd": RANDOM.normal(size=25) + 2,
+    "far_ood_svhn": RANDOM.normal(size=40) + 4,
+}
+GROUPS = (
+    ("cifar", "validation", "in_distribution", VALIDATION),
+    ("cifar", "test", "in_distribution", TEST),
+    *(
+        ("cifar", split, split.rpartition("_")[0] if "far" in split else split, scores)
+        for split, scores in SETS.items()
+    ),
+    ("cifar", "external_validation", "external", RANDOM.normal(size=30)),
+)
+
+
+def accuracy(cut, known, unknown):
+    return (np.mean(np.asarray(known) <= cut) + np.mean(np.asarray(unknown) > cut)) / 2
+
+
+def best_cut(known, unknown):
+    cuts = sorted({*known, *unknown})
+    best = max(accuracy(cut, known, unknown) for cut in cuts)
+    return next(cut for cut in cuts if accuracy(cut, known, unknown) >= best - 1e-12)
+
+
+columns = st.lists(st.integers(0, 9), min_size=1, max_size=20)
+
+
+@given(columns, columns)
+def test_the_threshold_is_the_lowest_of_the_best(known, unknown):
+    scores = np.array([*known, *unknown], dtype=float)
+    assert threshold(scores, np.arange(len(scores)) >= len(known)) == best_cut(known, unknown)
+
+
+def test_scores_that_tell_nothing_reject_nothing():
+    assert threshold(np.ones(4), np.array([False, True, False, True])) == 1
+
+
+def test_a_threshold_needs_both_sides():
+    with pytest.raises(EvaluationError, match="3 known and 0 unknown"):
+        threshold(np.arange(3.0), np.zeros(3, dtype=bool))
+
+
+def test_every_ordered_pair_is_fitted_on_one_set_and_judged_on_the_other():
+    found = [f for f in figures(make_rows(*GROUPS)) if f.setting == "od_test" and not f.statistic]
+    assert {(f.fitted_on, f.unknown) for f in found} == {*permutations(SETS, 2)}
+    for figure in found:
+        cut = best_cut(VALIDATION, SETS[figure.fitted_on])
+        assert figure.value == pytest.approx(accuracy(cut, TEST, SETS[figure.unknown]), abs=1e-12)
+        assert (figure.n_known, figure.n_unknown) == (50, len(SETS[figure.unknown]))
+
+
+def test_a_row_at_the_threshold_is_accepted():
+    # Fitted on either set the threshold is 1, the highest known score. Of the known rows to judge one lies above it.
+    rows = make_rows(
+        ("cifar", "validation", "in_distribution", [0, 1]),
+        ("cifar", "test", "in_distribution", [0, 1, 1, 2]),
+        ("cifar", "near_ood", "near_ood", [2, 2]),
+        ("cifar", "far_ood_dtd", "far_ood", [1, 2, 3, 3]),
+    )
+    found = {f.unknown: f.value for f in figures(rows) if f.setting == "od_test" and not f.statistic}
+    assert found == {"near_ood": (3 / 4 + 1) / 2, "far_ood_dtd": (3 / 4 + 3 / 4) / 2}
+
+
+@pytest.mark.parametrize("split", SETS)
+def test_the_two_dataset_figure_is_fitted_and_judged_on_halves_of_one_set(split):
+    # Ids end with the row's number, so that the halves are the even and the odd rows.
+    figure = only(figures(make_rows(*GROUPS)), setting="two_dataset", unknown=split, statistic="")
+    halves = SETS[split][::2], SETS[split][1::2]
+    both = [accuracy(best_cut(VALIDATION, fit), TEST, judge) for fit, judge in (halves, halves[::-1])]
+    assert figure.value == pytest.approx(np.mean(both), abs=1e-12)
+    assert (figure.fitted_on, figure.n_unknown) == (split, len(SETS[split]))
+
+
+@pytest.mark.parametrize(("setting", "n"), [("od_test", 6), ("two_dataset", 3)])
+def test_all_figures_are_summed_up(setting, n):
+    found = [f for f in figures(make_rows(*GROUPS)) if f.setting == setting]
+    plain = [f.value for f in found if not f.statistic]
+    statistics = {f.statistic: f.value for f in found if f.statistic}
+    assert len(plain) == n
+    assert statistics.keys() == STATISTICS.keys()
+    lowest, quarter, middle, three_quarters, highest = np.percentile(plain, [0, 25, 50, 75, 100])
+    assert statistics == pytest.approx(
+        {
+            "mean": np.mean(plain),
+            "standard_deviation": np.sqrt(np.mean((np.array(plain) - np.mean(plain)) ** 2)),
+            "min": lowest,
+            "lower_quartile": quarter,
+            "median": middle,
+            "upper_quartile": three_quarters,
+            "max": highest,
+        }
+    )
+
+
+def test_monotone_transforms_of_scores_change_no_decision():
+    transformed = [(*group[:3], np.exp(group[3])) for group in GROUPS]
+    assert figures(make_rows(*transformed)) == figures(make_rows(*GROUPS))
+
+
+def test_a_near_set_gives_thresholds_that_a_far_one_does_not():
+    # What OD-test is for: fitted on what is far, a threshold lets through what is near.
+    found = [f for f in figures(make_rows(*GROUPS)) if not f.statistic]
+    near = only(found, setting="od_test", fitted_on="far_ood_svhn", unknown="near_ood")
+    assert near.value < only(found, setting="two_dataset", unknown="near_ood").value

@@ -1,0 +1,241 @@
+"""Each protocol on rows few enough to count, against sums done here or scikit-learn."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from evaluation.errors import EvaluationError
+from evaluation.metrics.metrics import METRICS
+from evaluation.protocols.registry import PROTOCOLS, default_protocol, figures
+from tests.evaluation.made_rows import make_rows, only
+
+RANDOM = np.random.default_rng(11)
+
+
+def draw(n, shift):
+    return (RANDOM.normal(size=n) + shift).tolist()
+
+
+def mean_risk(scores, errors):
+    """AURC of scores without ties."""
+    ordered = np.asarray(errors)[np.argsort(scores)]
+    return np.mean(np.cumsum(ordered) / np.arange(1, len(ordered) + 1))
+
+
+def fpr_at_95(known, unknown):
+    """Share of unknown rows at or below the least score that 95 % of the known rows are at or below."""
+    return np.mean(np.array(unknown) <= sorted(known)[math.ceil(len(known) * 95 / 100 - 1e-9) - 1])
+
+
+def auc(known, unknown):
+    return roc_auc_score([0] * len(known) + [1] * len(unknown), [*known, *unknown])
+
+
+TEST, NEAR, SVHN, DTD = draw(60, 0), draw(40, 0.5), draw(30, 1), draw(50, 2)
+WRONG = [i % 5 == 0 for i in range(60)]
+CIFAR = (
+    ("cifar", "test", "in_distribution", TEST, {"wrong": WRONG}),
+    ("cifar", "near_ood", "near_ood", NEAR),
+    ("cifar", "far_ood_svhn", "far_ood", SVHN),
+    ("cifar", "far_ood_dtd", "far_ood", DTD),
+    ("cifar", "validation", "in_distribution", draw(20, 0)),
+    ("cifar", "external_validation", "external", draw(20, 3)),
+)
+
+
+def test_unknown_detection_counts_every_unknown_row_as_an_error():
+    found = figures("unknown-detection", make_rows(*CIFAR))
+    figure = only(found, setting="unknown_detection")
+    expected = mean_risk([*TEST, *NEAR, *SVHN, *DTD], [*WRONG, *[True] * 120])
+    assert figure.value == pytest.approx(expected, abs=1e-12)
+    assert figure.reported == pytest.approx(1000 * expected)
+    assert (figure.metric, figure.n_known, figure.n_unknown) == ("aurc", 48, 132)
+    assert figure.unknown == "test, wrong + near_ood + far_ood_dtd + far_ood_svhn"
+
+
+def test_unknown_rows_that_carry_a_label_are_errors_too():
+    labelled = [(*group, {"label": [0] * len(group[3])}) if group[1] == "near_ood" else group for group in CIFAR]
+    assert figures("unknown-detection", make_rows(*labelled)) == figures("unknown-detection", make_rows(*CIFAR))
+
+
+def test_misclassification_is_of_in_distribution_test_rows_alone():
+    found = [f for f in figures("unknown-detection", make_rows(*CIFAR)) if f.setting == "misclassification_detection"]
+    assert [f.metric for f in found] == ["accuracy", "aurc", "eaurc"]
+    best = mean_risk(range(60), sorted(WRONG))
+    risk = mean_risk(TEST, WRONG)
+    assert [f.value for f in found] == pytest.approx([0.8, risk, risk - best], abs=1e-12)
+    assert {(f.n_known, f.n_unknown) for f in found} == {(48, 12)}
+
+
+def test_ood_detection_is_of_each_split_with_a_mean_over_the_far():
+    found = figures("unknown-detection", make_rows(*CIFAR))
+    for metric, of in (("auroc", auc), ("fpr_at_95_tpr_known_positive", fpr_at_95)):
+        expected = {"near_ood": of(TEST, NEAR), "far_ood_dtd": of(TEST, DTD), "far_ood_svhn": of(TEST, SVHN)}
+        for split, value in expected.items():
+            figure = only(found, setting="ood_detection", metric=metric, unknown=split)
+            assert figure.value == pytest.approx(value, abs=1e-12)
+            assert figure.reported == pytest.approx(100 * value)
+        mean = only(found, setting="ood_detection", metric=metric, statistic="mean")
+        assert mean.unknown == "far_ood_dtd + far_ood_svhn"
+        assert mean.value == pytest.approx((expected["far_ood_dtd"] + expected["far_ood_svhn"]) / 2)
+        assert mean.n_unknown == 80
+    assert only(found, unknown="near_ood", metric="fpr_at_95_tpr_known_positive").positive == "known"
+
+
+def test_several_configs_are_judged_apart():
+    imagenet = [("imagenet", *group[1:]) for group in CIFAR]
+    both = figures("unknown-detection", make_rows(*CIFAR, *imagenet))
+    assert [f for f in both if f.config == "cifar"] == figures("unknown-detection", make_rows(*CIFAR))
+    assert len([f for f in both if f.config == "imagenet"]) == len(both) / 2
+
+
+PLACES = draw(50, 0)
+OTHERS = draw(10, 0.2)
+FACETS = (
+    ("facets-t1", "test", "in_distribution", PLACES, {"wrong": WRONG[:50]}),
+    ("facets-t1", "test", "near_ood", NEAR),
+    ("facets-t1", "test", "far_ood", SVHN),
+    ("facets-t1", "validation", "in_distribution", draw(30, 0)),
+    ("facets-t1", "validation", "far_ood", draw(30, 0)),
+)
+
+
+def test_facets_divides_a_split_by_role():
+    found = figures("facets", make_rows(*FACETS))
+    unknown = [*NEAR, *SVHN]
+    fpr = fpr_at_95(PLACES, unknown)
+    of_ood = {f.metric: f for f in found if f.setting == "ood_detection"}
+    assert of_ood["fpr_at_95_tpr_known_positive"].value == pytest.approx(fpr)
+    # 48 of 50 rows are the least that are 95 %: a TPR of 96 %.
+    assert of_ood["detection_error_known_positive"].value == pytest.approx(0.02 + fpr / 2)
+    assert of_ood["auroc"].value == pytest.approx(auc(PLACES, unknown))
+    assert {(f.n_known, f.n_unknown) for f in of_ood.values()} == {(50, 70)}
+
+
+def test_facets_asks_for_mistakes_among_labelled_rows():
+    # Rows that are in distribution by their meaning alone have no label of the model's.
+    unlabelled = make_rows(*FACETS, ("facets-t1", "test", "in_distribution", OTHERS, {"label": [-1] * 10}))
+    found = {f.metric: f.value for f in figures("facets", unlabelled) if f.setting == "misclassification_detection"}
+    right, wrong = ([s for s, w in zip(PLACES, WRONG, strict=False) if w == side] for side in (False, True))
+    assert found["auroc"] == pytest.approx(auc(right, wrong))
+    assert found["fpr_at_95_tpr_known_positive"] == pytest.approx(fpr_at_95(right, wrong))
+    assert only(figures("facets", unlabelled), metric="auroc", setting="ood_detection").n_known == 60
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_settings_that_need_predictions_are_left_out_without_them(name):
+    with_predictions = figures(name, rows_for(name))
+    without = figures(name, rows_for(name, predictions=False))
+    assert without == [f for f in with_predictions if f.setting not in PROTOCOLS[name].with_predictions]
+    assert {f.setting for f in with_predictions} == PROTOCOLS[name].settings.keys()
+
+
+def rows_for(name, **options):
+    from tests.evaluation.protocols.test_broad import GROUPS
+
+    groups = {"unknown-detection": CIFAR, "od-test": CIFAR, "facets": FACETS, "broad": GROUPS}[name]
+    return make_rows(*groups, **options)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_figures_have_names_of_their_own(name):
+    found = figures(name, rows_for(name, duplicates=[]))
+    names = [
+        (f.config, f.setting, f.known, f.unknown, f.metric, f.positive, f.rows, f.statistic, f.fitted_on)
+        for f in found
+    ]
+    assert len(set(names)) == len(names)
+    for figure in found:
+        assert figure.protocol == name
+        assert figure.factor == METRICS[figure.metric].factor
+        assert figure.positive == METRICS[figure.metric].positive
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_order_of_rows_does_not_matter(name):
+    assert figures(name, rows_for(name, seed=1)) == figures(name, rows_for(name, seed=2))
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_duplicates_are_judged_with_and_without(name):
+    everything = rows_for(name)
+    flagged = sorted(everything.id)[::9]
+    found = figures(name, rows_for(name, duplicates=flagged))
+    assert [f for f in found if f.rows == "as_published"] == figures(name, everything)
+    removed = [f for f in found if f.rows == "without_duplicates"]
+    sources = everything.source_id[np.isin(everything.id, flagged)]
+    clean = everything.where(~np.isin(everything.source_id, sources))
+    assert len(everything) - len(clean) >= len(flagged)
+    expected = figures(name, clean)
+    assert [f.value for f in removed] == [f.value for f in expected]
+    assert len(removed) == len(expected) == len(found) / 2
+
+
+def test_releases_that_do_not_say_which_rows_are_duplicates_are_judged_once():
+    assert {f.rows for f in figures("unknown-detection", make_rows(*CIFAR))} == {"as_published"}
+
+
+def test_a_split_of_nothing_but_duplicates_is_refused():
+    rows = make_rows(*CIFAR, duplicates=[f"cifar/near_ood/near_ood/{i:04d}" for i in range(40)])
+    with pytest.raises(EvaluationError, match="Every row of cifar/near_ood is a duplicate"):
+        figures("unknown-detection", rows)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_model_that_is_always_right_or_wrong_leaves_a_gap_and_no_guess(wrong):
+    facets = [(*FACETS[0][:4], {"wrong": [wrong] * 50}), *FACETS[1:]]
+    found = [f for f in figures("facets", make_rows(*facets)) if f.setting == "misclassification_detection"]
+    assert all(math.isnan(f.value) for f in found)
+    assert {(f.n_known, f.n_unknown) for f in found} == {(0, 50) if wrong else (50, 0)}
+
+
+@pytest.mark.parametrize(
+    ("name", "kept", "sentence"),
+    [
+        ("unknown-detection", ["near_ood", "far_ood"], "in-distribution rows in test of cifar, found none"),
+        ("unknown-detection", ["in_distribution", "external"], "rows of the role near_ood or far_ood in cifar"),
+        ("facets", ["near_ood"], "in-distribution rows in test of facets-t1, found none"),
+        ("facets", ["in_distribution"], "unknown rows in test of facets-t1, found in-distribution rows alone"),
+        ("od-test", ["near_ood", "far_ood"], "in-distribution rows in validation of cifar, found none"),
+        ("od-test", ["in_distribution", "near_ood"], "two or more splits of unknowns in cifar, found near_ood alone"),
+        ("broad", ["in_distribution"], "expected shifted rows .* found in_distribution alone"),
+        ("broad", ["synthetic"], "in-distribution rows in test of broad-synthetic, found none"),
+    ],
+)
+def test_one_side_alone_is_refused(name, kept, sentence):
+    rows = rows_for(name)
+    with pytest.raises(EvaluationError, match=sentence):
+        figures(name, rows.where(np.isin(rows.role, kept)))
+
+
+def test_facets_without_labels_is_refused():
+    unlabelled = [(*FACETS[0][:4], {"label": [-1] * 50}), *FACETS[1:]]
+    with pytest.raises(EvaluationError, match="labels for in-distribution rows in test of facets-t1, found none"):
+        figures("facets", make_rows(*unlabelled))
+
+
+def test_an_unknown_protocol_is_answered_with_the_nearest():
+    with pytest.raises(EvaluationError, match="found 'unknown-detect'; the nearest are unknown-detection"):
+        figures("unknown-detect", make_rows(*CIFAR))
+
+
+def test_the_protocol_of_several_runs_is_told_apart():
+    with pytest.raises(EvaluationError, match="optimizer-robustness, which compares several"):
+        figures("optimizer-robustness", make_rows(*CIFAR))
+
+
+@pytest.mark.parametrize(
+    ("config", "protocol"),
+    [
+        ("cifar", "unknown-detection"),
+        ("imagenet", "unknown-detection"),
+        ("digits", "unknown-detection"),
+        ("facets-wordnet-t45", "facets"),
+        ("broad-reference", "broad"),
+    ],
+)
+def test_configs_have_a_protocol(config, protocol):
+    assert default_protocol(config) == protocol
+    assert protocol in PROTOCOLS

@@ -1,0 +1,160 @@
+"""The tidy table of figures: its schema, what is written, means and deviations, and what is refused."""
+
+import csv
+import json
+import math
+import statistics
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.errors import EvaluationError
+from evaluation.protocols.figures import Figure
+from evaluation.protocols.results import COLUMNS, NAMES_A_FIGURE, Run, over_runs, read_figures, tidy, write_figures
+
+
+def run(name="adam-0", seed=0, variant="adam", digest=None):
+    digest = f"weights of {name}" if digest is None else digest
+    return Run(name, variant, seed, "small", digest, {"odin": {"temperature": 1000.0}}, {"numpy": "2.0"})
+
+
+def figure(value, metric="auroc", unknown="near_ood", **others):
+    named = {
+        "protocol": "unknown-detection",
+        "config": "digits",
+        "setting": "ood",
+        "known": "test",
+        "positive": "",
+        "rows": "as_published",
+        "statistic": "",
+        "fitted_on": "",
+        "factor": 100.0,
+        "n_known": 4,
+        "n_unknown": 6,
+    }
+    return Figure(**{**named, "unknown": unknown, "metric": metric, "value": value, **others})
+
+
+def table(*judged):
+    return tidy(judged, release="digits", release_digest="ab")
+
+
+def test_every_figure_is_a_line_with_its_run_and_its_release():
+    found = table((run(), "odin", [figure(0.75)])).to_pylist()
+    assert found == [
+        {
+            "release": "digits",
+            "release_digest": "ab",
+            "duplicates_sha256": "",
+            "model": "small",
+            "model_digest": "weights of adam-0",
+            "variant": "adam",
+            "run": "adam-0",
+            "seed": 0,
+            "detector": "odin",
+            "hyperparameters": '{"temperature": 1000.0}',
+            "protocol": "unknown-detection",
+            "config": "digits",
+            "setting": "ood",
+            "known": "test",
+            "unknown": "near_ood",
+            "metric": "auroc",
+            "positive": "",
+            "rows": "as_published",
+            "statistic": "",
+            "fitted_on": "",
+            "value": 0.75,
+            "factor": 100.0,
+            "n_known": 4,
+            "n_unknown": 6,
+            "left_out": 0,
+            "versions": '{"numpy": "2.0"}',
+        }
+    ]
+
+
+def test_the_schema_has_every_field_of_a_figure_and_says_what_it_is():
+    assert set(Figure.__dataclass_fields__) < set(COLUMNS)
+    assert set(NAMES_A_FIGURE) == set(Figure.__dataclass_fields__) - {
+        "value", "factor", "n_known", "n_unknown", "left_out"
+    }  # fmt: skip
+    assert all(column.what for column in COLUMNS.values())
+
+
+def test_what_is_written_is_read_back_and_the_same_bytes_come_again(tmp_path):
+    given = table(
+        (run(), "msp", [figure(0.1), figure(math.nan, "aurc")]), (run("x", None, ""), "mine", [figure(1 / 3)])
+    )
+    for name in ("one", "two"):
+        assert write_figures(tmp_path / name, given) == ["figures.csv", "figures.parquet"]
+    assert read_figures(tmp_path / "one").slice(2).to_pylist() == given.slice(2).to_pylist()
+    assert read_figures(tmp_path / "one" / "figures.parquet").schema.names == list(COLUMNS)
+    for name in ("figures.csv", "figures.parquet"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_the_csv_is_one_that_python_reads_to_the_last_digit(tmp_path):
+    write_figures(tmp_path, table((run(), "odin", [figure(1 / 3)]), (run("x", None), "mine", [figure(0.1 + 0.2)])))
+    with (tmp_path / "figures.csv").open(encoding="utf-8", newline="") as lines:
+        found = list(csv.DictReader(lines))
+    assert [float(line["value"]) for line in found] == [1 / 3, 0.1 + 0.2]
+    assert [line["seed"] for line in found] == ["0", ""]
+    assert json.loads(found[0]["hyperparameters"]) == {"temperature": 1000.0}
+
+
+def test_mean_and_sample_deviation_over_runs_are_those_of_the_standard_library():
+    values = [0.91, 0.94, 0.88]
+    runs = [run(f"adam-{seed}", seed) for seed in range(3)]
+    found = over_runs(
+        table(*((one, "msp", [figure(value)]) for one, value in zip(runs, values, strict=True)))
+    ).to_pylist()
+    assert len(found) == 1
+    assert found[0]["runs"] == 3
+    assert found[0]["mean"] == pytest.approx(statistics.fmean(values), abs=1e-15)
+    assert found[0]["std"] == pytest.approx(statistics.stdev(values), abs=1e-15)
+
+
+def test_figures_stay_in_the_order_in_which_they_first_come_however_many_they_are():
+    named = [(f"d{number % 60}", figure(0.5, unknown=f"split {number * 7919 % 1000}")) for number in range(3000)]
+    judged = [(run(f"adam-{seed}", seed), name, [one]) for seed in range(2) for name, one in named]
+    found = [(line["detector"], line["unknown"]) for line in over_runs(table(*judged)).to_pylist()]
+    assert found == [(name, one.unknown) for name, one in named]
+
+
+def test_one_run_has_no_deviation_and_variants_and_detectors_stay_apart_in_order():
+    judged = [
+        (run(f"{variant}-0", 0, variant), detector, [figure(0.5)]) for variant in "ba" for detector in ("z", "msp")
+    ]
+    found = over_runs(table(*judged)).to_pylist()
+    assert [(line["variant"], line["detector"]) for line in found] == [
+        ("b", "z"),
+        ("b", "msp"),
+        ("a", "z"),
+        ("a", "msp"),
+    ]
+    assert {line["std"] for line in found} == {None}
+
+
+def test_the_same_run_twice_is_refused_but_not_scores_of_unknown_origin():
+    with pytest.raises(EvaluationError, match="seed 0 and the same weights in adam-0 and again"):
+        table((run(), "msp", [figure(0.5)]), (run("again", 0, digest="weights of adam-0"), "msp", [figure(0.5)]))
+    assert (
+        len(
+            table((run("a", None, digest=""), "msp", [figure(0.5)]), (run("b", None, digest=""), "msp", [figure(0.5)]))
+        )
+        == 2
+    )
+    # Scores of one run may come in several files, as long as no figure comes twice.
+    table((run(), "msp", [figure(0.5)]), (run("more", 0, digest="weights of adam-0"), "odin", [figure(0.5)]))
+
+
+def test_what_are_no_figures_is_refused(tmp_path):
+    with pytest.raises(EvaluationError, match=r"no figures\.parquet"):
+        read_figures(tmp_path)
+    (tmp_path / "figures.parquet").write_bytes(b"no")
+    with pytest.raises(EvaluationError, match="cannot be read"):
+        read_figures(tmp_path)
+    pq.write_table(pa.table({"value": [1.0]}), tmp_path / "figures.parquet")
+    with pytest.raises(EvaluationError, match=r"format 2 in .*, found none"):
+        read_figures(tmp_path)

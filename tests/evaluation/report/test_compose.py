@@ -1,0 +1,345 @@
+"""`python -m evaluation report` on a real release: figures against scikit-learn's, refusals, and files on disk."""
+
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from evaluation.__main__ import main
+from evaluation.demo.release import CONFIG, MIXED, make_release
+from evaluation.protocols.results import COLUMNS, read_figures
+from evaluation.releases import open_release
+from evaluation.report import folder as report_folder
+from evaluation.scoring.joining import release_index
+from evaluation.scoring.scores import About, write_scores
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report") / "digits"
+    make_release(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rows(root):
+    """The rows of the config `digits` with made-up scores of two detectors and predictions, a set for each seed."""
+    found = release_index(open_release(str(root)), [CONFIG]).rows
+
+    def made(seed):
+        numbers = np.random.default_rng(seed)
+        level = np.select([found.role == "near_ood", found.role == "far_ood"], [0.8, 1.6], 0.0)
+        wrong = numbers.random(len(found)) < 0.1
+        return {
+            "id": found.id,
+            "role": found.role,
+            "split": found.split,
+            "label": found.label,
+            "duplicate": found.duplicate,
+            "prediction": np.where(wrong, (found.label + 1) % 6, np.maximum(found.label, 0)),
+            "msp": level + wrong + numbers.normal(size=len(found)).round(1),
+            "mine": 2 * level + numbers.normal(size=len(found)).round(1),
+        }
+
+    return made
+
+
+def write(path, root, made, detectors=("msp", "mine"), seed=0, keep=None):
+    keep = np.ones(len(made["id"]), bool) if keep is None else keep
+    tables = [
+        pa.table(
+            {
+                "id": made["id"][keep],
+                "detector": [name] * keep.sum(),
+                "score": made[name][keep],
+                "prediction": made["prediction"][keep],
+            }
+        )
+        for name in detectors
+    ]
+    digest = open_release(str(root)).digest
+    about = About(
+        digest, (CONFIG,), f"folder/net.py:make {path.stem}", path.stem, seed, {"mine": {"k": 3.0}}, {"torch": "2"}
+    )
+    write_scores(path, pa.concat_tables(tables), about)
+    return str(path)
+
+
+def report(out, root, *words):
+    return main(["report", "--release", str(root), "--out", str(out), "--no-plots", *map(str, words)])
+
+
+def value(figures, **named):
+    (found,) = [line["value"] for line in figures.to_pylist() if named.items() <= line.items()]
+    return found
+
+
+def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, root, rows):
+    made = rows(0)
+    shuffled = np.random.default_rng(1).permutation(len(made["id"]))
+    mixed = {name: values[shuffled] for name, values in made.items()}
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, mixed)) == 0
+    figures = read_figures(tmp_path / "out")
+    for detector in ("msp", "mine"):
+        for split in ("near_ood", "far_ood_noise", "far_ood_textures"):
+            for which, kept in (("as_published", True), ("without_duplicates", ~made["duplicate"])):
+                chosen = np.isin(made["split"], ("test", split)) & kept
+                expected = roc_auc_score(made["split"][chosen] == split, made[detector][chosen])
+                named = {"detector": detector, "unknown": split, "metric": "auroc", "rows": which}
+                assert value(figures, **named, setting="ood_detection") == pytest.approx(expected, abs=1e-12)
+    judged = np.isin(made["split"], ("test", "near_ood", "far_ood_noise", "far_ood_textures"))
+    errors = (made["prediction"] != made["label"])[judged]
+    # AURC by its definition, with the expectation over ties from many shuffles.
+    areas = []
+    for seed in range(200):
+        order = np.random.default_rng(seed).permutation(judged.sum())
+        ranked = errors[order][np.argsort(made["msp"][judged][order], kind="stable")]
+        areas.append(np.mean(np.cumsum(ranked) / np.arange(1, len(ranked) + 1)))
+    found = value(figures, detector="msp", setting="unknown_detection", metric="aurc", rows="as_published")
+    assert found == pytest.approx(np.mean(areas), abs=4 * np.std(areas) / 200**0.5 + 1e-12)
+
+
+def test_every_line_says_of_what_and_by_whom(tmp_path, root, rows):
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0), seed=7)) == 0
+    line = read_figures(tmp_path / "out").to_pylist()[-1]
+    assert (line["release"], line["release_digest"]) == ("digits", open_release(str(root)).digest)
+    assert (line["run"], line["seed"], line["model_digest"]) == ("run", 7, "run")
+    assert line["model"] == line["variant"] == "net.py:make run", "no path of this machine"
+    assert (line["detector"], json.loads(line["hyperparameters"])) == ("mine", {"k": 3.0})
+    versions = json.loads(line["versions"])
+    assert versions["scored"] == {"torch": "2"}
+    assert versions["judged"]["numpy"] == np.__version__
+
+
+def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, root, rows, capsys):
+    made = rows(0)
+    keep = ~np.isin(made["split"], ("validation", "external_validation"))
+    table = pa.table({"id": made["id"][keep], "score": made["mine"][keep]})
+    pa.csv.write_csv(table, tmp_path / "theirs.csv")
+    assert report(tmp_path / "out", root, "--config", CONFIG, "--scores", tmp_path / "theirs.csv") == 0
+    figures = read_figures(tmp_path / "out")
+    assert set(figures["detector"].to_pylist()) == {"theirs"}
+    assert set(figures["setting"].to_pylist()) == {"ood_detection"}, "what needs predictions is left out"
+    note = "without predictions of theirs there are no figures of: Unknown detection, Misclassification detection"
+    assert f"note: {note}\n" in capsys.readouterr().out
+    assert f"- {note}\n" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert report(tmp_path / "out", root, "--scores", tmp_path / "theirs.csv") == 2
+    assert "name those that the scores are of with --config" in capsys.readouterr().err
+
+
+def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, root, rows):
+    files = []
+    for number, variant in enumerate(("adam", "sgd")):
+        for seed in range(2):
+            path = tmp_path / f"{variant}-{seed}.parquet"
+            files.append(f"{variant}={write(path, root, rows(10 * number + seed), seed=seed)}")
+    assert report(tmp_path / "out", root, "--scores", *files) == 0
+    lines = read_figures(tmp_path / "out").to_pylist()
+    robust = [line for line in lines if line["protocol"] == "optimizer-robustness"]
+    assert {line["variant"] for line in robust} == {"*", "adam", "sgd"}
+    # One way of training is mixed over the three sets of unknowns, and not over what is one set already.
+    mixed = {line["unknown"] for line in robust if line["variant"] == "adam"}
+    assert mixed == {"near_ood + far_ood_noise + far_ood_textures"}
+    named = {"variant": "*", "detector": "msp", "metric": "auroc", "unknown": "near_ood", "rows": "as_published"}
+    (mean,) = [line for line in robust if {**named, "statistic": "mixture_mean"}.items() <= line.items()]
+    runs = [
+        line["value"]
+        for line in lines
+        if {**named, "variant": line["variant"], "protocol": "unknown-detection"}.items() <= line.items()
+    ]
+    assert len(runs) == 4
+    assert min(runs) <= mean["value"] <= max(runs)
+    assert "## Robustness to the way of training" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda made: made["split"] != "near_ood", "each of the 120 rows of digits/near_ood"),
+        (
+            lambda made: made["id"] != made["id"][made["split"] == "test"][3],
+            r"found none for 1 id \(sklearn-digits/\d+\)",
+        ),
+    ],
+)
+def test_missing_ids_are_refused_in_a_sentence(tmp_path, root, rows, capsys, spoil, says):
+    made = rows(0)
+    path = write(tmp_path / "run.parquet", root, made, keep=spoil(made))
+    assert report(tmp_path / "out", root, "--scores", path) == 2
+    said = capsys.readouterr().err
+    assert re.search(says, said)
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_extra_and_repeated_ids_are_refused(tmp_path, root, rows, capsys):
+    made = rows(0)
+    extra = {name: np.append(values, values[:1]) for name, values in made.items()}
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "twice.parquet", root, extra)) == 2
+    assert "found more for 1 id" in capsys.readouterr().err
+    extra["id"] = np.append(made["id"], "elsewhere/1")
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "extra.parquet", root, extra)) == 2
+    assert "found 1 id (elsewhere/1) that the release does not have there" in capsys.readouterr().err
+
+
+def test_scores_of_another_release_are_refused(tmp_path, root, rows, capsys):
+    path = tmp_path / "run.parquet"
+    write(path, root, rows(0))
+    table = pq.read_table(path)
+    about = json.loads(table.schema.metadata[b"unknown_detection"])
+    write_scores(path, table, About(**{**about, "configs": (CONFIG,), "release_digest": "ab" * 32}))
+    assert report(tmp_path / "out", root, "--scores", path) == 2
+    assert "found scores of a release with digest abababababab" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--protocol", "unkown-detection"), "the nearest are unknown-detection"),
+        (("--protocol", "od-test=cifar"), "config with scores, found 'cifar'"),
+        (("--config", "facets-digits"), "config with scores, found 'facets-digits'"),
+        (("--protocol", "facets"), "expected unknown rows in test of digits"),
+        (("--protocol", "optimizer-robustness"), "two or more models of two or more ways of training"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(tmp_path, root, rows, capsys, words, says):
+    assert report(tmp_path / "out", root, *words, "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_two_files_of_one_name_and_one_run_twice_are_refused(tmp_path, root, rows, capsys):
+    (tmp_path / "b").mkdir()
+    paths = [write(tmp_path / name / "run.parquet", root, rows(0)) for name in (".", "b")]
+    assert report(tmp_path / "out", root, "--scores", *paths) == 2
+    assert "found run more than once" in capsys.readouterr().err
+    again = tmp_path / "again.parquet"
+    again.write_bytes((tmp_path / "run.parquet").read_bytes())
+    assert report(tmp_path / "out", root, "--scores", paths[0], again) == 2
+    assert "the same weights in run and again" in capsys.readouterr().err
+
+
+def test_ways_of_training_whose_files_would_have_one_name_are_refused(tmp_path, root, rows, capsys):
+    paths = [write(tmp_path / f"{name}.parquet", root, rows(0)) for name in "ab"]
+    assert report(tmp_path / "out", root, "--scores", f"x y={paths[0]}", f"x/y={paths[1]}") == 2
+    assert "found 'x y' and 'x/y'" in capsys.readouterr().err
+
+
+def test_a_dry_run_checks_and_writes_nothing(tmp_path, root, rows, capsys):
+    assert report(tmp_path / "out", root, "--dry-run", "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 0
+    said = capsys.readouterr().out
+    assert "unknown-detection: digits" in said
+    assert f"nothing was written; the report would be in {tmp_path / 'out'}" in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.parquet"]
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, root, rows):
+    path = write(tmp_path / "run.parquet", root, rows(0))
+    for out in ("one", "two"):
+        assert report(tmp_path / out, root, "--scores", path) == 0
+    found = contents(tmp_path / "one")
+    assert found == contents(tmp_path / "two")
+    assert sorted({*json.loads(found["report.json"])["files"], "report.json"}) == sorted(found)
+    page = found["README.md"].decode()
+    for linked in re.findall(r"\]\(([^)#]+)\)", page):
+        assert linked in found, linked
+    assert all(f"`{name}`" in page for name in COLUMNS)
+
+
+def test_a_report_is_replaced_but_nothing_else(tmp_path, root, rows, capsys):
+    path, out = write(tmp_path / "run.parquet", root, rows(0)), tmp_path / "out"
+    assert report(out, root, "--scores", path) == 0
+    (out / "tables" / "left-over.md").write_text("mine")
+    assert report(out, root, "--scores", path) == 2
+    assert "found tables/left-over.md and 0 more files beside" in capsys.readouterr().err
+    (out / "tables" / "left-over.md").unlink()
+    assert report(out, root, "--protocol", "od-test", "--scores", path) == 0
+    assert not (out / "tables" / "unknown-detection-digits.md").exists()
+    assert report(path, root, "--scores", path) == 2
+    assert "found a file; name another" in capsys.readouterr().err
+
+
+def test_a_report_that_breaks_off_leaves_the_old_one(tmp_path, root, rows, monkeypatch):
+    path, out = write(tmp_path / "run.parquet", root, rows(0)), tmp_path / "out"
+    assert report(out, root, "--scores", path) == 0
+    before = contents(out)
+    monkeypatch.setattr(report_folder, "summary", lambda *words: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        report(out, root, "--protocol", "od-test", "--scores", path)
+    assert contents(out) == before
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["out", "run.parquet"]
+
+
+def test_reports_are_compared_on_the_command_line(tmp_path, root, rows, capsys):
+    for name, seed in (("a", 0), ("b", 1)):
+        assert report(tmp_path / name, root, "--scores", write(tmp_path / f"{name}.parquet", root, rows(seed))) == 0
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--detector", "mine", "--metric", "auroc"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["detector", "figure", "first", "second", "difference"]
+    # Three sets of unknowns and the mean over far ones, each on all rows and without duplicates.
+    assert len([line for line in lines if line.startswith("mine ")]) == 8
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--csv"]) == 0
+    assert capsys.readouterr().out.startswith("variant,detector,protocol,config,setting,")
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--metric", "auc"]) == 2
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "none")]) == 2
+
+
+def test_what_is_asked_of_several_runs_needs_another_protocol(tmp_path, root, rows, capsys):
+    files = [
+        f"{name[0]}={write(tmp_path / f'{name}.parquet', root, rows(0), seed=seed)}"
+        for seed, name in enumerate(["a0", "a1", "b0", "b1"])
+    ]
+    assert report(tmp_path / "out", root, "--protocol", "optimizer-robustness", "--scores", *files) == 2
+    assert "another protocol beside optimizer-robustness" in capsys.readouterr().err
+    assert report(tmp_path / "out", root, "--scores", *files[:3]) == 0
+    assert "optimizer-robustness" not in capsys.readouterr().out, "not asked for, and one b is too few"
+
+
+def test_a_package_that_is_missing_is_named_before_anything_is_done(tmp_path, root, rows, capsys, monkeypatch):
+    path = write(tmp_path / "run.parquet", root, rows(0))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["report", "--release", str(root), "--out", str(tmp_path / "out"), "--scores", path]) == 2
+    assert "expected matplotlib to draw plots, found it not installed" in capsys.readouterr().err
+
+
+def test_pictures_are_drawn_and_shown(tmp_path, root, rows):
+    pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
+    path = write(tmp_path / "run.parquet", root, rows(0))
+    assert main(["report", "--release", str(root), "--out", str(tmp_path / "out"), "--scores", path]) == 0
+    found = contents(tmp_path / "out")
+    names = {name for name in found if name.startswith("plots/")}
+    assert names == {
+        f"plots/{name}.{suffix}"
+        for name in (
+            "auroc-unknown-detection-digits",
+            "changes-unknown-detection-digits",
+            "densities-digits",
+            "risk-coverage-digits",
+        )
+        for suffix in ("png", "svg")
+    }
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", found["README.md"].decode())
+    assert sorted(shown) == sorted(name for name in names if name.endswith(".png"))
+
+
+def test_facets_configs_are_judged_by_facets_unasked(tmp_path, root):
+    index = release_index(open_release(str(root)), [MIXED])
+    scores = np.where(index.rows.known, 0.0, 1.0)
+    write_scores(
+        tmp_path / "perfect.parquet",
+        pa.table({"id": index.rows.id, "score": scores}),
+        About(open_release(str(root)).digest, (MIXED,), "m", "m", 0, {}, {}),
+    )
+    assert report(tmp_path / "out", root, "--scores", tmp_path / "perfect.parquet") == 0
+    figures = read_figures(tmp_path / "out")
+    assert set(figures["protocol"].to_pylist()) == {"facets"}
+    assert value(figures, metric="auroc", rows="as_published") == 1.0

@@ -1,0 +1,156 @@
+"""Tables of papers, set from their own numbers: the cells come out where the paper prints them."""
+
+import pytest
+
+from evaluation.protocols import broad, facets
+from evaluation.protocols.figures import Figure, means
+from evaluation.protocols.results import Run, over_runs, tidy
+from evaluation.report.layouts import paper_tables
+from evaluation.report.tables import as_csv, markdown
+
+
+def run(variant="", seed=0):
+    return Run(f"{variant}-{seed}", variant, seed, "m", f"{variant} {seed}", {}, {})
+
+
+def figure(value, metric="auroc", **named):
+    plain = {
+        "protocol": "broad",
+        "config": "c",
+        "setting": "dsd",
+        "known": "test",
+        "unknown": "u",
+        "positive": "",
+        "rows": "as_published",
+        "statistic": "",
+        "fitted_on": "",
+        "factor": 100.0,
+        "n_known": 2,
+        "n_unknown": 2,
+    }
+    return Figure(**{**plain, **named, "metric": metric, "value": value})
+
+
+def tables(*judged, titles=None):
+    summary = over_runs(tidy(judged, release="r", release_digest="d"))
+    return {placed.table.name: placed for placed in paper_tables(summary, titles or {})}
+
+
+# FACETS, table VI, two of its rows: FPR@95%TPR / detection error / AUROC.
+TABLE_VI = {
+    "Baseline": {"MSP": (22.36, 13.68, 94.79), "TS": (4.50, 4.75, 99.02), "OODL": (0.37, 1.61, 99.81)},
+    "T2": {"MSP": (82.44, 43.72, 69.83), "TS": (74.01, 39.51, 76.38), "OODL": (81.49, 43.25, 68.43)},
+}
+
+
+def facets_figures(method, metrics=facets.METRICS):
+    return [
+        figure(value / 100, metric, protocol="facets", config=config, setting="ood_detection")
+        for config, cells in TABLE_VI.items()
+        for metric, value in zip(metrics, cells[method], strict=True)
+    ]
+
+
+def test_facets_is_set_as_data_sets_by_methods_with_the_best_auroc_bold():
+    found = tables(*((run(), method, facets_figures(method)) for method in ("MSP", "TS", "OODL")))
+    assert list(found) == ["facets-ood-detection"]
+    lines = markdown(found["facets-ood-detection"].table).splitlines()
+    assert lines[4:6] == [
+        "| Baseline | 22.36 / 13.68 / 94.79 | 4.50 / 4.75 / 99.02 | **0.37 / 1.61 / 99.81** |",
+        "| T2 | 82.44 / 43.72 / 69.83 | **74.01 / 39.51 / 76.38** | 81.49 / 43.25 / 68.43 |",
+    ]
+
+
+def test_facets_with_many_methods_is_turned():
+    names = [f"D{number}" for number in range(9)]
+    found = tables(*((run(), name, facets_figures("TS")) for name in names), titles={"D0": "First"})
+    lines = markdown(found["facets-ood-detection"].table).splitlines()
+    assert lines[4] == "| First | **4.50 / 4.75 / 99.02** | **74.01 / 39.51 / 76.38** |"
+    assert len(lines) == 4 + 9 + 2
+
+
+# BROAD, table 8 (ResNet-50): in-distribution, adversarial attacks, corruptions, average.
+TABLE_8 = {"MSP": (86.31, 74.04, 95.93, 85.43), "GradNorm": (58.07, 62.49, 92.73, 71.10)}
+
+
+@pytest.mark.parametrize("order", [("MSP", "GradNorm"), ("GradNorm", "MSP")])
+def test_broad_s_kinds_and_their_average_stand_in_its_columns(order):
+    judged = []
+    for method in order:
+        kinds = dict(zip(("in_distribution", "adversarial", "corruption"), TABLE_8[method], strict=False))
+        of_kinds = {kind: [figure(value / 100, setting="ed", unknown=f"{kind} x")] for kind, value in kinds.items()}
+        judged.append((run(), method, broad.averaged(of_kinds)))
+    found = tables(*judged)
+    assert {name: placed.shown for name, placed in found.items()} == {"broad-ed": True, "broad-ed-splits": False}
+    lines = markdown(found["broad-ed"].table).splitlines()
+    assert lines[2] == "| Method | in distribution ↑ | adversarial ↑ | corruption ↑ | average ↑ |"
+    assert {line.replace("*", "") for line in lines[4:6]} == {
+        "| MSP | 86.31 | 74.04 | 95.93 | 85.43 |",
+        "| GradNorm | 58.07 | 62.49 | 92.73 | 71.10 |",
+    }
+
+
+def unified(accuracy, unknown, near):
+    """Figures of the unified protocol in the order in which it gives them."""
+    named = {"protocol": "unknown-detection", "config": "cifar"}
+    every = {**named, "setting": "unknown_detection", "unknown": "test, wrong + near_ood"}
+    wrong = {**named, "setting": "misclassification_detection", "unknown": "test, wrong"}
+    far = figure(0.5, **named, setting="ood_detection", unknown="far_ood_svhn")
+    return [
+        figure(unknown / 1000, "aurc", **every, factor=1000.0),
+        figure(accuracy / 100, "accuracy", **wrong),
+        figure(near / 100, **named, setting="ood_detection", unknown="near_ood"),
+        far,
+        *means([far]),
+    ]
+
+
+def test_the_unified_benchmark_is_set_by_method_with_mean_and_deviation_over_runs():
+    # Kim, Koo and Hwang, table 6, MCP: accuracy 74.43 +- 0.51, AURC 773.15 +- 12.77; two runs that have these.
+    runs = [unified(74.43 + sign * 0.51 / 2**0.5, 773.15 + sign * 12.77 / 2**0.5, 70.0) for sign in (-1, 1)]
+    found = tables(*((run(seed=seed), "msp", figures) for seed, figures in enumerate(runs)), titles={"msp": "MCP"})
+    lines = markdown(found["unknown-detection-cifar"].table).splitlines()
+    assert lines[2] == (
+        "| Method | Accuracy ↑ | Unknown AURC ↓ | near-OoD AUROC ↑ | far-OoD svhn AUROC ↑ | far mean AUROC ↑ |"
+    )
+    assert lines[4].startswith("| MCP | 74.43 ± 0.51 | 773.15 ± 12.77 | 70.00 ± 0.00 |")
+    assert "over 2 runs" in lines[-1]
+
+
+def test_figures_without_duplicates_stand_beside_those_of_all_rows():
+    published = unified(74.0, 773.0, 70.0)
+    clean = [Figure(**{**vars(one), "rows": "without_duplicates", "value": one.value / 2}) for one in published]
+    found = tables((run(), "msp", [*published, *clean]))
+    assert set(found) == {
+        "unknown-detection-cifar",
+        "unknown-detection-cifar-without-duplicates",
+        "duplicates-unknown-detection-cifar",
+    }
+    assert not found["unknown-detection-cifar-without-duplicates"].shown
+    head, line = as_csv(found["duplicates-unknown-detection-cifar"].table).splitlines()
+    cells = dict(zip(head.split(","), line.split(","), strict=True))
+    assert (cells["unknown detection AURC all"], cells["unknown detection AURC without"]) == ("773.0", "386.5")
+    assert (cells["near-OoD AUROC all"], cells["near-OoD AUROC without"]) == ("70.0", "35.0")
+
+
+def test_ways_of_training_have_tables_of_their_own():
+    judged = [(run(variant), "msp", unified(74.0, 773.0, 70.0)) for variant in ("adam", "sgd")]
+    found = tables(*judged)
+    assert list(found) == ["unknown-detection-cifar-adam", "unknown-detection-cifar-sgd"]
+    assert found["unknown-detection-cifar-sgd"].table.title == "Unknown detection on cifar, sgd"
+
+
+def test_what_duplicates_change_on_many_configs_is_linked_and_not_shown():
+    def both(configs):
+        all_rows = [figure(0.8, protocol="facets", config=name, setting="ood_detection") for name in configs]
+        without = [Figure(**{**vars(one), "rows": "without_duplicates", "value": 0.7}) for one in all_rows]
+        found = tables((run(), "msp", [*all_rows, *without]))
+        return {name: placed for name, placed in found.items() if name.startswith("duplicates-")}
+
+    few, many = both(["t1"]), both(["t1", "t2", "t3", "t4"])
+    assert {name: placed.shown for name, placed in few.items()} == {"duplicates-facets-t1": True}
+    assert {placed.shown for placed in many.values()} == {False}
+    assert len(many) == 4
+    lines = markdown(few["duplicates-facets-t1"].table).splitlines()
+    assert lines[2] == "| Method | OOD detection AUROC all ↑ | OOD detection AUROC without ↑ |"
+    assert lines[4] == "| msp | 80.00 | 70.00 |"

@@ -1,0 +1,234 @@
+"""Figures with and without duplicates, worked out by hand on a config that is not CIFAR's, and what reports say."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.__main__ import main
+from evaluation.protocols.registry import PROTOCOLS, figures
+from evaluation.protocols.results import read_figures
+from evaluation.releases import open_release
+from evaluation.report.compare import compare
+from evaluation.scoring.duplicates import (
+    IN_PAIRS,
+    NEAR_TRAINING,
+    LeftOut,
+    count_left_out,
+    made_from_duplicates,
+    sentence,
+)
+from evaluation.scoring.joining import release_index
+from tests.evaluation.duplicates_release import PAIRS, make_release
+from tests.evaluation.made_rows import make_rows, only
+
+# Sorted by score: t0 f1 n2 t1 t3 n0 t2 f0 n1. Predictions are right but for t2.
+SCORES = {
+    "t0": 0.10, "t1": 0.20, "t2": 0.60, "t3": 0.30,
+    "n0": 0.50, "n1": 0.90, "n2": 0.15, "f0": 0.80, "f1": 0.12,
+}  # fmt: skip
+PREDICTIONS = {"t0": 0, "t1": 1, "t2": 1, "t3": 1}
+
+# Without t0, t2 and n0: f1 n2 t1 t3 f0 n1.
+BY_HAND = {
+    # Known .1 .2 .3 .6 against unknown .15 .5 .9: 1 + 3 + 4 of 12 pairs are in order; .2 .3 against .15 .9: 2 of 4.
+    ("ood_detection", "near_ood", "auroc"): (8 / 12, 2 / 4),
+    # Against .8 .12: 4 + 1 of 8; of .2 .3 against the same: 2 of 4.
+    ("ood_detection", "far_ood_noise", "auroc"): (5 / 8, 2 / 4),
+    # Errors among the first k rows, in the order above, over k; their mean.
+    ("unknown_detection", "test, wrong + near_ood + far_ood_noise", "aurc"): (
+        (0 + 1 / 2 + 2 / 3 + 2 / 4 + 2 / 5 + 3 / 6 + 4 / 7 + 5 / 8 + 6 / 9) / 9,
+        (1 + 2 / 2 + 2 / 3 + 2 / 4 + 3 / 5 + 4 / 6) / 6,
+    ),
+    # t0 t1 t3 t2 with one error, the last; t1 and t3 with none.
+    ("misclassification_detection", "test, wrong", "aurc"): ((1 / 4) / 4, 0.0),
+    ("misclassification_detection", "test, wrong", "accuracy"): (3 / 4, 1.0),
+}
+
+
+def report(tmp_path, root, *words, name="out", scores=SCORES):
+    """Judge scores of the config `imagenet`; gives the report's folder."""
+    table = pa.table(
+        {
+            "id": list(scores),
+            "score": list(scores.values()),
+            "prediction": pa.array([PREDICTIONS.get(one, 0) for one in scores]),
+        }
+    )
+    pq.write_table(table, tmp_path / "mine.parquet")
+    out = tmp_path / name
+    asked = words or ("--config", "imagenet")
+    scored = ("--scores", str(tmp_path / "mine.parquet"))
+    assert main(["report", "--release", str(root), "--out", str(out), "--no-plots", "--quiet", *scored, *asked]) == 0
+    return out
+
+
+def lines(out, **named):
+    return [line for line in read_figures(out).to_pylist() if named.items() <= line.items()]
+
+
+def value(out, rows, setting, unknown, metric):
+    (found,) = lines(out, rows=rows, setting=setting, unknown=unknown, metric=metric, statistic="")
+    return found
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("duplicates")
+    return report(folder, make_release(folder / "release"))
+
+
+@pytest.mark.parametrize("figure", BY_HAND)
+def test_figures_on_all_rows_and_without_both_sides_of_pairs_are_those_by_hand(judged, figure):
+    for rows, expected in zip(("as_published", "without_duplicates"), BY_HAND[figure], strict=True):
+        assert value(judged, rows, *figure)["value"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_results_say_how_many_rows_each_figure_lacks_and_of_which_table(judged):
+    near, far = (
+        value(judged, "without_duplicates", "ood_detection", name, "auroc") for name in ("near_ood", "far_ood_noise")
+    )
+    assert (near["n_known"], near["n_unknown"], near["left_out"]) == (2, 2, 3)
+    assert (far["n_known"], far["n_unknown"], far["left_out"]) == (2, 2, 2)
+    assert {line["left_out"] for line in lines(judged, rows="as_published")} == {0}
+    assert len(lines(judged, rows="as_published")) == len(lines(judged, rows="without_duplicates"))
+    manifest = json.loads((judged.parent / "release" / "manifest.json").read_text(encoding="utf-8"))
+    assert {line["duplicates_sha256"] for line in lines(judged)} == {manifest["duplicates"]["sha256"]}
+
+
+def test_the_report_counts_them_by_split_and_says_why(judged):
+    record = json.loads((judged / "report.json").read_text(encoding="utf-8"))
+    common = {"protocol": "unknown-detection", "config": "imagenet", "made_from_duplicates": 0, "why": IN_PAIRS}
+    assert record["left_out"] == [
+        {**common, "split": "near_ood", "rows": 3, "duplicates": 1},
+        {**common, "split": "test", "rows": 4, "duplicates": 2},
+    ]
+    said = (
+        "Figures without duplicates leave out 3 rows of 2 splits because they stand in a pair of the release's table "
+        "of duplicates."
+    )
+    assert said in record["notes"]
+    page = (judged / "README.md").read_text(encoding="utf-8")
+    assert f"- {said}\n" in page
+    assert "| imagenet/near_ood | 3 | 1 | 0 | 1 |\n| imagenet/test | 4 | 2 | 0 | 2 |\n" in page
+    assert "### What duplicates change on imagenet" in page
+    alone = (judged / "tables" / "unknown-detection-imagenet-without-duplicates.md").read_text(encoding="utf-8")
+    assert alone.rstrip().endswith(said)
+    counted = (judged / "tables" / "duplicates-left-out-unknown-detection.csv").read_text(encoding="utf-8")
+    assert counted.splitlines()[1].startswith("imagenet/near_ood,3.0,,1.0,,0.0,,1.0")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "group"), [("od-test", "OD-test (three datasets)"), ("unknown-detection", "near-OoD AUROC")]
+)
+def test_every_protocol_shows_what_duplicates_change(tmp_path, protocol, group):
+    root = make_release(
+        tmp_path / "release",
+        rows={"imagenet/test": [(f"t{n}", n % 2) for n in range(4)]}
+        | {"imagenet/validation": [(f"v{n}", n % 2) for n in range(4)]}
+        | {f"imagenet/{name}": [(f"{name[0]}{n}", -1) for n in range(4)] for name in ("near_ood", "far_ood")},
+        pairs=[("imagenet/near_ood", "n0", "imagenet/test", "t0", 0.0)],
+    )
+    scores = {f"{name}{n}": (7 * n + place) % 11 / 11 for place, name in enumerate("tvnf") for n in range(4)}
+    out = report(tmp_path, root, "--config", "imagenet", "--protocol", protocol, scores=scores)
+    table = (out / "tables" / f"duplicates-{protocol}-imagenet.md").read_text(encoding="utf-8")
+    assert f"{group}" in table.splitlines()[2]
+
+
+def test_a_release_of_before_is_judged_by_its_column(tmp_path):
+    out = report(tmp_path, make_release(tmp_path / "earlier", pairs=None, near={"t0": "r0", "t2": "r0", "n0": "r1"}))
+    for figure, (_, expected) in BY_HAND.items():
+        assert value(out, "without_duplicates", *figure)["value"] == pytest.approx(expected, abs=1e-12)
+    (why,) = {one["why"] for one in json.loads((out / "report.json").read_text(encoding="utf-8"))["left_out"]}
+    assert "near_duplicate_of" in why
+    assert why in (out / "README.md").read_text(encoding="utf-8")
+    assert {line["duplicates_sha256"] for line in lines(out)} == {""}
+
+
+def test_a_release_with_neither_has_figures_of_all_rows_alone(tmp_path):
+    out = report(tmp_path, make_release(tmp_path / "release", pairs=None))
+    assert {line["rows"] for line in lines(out)} == {"as_published"}
+    assert json.loads((out / "report.json").read_text(encoding="utf-8"))["left_out"] is None
+    assert "duplicate" not in (out / "README.md").read_text(encoding="utf-8").partition("## Columns")[0]
+
+
+def test_without_pairs_both_kinds_of_figures_are_the_same_and_are_computed_once(tmp_path, monkeypatch):
+    out = report(tmp_path, make_release(tmp_path / "release", pairs=[]))
+    both = [[line["value"] for line in lines(out, rows=rows)] for rows in ("as_published", "without_duplicates")]
+    assert both[0] == both[1] != []
+    assert "No row that is judged is a duplicate" in (out / "README.md").read_text(encoding="utf-8")
+    calls = []
+    plain = PROTOCOLS["facets"].judge
+    rows = make_rows(
+        ("facets-t1", "test", "in_distribution", [0, 1]), ("facets-t1", "test", "near_ood", [2]), duplicates=[]
+    )
+    monkeypatch.setattr(
+        "evaluation.protocols.registry.PROTOCOLS",
+        {"facets": type(PROTOCOLS["facets"])("", "", {}, (), lambda rows: calls.append(rows) or plain(rows))},
+    )
+    assert len(figures("facets", rows)) == 2 * len(plain(rows))
+    assert len(calls) == 1
+
+
+def test_a_table_of_other_rows_stops_the_report_in_a_sentence(tmp_path, capsys):
+    root = make_release(tmp_path / "release", pairs=[*PAIRS, ("imagenet/test", "t1", "imagenet/test", "t9", 0.0)])
+    pq.write_table(pa.table({"id": list(SCORES), "score": list(SCORES.values())}), tmp_path / "mine.parquet")
+    words = ["--scores", str(tmp_path / "mine.parquet"), "--release", str(root), "--config", "imagenet"]
+    assert main(["report", *words, "--out", str(tmp_path / "out"), "--no-plots"]) == 2
+    said = capsys.readouterr().err
+    assert "names 1 ids that imagenet/test of" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_image_of_two_configs_is_a_duplicate_where_the_table_has_its_row(tmp_path):
+    """FACETS compares rows within a config: an image whose double is not in the other config stays there."""
+    both = {f"facets-t{n}/test": [("a", 0), ("b", 1), ("c", 0)] for n in (1, 2)}
+    both |= {f"facets-t{n}/near_ood": [("x", -1)] for n in (1, 2)}
+    root = make_release(tmp_path / "release", rows=both, pairs=[("facets-t1/test", "a", "facets-t1/test", "b", 0.0)])
+    rows = release_index(open_release(str(root)), ["facets-t1", "facets-t2"]).rows
+    marked = list(zip(rows.config[rows.duplicate].tolist(), rows.id[rows.duplicate].tolist(), strict=True))
+    assert marked == [("facets-t1", "a"), ("facets-t1", "b")]
+    assert not made_from_duplicates(rows).any()
+
+
+CLEAN = {"source_id": ["s/0", "s/1", "s/2"], "label": [0, 1, 2]}
+
+
+def test_what_is_made_from_a_duplicate_goes_with_it_and_what_it_is_made_from_too():
+    rows = make_rows(
+        ("broad-reference", "test", "in_distribution", [0, 1, 2], CLEAN),
+        ("broad-corruptions", "blur", "corruption", [3, 4, 5], CLEAN),
+        duplicates=["broad-reference/test/in_distribution/0001", "broad-corruptions/blur/corruption/0002"],
+    )
+    assert sorted(rows.id[made_from_duplicates(rows)].tolist()) == [
+        "broad-corruptions/blur/corruption/0001",
+        "broad-reference/test/in_distribution/0002",
+    ]
+    why = {"broad-reference": IN_PAIRS, "broad-corruptions": IN_PAIRS}
+    assert count_left_out(rows, "broad", why) == [
+        LeftOut("broad", "broad-corruptions", "blur", 3, 1, 1, IN_PAIRS),
+        LeftOut("broad", "broad-reference", "test", 3, 1, 1, IN_PAIRS),
+    ]
+    older = count_left_out(rows, "broad", {"broad-reference": NEAR_TRAINING})
+    assert {one.why for one in older} == {NEAR_TRAINING}, (
+        "a config without the column has what is made from duplicates"
+    )
+    assert "leave out 4 rows of 2 splits" in sentence(count_left_out(rows, "broad", why))
+    found = figures("broad", rows)
+    (clean,) = [f for f in found if f.rows == "without_duplicates" and f.setting == "dsd" and not f.statistic]
+    assert (clean.n_known, clean.n_unknown, clean.left_out) == (1, 1, 4)
+    assert only(found, setting="dsd", statistic="", rows="as_published").left_out == 0
+
+
+def test_figures_without_duplicates_are_compared_only_where_the_tables_are_the_same(tmp_path):
+    first = report(tmp_path, make_release(tmp_path / "release"), name="first")
+    second = report(tmp_path, make_release(tmp_path / "other", pairs=PAIRS[:1]), name="second")
+    assert np.unique([line["release_digest"] for out in (first, second) for line in lines(out)]).size == 1
+    same = compare(read_figures(first), read_figures(first))
+    assert {pair.figure["rows"] for pair in same.pairs} == {"as_published", "without_duplicates"}
+    found = compare(read_figures(first), read_figures(second))
+    assert {pair.figure["rows"] for pair in found.pairs} == {"as_published"}
+    assert found.only_first == found.only_second == len(lines(first, rows="without_duplicates"))

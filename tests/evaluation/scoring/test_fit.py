@@ -1,0 +1,475 @@
+"""Fitting, tuning and scoring from features on disk, without any model: which rows count for what, what is refused.
+
+Features are those of `detectors/toy.py`. AUROCs are counted pair by pair.
+"""
+
+import csv
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from evaluation.__main__ import main
+from evaluation.detectors.registry import METHODS, method
+from evaluation.errors import EvaluationError
+from evaluation.features.cache import Shelf
+from evaluation.features.store import Identity, Store, block_column
+from evaluation.models.features import Features
+from evaluation.scoring.fit import Scorer, find_sources
+from evaluation.scoring.scores import read_scores
+from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
+
+ROOT = Path(__file__).parents[3]
+
+IDENTITY = Identity(
+    "a" * 64,
+    "toy",
+    "b" * 64,
+    tuple(f"class {n}" for n in range(CLASSES)),
+    tuple(f"block{n}" for n in range(len(BLOCKS))),
+    {},
+)
+
+TRAIN = toy_features(rows=400, seed=1, name="train")
+VALIDATION = toy_features(rows=120, seed=2, name="validation")
+EXTERNAL = toy_features(rows=0, unknown=80, seed=3, name="external")
+TEST = toy_features(rows=60, seed=4, name="test")
+NEAR = toy_features(rows=0, unknown=40, seed=5, name="near")
+SPLITS = {
+    ("toy", "validation"): VALIDATION,
+    ("toy", "external_validation"): EXTERNAL,
+    ("toy", "test"): TEST,
+    ("toy", "near_ood"): NEAR,
+    ("toy-train", "train"): TRAIN,
+}
+
+
+def fill(root, splits=SPLITS, identity=IDENTITY):
+    """A folder as `extract` leaves it."""
+    store = Store.begin(root, identity, toy_head())
+    for key, features in splits.items():
+        columns = {"id": features.ids, "label": features.labels, "logits": features.logits}
+        columns |= {"penultimate": features.penultimate}
+        columns |= {block_column(number): block for number, block in enumerate(features.blocks)}
+        store.parts(*key).write(range(len(features)), columns, len(features), {"device": "cpu"})
+    return store
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Read only."""
+    fill(tmp_path_factory.mktemp("features") / "toy")
+    return tmp_path_factory.getbasetemp() / "features0" / "toy"
+
+
+@pytest.fixture
+def score(folder, tmp_path, capsys):
+    """Run the command; the exit code, and what it said on stdout and stderr."""
+
+    def run(*flags, features=folder, detectors="msp", out="scores.parquet"):
+        capsys.readouterr()
+        arguments = ["--features", str(features), "--out", str(tmp_path / out)]
+        arguments += ["--detectors", detectors] if detectors else []
+        code = main(["score", *arguments, *flags])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def scores_of(path):
+    """Scores and predictions by detector and id, once no pair is there twice."""
+    rows = read_scores(path)[0].to_pylist()
+    found = {(row["detector"], row["id"]): (row["score"], row["prediction"]) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def area(known, unknown):
+    """AUROC by counting pairs."""
+    return np.mean((unknown[:, None] > known) + 0.5 * (unknown[:, None] == known))
+
+
+def test_every_row_gets_the_score_of_a_detector_fitted_on_training_rows(score, tmp_path):
+    code, out, err = score("--no-search", detectors="msp,knn,temperature")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[:3] == ["fitted: toy-train/train", "tuned: toy/validation", "tuned against: toy/external_validation"]
+    assert lines[3:6] == ["msp", "knn: neighbors=50", "temperature"]
+    found = scores_of(tmp_path / "scores.parquet")
+    judged = [TEST, NEAR, VALIDATION, EXTERNAL]
+    assert len(found) == 3 * sum(map(len, judged))
+    fitted_on = {"msp": None, "knn": TRAIN, "temperature": VALIDATION}
+    for name, rows in fitted_on.items():
+        detector = method(name).make(rows, toy_head())
+        for features in judged:
+            mine = [found[name, id_] for id_ in features.ids.tolist()]
+            assert np.allclose([value for value, _ in mine], detector.score(features), rtol=1e-12, atol=1e-12)
+            assert [predicted for _, predicted in mine] == features.logits.argmax(1).tolist()
+
+
+def test_rows_stand_in_the_order_of_the_release(score, folder, tmp_path):
+    score(detectors="energy,msp")
+    table = read_scores(tmp_path / "scores.parquet")[0]
+    ids = np.concatenate([SPLITS["toy", split].ids for split in sorted(Store.open(folder).splits()["toy"])])
+    assert table["detector"].to_pylist() == ["energy"] * len(ids) + ["msp"] * len(ids)
+    assert table["id"].to_pylist() == [*ids.tolist(), *ids.tolist()]
+
+
+def test_what_the_file_says_of_itself(score, tmp_path):
+    score("--seed", "7", detectors="react,msp")
+    about = read_scores(tmp_path / "scores.parquet")[1]
+    assert (about.release_digest, about.model, about.model_digest) == ("a" * 64, "toy", "b" * 64)
+    assert (about.configs, about.seed) == (("toy",), 7)
+    assert set(about.hyperparameters) == {"react", "msp"}
+    assert about.hyperparameters["react"]["quantile"] in METHODS["react"].grid["quantile"]
+    assert about.versions["numpy"] == np.__version__
+
+
+def test_the_same_command_gives_the_same_bytes(score, tmp_path):
+    score(detectors="knn,dice")
+    score(detectors="knn,dice", out="again.parquet")
+    for ending in (".parquet", ".search.csv"):
+        assert (tmp_path / f"scores{ending}").read_bytes() == (tmp_path / f"again{ending}").read_bytes()
+
+
+def test_the_best_on_external_rows_is_chosen(score, tmp_path):
+    """Every choice of the grid is made and judged here again; the first of the best is taken."""
+    code, out, _ = score(detectors="ash,knn")
+    assert code == 0
+    about = read_scores(tmp_path / "scores.parquet")[1]
+    with (tmp_path / "scores.search.csv").open(newline="") as file:
+        written = list(csv.DictReader(file))
+    for name, parameter in (("ash", "pruned"), ("knn", "neighbors")):
+        areas = {}
+        for value in METHODS[name].grid[parameter]:
+            fitted_on = None if METHODS[name].fit == "none" else TRAIN
+            detector = METHODS[name].make(fitted_on, toy_head(), **{parameter: value})
+            areas[value] = area(detector.score(VALIDATION), detector.score(EXTERNAL))
+        best = max(areas, key=areas.get)
+        assert about.hyperparameters[name] == {parameter: best}
+        assert f"{name}: {parameter}={best:g}, the best of {len(areas)} with AUROC {areas[best]:.4f} on" in out
+        rows = [row for row in written if row["detector"] == name]
+        assert [row["hyperparameters"] for row in rows] == [f"{parameter}={value:g}" for value in areas]
+        assert np.allclose([float(row["auroc_external_validation"]) for row in rows], list(areas.values()))
+        assert [row["chosen"] for row in rows] == [str(int(value == best)) for value in areas]
+
+
+def test_nothing_is_chosen_by_the_rows_that_are_judged(score, tmp_path):
+    """With other unknowns to judge, and other test rows, the same hyperparameters come out."""
+    score(detectors="ash,react,knn,relation")
+    other = {("toy", "near_ood"): toy_features(rows=0, unknown=90, seed=60, name="other")}
+    other[("toy", "test")] = toy_features(rows=30, seed=61, name="tests")
+    fill(tmp_path / "other", SPLITS | other)
+    score(detectors="ash,react,knn,relation", features=tmp_path / "other", out="other.parquet")
+    choices = [read_scores(tmp_path / name)[1].hyperparameters for name in ("scores.parquet", "other.parquet")]
+    assert choices[0] == choices[1]
+    assert (tmp_path / "scores.search.csv").read_bytes() == (tmp_path / "other.search.csv").read_bytes()
+
+
+def test_without_a_search_defaults_are_taken_and_an_old_record_goes(score, tmp_path):
+    score(detectors="ash")
+    assert (tmp_path / "scores.search.csv").exists()
+    score("--no-search", detectors="ash")
+    assert not (tmp_path / "scores.search.csv").exists()
+    assert read_scores(tmp_path / "scores.parquet")[1].hyperparameters == {"ash": {"pruned": 0.9}}
+
+
+def test_without_external_rows_defaults_are_taken_and_it_is_said(score, tmp_path):
+    fill(tmp_path / "few", {key: value for key, value in SPLITS.items() if key[1] != "external_validation"})
+    code, _, err = score(detectors="ash", features=tmp_path / "few")
+    assert code == 0
+    assert err.startswith("ash: its hyperparameters are the defaults, since there are no features of both validation")
+    assert read_scores(tmp_path / "scores.parquet")[1].hyperparameters == {"ash": {"pruned": 0.9}}
+
+
+def test_hyperparameters_that_cannot_be_are_passed_over(score, tmp_path):
+    """KNN of 200 neighbours among 150 training rows."""
+    few = TRAIN.take(slice(150))
+    fill(tmp_path / "few", SPLITS | {("toy-train", "train"): few})
+    code, out, _ = score(detectors="knn", features=tmp_path / "few")
+    assert code == 0
+    assert "knn: " in out
+    assert ", 1 of them impossible here" in out
+    with (tmp_path / "scores.search.csv").open(newline="") as file:
+        rows = {row["hyperparameters"]: row for row in csv.DictReader(file)}
+    assert rows["neighbors=200"]["auroc_external_validation"] == ""
+    assert rows["neighbors=200"]["problem"].startswith("expected ")
+
+
+def only(*keys):
+    return {key: value for key, value in SPLITS.items() if key in keys}
+
+
+@pytest.mark.parametrize(
+    ("splits", "configs", "fit_configs", "train", "validation"),
+    [
+        ({"a": ["test", "validation"], "a-train": ["train"]}, ["a"], [], ("a-train", "train"), ("a", "validation")),
+        ({"a": ["test", "validation"]}, ["a"], [], ("a", "validation"), ("a", "validation")),
+        ({"a": ["test", "train", "validation"]}, ["a"], [], ("a", "train"), ("a", "validation")),
+        ({"a": ["test"], "b": ["validation", "x"]}, ["a"], ["b"], ("b", "validation"), ("b", "validation")),
+        ({"a": ["test"], "b-train": ["train"]}, ["a"], ["b-train"], ("b-train", "train"), None),
+        (
+            {"a": ["test"], "b": ["validation"], "b-train": ["train"]},
+            ["a"],
+            ["b-train", "b"],
+            ("b-train", "train"),
+            ("b", "validation"),
+        ),
+        ({"a": ["test"]}, ["a"], [], None, None),
+    ],
+)
+def test_which_rows_fit_and_tune(splits, configs, fit_configs, train, validation):
+    sources = find_sources(splits, configs, fit_configs)
+    assert (sources.train, sources.validation) == (train, validation)
+
+
+def test_only_rows_of_a_class_are_fitted_on_and_are_known(score, tmp_path):
+    """As in FACETS, where a split has both sides."""
+    mixed = toy_features(rows=120, unknown=50, seed=2, name="validation")
+    known = mixed.take(mixed.labels >= 0)
+    fill(
+        tmp_path / "mixed",
+        {("toy", "validation"): mixed, ("toy", "test"): TEST, ("toy", "external_validation"): EXTERNAL},
+    )
+    assert score(detectors="mahalanobis,react", features=tmp_path / "mixed")[0] == 0
+    found = scores_of(tmp_path / "scores.parquet")
+    expected = method("mahalanobis").make(known, toy_head()).score(TEST)
+    assert np.allclose([found["mahalanobis", id_][0] for id_ in TEST.ids.tolist()], expected)
+    with (tmp_path / "scores.search.csv").open(newline="") as file:
+        first = next(csv.DictReader(file))
+    detector = method("react").make(known, toy_head(), quantile=0.9)
+    assert np.isclose(float(first["auroc_external_validation"]), area(detector.score(known), detector.score(EXTERNAL)))
+
+
+def test_an_id_of_several_splits_is_scored_once(score, tmp_path):
+    """As of a clean image that two configs share."""
+    more = dataclasses.replace(NEAR, ids=np.concatenate([TEST.ids[:5], NEAR.ids[5:]]))
+    fill(tmp_path / "shared", SPLITS | {("toy", "near_ood"): more})
+    assert score(features=tmp_path / "shared")[0] == 0
+    assert len(scores_of(tmp_path / "scores.parquet")) == sum(map(len, [TEST, NEAR, VALIDATION, EXTERNAL])) - 5
+
+
+def test_mixtures_read_the_scores_of_their_parts(score, tmp_path):
+    """The parts are fitted too, and are not in the file."""
+    pytest.importorskip("sklearn", reason="scikit-learn fits the mixture")
+    assert score(detectors="ens_f")[0] == 0
+    found = scores_of(tmp_path / "scores.parquet")
+    assert {name for name, _ in found} == {"ens_f"}
+    parts = {name: method(name).make(TRAIN, toy_head()) for name in METHODS["ens_f"].parts}
+
+    def with_scores(features):
+        return dataclasses.replace(features, scores={name: part.score(features) for name, part in parts.items()})
+
+    expected = method("ens_f").make(with_scores(VALIDATION), toy_head()).score(with_scores(TEST))
+    assert np.allclose([found["ens_f", id_][0] for id_ in TEST.ids.tolist()], expected)
+
+
+def member(root, seed, release_digest="a" * 64):
+    """Features of another model: other logits of the same rows."""
+    random = np.random.default_rng(seed)
+    splits = {
+        key: dataclasses.replace(
+            value, logits=(value.logits + random.normal(size=value.logits.shape)).astype(np.float32)
+        )
+        for key, value in SPLITS.items()
+    }
+    fill(root, splits, dataclasses.replace(IDENTITY, model_digest=str(seed) * 64, release_digest=release_digest))
+    return splits
+
+
+def test_a_deep_ensemble_of_three_models(score, tmp_path):
+    """Its probabilities are the mean of three softmaxes, and its predictions theirs."""
+    others = [member(tmp_path / f"member{seed}", seed) for seed in (1, 2)]
+    flags = ("--member", str(tmp_path / "member1"), "--member", str(tmp_path / "member2"))
+    code, _, err = score(*flags, detectors="msp,deep_ensemble,mutual_information")
+    assert (code, err) == (0, "")
+    found = scores_of(tmp_path / "scores.parquet")
+    logits = np.stack([splits["toy", "near_ood"].logits.astype(float) for splits in (SPLITS, *others)])
+    p = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
+    mean = p.mean(axis=0)
+    information = -(mean * np.log(mean)).sum(1) + (p * np.log(p)).sum(2).mean(0)
+    ids = NEAR.ids.tolist()
+    assert np.allclose([found["deep_ensemble", id_][0] for id_ in ids], 1 - mean.max(1))
+    assert [found["deep_ensemble", id_][1] for id_ in ids] == mean.argmax(1).tolist()
+    assert np.allclose([found["mutual_information", id_][0] for id_ in ids], information)
+    # What one model does is that of the first.
+    assert np.allclose([found["msp", id_][0] for id_ in ids], 1 - p[0].max(1))
+    about = read_scores(tmp_path / "scores.parquet")[1]
+    assert about.hyperparameters["deep_ensemble"] == {"members": 3.0}
+    assert about.model == "toy + toy + toy"
+    assert about.model_digest != "b" * 64
+
+
+def test_members_of_another_release_are_refused(score, tmp_path):
+    member(tmp_path / "member", 1, release_digest="c" * 64)
+    code, _, err = score("--member", str(tmp_path / "member"), detectors="deep_ensemble")
+    assert code == 2
+    assert "expected the release with digest" in err
+
+
+def test_all_that_is_possible_without_images_or_members(score, tmp_path):
+    pytest.importorskip("sklearn", reason="scikit-learn fits some")
+    code, out, err = score("--no-search", detectors=None)
+    assert code == 0
+    left_out = {line.split(" is left out: ")[0] for line in err.splitlines()}
+    assert left_out == {
+        *(name for name, each in METHODS.items() if each.reads != "features"),
+        "ens_v",  # a part reads images
+        "ens_r",
+    }
+    assert {name for name, _ in scores_of(tmp_path / "scores.parquet")} == set(METHODS) - left_out
+    assert out.splitlines()[-1].startswith(f"{300 * (len(METHODS) - len(left_out)):,} scores of")
+
+
+def refused(ran):
+    code, _, err = ran
+    assert code == 2
+    lines = err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("error: expected ")
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("detectors", "found"),
+    [
+        ("mps", "name of a detector, found 'mps'; the nearest are msp"),
+        ("msp,mahalonobis", "the nearest are mahalanobis, mahalanobis_all"),
+        ("odin", "expected --release, --model and --weights for odin, which shows the model the images again"),
+        ("ens_r", "expected --release, --model and --weights for odin"),
+        ("deep_ensemble", "expected features of more models for deep_ensemble"),
+    ],
+)
+def test_detectors_that_cannot_be_used(score, tmp_path, detectors, found):
+    assert found in refused(score(detectors=detectors))
+    assert not (tmp_path / "scores.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        (("--config", "toi"), "found 'toi'; the nearest are toy"),
+        (("--fit-config", "toy-trian"), "found 'toy-trian'; the nearest are toy-train, toy"),
+        (("--release", "nowhere"), "expected a release folder or ORG/NAME"),
+        (("--model", "timm:resnet18"), "expected --release, --model and --weights together"),
+    ],
+)
+def test_flags_that_name_nothing(score, flags, found):
+    assert found in refused(score(*flags))
+
+
+def test_files_of_another_kind(score, tmp_path):
+    assert "ends in .parquet" in refused(score(out="scores.csv"))
+    assert "found no features.json there" in refused(score(features=tmp_path))
+
+
+def test_a_fit_split_without_labels(score, tmp_path):
+    fill(tmp_path / "unlabelled", only(("toy", "test")) | {("other", "train"): EXTERNAL})
+    said = refused(score("--fit-config", "other", detectors="knn", features=tmp_path / "unlabelled"))
+    assert "expected labels in other/train to fit knn on, found a split without" in said
+
+
+def test_too_few_rows_of_a_class(score, tmp_path):
+    fill(tmp_path / "few", SPLITS | {("toy-train", "train"): TRAIN.take(TRAIN.labels != 2)})
+    said = refused(score("--no-search", detectors="mahalanobis", features=tmp_path / "few"))
+    assert "of each of the 4 classes to fit mahalanobis on, found 0 of class 2" in said
+
+
+def test_no_rows_to_fit_on(score, tmp_path):
+    fill(tmp_path / "test", only(("toy", "test")))
+    assert "expected features of a split train or validation to fit knn on" in refused(
+        score("--no-search", detectors="knn", features=tmp_path / "test")
+    )
+    fill(tmp_path / "trained", only(("toy", "test"), ("toy-train", "train")))
+    assert "expected features of a split validation to fit temperature on" in refused(
+        score(detectors="temperature", features=tmp_path / "trained")
+    )
+    fill(tmp_path / "x", only(("toy", "test")) | {("other", "near_ood"): NEAR})
+    said = refused(score("--fit-config", "other", detectors="msp", features=tmp_path / "x"))
+    assert "expected features of a split train or validation of other to fit on, found those of near_ood" in said
+
+
+def test_nothing_to_judge(score, tmp_path):
+    fill(tmp_path / "train", only(("toy-train", "train")))
+    assert "expected features of splits to judge" in refused(score(features=tmp_path / "train"))
+
+
+def test_features_that_were_computed_in_two_ways_are_pointed_out(score, tmp_path):
+    store = fill(tmp_path / "mixed")
+    columns = store.parts("toy", "test").read()
+    store.parts("toy", "test").write(range(len(TEST)), columns, len(TEST), {"device": "cuda"})
+    code, _, err = score(features=tmp_path / "mixed")
+    assert code == 0
+    assert err.startswith("features were computed in more than one way")
+
+
+def test_scores_do_not_depend_on_which_detectors_are_asked_for(folder):
+    """Nor on the order in which they are fitted."""
+    pytest.importorskip("sklearn", reason="scikit-learn fits some")
+    sources = find_sources(Store.open(folder).splits(), ["toy"], [])
+    alone = Scorer(Shelf(Store.open(folder)), sources).score("ens_f", ("toy", "test"))
+    scorer = Scorer(Shelf(Store.open(folder)), sources)
+    for name in ("knn", "mahalanobis_all", "msp", "oodl"):
+        scorer.fit(name)
+        scorer.score(name, ("toy", "near_ood"))
+    assert np.array_equal(scorer.score("ens_f", ("toy", "test")), alone)
+
+
+def test_memory_holds_a_few_splits_only(folder):
+    shelf = Shelf(Store.open(folder))
+    for key in SPLITS:
+        assert isinstance(shelf.features(key), Features)
+    assert len(shelf._features) == 3
+
+
+def test_a_grid_without_any_possibility(folder):
+    """The sentence is that of the default."""
+    splits = Store.open(folder).splits()
+    sources = find_sources(splits, ["toy"], [])
+    few = dataclasses.replace(sources, train=("toy", "near_ood"))
+    with pytest.raises(EvaluationError, match="expected labels in toy/near_ood to fit knn on"):
+        Scorer(Shelf(Store.open(folder)), few).fit("knn")
+
+
+def test_scores_come_together_with_the_rows_of_a_release(score, tmp_path):
+    """By the join that reports use."""
+    from evaluation.scoring.joining import join
+
+    score("--no-search", detectors="msp,energy")
+    index = pa.concat_tables(
+        pa.table({"config": ["toy"] * len(rows), "split": [split] * len(rows), "id": rows.ids, "label": rows.labels})
+        for (config, split), rows in SPLITS.items()
+        if config == "toy"
+    )
+    joined = join(
+        index,
+        read_scores(tmp_path / "scores.parquet")[0],
+        label_names={"toy": IDENTITY.label_names},
+        where="scores.parquet",
+    )
+    assert list(joined) == ["msp", "energy"]
+    assert len(joined["msp"].rows) == len(index)
+
+
+def test_detectors_on_features_need_no_torch(folder, tmp_path):
+    code = (
+        "import sys; sys.modules['torch'] = None; from evaluation.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    )
+    flags = [
+        "--features",
+        str(folder),
+        "--detectors",
+        "msp,knn,mahalanobis",
+        "--out",
+        str(tmp_path / "scores.parquet"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", code, "score", *flags], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "scores.parquet").exists()

@@ -1,0 +1,114 @@
+"""Joining scores to rows by id: every answer worked out by hand on five rows."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from evaluation.errors import EvaluationError
+from evaluation.scoring.joining import join
+
+NAMES = {"c": ("cat", "dog"), "d": ("dog",)}
+
+
+def index():
+    rows = [
+        ("c", "test", "t0", 0),
+        ("c", "test", "t1", 1),
+        ("c", "near_ood", "n0", -1),
+        ("c", "validation", "v0", 0),
+        ("c", "validation", "v1", 1),
+    ]
+    return pa.table(dict(zip(("config", "split", "id", "label"), map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def scores(ids, values=None, detector="msp", **columns):
+    values = [float(n) for n in range(len(ids))] if values is None else values
+    names = [detector] * len(ids) if isinstance(detector, str) else detector
+    return pa.table({"id": ids, "detector": names, "score": values, **columns})
+
+
+def joined(table, rows=None):
+    return join(rows or index(), table, label_names=NAMES, where="mine.csv")
+
+
+def refusal(table):
+    with pytest.raises(EvaluationError) as refused:
+        joined(table)
+    return str(refused.value)
+
+
+def test_scores_come_in_the_order_of_the_rows():
+    found = joined(scores(["v1", "n0", "t1", "v0", "t0"]))["msp"]
+    assert found.rows.tolist() == [0, 1, 2, 3, 4]
+    assert found.score.tolist() == [4.0, 2.0, 1.0, 3.0, 0.0]
+    assert found.prediction is None
+
+
+def test_a_split_that_is_not_judged_may_be_left_out_whole():
+    found = joined(scores(["n0", "t1", "t0"]))["msp"]
+    assert found.rows.tolist() == [0, 1, 2]
+    assert found.score.tolist() == [2.0, 1.0, 0.0]
+    assert "2 rows of c/validation" in refusal(scores(["n0", "t1", "t0", "v1"]))
+
+
+def test_missing_ids_are_counted_and_named():
+    said = refusal(scores(["t0", "t1", "v0", "v1"]))
+    assert "each of the 1 rows of c/near_ood in mine.csv, found none for 1 id (n0)" in said
+
+
+def test_ids_of_no_row_are_counted_once_and_named():
+    assert "2 ids (x, y)" in refusal(scores(["t0", "t1", "n0", "x", "x", "y"]))
+
+
+def test_an_id_twice_is_refused_but_not_for_two_detectors():
+    said = refusal(scores(["t0", "t1", "n0", "t1"]))
+    assert "found more for 1 id (t1)" in said
+    both = joined(scores(["t0", "n0", "t1"] * 2, [0, 1, 2, 3, 4, 5.0], ["msp"] * 3 + ["energy"] * 3))
+    assert list(both) == ["msp", "energy"]
+    assert both["energy"].score.tolist() == [3.0, 5.0, 4.0]
+
+
+def test_a_detector_that_misses_an_id_is_named():
+    said = refusal(scores(["t0", "n0", "t1", "t0", "n0"], detector=["msp"] * 3 + ["energy"] * 2))
+    assert "a score of energy" in said
+    assert "1 id (t1)" in said
+
+
+def test_an_id_in_two_splits_has_the_same_score_in_both():
+    rows = pa.concat_tables([index(), pa.table({"config": ["d"], "split": ["test"], "id": ["t1"], "label": [0]})])
+    found = joined(scores(["t0", "t1", "n0"]), rows)["msp"]
+    assert found.rows.tolist() == [0, 1, 2, 5]
+    assert found.score.tolist() == [0.0, 1.0, 2.0, 1.0]
+
+
+def test_predictions_may_be_numbers_or_names_and_are_needed_where_there_is_a_class():
+    numbers = joined(scores(["t0", "t1", "n0"], prediction=pa.array([1, 0, None])))["msp"]
+    names = joined(scores(["t0", "t1", "n0"], **{"class": ["dog", "cat", None]}))["msp"]
+    assert numbers.prediction.tolist() == names.prediction.tolist() == [1, 0, -1]
+    assert numbers.prediction.dtype == np.int64
+    said = refusal(scores(["t0", "t1", "n0"], prediction=pa.array([1, None, 0])))
+    assert "a prediction for every row that has a class of msp in mine.csv, found none at 1 id (t1)" in said
+
+
+def test_names_are_of_the_classes_of_each_row_s_own_config():
+    rows = pa.concat_tables([index(), pa.table({"config": ["d"], "split": ["test"], "id": ["d0"], "label": [0]})])
+    found = joined(scores(["t0", "t1", "n0", "d0"], **{"class": ["dog"] * 4}), rows)["msp"]
+    assert found.prediction.tolist() == [1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "columns", [{"prediction": [0, 2, 0]}, {"prediction": [0, -1, 0]}, {"class": ["cat", "Dog", "cat"]}]
+)
+def test_a_prediction_that_is_no_class_is_refused(columns):
+    said = refusal(scores(["t0", "t1", "n0"], **columns))
+    assert "one of the 2 classes of c" in said
+    assert f"found {next(iter(columns.values()))[1]} and the like at 1 id (t1)" in said
+
+
+def test_the_order_of_lines_makes_no_difference():
+    ids = ["v1", "n0", "t1", "v0", "t0"]
+    given = scores(ids, prediction=[0, 1, 0, 1, 0])
+    once = joined(given)["msp"]
+    again = joined(given.take([3, 0, 4, 2, 1]))["msp"]
+    assert once.score.tolist() == again.score.tolist()
+    assert once.prediction.tolist() == again.prediction.tolist()

@@ -1,0 +1,76 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evaluation.errors import EvaluationError
+from evaluation.scoring.rows import against, known_rows, mistakes, unknown_splits
+from tests.evaluation.made_rows import make_rows
+
+ROWS = make_rows(
+    ("cifar", "test", "in_distribution", [0.1, 0.2, 0.3], {"label": [0, 1, 2], "wrong": [False, True, False]}),
+    ("cifar", "far_ood_svhn", "far_ood", [0.9, 0.8]),
+    ("cifar", "near_ood", "near_ood", [0.4]),
+    ("other", "far_ood_dtd", "far_ood", [0.7], {"label": [5]}),
+)
+
+
+def test_rows_know_their_sides_and_mistakes():
+    order = np.argsort(ROWS.score)
+    assert ROWS.known[order].tolist() == [True, True, True, False, False, False, False]
+    # Unlabelled rows are wrong whatever is predicted, -1 for nothing included; a labelled one may be right.
+    expected = [False, True, False, True, False, True, True]
+    assert ROWS.wrong[order].tolist() == expected
+    unpredicted = replace(ROWS, prediction=np.where(ROWS.label < 0, -1, ROWS.prediction))
+    assert unpredicted.wrong[order].tolist() == expected
+
+
+def test_rows_are_chosen_and_divided():
+    some = ROWS.where(ROWS.score < 0.25)
+    assert sorted(some.score) == [0.1, 0.2]
+    assert len(some.prediction) == len(some) == 2
+    assert some.duplicate is None
+    assert {name: len(rows) for name, rows in ROWS.by("config").items()} == {"cifar": 6, "other": 1}
+    assert list(ROWS.by("split")) == ["far_ood_dtd", "far_ood_svhn", "near_ood", "test"]
+
+
+def test_unknown_splits_follow_the_roles():
+    assert list(unknown_splits(ROWS, ("near_ood", "far_ood"))) == ["near_ood", "far_ood_dtd", "far_ood_svhn"]
+
+
+def test_rankings_hold_the_right_rows():
+    ranking = against(known_rows(ROWS, "test"), *unknown_splits(ROWS, ["near_ood"]).values())
+    assert (ranking.known.tolist(), ranking.unknown.tolist()) == ([0, 1, 2, 3, 3], [0, 0, 0, 0, 1])
+    ranking = mistakes(known_rows(ROWS, "test"))
+    assert (ranking.known.tolist(), ranking.unknown.tolist()) == ([0, 1, 1, 2], [0, 0, 1, 1])
+
+
+def test_missing_rows_are_named():
+    with pytest.raises(
+        EvaluationError, match="in-distribution rows in validation of cifar and other, found none among 7"
+    ):
+        known_rows(ROWS, "validation")
+    with pytest.raises(
+        EvaluationError, match="role external in cifar and other, found far_ood, in_distribution, near_ood"
+    ):
+        unknown_splits(ROWS, ["external"])
+
+
+def test_predictions_are_asked_for():
+    with pytest.raises(EvaluationError, match="found scores alone; add a column prediction"):
+        mistakes(replace(ROWS, prediction=None))
+
+
+@pytest.mark.parametrize("column", ["score", "label", "prediction", "duplicate"])
+def test_columns_of_another_length_are_refused(column):
+    with pytest.raises(EvaluationError, match=rf"one {column} for each of 7 rows, found the shape \(6,\)"):
+        replace(ROWS, **{column: np.zeros(6)})
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_scores_that_are_not_finite_are_refused_by_id(bad):
+    score = np.where(ROWS.id == "cifar/near_ood/near_ood/0000", bad, ROWS.score)
+    with pytest.raises(
+        EvaluationError, match="found 1 that are NaN or infinite, the first at cifar/near_ood/near_ood/0000"
+    ):
+        replace(ROWS, score=score)

@@ -1,0 +1,215 @@
+"""From a release and a model to a scores file: detectors that read images, and scores that depend on neither batches
+nor workers."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="runs torch models")
+pytest.importorskip("torchvision", reason="preprocesses images")
+
+from evaluation.__main__ import main  # noqa: E402
+from evaluation.detectors.looks import look_with_dropout  # noqa: E402
+from evaluation.detectors.registry import METHODS  # noqa: E402
+from evaluation.features.store import Store  # noqa: E402
+from evaluation.models.loading import batches  # noqa: E402
+from evaluation.models.models import open_model  # noqa: E402
+from evaluation.releases import open_release  # noqa: E402
+from evaluation.scoring.scores import read_scores  # noqa: E402
+from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
+
+FILE = Path(small_models.__file__)
+IMAGES = sorted(name for name, method in METHODS.items() if method.reads == "images")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A release, weights of two models, and the first one's features. Read only but for looks."""
+    torch.set_num_threads(1)
+    root = tmp_path_factory.mktemp("base")
+    small_release(root / "release")
+    torch.save(fitted(small_models.with_dropout).state_dict(), root / "weights.pt")
+    torch.save(fitted(small_models.with_dropout, seed=1).state_dict(), root / "other.pt")
+    assert extract(root, root / "features") == 0
+    return root
+
+
+def model_flags(root, weights="weights.pt", function="with_dropout"):
+    return ["--release", str(root / "release"), "--model", f"{FILE}:{function}", "--weights", str(root / weights)]
+
+
+def extract(root, out, *flags, **model):
+    configs = ["--config", CONFIG, "--config", f"{CONFIG}-train"]
+    return main(["extract", *model_flags(root, **model), *configs, "--device", "cpu", "--out", str(out), *flags])
+
+
+@pytest.fixture
+def score(base, tmp_path, capsys):
+    """Run the command; the exit code, what it said on stdout and stderr, and the scores by detector."""
+
+    def run(*flags, detectors, features=None, out="scores.parquet", model=True):
+        capsys.readouterr()
+        arguments = ["--features", str(features or base / "features"), "--detectors", detectors]
+        arguments += [*model_flags(base), "--device", "cpu"] if model else []
+        code = main(["score", *arguments, "--out", str(tmp_path / out), *flags])
+        said = capsys.readouterr()
+        return code, said.out, said.err, scores_of(tmp_path / out) if code == 0 else {}
+
+    return run
+
+
+def scores_of(path):
+    table = read_scores(path)[0]
+    found = {}
+    for row in table.to_pylist():
+        found.setdefault(row["detector"], {})[row["id"]] = row["score"]
+    return {name: np.array([rows[id_] for id_ in sorted(rows)]) for name, rows in found.items()}
+
+
+def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
+    """Against the look itself; both methods share it, and a second run shows the model no image."""
+    code, _, err, scores = score(detectors="mc_dropout,mc_dropout_mi")
+    assert (code, err) == (0, "")
+    model = open_model(f"{FILE}:with_dropout", base / "weights.pt", 4, device="cpu")
+    rows = open_release(str(base / "release")).images(CONFIG, "near_ood")
+    images = torch.stack([model.preprocessing(row["image"]) for row in rows])
+    seen = look_with_dropout(model, images, rows["id"], seed=0, samples=30)
+    table = read_scores(tmp_path / "scores.parquet")[0].to_pylist()
+    found = {(row["detector"], row["id"]): row for row in table}
+    for number, id_ in enumerate(rows["id"]):
+        mean = np.exp(seen["logits"][number])
+        assert np.isclose(found["mc_dropout", id_]["score"], 1 - mean.max(), atol=1e-6)
+        assert np.isclose(found["mc_dropout_mi", id_]["score"], seen["mutual_information"][number], atol=1e-6)
+        assert found["mc_dropout", id_]["prediction"] == found["mc_dropout_mi", id_]["prediction"] == mean.argmax()
+    kept = sorted((base / "features" / "looks").rglob("*.arrow"))
+    assert {path.relative_to(base / "features" / "looks").parts[0] for path in kept} == {"dropout-samples=30-seed=0"}
+    before = {path: path.stat().st_mtime_ns for path in kept}
+    assert np.array_equal(score(detectors="mc_dropout")[3]["mc_dropout"], scores["mc_dropout"])
+    assert {path: path.stat().st_mtime_ns for path in kept} == before
+    other = score("--seed", "1", detectors="mc_dropout")[3]["mc_dropout"]
+    assert not np.allclose(other, scores["mc_dropout"])
+
+
+def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypatch):
+    other = f"{CONFIG}-other"
+    splits = {f"{CONFIG}/validation": range(20), f"{CONFIG}/test": range(30), f"{other}/test": range(44, 19, -1)}
+    small_release(tmp_path / "release", splits)
+    shutil.copy(base / "weights.pt", tmp_path)
+    model, out = [*model_flags(tmp_path), "--device", "cpu"], str(tmp_path / "features")
+    assert main(["extract", *model, "--config", CONFIG, "--config", other, "--out", out]) == 0
+    looked = []
+
+    def spied(rows, preprocessing, parts, **how):
+        looked.extend(map(len, parts))
+        return batches(rows, preprocessing, parts, **how)
+
+    monkeypatch.setattr("evaluation.features.extract.batches", spied)
+    for config, expected in ((CONFIG, [20, 30]), (other, [15])):
+        looked.clear()
+        flags = ["--features", out, "--config", config, "--fit-config", CONFIG, "--detectors", "odin", "--no-search"]
+        assert main(["score", *model, *flags, "--out", str(tmp_path / f"{config}.parquet")]) == 0
+        assert sorted(looked) == expected
+    scores = [read_scores(tmp_path / f"{config}.parquet")[0].to_pylist() for config in (CONFIG, other)]
+    first, second = ({row["id"]: row["score"] for row in rows} for rows in scores)
+    shared = sorted(first.keys() & second.keys())
+    assert len(shared) == 10
+    assert [first[id_] for id_ in shared] == [second[id_] for id_ in shared]
+
+
+def test_odin_keeps_the_models_predictions(base, score, tmp_path):
+    code, _, _, _ = score("--no-search", detectors="odin,cadet,msp")
+    assert code == 0
+    found = {}
+    for row in read_scores(tmp_path / "scores.parquet")[0].to_pylist():
+        found.setdefault(row["detector"], {})[row["id"]] = row["prediction"]
+    assert found["odin"] == found["cadet"] == found["msp"]
+
+
+def test_odin_is_tuned_on_external_rows(score, tmp_path):
+    """Twelve settings, whose looks at validation and external rows alone are made."""
+    code, out, _, _ = score(detectors="odin,odin_max_logit")
+    assert code == 0
+    lines = (tmp_path / "scores.search.csv").read_text().splitlines()
+    assert len(lines) == 1 + 2 * 12
+    assert out.count("the best of 12 with AUROC") == 2
+
+
+def test_scores_depend_on_neither_batch_size_nor_workers(base, score, tmp_path):
+    """With one batch size, workers change nothing at all. With another, float32 sums change their order: features by
+    1e-5 of a column's largest number (test_extract.py), and scores by 1e-4 of the spread of a detector's scores."""
+    pytest.importorskip("sklearn", reason="scikit-learn fits one")
+    names = [
+        name for name, each in METHODS.items() if each.reads != "members" and name not in ("vim", "ens_v", "ens_r")
+    ]
+    runs = {}
+    for out, size, workers, detectors in (("a", "64", "0", names), ("b", "64", "1", IMAGES), ("c", "7", "0", names)):
+        flags = ("--batch-size", size, "--workers", workers)
+        assert extract(base, tmp_path / out, "--splits", "test,validation,train", *flags) == 0
+        code, _, err, runs[out] = score(
+            "--no-search", *flags, detectors=",".join(detectors), features=tmp_path / out, out=f"{out}.parquet"
+        )
+        assert (code, err) == (0, "")
+    for name in IMAGES:
+        assert np.array_equal(runs["a"][name], runs["b"][name])
+    for name in names:
+        spread = np.ptp(runs["a"][name])
+        assert spread > 0
+        assert np.abs(runs["a"][name] - runs["c"][name]).max() < 1e-4 * spread, name
+
+
+def test_a_deep_ensemble_of_two_extracted_models(base, score, tmp_path):
+    assert extract(base, tmp_path / "member", weights="other.pt") == 0
+    code, _, _, scores = score("--member", str(tmp_path / "member"), detectors="deep_ensemble", model=False)
+    assert code == 0
+    stores = [Store.open(base / "features"), Store.open(tmp_path / "member")]
+    ids, expected = [], []
+    for split in stores[0].splits()[CONFIG]:
+        logits = np.stack([store.features(CONFIG, split).logits for store in stores]).astype(float)
+        ids += stores[0].features(CONFIG, split).ids.tolist()
+        expected += (1 - (np.exp(logits) / np.exp(logits).sum(2, keepdims=True)).mean(0).max(1)).tolist()
+    assert np.allclose(scores["deep_ensemble"], np.array(expected)[np.argsort(ids)])
+
+
+def refused(ran):
+    code, _, err, _ = ran
+    assert code == 2
+    lines = err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("error: expected ")
+    return lines[0]
+
+
+def test_a_release_or_a_model_that_the_features_are_not_of(base, score, tmp_path):
+    small_release(tmp_path / "another", {f"{CONFIG}/test": range(3)})
+    said = refused(score("--release", str(tmp_path / "another"), detectors="odin"))
+    assert "expected the release with digest" in said
+    assert "that the features in" in said
+    said = refused(score("--weights", str(base / "other.pt"), detectors="odin"))
+    assert "expected the model small_models.py:with_dropout with digest" in said
+
+
+def test_dropout_where_there_is_none(base, score, tmp_path):
+    torch.save(fitted(small_models.cnn).state_dict(), tmp_path / "cnn.pt")
+    flags = [*model_flags(base, function="cnn"), "--weights", str(tmp_path / "cnn.pt"), "--config", CONFIG]
+    assert main(["extract", *flags, "--splits", "test", "--device", "cpu", "--out", str(tmp_path / "cnn")]) == 0
+    ours = ("--model", f"{FILE}:cnn", "--weights", str(tmp_path / "cnn.pt"))
+    said = refused(score(*ours, detectors="mc_dropout", features=tmp_path / "cnn"))
+    assert "expected dropout layers in small_models.py:cnn, found none that drop anything" in said
+    # Among all, it is left out with that reason.
+    code, _, err, scores = score("--no-search", *ours, detectors="all", features=tmp_path / "cnn")
+    assert code == 0
+    assert "mc_dropout is left out: expected dropout layers" in err
+    assert set(IMAGES) - set(scores) == {"mc_dropout", "mc_dropout_mi"}
+
+
+def test_every_row_of_the_release_has_a_score(score):
+    rows = sum(len(numbers) for key, numbers in SPLITS.items() if key.startswith(f"{CONFIG}/"))
+    assert len(score(detectors="energy", model=False)[3]["energy"]) == rows

@@ -1,0 +1,132 @@
+"""Scores files: what is written is read back, and what is no scores file is refused in a sentence."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.errors import EvaluationError
+from evaluation.scoring.scores import METADATA, About, read_scores, shown, write_scores
+
+ABOUT = About(
+    release_digest="ab" * 32,
+    configs=("cifar",),
+    model="demo.py:small",
+    model_digest="cd" * 32,
+    seed=3,
+    hyperparameters={"odin": {"temperature": 1000.0}},
+    versions={"torch": "2.6.0"},
+)
+
+
+def table(**columns):
+    return pa.table({"id": ["a", "b"], "score": [0.25, 0.5], **columns})
+
+
+def csv(folder, text):
+    path = folder / "mine.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_scores_and_where_they_come_from_are_read_back(tmp_path):
+    given = table(detector=["msp", "msp"], prediction=pa.array([4, None], pa.int64()))
+    write_scores(tmp_path / "run.parquet", given, ABOUT)
+    found, about = read_scores(tmp_path / "run.parquet")
+    assert about == ABOUT
+    assert found.to_pydict() == {
+        "id": ["a", "b"],
+        "detector": ["msp", "msp"],
+        "score": [0.25, 0.5],
+        "prediction": [4, None],
+    }
+
+
+def test_the_metadata_is_plain_json_that_others_can_read(tmp_path):
+    write_scores(tmp_path / "run.parquet", table(), ABOUT)
+    found = json.loads(pq.read_schema(tmp_path / "run.parquet").metadata[METADATA])
+    assert found["release_digest"] == "ab" * 32
+    assert found["hyperparameters"] == {"odin": {"temperature": 1000.0}}
+
+
+def test_equal_scores_give_equal_bytes_and_leave_nothing_beside_them(tmp_path):
+    write_scores(tmp_path / "one.parquet", table(), ABOUT)
+    write_scores(tmp_path / "two.parquet", table(), ABOUT)
+    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.parquet", "two.parquet"]
+
+
+def test_a_refused_table_does_not_touch_the_file_that_is_there(tmp_path):
+    write_scores(tmp_path / "run.parquet", table(), ABOUT)
+    before = (tmp_path / "run.parquet").read_bytes()
+    with pytest.raises(EvaluationError, match="finite"):
+        write_scores(tmp_path / "run.parquet", pa.table({"id": ["a"], "score": [float("nan")]}), ABOUT)
+    assert (tmp_path / "run.parquet").read_bytes() == before
+
+
+def test_a_csv_of_ids_and_scores_is_one_detector_named_as_the_file(tmp_path):
+    found, about = read_scores(csv(tmp_path, "score,id\n0.5,00017\n1e-3,b\n"))
+    assert about is None
+    assert found.to_pydict() == {"id": ["00017", "b"], "detector": ["mine", "mine"], "score": [0.5, 0.001]}
+
+
+def test_a_csv_may_leave_predictions_empty(tmp_path):
+    found, _ = read_scores(csv(tmp_path, "id,score,class\na,1,cat\nb,2,\n"))
+    assert found["class"].to_pylist() == ["cat", None]
+
+
+def test_float32_scores_are_widened_exactly(tmp_path):
+    pq.write_table(pa.table({"id": ["a"], "score": pa.array([0.1], pa.float32())}), tmp_path / "mine.parquet")
+    found, _ = read_scores(tmp_path / "mine.parquet")
+    assert found["score"].to_pylist() == [float.fromhex("0x1.99999a0000000p-4")]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("id\na\n", "columns id and score"),
+        ("id,score,pred\na,1,2\n", "found id, score, pred"),
+        ("id,score,score\na,1,2\n", "found id, score, score"),
+        ("id,score\n", "no rows"),
+        ("id,score\na,\n", r"1 id \(a\)"),
+        ("id,score\na,nan\nb,1\nc,inf\nd,-inf\ne,nan\n", r"4 ids \(a, c, d, ...\)"),
+        ("id,score\n,1\n", "an? id in every row"),
+        ("id,score,detector\na,1,\n", "a detector in every row"),
+        ("id,score\na,high\n", "cannot be read"),
+        ("id,score,prediction\na,1,2.5\n", "cannot be read"),
+        ("", "cannot be read"),
+    ],
+)
+def test_what_is_no_scores_file_is_refused(tmp_path, text, says):
+    with pytest.raises(EvaluationError, match=says) as refused:
+        read_scores(csv(tmp_path, text))
+    assert "mine.csv" in str(refused.value)
+
+
+def test_text_as_scores_in_parquet_is_refused(tmp_path):
+    pq.write_table(pa.table({"id": ["a"], "score": ["high"]}), tmp_path / "mine.parquet")
+    with pytest.raises(EvaluationError, match="numbers as scores"):
+        read_scores(tmp_path / "mine.parquet")
+
+
+def test_damaged_missing_and_other_files_are_refused(tmp_path):
+    (tmp_path / "mine.parquet").write_bytes(b"PAR1")
+    (tmp_path / "mine.json").write_text("[]")
+    for name, says in (("mine.parquet", "cannot be read"), ("mine.json", "convert"), ("none.csv", "found none")):
+        with pytest.raises(EvaluationError, match=says):
+            read_scores(tmp_path / name)
+    with pytest.raises(EvaluationError, match=r"ends in \.parquet"):
+        write_scores(tmp_path / "mine.csv", table(), ABOUT)
+
+
+def test_metadata_of_another_shape_is_refused(tmp_path):
+    given = table().replace_schema_metadata({METADATA: '{"seed": 1}'})
+    pq.write_table(given, tmp_path / "mine.parquet")
+    with pytest.raises(EvaluationError, match="metadata"):
+        read_scores(tmp_path / "mine.parquet")
+
+
+def test_ids_are_counted_and_the_first_shown():
+    assert shown(pa.array(["a"])) == "1 id (a)"
+    assert shown(pa.array(list("abcd"))) == "4 ids (a, b, c, ...)"

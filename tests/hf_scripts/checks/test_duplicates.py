@@ -1,0 +1,207 @@
+"""What `verify` says of the table of duplicates: every way in which it can differ from the rows."""
+
+import json
+
+import pytest
+
+from builders.release.card import seal
+from builders.release.duplicates import Pair, comparison, counted, folded
+from builders.release.layout import Layout
+from builders.release.manifest import file_entry
+from hf_scripts.verify import main as verify
+from tests.hf_scripts.pair_tables import add_table
+from tests.hf_scripts.samples import make_release, png
+
+TEST, NEAR, TRAIN = "bench/test", "bench/near_ood", "bench-train/train"
+
+# Pictures that some rows have instead of their own: known and unknown, with a training image, and within a split.
+SAME = {
+    "near_ood/1.png": "test/0.png",
+    "near_ood/3.png": "train/101.png",
+    "test/2.png": "test/3.png",
+}
+
+
+def picture(name):
+    return png(SAME.get(name, name))
+
+
+@pytest.fixture
+def root(tmp_path):
+    splits = {TEST: range(4), NEAR: range(4), TRAIN: range(100, 103)}
+    return make_release(tmp_path / "release", splits, picture=picture)
+
+
+@pytest.fixture
+def check(root, capsys):
+    """Verify the release; returns its problems and its notes on duplicates."""
+
+    def run():
+        code = verify([str(root), "--quick", "--workers", "1"])
+        lines = capsys.readouterr().out.splitlines()
+        notes = [line for line in lines if line.startswith("note: ") and "duplicates" in line]
+        problems = [line for line in lines[:-1] if not line.startswith("note: ")] if code else []
+        assert code == bool(problems)
+        return problems, notes
+
+    return run
+
+
+NOTES = [
+    "note: 1 pair of duplicates between bench-train/train and bench/near_ood (1 of two classes, 1 of two roles, 1 of "
+    "a known and an unknown role, all with a training image)",
+    "note: 1 pair of duplicates between bench/near_ood and bench/test (1 of two classes, 1 of two roles, 1 of a known "
+    "and an unknown role)",
+    "note: 1 pair of duplicates within bench/test (1 of two classes)",
+]
+
+
+def test_pairs_that_are_listed_are_notes(root, check):
+    assert len(add_table(root)) == 3
+    assert check() == ([], NOTES)
+
+
+def test_a_release_from_before_the_table_has_notes_and_no_problems(check):
+    assert check() == (
+        [],
+        [*NOTES, "note: there is no table of duplicates: this release was built before there was one"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "rows"),
+    [
+        (0, "source/train/101.png of bench-train/train and source/near_ood/3.png of bench/near_ood"),
+        (1, "source/near_ood/1.png of bench/near_ood and source/test/0.png of bench/test"),
+        (2, "source/test/2.png of bench/test and source/test/3.png of bench/test"),
+    ],
+)
+def test_a_pair_that_is_not_listed(root, check, number, rows):
+    add_table(root, lambda pairs: [pair for i, pair in enumerate(pairs) if i != number])
+    problems, _ = check()
+    assert problems == [f"duplicates/pairs.parquet: expected the pair {rows}, which are equal"]
+
+
+def test_a_pair_of_splits_that_were_not_compared_need_not_be_listed(root, check):
+    keys = (TEST, NEAR, TRAIN)
+    some = [comparison("bytes", one, other) for one in keys for other in keys if TRAIN not in (one, other)]
+    add_table(root, lambda pairs: pairs[1:], compared=folded(some))
+    problems, notes = check()
+    assert problems == []
+    assert (
+        "note: 3 pairs of splits were not compared for duplicates, such as bench-train/train and bench-train/train"
+        in (notes)
+    )
+
+
+EXTRA = Pair(
+    "source/near_ood/0.png", "source/test/1.png", NEAR, TEST, "near_ood", "in_distribution", "unknown", "n02", 0.0
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({}, "expected equal digests, found others, and distance 0.0"),
+        ({"distance": 0.2}, "expected equal digests, found others, and distance 0.2"),
+        ({"other_id": "source/test/9.png"}, "expected rows of the release, found no source/test/9.png in bench/test"),
+        ({"other_split": "bench/tests"}, "expected rows of the release, found no source/test/1.png in bench/tests"),
+        ({"role": "far_ood"}, "expected source/near_ood/0.png with role near_ood and class unknown as in"),
+        ({"other_class_id": "n01"}, "expected source/test/1.png with role in_distribution and class n02 as in"),
+    ],
+)
+def test_a_pair_that_is_not_there(root, check, change, sentence):
+    add_table(root, lambda pairs: [*pairs, EXTRA._replace(**change)])
+    problems, _ = check()
+    assert any(line.startswith("duplicates/pairs.parquet row 1") and sentence in line for line in problems), problems
+
+
+def test_a_distance_that_equal_digests_do_not_have(root, check):
+    add_table(root, lambda pairs: [pair._replace(distance=0.1) for pair in pairs[:1]] + pairs[1:])
+    problems, _ = check()
+    assert len(problems) == 1
+    assert problems[0].endswith("expected distance 0 of equal digests, found 0.1")
+
+
+@pytest.mark.parametrize(("by", "distance", "wrong"), [("pixels", 0.0, 0), ("similarity", 0.3, 0), ("pixels", 0.3, 1)])
+def test_other_bytes_are_a_pair_where_pixels_or_likeness_were_compared(root, check, by, distance, wrong):
+    keys = (TEST, NEAR, TRAIN)
+    every = {comparison("bytes", one, other) for one in keys for other in keys}
+    compared = folded(every | {comparison(by, TEST, NEAR)})
+    add_table(root, lambda pairs: [*pairs, EXTRA._replace(distance=distance)], compared=compared)
+    assert len(check()[0]) == wrong
+
+
+def swapped(pair):
+    return Pair(
+        pair.other_id, pair.id, pair.other_split, pair.split, pair.other_role, pair.role, pair.other_class_id,
+        pair.class_id, pair.distance,
+    )  # fmt: skip
+
+
+def test_sides_in_the_wrong_order(root, check):
+    add_table(root, lambda pairs: [swapped(pairs[0]), *pairs[1:]])
+    problems, _ = check()
+    assert any("expected two rows in the order of split and id, found bench/near_ood" in line for line in problems)
+
+
+@pytest.mark.parametrize(
+    ("order", "kind"), [([1, 0, 2], "one that sorts before the last"), ([0, 0, 1, 2], "the pair before again")]
+)
+def test_rows_that_are_not_sorted_or_come_twice(root, check, order, kind):
+    import pyarrow.parquet as pq
+
+    pairs = add_table(root)
+    layout = Layout(root)
+    table = pq.read_table(layout.duplicates)
+    pq.write_table(table.take(order), layout.duplicates, write_page_index=True)
+    listed = [pairs[i] for i in order]
+    manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+    manifest["duplicates"] |= file_entry(layout, layout.duplicates) | {"rows": len(order), "counts": counted(listed)}
+    seal(layout, manifest)
+    problems, _ = check()
+    assert problems == [f"duplicates/pairs.parquet row 1: expected sorted pairs, each once, found {kind}"]
+
+
+def test_wrong_numbers_in_the_manifest(root, check):
+    add_table(root, rows=7, counts=[])
+    assert check()[0] == [
+        "duplicates/pairs.parquet: expected 7 rows as in manifest.json, found 3",
+        "duplicates/pairs.parquet: expected as many pairs of each two splits as in manifest.json, found others",
+    ]
+
+
+def test_another_file_in_place_of_the_table(root, check):
+    add_table(root)
+    layout = Layout(root)
+    layout.duplicates.write_bytes((root / "index" / "bench" / "test.parquet").read_bytes())
+    manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+    manifest["duplicates"] |= file_entry(layout, layout.duplicates)
+    seal(layout, manifest)
+    assert check()[0] == ["duplicates/pairs.parquet: expected a table of duplicates, found another file"]
+
+
+def test_a_table_that_is_gone(root, check):
+    add_table(root)
+    Layout(root).duplicates.unlink()
+    problems, _ = check()
+    assert "duplicates/pairs.parquet: expected a file, found none" in problems
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        ({"path": "../pairs.parquet"}, "expected the path of duplicates to lie in data, index"),
+        ({"rows": "3"}, "expected a whole number for rows in duplicates, found text"),
+        ({"compared": [{"by": "eye", "splits": [], "with": []}]}, "compared by bytes, pixels, similarity, found eye"),
+        ({"compared": [{"by": "bytes", "splits": []}]}, "expected with in compared of duplicates, found none"),
+        ({"compared": [{"by": "bytes", "splits": [3], "with": []}]}, "expected names of splits in compared"),
+    ],
+)
+def test_an_entry_that_cannot_be_read(root, capsys, entry, sentence):
+    add_table(root)
+    manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+    manifest["duplicates"] |= entry
+    (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    assert verify([str(root), "--quick", "--workers", "1"]) == 1
+    assert sentence in capsys.readouterr().out

@@ -1,0 +1,90 @@
+"""The table of who may read what, written out for every licence and every kind of repository."""
+
+import pytest
+
+from builders.errors import BuildError
+from hf_scripts.publish.licences import access_of, check_demo, check_licences, sources_of_images
+
+
+def manifest(*, demo=False, **splits):
+    """One split for each licence, with pixels unless its name ends in `_index`."""
+    configs = {
+        "a": {
+            "splits": {
+                name: {"source": publish, "data": [] if name.endswith("_index") else ["a file"]}
+                for name, publish in splits.items()
+            }
+        }
+    }
+    sources = {
+        publish: {
+            "title": f"The {publish} Source",
+            "licence": {"name": f"{publish} terms", "url": f"https://example.org/{publish}", "publish": publish},
+        }
+        for publish in splits.values()
+    }
+    return {"configs": configs, "sources": sources, "benchmarks": {"bench": {"demo": demo}}}
+
+
+@pytest.mark.parametrize(
+    ("publish", "access", "allowed"),
+    [
+        ("open", "public", True),
+        ("open", "gated", True),
+        ("open", "private", True),
+        ("gated", "public", False),
+        ("gated", "gated", True),
+        ("gated", "private", True),
+        ("ids-only", "public", False),
+        ("ids-only", "gated", False),
+        ("ids-only", "private", True),
+        ("a word of tomorrow", "public", False),
+        ("a word of tomorrow", "gated", False),
+        ("a word of tomorrow", "private", True),
+    ],
+)
+def test_who_may_read_images(publish, access, allowed):
+    if allowed:
+        check_licences(manifest(test=publish), access, "org/name")
+    else:
+        with pytest.raises(BuildError, match=f"The {publish} Source in a/test"):
+            check_licences(manifest(test=publish), access, "org/name")
+
+
+@pytest.mark.parametrize("access", ["public", "gated", "private"])
+def test_rows_without_images_may_go_anywhere(access):
+    check_licences(manifest(test_index="ids-only", train_index="gated"), access, "org/name")
+
+
+def test_every_source_in_the_way_is_named_with_its_licence():
+    with pytest.raises(BuildError) as caught:
+        check_licences(manifest(a="gated", b="ids-only", c="ids-only", d="open"), "public", "org/name")
+    assert str(caught.value) == (
+        "expected images whose licence lets them be public for org/name, found The gated Source in a/a (licence: "
+        "gated terms, https://example.org/gated); The ids-only Source in a/b and 1 more (licence: ids-only terms, "
+        "https://example.org/ids-only); publish rows without images with --index-only, or push to a private "
+        "repository (--private for a new one), to which only people may get access whom the licence allows."
+    )
+
+
+def test_a_gated_repository_is_named_where_it_is_enough():
+    with pytest.raises(BuildError, match="push to a private or gated repository"):
+        check_licences(manifest(a="gated"), "public", "org/name")
+
+
+def test_only_splits_with_pixels_have_images():
+    assert sources_of_images(manifest(b="open", a="open", c_index="gated")) == {"open": ["a/a", "a/b"]}
+
+
+def test_what_the_hub_says():
+    assert access_of(private=True, gated=True) == access_of(private=True, gated=False) == "private"
+    assert (access_of(private=False, gated=True), access_of(private=False, gated=False)) == ("gated", "public")
+
+
+@pytest.mark.parametrize("access", ["public", "gated"])
+def test_a_demo_is_private_unless_it_is_allowed(access):
+    with pytest.raises(BuildError, match="found bench built from demo sources"):
+        check_demo(manifest(demo=True), access, "org/name", allowed=False)
+    check_demo(manifest(demo=True), access, "org/name", allowed=True)
+    check_demo(manifest(demo=True), "private", "org/name", allowed=False)
+    check_demo(manifest(demo=False), access, "org/name", allowed=False)

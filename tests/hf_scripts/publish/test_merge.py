@@ -1,0 +1,111 @@
+"""Manifests of releases made here are merged; what is expected is what a reader of both would write down."""
+
+import copy
+import json
+
+import pytest
+
+from builders.errors import BuildError
+from hf_scripts.publish.merge import chosen_configs, merge, without_images
+from tests.hf_scripts.samples import SPLITS, make_release
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory):
+    root = tmp_path_factory.mktemp("merge")
+
+    def make(name, splits, **how):
+        if not (root / name).exists():
+            make_release(root / name, splits, **how)
+        return json.loads((root / name / "manifest.json").read_text())
+
+    return make
+
+
+def keys(merged):
+    return sorted(f"{name}/{split}" for name, config in merged["configs"].items() for split in config["splits"])
+
+
+def test_splits_are_added_and_replaced(manifest):
+    there = manifest("there", SPLITS) | {"version": "1.0.0", "previous": "", "changelog": []}
+    ours = manifest("ours", {"bench/test": range(9), "bench/far_ood": range(2), "other/test": range(20, 22)})
+    before = copy.deepcopy((there, ours))
+    merged = merge(there, ours, "org/name")
+    assert keys(merged) == ["bench-train/train", "bench/far_ood", "bench/near_ood", "bench/test", "other/test"]
+    assert merged["configs"]["bench"]["splits"]["test"] == ours["configs"]["bench"]["splits"]["test"]
+    assert merged["configs"]["bench"]["splits"]["near_ood"] == there["configs"]["bench"]["splits"]["near_ood"]
+    assert not {"version", "previous", "changelog", "card"} & set(merged)
+    assert (there, ours) == before
+
+
+def test_merging_with_itself_changes_nothing(manifest):
+    there = manifest("there", SPLITS)
+    assert merge(there, there, "org/name") == {key: value for key, value in there.items() if key != "card"}
+
+
+def test_what_both_describe_is_as_ours_has_it(manifest):
+    ours = manifest("edition", {"bench/far_ood": range(2)}, edition="another edition")
+    merged = merge(manifest("there", SPLITS), ours, "org/name")
+    assert merged["sources"]["source"]["edition"] == "another edition"
+
+
+def test_what_no_split_uses_any_more_goes(manifest):
+    there, ours = copy.deepcopy(manifest("there", SPLITS)), manifest("there", SPLITS)
+    there["sources"]["old"] = there["sources"]["source"]
+    there["configs"]["bench"]["splits"]["test"]["source"] = "old"
+    assert set(merge(there, ours, "org/name")["sources"]) == {"source"}
+
+
+def test_the_higher_version_of_a_benchmark_counts(manifest):
+    newer = manifest("newer", {"bench/far_ood": range(2)}, version="1.10.0")
+    older = manifest("older", SPLITS, version="1.9.0")
+    for there, ours in ((newer, older), (older, newer)):
+        assert merge(there, ours, "org/name")["benchmarks"]["bench"]["version"] == "1.10.0"
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        (
+            {"seed": 1},
+            "benchmark bench with seed 0 as for bench-train/train, which stays in org/name, found 1;",
+        ),
+        ({"demo": True}, "expected benchmark bench with demo False as for"),
+        ({"version": "2.0.0"}, "expected benchmark bench with version 1.0.0 as for"),
+        ({"labels": ("n02", "n01")}, "expected the label names of bench/near_ood, which stays in org/name"),
+        ({"near": {}}, "expected the columns of bench/near_ood, which stays in org/name"),
+    ],
+)
+def test_splits_that_do_not_go_together(manifest, how, sentence):
+    ours = manifest(f"apart {how}", {"bench/far_ood": range(2)}, **how)
+    with pytest.raises(BuildError) as caught:
+        merge(manifest("there", SPLITS), ours, "org/name")
+    assert sentence in str(caught.value)
+    # Where they replace all that is there they are free.
+    assert merge(manifest("test", {"bench/far_ood": range(2)}), ours, "org/name")
+
+
+def test_withdrawn_images_of_splits_that_stay_stay_withdrawn(manifest):
+    def withdrawn(split, number):
+        return {"id": f"source/{split}/{number}.png", "reason": "asked", "split": f"bench/{split}"}
+
+    there = manifest("withdrawn", SPLITS, withdrawn=[withdrawn("test", 7), withdrawn("near_ood", 8)])
+    ours = manifest("less", {"bench/test": range(3)}, withdrawn=[withdrawn("test", 9)])
+    assert merge(there, ours, "org/name")["withdrawn"] == [withdrawn("near_ood", 8), withdrawn("test", 9)]
+    none = chosen_configs(there, ["bench-train"])
+    assert none["withdrawn"] == []
+
+
+def test_some_configs_of_a_release(manifest):
+    whole = manifest("there", SPLITS)
+    assert keys(chosen_configs(whole, ["bench-train"])) == ["bench-train/train"]
+    assert keys(chosen_configs(whole, [])) == sorted(SPLITS)
+    with pytest.raises(BuildError, match="expected configs of bench, bench-train for --configs, found nothing"):
+        chosen_configs(whole, ["bench", "nothing"])
+
+
+def test_rows_without_images(manifest):
+    whole = manifest("there", SPLITS)
+    bare = without_images(whole)
+    assert all(split["data"] == [] for config in bare["configs"].values() for split in config["splits"].values())
+    assert all(split["data"] for config in whole["configs"].values() for split in config["splits"].values())

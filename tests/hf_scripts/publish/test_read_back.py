@@ -1,0 +1,125 @@
+"""What a tag names is compared with what was to be published, and each difference is said."""
+
+import io
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from builders.errors import BuildError
+from builders.release import card
+from builders.release.layout import Layout
+from builders.release.schema import arrow_schema
+from hf_scripts.hub.repository import Repository
+from hf_scripts.publish.read_back import read_back
+from tests.hf_scripts.samples import REPO, contents
+from tests.hub.samples import BINARY
+
+SHARD = "data/bench/test-00000-of-00001.parquet"
+
+
+@pytest.fixture
+def published(push, hub, release, tmp_path):
+    """The release as published, in a folder; and a function that reads its tag back."""
+    assert push("release").code == 0
+    wanted = tmp_path / "wanted"
+    for path, data in contents(hub).items():
+        (wanted / path).parent.mkdir(parents=True, exist_ok=True)
+        (wanted / path).write_bytes(data)
+
+    def read(*, local=True):
+        commit = hub.tags(REPO)["v1.0.0"]
+        repository = Repository(REPO, print)
+        places = (lambda path: wanted / path) if local else (lambda path: None)
+        return read_back(repository, "v1.0.0", commit, wanted / "manifest.json", places, tmp_path / "back")
+
+    return read
+
+
+def spoil(hub, changes):
+    """Move the tag to a commit with changes."""
+    hub.commit(REPO, changes)
+    hub.tag(REPO, "v1.0.0")
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_a_whole_release(published, hub, local):
+    before = len(hub.asked("resolve"))
+    assert published(local=local) == 11
+    asked = {request.path.rpartition("/")[2] for request in hub.asked("resolve")[before:] if request.method == "GET"}
+    # Two footers, and without files at hand the small ones.
+    small = {"README.md", "CHANGELOG.md", "bench.csv", "bench-train.csv"}
+    assert asked == {"near_ood.parquet", "train.parquet"} | (set() if local else small)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({SHARD: None}, f"{SHARD}: expected a file, found none"),
+        ({SHARD: BINARY}, f"{SHARD}: expected "),
+        ({"index/more.parquet": BINARY}, "index/more.parquet: expected only files that manifest.json lists"),
+        ({"manifest.json": b"{}\n"}, "manifest.json: expected the one that was to be published, found another"),
+        ({"excluded/bench.csv": b"split\n"}, "excluded/bench.csv: expected "),
+    ],
+    ids=["missing", "other size", "stray", "manifest", "small"],
+)
+def test_a_difference(published, hub, changes, sentence):
+    spoil(hub, changes)
+    with pytest.raises(BuildError) as caught:
+        published()
+    assert f"of which the first is: {sentence}" in str(caught.value)
+
+
+@pytest.mark.parametrize("path", [SHARD, "excluded/bench.csv"])
+@pytest.mark.parametrize("local", [True, False])
+def test_other_bytes_of_the_same_length(published, hub, path, local):
+    data = hub.read(REPO, path)
+    spoil(hub, {path: data[:-1] + bytes([data[-1] ^ 1])})
+    with pytest.raises(BuildError, match=f"{path}: expected SHA-256 "):
+        published(local=local)
+
+
+def test_a_tag_of_another_commit(published, hub, tmp_path):
+    hub.tag(REPO, "v1.0.0", hub.commits(REPO)[1].id)
+    with pytest.raises(BuildError, match=r"expected the tag v1\.0\.0 of org/name to name commit"):
+        commit = hub.commits(REPO)[0].id
+        manifest = tmp_path / "wanted/manifest.json"
+        read_back(Repository(REPO, print), "v1.0.0", commit, manifest, lambda path: None, tmp_path / "back")
+
+
+def republish(hub, wanted, change):
+    """Publish files that fit each other and of which the manifest says the digests, after a change."""
+    manifest = json.loads((wanted / "manifest.json").read_text())
+    changed = change(manifest)
+    card.seal(Layout(wanted), manifest)
+    files = {path: (wanted / path).read_bytes() for path in ("README.md", "manifest.json", *changed)}
+    spoil(hub, files)
+
+
+def test_a_card_that_leads_nowhere(published, hub, tmp_path, monkeypatch):
+    """As a card would whose template writes patterns that match no file."""
+    rendered = card.render
+    monkeypatch.setattr(card, "render", lambda manifest: rendered(manifest).replace("data/bench/test", "data/tset"))
+    republish(hub, tmp_path / "wanted", lambda manifest: [])
+    with pytest.raises(BuildError, match=r"expected data/tset-00000-of-00001\.parquet of bench to match files, found"):
+        published()
+
+
+def test_other_label_names_in_a_file(published, hub, tmp_path):
+    wanted = tmp_path / "wanted"
+    path = "index/bench/near_ood.parquet"
+
+    def change(manifest):
+        table = pq.read_table(wanted / path).cast(arrow_schema(["x", "y"], image=False))
+        encoded = io.BytesIO()
+        pq.write_table(table.replace_schema_metadata(arrow_schema(["x", "y"], image=False).metadata), encoded)
+        (wanted / path).write_bytes(encoded.getvalue())
+        entry = manifest["configs"]["bench"]["splits"]["near_ood"]
+        from builders.release.manifest import file_entry
+
+        entry["index"] = file_entry(Layout(wanted), wanted / path)
+        return [path]
+
+    republish(hub, wanted, change)
+    with pytest.raises(BuildError, match=r"near_ood\.parquet: expected the label names of bench-index, found others"):
+        published()

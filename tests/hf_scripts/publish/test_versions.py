@@ -1,0 +1,193 @@
+"""The order of versions is that of semver.org, section 11; the rest follows by hand from the table of changes."""
+
+import copy
+
+import pytest
+
+from builders.errors import BuildError
+from hf_scripts.publish.versions import Changes, Version, check_version, compare, latest, version_of, wanted_version
+
+
+def file(path, digest="0"):
+    return {"path": path, "bytes": 1, "sha256": digest * 64}
+
+
+def split(digest, *, data=True):
+    return {
+        "source": "source",
+        "digest": digest,
+        "data": [file("data/a.parquet")] if data else [],
+        "index": file("index/a.parquet"),
+        "why": "",
+    }
+
+
+@pytest.fixture
+def old():
+    return {
+        "format": 1,
+        "version": "1.2.3",
+        "previous": "1.2.2",
+        "changelog": [file("CHANGELOG.md")],
+        "card": file("README.md"),
+        "benchmarks": {"bench": {"title": "A title"}},
+        "sources": {"source": {"licence": {"url": "here"}}},
+        "configs": {
+            "a": {
+                "benchmark": "bench",
+                "label_names": ["x", "y"],
+                "columns": [],
+                "excluded": file("excluded/a.csv"),
+                "splits": {"test": split("1"), "train": split("2")},
+            }
+        },
+    }
+
+
+@pytest.fixture
+def new(old):
+    return copy.deepcopy(old)
+
+
+# Tags
+
+
+@pytest.mark.parametrize("tag", ["v1.0.0", "v0.0.0", "v10.20.30"])
+def test_tags_that_are_versions(tag):
+    assert version_of(tag).tag == wanted_version(tag).tag == tag
+
+
+@pytest.mark.parametrize("tag", ["1.0.0", "v1.0", "v01.0.0", "v1.0.0-rc.1", "v1.0.0+b", "v1.0.0\n", "v１.0.0", "main"])
+def test_tags_that_are_not(tag):
+    assert version_of(tag) is None
+    with pytest.raises(BuildError, match=r"expected a tag such as v1\.0\.0 for --tag, found "):
+        wanted_version(tag)
+
+
+def test_numbers_are_compared_as_numbers():
+    assert latest(["v1.9.0", "v1.10.0", "v1.10.0-rc.1", "main", "v0.99.99"]) == Version(1, 10, 0)
+    assert latest(["main"]) is None
+
+
+# What differs
+
+
+def test_the_same_differs_in_nothing(old, new):
+    assert compare(old, new) == Changes()
+    assert compare(old, new).level == ""
+
+
+def test_what_publishing_sets_is_no_difference(old, new):
+    new |= {"version": "1.2.4", "previous": "1.2.3", "changelog": []}
+    assert compare(old, new).level == ""
+
+
+def test_another_card_alone_is_a_patch(old, new):
+    new["card"] = file("README.md", "1")
+    assert compare(old, new).patch == ("README.md",)
+    del new["card"]
+    assert compare(old, new).level == ""
+
+
+def place(manifest, path):
+    *parents, last = path.split(".")
+    for name in parents:
+        manifest = manifest[name]
+    return manifest, last
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("benchmarks.bench.title", "Another title"),
+        ("sources.source.licence.url", "there"),
+        ("configs.a.splits.test.data", [file("data/b.parquet")]),
+        ("configs.a.splits.test.index", file("index/a.parquet", "1")),
+        ("configs.a.splits.train.why", "because"),
+        ("configs.a.excluded", file("excluded/a.csv", "1")),
+        ("withdrawn", [{"id": "x", "split": "a/test", "reason": "y"}]),
+    ],
+)
+def test_patches(old, new, path, value):
+    parent, last = place(new, path)
+    parent[last] = value
+    assert compare(old, new) == Changes(patch=(path,))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda m: m["configs"]["a"]["splits"].update(more=split("3")), "a/more is new"),
+        (lambda m: m["configs"].update(b=m["configs"]["a"] | {"splits": {"test": split("3")}}), "b/test is new"),
+        (lambda m: m["configs"]["a"]["columns"].append("near_duplicate_of"), "a gets the column near_duplicate_of"),
+    ],
+)
+def test_additions_are_minor(old, new, change, reason):
+    change(new)
+    assert compare(old, new).minor == (reason,)
+    assert compare(old, new).level == "minor"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda m: m["configs"]["a"]["splits"].pop("test"), "a/test is gone"),
+        (lambda m: m["configs"]["a"]["splits"]["test"].update(digest="9"), "a/test has other rows"),
+        (lambda m: m["configs"]["a"]["splits"]["test"].update(data=[]), "a/test loses its images"),
+        (lambda m: m["configs"]["a"].update(label_names=["y", "x"]), "a has other label names"),
+    ],
+)
+def test_what_a_reader_counted_on_is_major(old, new, change, reason):
+    change(new)
+    assert compare(old, new).major == (reason,)
+    assert compare(old, new).level == "major"
+
+
+def test_a_column_that_goes_is_major(old, new):
+    old["configs"]["a"]["columns"] = ["near_duplicate_of"]
+    assert compare(old, new).major == ("a loses the column near_duplicate_of",)
+
+
+def test_images_for_an_index_are_minor(old, new):
+    old["configs"]["a"]["splits"]["test"] = split("1", data=False)
+    assert compare(old, new).minor == ("a/test gets its images",)
+
+
+def test_all_that_differs_is_named_and_the_worst_decides(old, new):
+    splits = new["configs"]["a"]["splits"]
+    splits["test"]["digest"] = "9"
+    splits["more"] = split("3")
+    new["sources"]["source"]["licence"]["url"] = "there"
+    changes = compare(old, new)
+    assert (changes.level, changes.reason()) == ("major", "a/test has other rows")
+    assert (changes.added, changes.removed, changes.changed) == (("a/more",), (), ("a/test",))
+    assert changes.patch == ("sources.source.licence.url",)
+    splits.pop("train")
+    assert compare(old, new).reason() == "a/test has other rows and 1 more such change"
+
+
+# Which version
+
+
+@pytest.mark.parametrize(("level", "smallest"), [("patch", "v1.2.4"), ("minor", "v1.3.0"), ("major", "v2.0.0")])
+def test_the_smallest_version_that_will_do(level, smallest):
+    changes = Changes(**{level: ("something",)})
+    last = Version(1, 2, 3)
+    check_version(wanted_version(smallest), last, changes)
+    check_version(Version(7, 0, 0), last, changes)
+    below = {"v1.2.4": "v1.2.3", "v1.3.0": "v1.2.99", "v2.0.0": "v1.99.99"}[smallest]
+    with pytest.raises(BuildError) as caught:
+        check_version(wanted_version(below), last, changes)
+    assert str(caught.value) == (
+        f"expected a version of at least {smallest} after v1.2.3, because something, which is a {level} change, found "
+        f"{below}; publish with --tag {smallest}."
+    )
+
+
+def test_the_first_version_is_free():
+    check_version(Version(0, 0, 1), None, Changes())
+
+
+def test_no_version_of_nothing():
+    with pytest.raises(BuildError, match=r"expected something that differs from v1\.2\.3"):
+        check_version(Version(2, 0, 0), Version(1, 2, 3), Changes())

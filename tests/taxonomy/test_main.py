@@ -1,0 +1,186 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from taxonomy import compile_wordnet, explain, freeze, tables
+from taxonomy.__main__ import main
+from taxonomy.decisions import TABLES, load
+from taxonomy.rules import facets
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, list(arguments))
+
+
+def test_an_overridden_class_is_explained_with_its_synset_and_the_tree():
+    # Read off WordNet 3.0: the firefly (n02168245) and the tiger beetle (n02165105), an ImageNet class, are beetles.
+    result = run("explain", "caltech256", "lightning")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "caltech256 133.lightning: keep"
+    assert "  keyword   lightning" in lines
+    assert "  synset    firefly, lightning bug (n02168245)" in lines
+    assert lines[-3].endswith("> insect > beetle")
+    assert lines[-2] == "  ├─ firefly, lightning bug (n02168245)  <- matches 'lightning'"
+    assert lines[-1] == "  └─ tiger beetle (n02165105)  <- ImageNet class"
+
+
+def test_a_descendant_is_drawn_below_its_ancestor():
+    # Read off WordNet 3.0: Granny Smith is an eating apple, and that an apple.
+    lines = run("explain", "food101", "apple_pie").stdout.splitlines()
+    assert lines[-3:] == [
+        "  └─ apple (n07739125)  <- matches 'apple'",
+        "     └─ eating apple",
+        "        └─ Granny Smith (n07742313)  <- ImageNet class",
+    ]
+
+
+def test_an_ancestor_is_drawn_above_the_match():
+    # Read off WordNet 3.0: the human botfly is a botfly, a gadfly and a dipterous insect below fly.
+    lines = run("explain", "caltech256", "112.human-skeleton").stdout.splitlines()
+    assert lines[-3].strip() == "└─ fly (n02190166)  <- ImageNet class"
+    assert lines[-1].strip() == "└─ human botfly, Dermatobia hominis (n02194249)  <- matches 'human'"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("imagenet", "n02012849"), "imagenet n02012849 (crane): excluded"),
+        (("imagenet", "tench"), "imagenet n01440764 (tench): near_candidate"),
+        (("imagenet", "European Fire_Salamander"), "imagenet n01629819 (European fire salamander): in_distribution"),
+        (("places365", "museum/outdoor"), "places365 /m/museum/outdoor: keep"),
+        (("places365", "/m/museum/indoor"), "places365 /m/museum/indoor: remove"),
+        (("tiny158", "koala"), "tiny158 n01882714 (koala): remove"),
+        (("caltech256", "257.clutter"), "caltech256 257.clutter: remove"),
+        (("food101", "baklava"), "food101 baklava: keep"),
+        (("facets-wordnet-t50", "barn"), "facets-wordnet-t50 n02793495 (barn): in_distribution"),
+        (("facets-t1-sun397", "tent/outdoor"), "facets-t1-sun397 /t/tent/outdoor: out_of_distribution"),
+        (("sun397", "tent/outdoor"), "FACETS /t/tent/outdoor"),
+    ],
+)
+def test_classes_are_found_by_id_and_by_name(arguments, expected):
+    result = run("explain", *arguments)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == expected
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_class_can_be_explained(table):
+    for item in load(table):
+        lines = explain.explain(table, item.class_id).splitlines()
+        for wnid in (item.matched, item.witness):
+            assert not wnid or any(f"({wnid})  <- " in line for line in lines), item
+
+
+def test_an_imagenet_class_is_explained_with_its_oodness_grade_and_tables():
+    # By hand, from WordNet 3.0: lakeside and seashore are kinds of shore, two links apart: 1 / 3, 1 - ln 3 / ln 38
+    # and, as shore is 4 links below the root, 2 * 5 / (1 + 1 + 2 * 5). Their mean is 0.621550.
+    lines = run("explain", "imagenet", "lakeside").stdout.split("\n\n")[-1].splitlines()
+    assert lines == [
+        "FACETS n09332890",
+        "  OODness               0.378450, 1 less the mean of path 0.333333, Leacock-Chodorow 0.697983 and "
+        "Wu-Palmer 0.833333",
+        "  nearest               /c/coast, seashore (n09428293)",
+        "  grade                 0, is a Places365 class or belongs to the scene of one (graded by us): "
+        "/l/lake/natural",
+        "  reason                The shore of a lake, with the lake",
+        "  facets-inter-dataset  out_of_distribution",
+        "  facets-wordnet-t40    in_distribution",
+        "  facets-wordnet-t45    in_distribution",
+        "  facets-wordnet-t50    in_distribution",
+        "  facets-imagenet       in_distribution",
+    ]
+
+
+def test_a_sun397_class_is_explained_with_its_grade_and_tables():
+    assert run("explain", "sun397", "Tent/outdoor").stdout.splitlines() == [
+        "FACETS /t/tent/outdoor",
+        "  grade             2, usually shows what a Places365 class is known by (graded by us): /c/campsite",
+        "  reason            Pitched tents are what makes a campsite",
+        "  facets-t1-sun397  out_of_distribution",
+        "  facets-t2-sun397  in_distribution",
+    ]
+
+
+def test_every_sun397_class_can_be_explained():
+    for item in tables.sun397():
+        assert explain.explain("sun397", item.category).startswith(f"FACETS {item.category}\n  grade  ")
+
+
+def test_a_places365_class_is_explained_with_its_synset():
+    lines = run("explain", "places365", "throne_room").stdout.splitlines()
+    assert lines[-4:-1] == [
+        "FACETS /t/throne_room",
+        "  synset      presence chamber (n03999621)",
+        "  reason      nearest: presence chamber, where a monarch receives",
+    ]
+
+
+def test_an_unrelated_place_is_drawn_beside_the_class():
+    # Read off WordNet 3.0: a turnstile is a gate, and gate and door are movable barriers.
+    lines = run("explain", "facets-wordnet-t45", "turnstile").stdout.splitlines()
+    assert [line.strip() for line in lines[-3:]] == [
+        "├─ door (n03221720)  <- Places365 class '/e/elevator/door'",
+        "└─ gate",
+        "└─ turnstile (n04501370)  <- this class",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("caltech", "lightning"), "There is no source or decision table 'caltech' (did you mean 'caltech256'?)"),
+        (("imagenet", "tensh"), "imagenet has no class 'tensh' (did you mean 'tench'?)"),
+        (("places365", "museum/outdor"), "(did you mean 'museum/outdoor'?)"),
+        (("imagenet", "crane"), "has 2 classes 'crane'; give the id of the one you mean: n02012849 and n03126707."),
+        (("imagenet", "maillot"), "n03710637 and n03710721"),
+        (("food101", "zzzzzz"), "food101 has no class 'zzzzzz'; give"),
+        (("food101", ""), "food101 has no class ''"),
+    ],
+)
+def test_a_wrong_request_is_answered_in_one_sentence(arguments, sentence):
+    result = run("explain", *arguments)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_freeze_writes_what_check_accepts(tmp_path):
+    for path in freeze.write(tmp_path):
+        assert path.read_bytes() == (REPOSITORY / "taxonomy" / "data" / path.name).read_bytes()
+    assert run("freeze", "--check").exit_code == 0
+
+
+def test_freeze_check_names_the_table_that_differs(monkeypatch):
+    monkeypatch.setattr(freeze, "compute", lambda table: load(table)[1:] if table == "food101" else load(table))
+    result = run("freeze", "--check")
+    assert result.exit_code == 1
+    assert "The frozen decisions_food101.csv differ from" in result.stderr
+
+
+def test_freeze_check_names_the_oodness_that_differs(monkeypatch):
+    monkeypatch.setattr(freeze.facets_rules, "oodness", lambda: facets.oodness()[1:])
+    result = run("freeze", "--check")
+    assert result.exit_code == 1
+    assert "The frozen facets_oodness_imagenet.csv, " in result.stderr
+
+
+@pytest.mark.parametrize("command", [main, *main.commands.values(), compile_wordnet.main])
+def test_help_ends_with_an_example(command):
+    result = CliRunner().invoke(command, ["--help"])
+    assert result.exit_code == 0
+    assert result.stdout.strip().splitlines()[-1].strip().startswith("Example: python -m taxonomy")
+
+
+def test_it_runs_as_a_module():
+    command = [sys.executable, "-m", "taxonomy", "explain", "food101", "apple_pi"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean 'apple_pie'?" in done.stderr
+    assert "Traceback" not in done.stderr

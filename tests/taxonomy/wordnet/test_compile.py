@@ -1,0 +1,53 @@
+from importlib import resources
+
+import numpy as np
+from click.testing import CliRunner
+
+from taxonomy.compile_wordnet import main
+from taxonomy.wordnet.nouns import DATA_FILE
+
+
+def test_the_packaged_arrays_are_what_wordnet_compiles_to(wordnet_folder, tmp_path):
+    out = tmp_path / "nouns.npz"
+    result = CliRunner().invoke(main, ["--wordnet", str(wordnet_folder), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["nouns.npz"]
+    with (
+        np.load(out) as compiled,
+        resources.as_file(resources.files("taxonomy") / "data" / DATA_FILE) as path,
+        np.load(path) as packaged,
+    ):
+        assert set(compiled) == set(packaged)
+        for name in compiled:
+            assert compiled[name].dtype == packaged[name].dtype
+            assert np.array_equal(compiled[name], packaged[name])
+
+
+def test_another_version_is_refused_in_one_sentence(tmp_path):
+    (tmp_path / "data.noun").write_text("00001740 03 n 01 entity 0 000 | of version 3.1\n")
+    out = tmp_path / "nouns.npz"
+    result = CliRunner().invoke(main, ["--wordnet", str(tmp_path), "--out", str(out)])
+    assert result.exit_code == 2
+    assert "is not the file of WordNet 3.0: expected SHA-256 fea17d2f" in result.stderr
+    assert str(tmp_path / "data.noun") in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_folder_without_wordnet_is_refused(tmp_path):
+    result = CliRunner().invoke(main, ["--wordnet", str(tmp_path)])
+    assert result.exit_code == 2
+    assert f"{tmp_path / 'data.noun'} is missing" in result.stderr
+
+
+def test_a_place_that_cannot_be_written_is_refused(wordnet_folder, tmp_path):
+    out = tmp_path / "missing" / "nouns.npz"
+    result = CliRunner().invoke(main, ["--wordnet", str(wordnet_folder), "--out", str(out)])
+    assert result.exit_code == 2
+    assert "No such file or directory" in result.stderr
+
+
+def test_the_licence_of_wordnet_travels_along():
+    notice = (resources.files("taxonomy") / "data" / "WORDNET-LICENSE.txt").read_text(encoding="utf-8")
+    assert "WordNet 3.0 Copyright 2006 by Princeton University.  All rights reserved." in notice
+    assert "appear on ALL copies" in notice
