@@ -33,7 +33,7 @@ def exclusions(
         split: the declaration.
         view: its source.
         reasons: rule and evidence by class id, as `reasons_by_class` gives them.
-        drawn: what was drawn.
+        drawn: what was drawn, and what is named one by one (`named_images`).
         left: what is left of it without withdrawn rows.
         kept: what is left of that under the limit.
         limit: images a class.
@@ -63,18 +63,16 @@ def exclusions(
     return sorted(found, key=lambda e: (e.source, e.partition, e.class_id, e.image, e.rule))
 
 
-def withdrawals(
-    key: str, split: Split, view: View, rows: Rows, ids: Sequence[str], reasons: Mapping[str, str]
+def named_images(
+    key: str, split: Split, view: View, rows: Rows, ids: Sequence[str], evidence: Mapping[str, str], *, rule: str
 ) -> list[Exclusion]:
-    """Name the rows that may not be published any more; `ids` are theirs, and `reasons` are by id."""
+    """Name images that a rule leaves out one by one; `ids` are their rows', and `evidence` is by id."""
     found = []
     for row, row_id in zip(rows.tolist(), ids, strict=True):
         class_id, source_id = str(view.class_ids[view.class_codes[row]]), view.ids[row].as_py()
         partition = str(view.partitions[view.partition_codes[row]])
         name = view.names[class_id]
-        found.append(
-            Exclusion(key, split.source.key, partition, class_id, name, source_id, 1, "withdrawn", reasons[row_id])
-        )
+        found.append(Exclusion(key, split.source.key, partition, class_id, name, source_id, 1, rule, evidence[row_id]))
     return sorted(found, key=lambda e: e.image)
 
 
