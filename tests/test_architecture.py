@@ -81,11 +81,11 @@ metrics                 : errors
 models                  : errors
 detectors               : errors models
 features                : detectors errors files models progress releases
-scoring                 : detectors duplicate_pairs errors features files metrics models releases
+scoring                 : detectors duplicate_pairs errors features files metrics models progress releases
 protocols               : errors files metrics scoring
-report                  : detectors errors files metrics protocols releases scoring
+report                  : detectors errors files metrics progress protocols releases scoring
 graph                   : errors files releases report scoring
-demo                    : detectors duplicate_pairs errors files models protocols releases
+demo                    : detectors duplicate_pairs errors files models progress protocols releases
 commands                : demo errors extras features graph metrics models progress protocols releases report scoring
 __main__                : errors extras
 """
