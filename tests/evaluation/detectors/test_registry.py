@@ -169,5 +169,5 @@ def test_names_are_unique_keys_with_titles_and_sources():
 
 def test_a_method_is_found_by_its_name_or_its_neighbours_are_named():
     assert method("vim") is METHODS["vim"]
-    with pytest.raises(EvaluationError, match="no detector 'mahalanobi'; the closest names are mahalanobis,"):
+    with pytest.raises(EvaluationError, match="'mahalanobi' is not a detector; the closest names are mahalanobis,"):
         method("mahalanobi")
