@@ -226,7 +226,9 @@ def test_packages_import_nothing_and_say_what_they_hold():
             if path.name == "__init__.py":
                 tree = ast.parse(path.read_text(encoding="utf-8"))
                 assert ast.get_docstring(tree), path.relative_to(ROOT)
-                if path != ROOT / "evaluation" / "__init__.py":  # tests/test_public_names.py: imports on first use only
+                if (
+                    path != ROOT / "evaluation" / "__init__.py"
+                ):  # tests/test_public_names.py: imports on first use only
                     assert len(tree.body) == 1, f"{path.relative_to(ROOT)} does more than say what the folder holds"
 
 

@@ -83,8 +83,9 @@ def refuse_other_edition(name: str, place: Path) -> None:
         )
     if _OTHER_ENDING.fullmatch(name):
         raise OtherDataError(
-            f"{TITLE}: {place} holds {name}, while the files of ILSVRC2012 end in .JPEG: the edition with blurred "
-            f"faces and resized copies end otherwise, and their images are others; {FLAG}."
+            f"{TITLE}: {place} holds {name}, while the files of ILSVRC2012 end in .JPEG. Those of "
+            f"the edition with blurred faces (101 training and 3 validation images fewer) and of resized copies do "
+            f"not; {FLAG}."
         )
 
 
