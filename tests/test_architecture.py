@@ -44,13 +44,16 @@ sources.base            : errors
 sources.readers         : errors sources.base
 sources                 : errors release sources.base sources.readers taxonomy.tables
 generate                : executors release sources storage
-benchmark               : generate release sources.base
+selection               : sources.base taxonomy.decisions
+splits                  : generate release selection sources.base
+declaration_checks      : selection splits taxonomy.decisions
+benchmark               : declaration_checks selection sources.base splits
 duplicates              : benchmark executors generate release storage
 plan                    : benchmark errors release sources.base taxonomy.decisions
 adopt                   : benchmark errors plan release sources sources.base sources.readers
 imagenet_benchmark      : benchmark executors papers sources
 cifar_benchmark         : benchmark executors generate papers sources
-facets_benchmark        : benchmark executors papers release sources sources.base taxonomy.decisions taxonomy.rules
+facets_benchmark        : benchmark executors papers sources taxonomy.rules
 registry                : benchmark cifar_benchmark facets_benchmark imagenet_benchmark
 cli                     : errors sources.base
 demo                    : cli errors taxonomy.tables

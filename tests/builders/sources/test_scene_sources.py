@@ -5,7 +5,7 @@ import json
 import datasets
 import pytest
 
-from builders.benchmark import All, Benchmark, Classes, Config, Count, Every, Split
+from builders.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.demo.files import TROUBLES
 from builders.pipeline.command import run_command
 from builders.release import images
@@ -32,18 +32,18 @@ BENCHMARK = Benchmark(
                     role="near_ood",
                     source=SUN397,
                     partitions=("images",),
-                    classes=Every("a test"),
-                    take=All(),
-                    count=Count(rows=108_754, paper=108_754),
+                    classes=AllClasses("a test"),
+                    quota=AllImages(),
+                    paper=PaperCount(108_754),
                 ),
                 Split(
                     name="numbers",
                     role="far_ood",
                     source=SVHN_FULL,
                     partitions=("train", "test"),
-                    classes=Every("a test"),
-                    take=All(),
-                    count=Count(rows=46_470, paper=46_470),
+                    classes=AllClasses("a test"),
+                    quota=AllImages(),
+                    paper=PaperCount(46_470),
                 ),
             ),
         ),
