@@ -40,9 +40,10 @@ papers                  :
 storage                 : errors
 executors               : errors
 release                 : errors storage
-sources.base            : errors
+demo                    : taxonomy.tables
+sources.base            : demo errors
 sources.readers         : errors sources.base
-sources                 : errors release sources.base sources.readers taxonomy.tables
+sources                 : demo errors release sources.base sources.readers taxonomy.tables
 generate                : executors release sources storage
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
@@ -56,10 +57,11 @@ cifar_benchmark         : benchmark executors generate papers sources
 facets_benchmark        : benchmark executors papers sources taxonomy.rules
 registry                : benchmark cifar_benchmark facets_benchmark imagenet_benchmark
 cli                     : errors sources.base
-demo                    : cli errors taxonomy.tables
+demo.write              : demo errors sources
+demo.__main__           : cli demo.write errors registry
 audit                   : cli errors release
-pipeline                : adopt benchmark cli demo duplicates errors executors generate plan registry release sources
-                          sources.base storage
+pipeline                : adopt benchmark cli demo.write duplicates errors executors generate plan registry release
+                          sources sources.base storage
 
 [hf_scripts]
 checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage
@@ -99,7 +101,7 @@ COMMAND_LINE = "builders.pipeline.command"
 FEWEST, MOST = 5, 12
 """Modules of a folder, without `__init__`."""
 
-REGISTRIES = {"builders/sources", "evaluation/detectors"}
+REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 """Folders with a module for each source or family of detectors, which may have more."""
 
 SMALL = {

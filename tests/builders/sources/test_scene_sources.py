@@ -6,13 +6,13 @@ import datasets
 import pytest
 
 from builders.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split
-from builders.demo.files import TROUBLES
 from builders.pipeline.command import run_command
 from builders.release import images
 from builders.sources.sun397 import SUN397
 from builders.sources.svhn_full import SVHN_FULL
 from tests.builders import facets_layouts
 from tests.builders.conftest import build_demo, complete
+from tests.builders.demo_sources import TROUBLES
 
 BENCHMARK = Benchmark(
     name="scenes",
