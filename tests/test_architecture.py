@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from builders.registry import BENCHMARKS
+from builders.sources.registry import SOURCES
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxonomy")
@@ -349,6 +350,35 @@ def test_the_readme_counts_what_is_declared():
         for key in benchmark.parts():
             count = benchmark.count(key)
             assert listed[key] == (f"{count.rows:,}", f"{count.paper:,}"), key
+
+
+NAMES_SOURCES = {
+    "builders/demo/duplicates.py": "pictures that two sources share",
+    "builders/sources/registry.py": "the registry",
+    "builders/sources/svhn_full.py": "has the licence of the other SVHN",
+    "builders/sources/unpack.py": "one unpacker for each kind of container",
+}
+"""What names a source beside the source's own files and the benchmarks, and why."""
+
+
+def test_a_source_is_named_in_its_own_files_alone():
+    own = {f"builders/{folder}/{key}.py" for folder in ("sources", "demo") for key in SOURCES}
+    assert all((ROOT / path).is_file() for path in own)
+    found = set()
+    for path in (*sources("builders"), *sources("hf_scripts")):
+        name = path.relative_to(ROOT).as_posix()
+        if name.endswith("_benchmark.py"):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        named = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & set(SOURCES)
+        named |= {module.rpartition(".")[2] for module in imports(path) if module in modules_of_sources()}
+        if named - ({path.stem} if name in own else set()):
+            found.add(name)
+    assert found == set(NAMES_SOURCES)
+
+
+def modules_of_sources():
+    return {f"builders.{folder}.{key}" for folder in ("sources", "demo") for key in SOURCES}
 
 
 def test_every_benchmark_is_registered_and_has_configs_of_its_own():
