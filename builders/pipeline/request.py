@@ -49,7 +49,7 @@ def with_parents(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]
         key = part
         while key:
             found[key] = None
-            key = parent(declared[key][1].take)
+            key = parent(declared[key][1].quota)
     return tuple(found)
 
 
