@@ -1,4 +1,4 @@
-"""Why images of a source are not in a split: each one that its partitions have is in the split or counted here.
+"""Accounts for the images left out of a split: every image of its partitions is in the split or counted here.
 
 Tested by `tests/builders/plan/test_planner.py`.
 """
@@ -26,17 +26,17 @@ def exclusions(
     kept: Rows,
     limit: int | None,
 ) -> list[Exclusion]:
-    """Account by class for what a split does not draw, and for what a limit cuts off; stray files are named.
+    """Count by class the images that a split does not draw and those that a limit cuts off; list stray files.
 
     Args:
-        key: of the split, or of a part of one.
+        key: key of the split, or of a part of one.
         split: the declaration.
         view: its source.
-        reasons: rule and evidence by class id, as `reasons_by_class` gives them.
-        drawn: what was drawn.
-        left: what is left of it without withdrawn rows.
-        kept: what is left of that under the limit.
-        limit: images a class.
+        reasons: rule and evidence by class id, from `reasons_by_class`.
+        drawn: rows drawn for the split.
+        left: `drawn` without withdrawn rows.
+        kept: `left` after the limit.
+        limit: images a class, None for no limit.
     """
     available = view.tally(np.flatnonzero(view.in_partitions(split.partitions)))
     undrawn = available - view.tally(drawn)
@@ -66,7 +66,7 @@ def exclusions(
 def withdrawals(
     key: str, split: Split, view: View, rows: Rows, ids: Sequence[str], reasons: Mapping[str, str]
 ) -> list[Exclusion]:
-    """Name the rows that may not be published any more; `ids` are theirs, and `reasons` are by id."""
+    """List withdrawn rows, which may no longer be published; `ids` are their row ids, `reasons` the reason by id."""
     found = []
     for row, row_id in zip(rows.tolist(), ids, strict=True):
         class_id, source_id = str(view.class_ids[view.class_codes[row]]), view.ids[row].as_py()
@@ -81,13 +81,13 @@ def withdrawals(
 def reasons_by_class(
     split: Split, names: Mapping[str, str], chosen: Sequence[str], adopted: Adopted | None
 ) -> dict[str, tuple[str, str]]:
-    """Why images of a class are not in a split, by class id.
+    """Return rule and evidence by class id that explain why images of a class are not in a split.
 
     Args:
         split: the declaration.
         names: the source's classes.
-        chosen: ids of those that the split draws from.
-        adopted: the copy that they come from, if they do.
+        chosen: ids of the classes that the split draws from.
+        adopted: the adopted classes and images, if the split is adopted.
     """
     drawn = set(chosen)
     if adopted is not None:
@@ -109,7 +109,7 @@ def reasons_by_class(
 
 
 def _other_side(classes: Classes) -> tuple[str, str]:
-    """Why a class that could have been drawn is not in the split."""
+    """Rule and evidence for a class that could have been drawn and is not in the split."""
     draw = classes.draw
     if draw is None:
         raise ValueError("without a draw every class of the decision is chosen")
@@ -118,7 +118,7 @@ def _other_side(classes: Classes) -> tuple[str, str]:
 
 
 def _strays(key: str, split: Split, view: View) -> list[Exclusion]:
-    # A stray was never an image of the source, so it counts 0 and the sum of images stays whole.
+    # A stray is not an image of the source, so it counts 0 images and the sum stays right.
     return [
         Exclusion(key, split.source.key, piece.partition, "", "", stray.path, 0, "stray", stray.reason)
         for piece in view.index.pieces

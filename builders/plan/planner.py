@@ -1,7 +1,7 @@
-"""From source indexes to a plan: one row an image, no pixels, and a reason for everything left out.
+"""Plans splits from source indexes: one row an image without pixels, and a reason for every image left out.
 
-`plan` is a pure function. Equal indexes, seed and choices give equal tables, whatever the machine, the order of files
-on disk or the layout that the sources came in.
+`plan` is a pure function. Equal indexes, seed and options give equal tables, whatever the machine, the order of files
+on disk or the layout of the sources.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ PLAN_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class PlannedSplit:
-    """The plan of one split, or of one part of a split that is joined.
+    """The plan of one split, or of one part of a joined split.
 
-    `labels` are the in-distribution classes that `label` counts. `table` has the columns of `PLAN_SCHEMA`, and
-    `oodness` where the config has it, in the order that the release will have; `rows` are the same images as row
-    numbers of the source's index; `available` counts the source's images in the split's partitions, so that
-    `len(rows)` and the excluded images add up to it.
+    `labels` are the label names of the config. `table` has the columns of `PLAN_SCHEMA`, and `oodness` if the config
+    has it, in the order of the release; `rows` are the same images as row numbers of the source's index. `available`
+    counts the source's images in the split's partitions: the sum of `len(rows)` and the excluded images.
     """
 
     config: Config
@@ -61,7 +60,7 @@ class PlannedSplit:
 
     @property
     def split_key(self) -> str:
-        """The split that these rows stand in, as it is published: `config/split`."""
+        """Key of the published split that these rows belong to: `config/split`."""
         return split_key(self.config, self.split)
 
 
@@ -79,22 +78,22 @@ def plan(
 
     Args:
         benchmark: the declaration.
-        indexes: by source key, with the partitions that `splits` need.
-        seed: keys every draw.
-        splits: keys as `Benchmark.by_key` has them.
-        adopted: by key, what replaces the draw.
-        limit_per_class: keep at most so many images a class, the first by keyed rank.
-        withdrawn: by row id, why a row may not be published any more; others do not move up into its place.
+        indexes: source indexes by source key, with the partitions that `splits` need.
+        seed: seed of every draw.
+        splits: keys of `Benchmark.by_key`.
+        adopted: classes and images that replace the draw, by key.
+        limit_per_class: keep only this many images a class, the first by keyed rank.
+        withdrawn: the reason by row id for rows that may no longer be published; no other rows take their place.
 
     Returns:
-        One plan for each name in `splits`, in that order.
+        One plan for each of `splits`, in that order.
     """
     planner = _Planner(benchmark, indexes, seed, adopted or {}, limit_per_class, withdrawn or {})
     return [planner.plan(key) for key in splits]
 
 
 class _Planner:
-    """Plans splits of one benchmark; a split that another one is the rest of is selected once."""
+    """Plans splits of one benchmark, and keeps the selection of splits that others take the rest of."""
 
     def __init__(
         self,
@@ -175,7 +174,7 @@ class _Planner:
         if not split.ranked_as:
             ids = view.ids.take(pa.array(candidates))
             return candidates[keyed_order(ids, seed=self.seed, config=config.name, split=split.name)]
-        # Many splits of a large source share this rank, so all its images are ranked, once.
+        # Many splits of a large source share this ranking, so all its images are ranked once.
         place = (split.source.key, split.ranked_as)
         if place not in self.ranked:
             of_config, _, of_split = split.ranked_as.partition("/")
@@ -194,7 +193,7 @@ class _Planner:
         return table.append_column("oodness", pa.array(by_code[view.class_codes[rows]]))
 
     def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
-        """The rows that stay, and those that were withdrawn."""
+        """Divide rows into those that stay and those that were withdrawn."""
         if not self.withdrawn:
             return drawn, drawn[:0]
         ids = self.row_ids(split, drawn)
@@ -203,11 +202,11 @@ class _Planner:
 
 
 def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
-    """How far each class of a split is from the in-distribution ones, by class id."""
+    """Distance of each class of a split from the in-distribution classes, by class id."""
     if adopted is not None and adopted.oodness is not None:
         return dict(zip(adopted.class_ids, adopted.oodness, strict=True))
     if split.oodness is None:
-        raise ValueError(f"a config has the column oodness and its split {split.name} does not say it")
+        raise ValueError(f"the config has the column oodness, but its split {split.name} declares none")
     return split.oodness.of()
 
 
