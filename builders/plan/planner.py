@@ -215,7 +215,7 @@ def _plan_table(labels: Sequence[str], split: Split, view: View, rows: Rows) -> 
     class_ids = [str(c) for c in view.class_ids]
     of_class = np.array([numbers.get(c, -1) for c in class_ids], dtype=np.int64)
     codes = view.class_codes[rows]
-    taken = pa.array(codes)
+    class_of_row = pa.array(codes)
     source_ids = view.ids.take(pa.array(rows))
     count = len(rows)
     known = split.role == "in_distribution" and split.labelled
@@ -224,8 +224,8 @@ def _plan_table(labels: Sequence[str], split: Split, view: View, rows: Rows) -> 
         [
             pa.array(of_class[codes] if known else np.full(count, -1)),
             pa.array(np.full(count, ROLES.index(split.role))),
-            pa.array(class_ids).take(taken),
-            pa.array([view.names[c] for c in class_ids]).take(taken),
+            pa.array(class_ids).take(class_of_row),
+            pa.array([view.names[c] for c in class_ids]).take(class_of_row),
             source,
             source_ids,
             _row_ids(split, source_ids),
