@@ -15,7 +15,7 @@ from builders.cli.runner import exit_code
 from builders.demo.write import write_demo
 from builders.errors import explaining_disk
 
-# What each benchmark is built from, in the order of its flags.
+# The sources of each benchmark, in the order of its flags.
 _BENCHMARKS = {
     "builders.imagenet_benchmark": ("imagenet", "food101", "caltech256", "places365"),
     "builders.cifar_benchmark": ("cifar100", "svhn", "lsun", "dtd", "imagenet"),
@@ -29,7 +29,7 @@ _BENCHMARKS = {
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--seed", default=0, show_default=True, help="What the pixels depend on beside the file names.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the pixels; file names do not depend on it.")
 def command(folder: Path, seed: int) -> None:
     """Write small made-up copies of all sources to DIR, to try every command without a download."""
     with explaining_disk("write the demo sources"):

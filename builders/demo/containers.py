@@ -1,4 +1,4 @@
-"""The demo's sources that keep many images in one file, in the owners' formats: CIFAR-100, SVHN and LSUN.
+"""Writes the demo's sources with many images in one file, in the owners' formats: CIFAR-100, SVHN and LSUN.
 
 Tested by `tests/builders/demo/test_write.py`.
 """
@@ -38,7 +38,7 @@ class NearDuplicate:
 
 
 def _order(partition: str) -> list[str]:
-    """Class of each image of CIFAR-100, in the order of the pickle, which like the real one is mixed."""
+    """Class of each image of CIFAR-100 in the order of the pickle, which is shuffled like the real one."""
     count = PER_CLASS["cifar100"][_PARTITIONS.index(partition)]
     keyed = [f"{row.fine}|{number}" for row in tables.cifar100() for number in range(count)]
     return [item.partition("|")[0] for item in ranked(keyed, f"cifar100 {partition}")]
@@ -51,17 +51,17 @@ def _planted() -> Iterator[NearDuplicate]:
 
 
 NEAR_DUPLICATES = tuple(_planted())
-"""One for each of the 100 classes, the kinds in turn, so that whatever classes a benchmark draws have some of each."""
+"""One near-duplicate a class, of the kinds in turn, so that any draw of classes has some of each kind."""
 
 
 def cifar100_place(partition: str, name: str, number: int) -> int:
-    """Position in the demo's pickle of a class's image, counted from 0 in the order of the pickle."""
+    """Position in the demo's pickle of image `number` of a class, counted from 0 in the pickle's order."""
     return [place for place, fine in enumerate(_order(partition)) if fine == name][number]
 
 
 LSUN_TROUBLES = {"7x5": 0, "grayscale": 1, "jpeg": 2}
-"""Places, in key order, of LSUN images that differ: small, without colour (WebP has no such mode, so of three equal
-channels), and a JPEG among the WebP images, which the owner's README says all are."""
+"""Positions, in key order, of LSUN images that differ: a small one, one with three equal channels (WebP has no
+grayscale mode), and a JPEG, although the owner's README says that all images are WebP."""
 
 
 def write_cifar100(folder: Path, seed: int) -> None:
@@ -110,7 +110,7 @@ def write_svhn(folder: Path, seed: int) -> None:
 
 
 def write_lsun(folder: Path, seed: int) -> None:
-    """Write `test_lmdb/`, without the lock file, which would name this process."""
+    """Write `test_lmdb/`, without a lock file, which would contain this process's id."""
     import lmdb  # only a demo and one source need it
 
     place = folder / "test_lmdb"
@@ -140,11 +140,11 @@ CONTAINERS: Mapping[str, Callable[[Path, int], None]] = {
     "svhn": write_svhn,
     "lsun": write_lsun,
 }
-"""What writes each of these sources into an existing folder, given a seed, by key."""
+"""Functions that write a source into an existing folder, given a seed, by the source's key."""
 
 
 def python2_pickle(value: object) -> bytes:
-    """Pickle as Python 2's cPickle and numpy 1 did with protocol 2, which no later Python or numpy does.
+    """Pickle as Python 2's cPickle and numpy 1 did with protocol 2; later versions write other bytes.
 
     Args:
         value: of dictionaries, lists, ASCII text (there a byte string), numbers from 0 to 65,535 and two-dimensional
@@ -154,7 +154,7 @@ def python2_pickle(value: object) -> bytes:
 
 
 class _Python2Pickler:
-    """Opcodes of values; every container and string gets the next memo number, from 1 on."""
+    """Writes the opcodes of values; every container and string gets the next memo number, from 1 on."""
 
     def __init__(self) -> None:
         self._memo = 0

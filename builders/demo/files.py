@@ -1,4 +1,4 @@
-"""The demo's sources that keep each image in a file of its own: what the files are called and what is wrong with some.
+"""Declares the demo's sources with one image a file: names, troubled images, strays and lists.
 
 The class names are the real ones. File names are fixed; only the pixels depend on the seed.
 
@@ -32,9 +32,9 @@ PER_CLASS = {
 
 @dataclass(frozen=True)
 class Trouble:
-    """An image that is stored otherwise than the rest of its source, as some images of the real one are.
+    """An image stored in another way than the rest of its source, as some images of the real source are.
 
-    Its name is among its class's `PER_CLASS` images, but for Food-101's, which come on top of them.
+    It is one of its class's `PER_CLASS` images, except in Food-101, where it is an additional one.
     """
 
     source: str
@@ -43,28 +43,28 @@ class Trouble:
 
 
 TROUBLES = (
-    # The three training images lie where ImageNet has such images: a PNG and one of the 22 CMYK files, as listed in
-    # tensorflow/datasets, imagenet2012_dataset_builder.py; an XMP packet that is not UTF-8, as reported in
+    # The three training images have the names of such images in ImageNet: a PNG and one of the 22 CMYK files, as
+    # listed in tensorflow/datasets, imagenet2012_dataset_builder.py; an XMP packet that is not UTF-8, as reported in
     # python-pillow/Pillow #8957.
     Trouble("imagenet", "train/n02105855/n02105855_2933.JPEG", "png"),
     Trouble("imagenet", "train/n01739381/n01739381_1309.JPEG", "cmyk"),
     Trouble("imagenet", "train/n04532106/n04532106_1553.JPEG", "xmp-not-utf8"),
-    # Validation images of classes that are in-distribution in the ImageNet benchmark, so that a build meets them all.
+    # Validation images of classes that are in-distribution in the ImageNet benchmark, so that a build has them all.
     Trouble("imagenet", "val/n01443537/ILSVRC2012_val_00000001.JPEG", "cmyk"),
     Trouble("imagenet", "val/n01629819/ILSVRC2012_val_00000002.JPEG", "png"),
     Trouble("imagenet", "val/n01641577/ILSVRC2012_val_00000003.JPEG", "grayscale"),
     Trouble("imagenet", "val/n01644900/ILSVRC2012_val_00000004.JPEG", "orientation"),
     Trouble("imagenet", "val/n01698640/ILSVRC2012_val_00000005.JPEG", "exif-text-for-number"),
     Trouble("imagenet", "val/n01742172/ILSVRC2012_val_00000006.JPEG", "exif-text-for-fraction"),
-    # The three images of the real archive that have one channel.
+    # The three single-channel images of the real archive.
     Trouble("food101", "images/bread_pudding/1375816.jpg", "grayscale"),
     Trouble("food101", "images/lasagna/3787908.jpg", "grayscale"),
     Trouble("food101", "images/steak/1340977.jpg", "grayscale"),
     Trouble("caltech256", "256_ObjectCategories/133.lightning/133_0001.jpg", "grayscale"),
     Trouble("caltech256", "256_ObjectCategories/133.lightning/133_0003.jpg", "orientation"),
     Trouble("places365", "val_256/Places365_val_00000001.jpg", "grayscale"),
-    # Four of the images that mmpretrain (datasets/sun397.py) lists as no JPEG. It does not say what they are instead;
-    # these are the formats that tensorflow/datasets (sun.py) names. The two of the abbey are JPEGs like the rest.
+    # Four of the images that mmpretrain (datasets/sun397.py) lists as not JPEG. It does not give their formats; these
+    # are the formats that tensorflow/datasets (sun.py) names. The two of the abbey are JPEGs like the rest.
     Trouble("sun397", "SUN397/a/assembly_line/sun_ajckcfldgdrdjogj.jpg", "gif"),
     Trouble("sun397", "SUN397/a/auto_factory/sun_apfsprenzdnzbhmt.jpg", "png"),
     Trouble("sun397", "SUN397/b/bow_window/indoor/sun_ahsholsagvlrsboa.jpg", "png-with-alpha"),
@@ -84,11 +84,11 @@ TROUBLES = (
 """Images with a trouble; `kind` is a key of `images.ENCODERS`. Those inside LSUN's database are listed in
 `builders.demo.containers.LSUN_TROUBLES`.
 
-`datasets.Image` turns an image by its EXIF orientation and for that writes the other tags anew. With Pillow 13 it
-fails on all `exif-...` kinds but the last: `struct.error` where a tag for a whole number (ResolutionUnit) holds text,
-`TypeError` where a tag for a fraction (XResolution) does, `AttributeError` where one for text (Make, Software,
-Copyright) holds a fraction or a floating point number. `exif-no-denominator` (XResolution 72/0) fails in Pillow 11.0
-(`ZeroDivisionError`) and `xmp-not-utf8` in 11.2 (`UnicodeDecodeError`), neither in 13.
+`datasets.Image` rotates an image by its EXIF orientation, which rewrites the other tags. With Pillow 13 this fails on
+all `exif-...` kinds but the last: `struct.error` if a tag for an integer (ResolutionUnit) holds text, `TypeError` if a
+tag for a fraction (XResolution) does, `AttributeError` if one for text (Make, Software, Copyright) holds a fraction or
+a floating point number. `exif-no-denominator` (XResolution 72/0) fails in Pillow 11.0 (`ZeroDivisionError`) and
+`xmp-not-utf8` in 11.2 (`UnicodeDecodeError`), neither in 13.
 """
 
 STRAYS = {
@@ -102,24 +102,24 @@ STRAYS = {
         "256_ObjectCategories/133.lightning/relámpago 雷.jpg",
     ),
     "places365": ("val_256/.DS_Store",),
-    # What a file manager left in a folder of the real archive when somebody looked at it.
+    # A file manager left this in a folder of the real archive.
     "dtd": ("images/waffled/.directory",),
-    # What the archive programs of a Mac and the file manager of Windows leave, and a picture of somebody else's.
+    # Left by macOS's archiver and by Windows's file manager, and an unrelated picture.
     "sun397": (
         "SUN397/a/abbey/._sun_aqswjsnjlrfzzhiz.jpg",
         "SUN397/b/balcony/exterior/balcón 陽台.jpg",
         "SUN397/w/wine_cellar/Thumbs.db",
     ),
     "svhn_full": ("train/.DS_Store",),
-    # What an editor left in the real archive.
+    # An editor left this in the real archive.
     "cifar100": ("cifar-100-python/file.txt~",),
 }
-"""Files that are no images of their source, and empty folders (with a slash at the end), by source."""
+"""Files that are not images of their source, and empty folders (with a slash at the end), by source."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """An image to draw: its path in the source's folder, its stable id, its class, and how it is drawn and stored.
+    """An image to draw: its path in the source's folder, its id, its class, and how it is drawn and encoded.
 
     `draw` takes digests of the class and of the image. `kind` is a key of `builders.demo.images.ENCODERS`.
     """
@@ -133,14 +133,14 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Files:
-    """A source: its images, and from these its lists as {path: text}."""
+    """A source of image files: a function that yields its images, and one that makes its lists as {path: text}."""
 
     images: Callable[[], Iterator[Drawing]]
     lists: Callable[[Sequence[Drawing]], dict[str, str]] = lambda _: {}
 
 
 def _numbers(class_id: str, count: int, limit: int, given: Sequence[int] = ()) -> list[int]:
-    """Return distinct numbers below a limit for a class's file names, as irregular as real ones; `given` go first."""
+    """Return sorted distinct numbers below a limit for a class's file names, as irregular as real ones."""
     numbers = dict.fromkeys(given)
     turn = 0
     while len(numbers) < count:
@@ -268,7 +268,7 @@ def _svhn_full() -> Iterator[Drawing]:
 
 
 def _house_number(_: bytes, of_image: bytes) -> Image.Image:
-    """Draw one to three digits side by side, in a size of the image's own."""
+    """Draw one to three digits side by side, in a size that varies by image."""
     digits = [byte % 10 for byte in of_image[: 1 + of_image[9] % 3]]
     pixels = np.concatenate(list(draw_digits([of_image] * len(digits), digits)), axis=1)
     width, height = 14 + of_image[10] % 18, 20 + of_image[11] % 13
@@ -294,4 +294,4 @@ FILES: Mapping[str, Files] = {
     "sun397": Files(_sun397, lambda _: {"SUN397/ClassName.txt": _lines(row.category for row in tables.sun397())}),
     "svhn_full": Files(_svhn_full, _svhn_full_lists),
 }
-"""Every such source by its key."""
+"""The sources of image files, by key."""

@@ -1,9 +1,9 @@
-"""Write small made-up copies of every source in its official layout, to try each command without a download.
+"""Writes small made-up copies of every source in its official layout, to try each command without a download.
 
-The class names are the real ones, the images are drawn: two colours and a shape for each class, a size, a position
-and a row of bars for each image. File names are fixed; only the pixels depend on the seed. Real archives have
-troubles, and so have these (`builders.demo.files.TROUBLES` and `STRAYS`); they hold pictures twice, and so do these
-(`demo_duplicates`).
+The class names are real, the images are drawn: two colours and a shape for each class, a size, a position and a row of
+bars for each image. File names are fixed; only the pixels depend on the seed. Like the real archives, the copies have
+troubled images and stray files (`builders.demo.files.TROUBLES` and `STRAYS`) and duplicates
+(`builders.demo.duplicates`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from builders.demo.images import ENCODERS, digest, draw, jpeg
 from builders.errors import BuildError
 
 MARKER = "DEMO.txt"
-"""The file that says, in the demo's root and in each source's folder, that the images are made up."""
+"""The file in the demo's root and in each source's folder that says that the images are made up."""
 
 _MARKER_TEXT = """This folder was written by `python -m builders.demo`.
 Its images are drawn by a program. They have the names and the layout of a real dataset and nothing else of it:
@@ -37,19 +37,17 @@ def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str
 
     Args:
         root: a new or empty folder, or a demo to be written again.
-        seed: what the pixels depend on beside the file names.
-        progress: show a bar on stderr, if that is a terminal.
+        seed: seed of the pixels.
+        progress: show a bar on stderr if that is a terminal.
 
     Returns:
         The folder of each source by its key.
 
     Raises:
-        BuildError: `root` holds something else.
+        BuildError: `root` holds other files.
     """
     if root.exists() and not is_demo(root) and (not root.is_dir() or any(root.iterdir())):
-        raise BuildError(
-            f"Expected a new or empty folder for the demo, found other files in {root}; name another folder."
-        )
+        raise BuildError(f"{root} holds other files than a demo. Name a new or empty folder.")
     _write(root / MARKER, _MARKER_TEXT.encode())
     drawings = {key: list(files.images()) for key, files in FILES.items()}
     kinds = {(trouble.source, trouble.path): trouble.kind for trouble in TROUBLES}
@@ -78,7 +76,7 @@ def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str
 
 
 def is_demo(folder: Path) -> bool:
-    """Tell whether a folder is a demo or one of its sources."""
+    """Whether a folder is a demo or one of its sources."""
     return (folder / MARKER).is_file()
 
 
