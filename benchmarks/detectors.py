@@ -72,7 +72,7 @@ def make_task(rows: int) -> Task:
 
 def extract(task: Task, loader: torch.utils.data.DataLoader) -> Features:
     """Run the model once as `python -m evaluation extract` does, and keep what it keeps."""
-    batches = [(task.model.see(images), labels) for images, labels in loader]
+    batches = [(task.model.forward(images), labels) for images, labels in loader]
     labels = torch.cat([labels for _, labels in batches]).numpy()
     return Features(
         ids=np.array([f"{i:04d}" for i in range(len(labels))]),

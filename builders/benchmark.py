@@ -255,3 +255,8 @@ def split_key(config: Config, split: Split) -> str:
 def part_key(config: Config, split: Split) -> str:
     """The name of what is planned by itself: `config/split.part` for a part, `config/split` for a whole split."""
     return split_key(config, split) + (f".{split.part}" if split.part else "")
+
+
+def group_name(benchmark: Benchmark, config: str) -> str:
+    """The name of the splits that a config's are compared with: its own where roles are judged by config."""
+    return config if benchmark.roles_by_config else ""

@@ -1,4 +1,4 @@
-"""`python -m evaluation`: one pass of a model over a release, scores of detectors, and the papers' figures."""
+"""`python -m evaluation`: extracts features, scores detectors and computes the papers' figures."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Sequence
 import click
 
 from evaluation.errors import EvaluationError
-from evaluation.extras import EXTRA, without
+from evaluation.extras import EXTRA, not_installed_message
 
-# Imported when asked for, so that help needs neither torch nor matplotlib.
+# Commands are imported on use: `--help` works without torch and matplotlib.
 COMMANDS = {
-    "extract": "Run a model over a release once and keep what detectors need.",
+    "extract": "Extract features of a release with a model.",
     "score": "Fit detectors and score every row of a release.",
-    "report": "Give a paper's figures for scores: tables, plots, a summary.",
-    "compare": "Set two results side by side, if they are of the same release.",
-    "graph": "Draw which classes' images are taken for which classes, as the FACETS paper does.",
-    "demo": "Go the whole way on a small release of real digits.",
+    "report": "Compute a paper's figures from scores: tables, plots, a summary.",
+    "compare": "Compare the figures of two reports on the same release.",
+    "graph": "Draw the graph of predicted classes, as in the FACETS paper.",
+    "demo": "Run every step on a small release of real digits.",
 }
 
 
@@ -50,10 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        argv: arguments; None takes the process's.
+        argv: arguments; None uses `sys.argv`.
 
     Returns:
-        0 when all went well, 2 for anything the user can mend, 130 after Ctrl-C, or the command's own code.
+        0 on success, 2 for an error that the user can fix, 130 after Ctrl-C, or the command's own code.
     """
     try:
         return int(command.main(args=argv, prog_name="python -m evaluation", standalone_mode=False) or 0)
@@ -63,13 +63,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
-        click.echo(f"error: {without([error.name], 'do this')}", err=True)
+        click.echo(f"error: {not_installed_message([error.name], 'run this command')}", err=True)
         return 2
     except click.ClickException as error:
         error.show()
         return 2
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped; finished splits are kept, and the same command goes on with the rest.", err=True)
+        click.echo("Stopped. Finished splits are kept; run the same command again to continue.", err=True)
         return 130
 
 

@@ -1,6 +1,6 @@
-"""The table of a release's duplicates: its file, and what it must hold.
+"""The table of a release's duplicate pairs: reading and checking it.
 
-Each line is a pair of rows whose images are equal (distance 0) or nearly so. A row may stand in several pairs.
+Each line is a pair of rows whose images are identical (distance 0) or nearly so. A row may appear in several pairs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 from evaluation.errors import EvaluationError, first_line
 
 CONFIG = "duplicates"
-"""The table's config in the card, and the key of what the manifest says of it."""
+"""The table's config in the card, and its key in the manifest."""
 
 SPLIT = "pairs"
 PATH = f"{CONFIG}/{SPLIT}.parquet"
-"""The table's file in a release."""
+"""Path of the table in a release."""
 
 COLUMNS: Mapping[str, pa.DataType] = {
     "id": pa.string(),
@@ -37,17 +37,17 @@ COLUMNS: Mapping[str, pa.DataType] = {
 """The table's columns, in order; splits are written `config/split`."""
 
 Ids = Callable[[str, str], pa.ChunkedArray]
-"""Gives the ids of a split, by its config and name."""
+"""Returns the ids of a split, given its config and name."""
 
-_VERIFY = "`python -m hf_scripts.verify` tells what is wrong with a release."
+_VERIFY = "run `python -m hf_scripts.verify` to find out what is wrong."
 _REBUILD = "Take the table from the same build as the rows, or build the release again."
 
 
 def check_entry(manifest: Mapping[str, Any], where: str) -> None:
-    """Check what a manifest says of the table, if the release has one.
+    """Check the manifest's entry for the table, if it has one.
 
     Raises:
-        EvaluationError: it does not name the file with its digest and number of rows.
+        EvaluationError: the entry lacks the file's path, digest or number of rows.
     """
     if CONFIG not in manifest:
         return
@@ -66,11 +66,11 @@ def read(source: str, revision: str | None, manifest: Mapping[str, Any], name: s
     Args:
         source: the release's folder, or ORG/NAME.
         revision: the commit on the Hub; None for a folder.
-        manifest: the release's, once `check_entry` has passed it.
-        name: what to call the release in messages.
+        manifest: the release's manifest, checked by `check_entry`.
+        name: the release's name, for messages.
 
     Raises:
-        EvaluationError: there is no such file, or it is not the one that the manifest names by digest.
+        EvaluationError: the file does not exist, or its digest or number of rows differs from the manifest's.
     """
     path = Path(source) / PATH if revision is None else _download(source, revision, name)
     try:
@@ -88,7 +88,7 @@ def read(source: str, revision: str | None, manifest: Mapping[str, Any], name: s
     try:
         pairs = pq.read_table(pa.BufferReader(content))
     except pa.ArrowInvalid as error:
-        raise EvaluationError(f"{PATH} of {name} is no Parquet file: {first_line(error)}. {_REBUILD}") from error
+        raise EvaluationError(f"{PATH} of {name} is not a Parquet file: {first_line(error)}. {_REBUILD}") from error
     if len(pairs) != entry["rows"]:
         raise EvaluationError(
             f"{PATH} of {name} has {len(pairs):,} pairs, but the manifest says {entry['rows']:,}; {_VERIFY}"
@@ -97,17 +97,17 @@ def read(source: str, revision: str | None, manifest: Mapping[str, Any], name: s
 
 
 def check(pairs: pa.Table, splits: frozenset[str], ids: Ids, where: str) -> None:
-    """Check that a table is of the rows of its release.
+    """Check a table against the rows of its release.
 
     Args:
         pairs: the table.
         splits: the release's splits, as `config/split`.
-        ids: gives the ids of a split; asked only of splits that stand in the table.
+        ids: returns the ids of a split; called only for splits that the table names.
         where: the release, for messages.
 
     Raises:
-        EvaluationError: columns differ from `COLUMNS`, cells are empty, or a line names a split or row that the
-            release does not have, or an id beside itself.
+        EvaluationError: columns differ from `COLUMNS`, cells are empty, an id is paired with itself, or a split or id
+            is not in the release.
     """
     if list(zip(pairs.schema.names, pairs.schema.types, strict=True)) != list(COLUMNS.items()):
         found, wanted = (
@@ -133,7 +133,7 @@ def check(pairs: pa.Table, splits: frozenset[str], ids: Ids, where: str) -> None
 
 
 def ids_by_split(pairs: pa.Table) -> dict[str, pa.Array]:
-    """The rows that stand in any pair, on either side: their distinct ids by `config/split`, in the splits' order."""
+    """Return the distinct ids of rows that appear in any pair, on either side, by `config/split`, sorted by split."""
     splits, ids = (
         pa.chunked_array([*pairs[name].chunks, *pairs[f"other_{name}"].chunks], pa.string())
         for name in ("split", "id")
@@ -142,7 +142,7 @@ def ids_by_split(pairs: pa.Table) -> dict[str, pa.Array]:
 
 
 def _download(name: str, commit: str, where: str) -> Path:
-    """The table's file in the client's cache."""
+    """Download the table to the client's cache."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What a person did or has that an evaluation cannot work with: one sentence, exit code 2.
+"""Errors that the user can fix: one sentence on stderr, exit code 2.
 
 Tested by `tests/evaluation/test_main.py`.
 """
@@ -10,28 +10,29 @@ from collections.abc import Iterable
 
 
 class EvaluationError(Exception):
-    """A problem the user can mend.
+    """An error that the user can fix.
 
-    The message is one sentence that says what was expected, what was found, where, and the next step. The command line
-    prints it without a traceback and exits with code 2.
+    The message says what is wrong, where, and the next step. The command line prints it without a traceback and exits
+    with code 2.
     """
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:
-    """The error for a name that does not exist, with the nearest that do.
+    """Return the error for an unknown name, with the closest known names.
 
     Args:
-        kind: what was named, such as "detector".
-        name: what was given.
-        known: all names there are.
+        kind: kind of thing that the name stands for, such as "detector".
+        name: the unknown name.
+        known: all valid names.
     """
     names = sorted(known)
+    article = "an" if kind[0] in "aeiou" else "a"
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"the nearest are {', '.join(near)}" if near else f"there are {', '.join(names)}"
-    return EvaluationError(f"expected the name of a {kind}, found {name!r}; {hint}.")
+    hint = f"the closest names are {', '.join(near)}" if near else f"choose one of {', '.join(names)}"
+    return EvaluationError(f"{name!r} is not {article} {kind}; {hint}.")
 
 
 def first_line(error: BaseException) -> str:
-    """What another library's error says, fit for the middle of a sentence."""
+    """Return the first line of another library's error, without its full stop."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Packages that only some commands need: those of the extra `evaluate`.
+"""Checks for optional packages: those of the extra `evaluate`.
 
 Tested by `tests/evaluation/test_main.py`.
 """
@@ -21,30 +21,30 @@ EXTRA = (
     "torch",
     "torchvision",
 )
-"""Modules that the extra brings."""
+"""Modules that the extra installs."""
 
 
-def need(*modules: str, to: str, instead: str = "") -> None:
-    """Refuse to begin what would break off for want of a package.
+def require_packages(*modules: str, to: str, instead: str = "") -> None:
+    """Check that optional packages are installed, before any work starts.
 
     Args:
-        modules: names that will be imported.
-        to: what they are needed for, after "to".
-        instead: what else could be done, in the imperative.
+        modules: names of the modules to import.
+        to: the purpose, as it follows "to" in the message.
+        instead: an alternative for the user, in the imperative.
 
     Raises:
-        EvaluationError: one is not installed.
+        EvaluationError: a package is not installed.
     """
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
-        raise EvaluationError(without(missing, to, instead))
+        raise EvaluationError(not_installed_message(missing, to, instead))
 
 
-def without(missing: Sequence[str], to: str, instead: str = "") -> str:
-    """The sentence on packages that are not installed."""
-    found = "it" if len(missing) == 1 else "them"
+def not_installed_message(missing: Sequence[str], to: str, instead: str = "") -> str:
+    """Return the message about packages that are not installed."""
+    is_not, them = ("is not", "it") if len(missing) == 1 else ("are not", "them")
     return (
-        f"expected {', '.join(missing)} to {to}, found {found} not installed; install {found} with "
+        f"{', '.join(missing)} {is_not} installed, but needed to {to}. Install {them} with "
         "pip install 'unknown-detection[evaluate]' (in a checkout: pip install -e '.[evaluate]')"
         f"{f', or {instead}' if instead else ''}."
     )

@@ -1,4 +1,4 @@
-"""Writing files so that under its own name a file is whole.
+"""Atomic file writes, and file names.
 
 Tested by `tests/evaluation/features/test_store.py`.
 """
@@ -13,17 +13,17 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path`; rename it to `path` when the block ends well, else remove it.
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path next to `path`, and rename it to `path` if the block succeeds; else delete it.
 
     Args:
-        path: the file to write or to replace; its folder is made.
+        path: the file to write or replace; its folder is created.
 
     Yields:
-        The name to write under. It ends as `path` does, because some writers go by a file's ending.
+        The path to write to. It keeps the file's ending, because some writers choose the format by it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The process id keeps two processes apart that come to write one file.
+    # With the process id, two processes that write the same file do not collide.
     temporary = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         yield temporary
@@ -33,5 +33,5 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def file_name(*parts: str) -> str:
-    """A name for a file: the parts joined by hyphens, whatever signs stand in them."""
+    """Join parts to a file name with hyphens, replacing characters that are unsafe in file names."""
     return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.") for part in parts)

@@ -1,7 +1,6 @@
-"""Opening a release, in a folder or on the Hub, as anybody does: `manifest.json` and `datasets.load_dataset`.
+"""Opens a release from a folder or the Hub, with `manifest.json` and `datasets.load_dataset`.
 
-What is read is compared with the manifest, so that figures are of the rows that the release's digest names and not of
-what a cache happened to hold.
+Rows are checked against the manifest's digests, because the cache of `datasets` may hold those of another build.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from evaluation.duplicate_pairs import CONFIG, SPLIT
 from evaluation.errors import EvaluationError, first_line, unknown_name
 
 FORMAT = 1
-"""The manifest's format that is understood here."""
+"""The supported version of the manifest's format."""
 
 INDEX_SUFFIX = "-index"
-"""The rows of a config without their images are the config of the same name with this suffix."""
+"""Suffix of the config that holds a config's rows without images."""
 
 _DIGESTED = ("id", "label", "role", "content_sha256")
-"""What a split's digest is over, row by row."""
+"""The columns that a split's digest covers."""
 
 _REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class Release:
-    """A release whose manifest has been read; rows and images come when they are asked for.
+    """A release with its manifest; rows and images are loaded on first use.
 
     Args:
-        source: what `load_dataset` takes: a folder, or ORG/NAME.
+        source: first argument of `load_dataset`: a folder, or ORG/NAME.
         revision: the commit on the Hub; None for a folder.
         manifest: the release's `manifest.json`.
     """
@@ -53,7 +52,7 @@ class Release:
 
     @property
     def name(self) -> str:
-        """What to call it: the folder, or ORG/NAME at a commit."""
+        """The release's name in messages: the folder, or ORG/NAME at a commit."""
         return f"{self.source} at commit {self.revision[:12]}" if self.revision else self.source
 
     @property
@@ -81,7 +80,7 @@ class Release:
         return tuple(sorted(self._config(config)["splits"]))
 
     def label_names(self, config: str) -> tuple[str, ...]:
-        """The in-distribution classes of a config in the order of its labels."""
+        """The in-distribution classes of a config, in label order."""
         return tuple(self._config(config)["label_names"])
 
     def split_digest(self, config: str, split: str) -> str:
@@ -89,10 +88,10 @@ class Release:
         return str(self._split(config, split)["digest"])
 
     def rows(self, config: str, split: str) -> pa.Table:
-        """All columns of a split but the image, in the release's order; `label` and `role` are numbers.
+        """Load all columns of a split except the image, in the release's order; `label` and `role` are integers.
 
         Raises:
-            EvaluationError: there is no such split, it cannot be loaded, or its rows are not those of the manifest.
+            EvaluationError: there is no such split, it cannot be loaded, or its digest differs from the manifest's.
         """
         self._split(config, split)
         if (config, split) not in self._rows:
@@ -104,15 +103,15 @@ class Release:
         return self._rows[config, split]
 
     def images(self, config: str, split: str) -> Any:
-        """A split with its images, as a `datasets.Dataset` that decodes a row when it is asked for.
+        """Load a split with its images, as a `datasets.Dataset` that decodes rows on access.
 
         Raises:
-            EvaluationError: as for `rows`, or the release has no images of this split.
+            EvaluationError: as for `rows`, or the release does not hold the split's images.
         """
         if not self._split(config, split).get("data", True):
             raise EvaluationError(
-                f"expected images of {config}/{split} in {self.name}, found its index alone; build the split with "
-                "`python -m hf_scripts.materialize` first."
+                f"{self.name} has only the index of {config}/{split}, without images; build the split with `python -m "
+                "hf_scripts.materialize` first."
             )
         if (config, split) not in self._images:
             expected = self.rows(config, split).select(["id", "content_sha256"])
@@ -124,14 +123,14 @@ class Release:
         return self._images[config, split]
 
     def duplicates(self) -> pa.Table | None:
-        """The pairs of rows that show the same picture, with the columns `duplicate_pairs.COLUMNS`; read once.
+        """Load the table of duplicate pairs, with the columns `duplicate_pairs.COLUMNS`; read once.
 
         Returns:
-            The config `duplicates` as `load_dataset` gives it; None for a release built before there was one.
+            The config `duplicates` as `load_dataset` returns it; None for releases built before it existed.
 
         Raises:
-            EvaluationError: the table cannot be loaded, is not the one that the manifest names by digest, or names
-                splits or rows that the release does not have.
+            EvaluationError: the table cannot be loaded, differs from the manifest's digest, or names splits or rows
+                that the release does not have.
         """
         if CONFIG not in self.manifest:
             return None
@@ -140,7 +139,8 @@ class Release:
             splits = frozenset(f"{config}/{split}" for config in self.configs for split in self.splits(config))
             duplicate_pairs.check(pairs, splits, lambda config, split: self.rows(config, split)["id"], self.name)
             if len(pairs):
-                # The manifest has the digest of the file and not of its rows, so what is loaded must equal the file.
+                # The manifest has a digest of the file, not of its rows, so the loaded rows are compared with the
+                # file's.
                 self._load(CONFIG, SPLIT, lambda loaded: loaded.with_format("arrow")[:] == pairs)
             self._duplicates = pairs
         return self._duplicates
@@ -159,23 +159,23 @@ class Release:
         return found
 
     def _load(self, config: str, split: str, is_right: Callable[[Any], bool]) -> Any:
-        """A split as `load_dataset` gives it, once its rows are right."""
-        # For a folder, `datasets` keys what it converted by the folder's name and card alone, so what it finds in its
-        # cache may be of another release or of an earlier build of this one. Then it converts once more.
+        """Load a split with `load_dataset`, again without its cache if the rows are wrong."""
+        # For a folder, the cache of `datasets` is keyed by the folder's name and card alone, so a hit may be another
+        # release or an earlier build of this one. The second try bypasses the cache.
         for mode in ("reuse_dataset_if_exists", "force_redownload"):
             loaded = self._load_dataset(config, split, mode)
             if is_right(loaded):
                 return loaded
         raise EvaluationError(
-            f"expected the rows of {config}/{split} that the manifest of {self.name} names by digest, found others; "
-            "`python -m hf_scripts.verify` tells what is wrong with a release."
+            f"The rows of {config}/{split} differ from the digest in the manifest of {self.name}. Run `python -m "
+            "hf_scripts.verify` to find out what is wrong."
         )
 
     def _load_dataset(self, config: str, split: str, mode: str) -> Any:
         import datasets
         from datasets.exceptions import DatasetsError
 
-        # Its bars are for people only, but it draws them into files too.
+        # Its progress bars would also be written to files.
         silenced = not sys.stderr.isatty() and not datasets.utils.are_progress_bars_disabled()
         if silenced:
             datasets.disable_progress_bars()
@@ -183,8 +183,8 @@ class Release:
             return datasets.load_dataset(self.source, config, split=split, revision=self.revision, download_mode=mode)
         except (DatasetsError, OSError, ValueError) as error:
             raise EvaluationError(
-                f"expected load_dataset to read {config}/{split} of {self.name}, found: {first_line(error)}; "
-                "`python -m hf_scripts.verify` tells what is wrong with a release."
+                f"load_dataset cannot read {config}/{split} of {self.name}: {first_line(error)}. Run `python -m "
+                "hf_scripts.verify` to find out what is wrong."
             ) from error
         finally:
             if silenced:
@@ -196,35 +196,33 @@ def open_release(where: str, revision: str | None = None) -> Release:
 
     Args:
         where: a folder, or ORG/NAME on the Hub.
-        revision: branch, tag or commit on the Hub, resolved to its commit here; None for the newest.
+        revision: branch, tag or commit on the Hub, resolved to a commit; None for the latest.
 
     Raises:
-        EvaluationError: there is no release, no such revision, or a manifest that is none.
+        EvaluationError: the release or revision does not exist, or its manifest is invalid.
     """
     root = Path(where)
     if root.is_dir():
         if revision is not None:
             raise EvaluationError(
-                f"expected --revision with ORG/NAME, found it with the folder {where}; leave it out, or name the "
-                "repository."
+                f"--revision applies to a repository ORG/NAME only, but {where} is a folder. Leave it out, or name "
+                "the repository."
             )
         return Release(where, None, _manifest(root / "manifest.json", where))
     if not _REPOSITORY.fullmatch(where):
-        raise EvaluationError(
-            f"expected a release folder or ORG/NAME, found {where}, which is neither; check the path."
-        )
+        raise EvaluationError(f"{where} is neither a folder nor a repository ORG/NAME; check the path.")
     commit, path = _download_manifest(where, revision)
     return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
 
 
 def rows_digest(rows: pa.Table) -> str:
-    """The digest that identifies a split: SHA-256 over (id, label, role, content digest) of every row, in order.
+    """Compute a split's digest: SHA-256 over (id, label, role, content digest) of every row, in order.
 
     Args:
         rows: a table with these columns, `label` and `role` as integers.
 
     Returns:
-        Lower-case hex. Fields are joined by tabs and rows ended by newlines, in UTF-8.
+        Lower-case hex. Fields are separated by tabs, rows end with newlines, in UTF-8.
     """
     digest = hashlib.sha256()
     for batch in rows.select(_DIGESTED).to_batches(max_chunksize=65536):
@@ -236,7 +234,7 @@ def rows_digest(rows: pa.Table) -> str:
 
 def _manifest(path: Path, where: str) -> Mapping[str, Any]:
     if not path.is_file():
-        raise EvaluationError(f"expected a release with a manifest.json in {where}, found none; check the path.")
+        raise EvaluationError(f"{where} is not a release: it has no manifest.json. Check the path.")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         for config in manifest["configs"].values():
@@ -245,13 +243,13 @@ def _manifest(path: Path, where: str) -> Mapping[str, Any]:
                 raise TypeError("names and digests are text")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EvaluationError(
-            f"expected configs with label_names and splits with digests in the manifest.json of {where}, found "
-            "something else; build the release again."
+            f"The manifest.json of {where} is invalid: it must list configs with label_names, and splits with "
+            "digests. Build the release again."
         ) from error
     if manifest.get("format", FORMAT) != FORMAT:
         raise EvaluationError(
-            f"expected a manifest of format {FORMAT} in {where}, found format {manifest['format']}; take the version "
-            "of this project that wrote it."
+            f"The manifest of {where} has format {manifest['format']}, but this version reads format {FORMAT}. Use "
+            "the version of this project that wrote it."
         )
     duplicate_pairs.check_entry(manifest, where)
     found: Mapping[str, Any] = manifest
@@ -259,34 +257,31 @@ def _manifest(path: Path, where: str) -> Mapping[str, Any]:
 
 
 def _download_manifest(name: str, revision: str | None) -> tuple[str, Path]:
-    """The commit that a revision names now, and its manifest in the client's cache."""
+    """Resolve a revision to its commit, and download the manifest to the client's cache."""
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
     api = HfApi()
     try:
-        # A commit is what it is; a branch or tag is asked for, because a cache may hold what it named before.
+        # Branches and tags are always looked up, since a cached answer may be outdated; a full commit hash needs no
+        # lookup.
         known = revision is not None and _COMMIT.fullmatch(revision)
         commit = revision if known else api.dataset_info(name, revision=revision).sha
         return str(commit), Path(hf_hub_download(name, "manifest.json", repo_type="dataset", revision=commit))
     except RepositoryNotFoundError as error:
         raise EvaluationError(
-            f"expected a folder or a dataset repository {name}, found neither here nor on {api.endpoint}; check the "
-            "name, and log in with `hf auth login` where the repository is private."
+            f"{name} is neither a local folder nor a dataset repository on {api.endpoint}. Check the name, and log in "
+            "with `hf auth login` if the repository is private."
         ) from error
     except RevisionNotFoundError as error:
         tags = ", ".join(sorted(ref.name for ref in api.list_repo_refs(name, repo_type="dataset").tags)) or "none"
-        raise EvaluationError(
-            f"expected a revision of {name}, found no {revision} on {api.endpoint}; its tags are {tags}."
-        ) from error
+        raise EvaluationError(f"{name} has no revision {revision} on {api.endpoint}; its tags are {tags}.") from error
     except RemoteEntryNotFoundError as error:
         raise EvaluationError(
-            f"expected a release with a manifest.json in {name}, found none; give another --revision, or another "
-            "repository."
+            f"{name} is not a release: it has no manifest.json. Give another --revision, or another repository."
         ) from error
     except (httpx.HTTPError, OSError) as error:
         raise EvaluationError(
-            f"expected an answer about {name} from {api.endpoint}, found: {first_line(error)}; try again, or give a "
-            "folder."
+            f"Cannot reach {name} on {api.endpoint}: {first_line(error)}. Try again, or give a local folder."
         ) from error

@@ -39,6 +39,11 @@ def _command(**flags: Any) -> None:
     Every image is compared with the digest that the publisher's had. The result's split digests equal the publisher's.
     """
     target, config = flags["target"], flags["config"]
+    if flags["withdraw"] is not None:
+        raise BuildError(
+            "--withdraw does not apply to a published index, whose rows are built as they were published. To leave "
+            "rows out, build the benchmark from its sources with python -m builders.<benchmark> --withdraw."
+        )
     with (
         TerminalMeter(quiet=flags["quiet"]) as meter,
         explaining_disk("read the sources and write the release"),
@@ -132,6 +137,7 @@ def _make_command() -> click.Command:
             help="Processes that write shards.",
         ),
         sources_option(),
+        click.option("--withdraw", hidden=True),
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
         *source_options(SOURCES.values()),
     ]

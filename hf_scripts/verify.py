@@ -60,7 +60,13 @@ def verify(
         problems.merge(check_release.check_audit(root, manifest))
         problems.merge(check_release.check_parts(root, manifest))
         problems.merge(check_release.check_ids(root, manifest))
-        pairs, more = duplicates.check_duplicates(root, manifest)
+        pictures = {
+            (task.split.key, row_id): picture
+            for task, outcome in zip(tasks, outcomes, strict=True)
+            if isinstance(task, ShardTask)
+            for row_id, picture in outcome.pictures.items()
+        }
+        pairs, more = duplicates.check_duplicates(root, manifest, pictures)
         problems.merge(pairs)
         notes += more
     else:
@@ -71,6 +77,7 @@ def verify(
 def _tasks(root: Path, manifest: Mapping[str, Any], files: Sequence[Listed], *, decode: bool) -> list[FileTask]:
     """One task for each file; a file that two configs share is checked once."""
     tasks: dict[str, FileTask] = {}
+    wanted = duplicates.named_rows(root, manifest) if decode else {}
     for key, config, entry in check_manifest.splits(manifest):
         split = split_of(key, config, entry)
         index = Listed(**entry["index"])
@@ -79,7 +86,9 @@ def _tasks(root: Path, manifest: Mapping[str, Any], files: Sequence[Listed], *, 
         for listed in entry["data"]:
             file = Listed(**listed)
             compared = index.path if first is not None and (root / index.path).is_file() else None
-            tasks.setdefault(file.path, ShardTask(root, file, split, compared, first or 0, decode))
+            tasks.setdefault(
+                file.path, ShardTask(root, file, split, compared, first or 0, decode, wanted.get(key, frozenset()))
+            )
             rows = _rows(root / file.path)
             # Behind a shard that cannot be read nobody knows which rows of the index come next.
             first = None if first is None or rows is None else first + rows

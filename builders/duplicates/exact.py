@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ _PREFIX = 16
 _NIBBLES = np.zeros(256, np.uint64)
 for _value, _digit in enumerate(b"0123456789abcdef"):
     _NIBBLES[_digit] = _value
+
+# Streams a column through a small buffer, so that memory does not follow the size of a split.
+_open = partial(pq.ParquetFile, buffer_size=1024 * 1024, pre_buffer=False)
 
 Digests = Callable[[], Iterable[pa.Array]]
 """Returns a split's digests in the order of its rows, in batches; it can be called repeatedly."""
@@ -62,7 +66,7 @@ def index_digests(path: Path) -> Digests:
     """Return a function that reads the column `content_sha256` of an index file."""
 
     def read() -> Iterator[pa.Array]:
-        with pq.ParquetFile(path) as opened:
+        with _open(path) as opened:
             for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=[DIGEST]):
                 yield batch.column(0)
 
@@ -75,7 +79,7 @@ def rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[Row]:
     if not len(numbers):
         return found
     first = 0
-    with pq.ParquetFile(path) as opened:
+    with _open(path) as opened:
         for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["id", "role", "class_id"]):
             inside = numbers[(numbers >= first) & (numbers < first + batch.num_rows)] - first
             if len(inside):
@@ -87,7 +91,7 @@ def rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[Row]:
 def rows_named(path: Path, key: str, ids: Iterable[str]) -> dict[str, tuple[Row, str]]:
     """Read rows of an index file by id, each with its content digest; missing ids are left out."""
     wanted, found = pa.array(sorted(set(ids)), pa.string()), {}
-    with pq.ParquetFile(path) as opened:
+    with _open(path) as opened:
         for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["id", "role", "class_id", DIGEST]):
             for row in batch.filter(pc.is_in(batch.column("id"), value_set=wanted)).to_pylist():
                 found[row["id"]] = (_row(key, row), row[DIGEST] or "")

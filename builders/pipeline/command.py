@@ -22,7 +22,8 @@ from builders.pipeline.request import Choices, parts_of
 from builders.pipeline.run import build, prepare
 from builders.pipeline.state import refuse_foreign
 from builders.pipeline.summary import built_text, dry_run_text
-from builders.plan.withdrawals import read_withdrawn
+from builders.pipeline.without_duplicates import compared_with
+from builders.plan.withdrawals import DUPLICATES, read_withdrawn
 from builders.sources.base import Source
 
 WORKER_IMPORTS = ("builders.pipeline.command", "builders.generate.batches", "numpy.ma")
@@ -107,9 +108,9 @@ def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
         ),
         click.option(
             "--withdraw",
-            type=click.Path(path_type=Path, exists=True, dir_okay=False),
-            metavar="FILE",
-            help="CSV of id,reason: rows that are left out, with the reason, in a new release.",
+            metavar="FILE|duplicates",
+            help="CSV of id,reason: rows that are left out, with the reason, in a new release. The word duplicates "
+            "builds a variant without pictures that the benchmark has twice.",
         ),
         click.option(
             "--workers",
@@ -134,12 +135,13 @@ def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
 def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
     splits = _chosen_splits(benchmark, flags["splits"])
     out: Path = flags["out"]
+    variant = flags["withdraw"] == DUPLICATES
     refuse_foreign(out)
     with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
         if flags["demo"]:
             roots = _demo_roots(out, cleanup, dry_run=flags["dry_run"], quiet=flags["quiet"])
         else:
-            roots = _roots(benchmark, module, splits, flags)
+            roots = _roots(benchmark, module, compared_with(benchmark, splits) if variant else splits, flags)
         demo = _any_demo(roots)
         choices = Choices(
             out=out,
@@ -152,7 +154,8 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             decode=flags["check"] == "decode",
             adopt=flags["adopt"],
             demo=demo,
-            withdrawn=read_withdrawn(flags["withdraw"]) if flags["withdraw"] else {},
+            withdrawn=read_withdrawn(Path(flags["withdraw"])) if flags["withdraw"] and not variant else {},
+            without_duplicates=variant,
         )
         started = time.monotonic()
         with LocalExecutor(1 if flags["dry_run"] else flags["workers"], preload=WORKER_IMPORTS) as executor:
@@ -160,6 +163,8 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             planned = sum(len(split.rows) for split in prepared.planned)
             meter.note(f"planned {planned:,} images in {time.monotonic() - started:.1f} s")
             if flags["dry_run"]:
+                if variant:
+                    meter.note("--withdraw duplicates: which images are duplicates is known once they have been read")
                 click.echo(dry_run_text(benchmark, prepared))
             else:
                 click.echo(built_text(benchmark, build(benchmark, choices, prepared, meter, executor), out, splits))

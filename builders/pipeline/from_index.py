@@ -100,7 +100,8 @@ def benchmark_of(published: Published) -> Benchmark:
     if name not in BENCHMARKS:
         known = ", ".join(sorted(BENCHMARKS))
         raise BuildError(f"expected a benchmark that these tools build ({known}), found {name}; update the tools.")
-    if BENCHMARKS[name].version != version:
+    # A variant (after the plus) has the declaration of its benchmark.
+    if BENCHMARKS[name].version != version.partition("+")[0]:
         raise BuildError(
             f"expected version {BENCHMARKS[name].version} of the benchmark {name}, which these tools build, found "
             f"{version}; use the tools that published it."

@@ -18,7 +18,7 @@ class Choices:
     """What the user chose.
 
     `roots` maps source keys to folders; `splits` are names as `config/split`; `withdrawn` has the reason why a row is
-    left out, by its id.
+    left out, by its id; `without_duplicates` asks for the variant of `builders.pipeline.without_duplicates`.
     """
 
     out: Path
@@ -32,6 +32,7 @@ class Choices:
     adopt: Path | None = None
     demo: bool = False
     withdrawn: Mapping[str, str] = field(default_factory=dict)
+    without_duplicates: bool = False
 
 
 def parts_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from builders.pipeline.read_plan import STAGING, Located, join, keyed, locate, p
 from builders.pipeline.request import Choices, needed_partitions, parts_of, with_parents
 from builders.pipeline.shards import ShardTask
 from builders.pipeline.state import Identity, check_choices, check_labels, locked, record_plans
+from builders.pipeline.survey import Survey
+from builders.pipeline.without_duplicates import Gone, compared_with, find_duplicates, short_classes, variant_version
 from builders.plan.classes import Adopted, drawn_classes, label_names
 from builders.plan.completeness import shortfalls
 from builders.plan.planner import PlannedSplit, plan
@@ -52,8 +55,9 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
         BuildError: a source is missing, of another edition, resized, or short without `allow_partial`.
     """
     indexes = {}
-    parts = parts_of(benchmark, choices.splits)
-    for source, partitions in needed_partitions(benchmark, choices.splits).items():
+    asked = compared_with(benchmark, choices.splits) if choices.without_duplicates else choices.splits
+    needed = parts_of(benchmark, asked)
+    for source, partitions in needed_partitions(benchmark, asked).items():
         root = choices.roots.get(source.key, Path())
         where = f" in {root}" if source.on_disk else ""
         meter.note(f"{source.title}: indexing {', '.join(partitions)}{where}")
@@ -62,10 +66,10 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
         meter.note(f"{source.title}: {index.table.num_rows:,} images ({found})")
     adopted: dict[str, Adopted] = {}
     if choices.adopt and benchmark.index_words:
-        adopted = adopt_indexes(benchmark, parts, choices.adopt, indexes, meter.note)
+        adopted = adopt_indexes(benchmark, needed, choices.adopt, indexes, meter.note)
     elif choices.adopt:
-        adopted = adopt(benchmark, parts, choices.adopt, indexes, meter.note, seed=choices.seed)
-    lacking = _lacking(benchmark, choices, indexes, adopted)
+        adopted = adopt(benchmark, needed, choices.adopt, indexes, meter.note, seed=choices.seed)
+    lacking = _lacking(benchmark, needed, choices.seed, indexes, adopted)
     if lacking and not choices.allow_partial:
         key, sentences = next(iter(lacking.items()))
         root = indexes[benchmark.by_key()[key][1].source.key].root
@@ -74,18 +78,30 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
             "(the manifest will say so)."
         )
     _refuse_resized(choices, indexes)
-    planned = plan(
-        benchmark,
-        indexes,
-        seed=choices.seed,
-        splits=parts,
-        adopted=adopted,
-        limit_per_class=choices.limit_per_class,
-        withdrawn=choices.withdrawn,
-    )
+    planned = _plan(benchmark, choices, parts_of(benchmark, choices.splits), indexes, adopted, {})
     _note_strangers(choices, planned, meter)
     _refuse_empty(planned, indexes)
     return Prepared(indexes, lacking, adopted, tuple(planned))
+
+
+def _plan(
+    benchmark: Benchmark,
+    choices: Choices,
+    keys: Sequence[str],
+    indexes: Mapping[str, SourceIndex],
+    adopted: Mapping[str, Adopted],
+    duplicates: Gone,
+) -> list[PlannedSplit]:
+    return plan(
+        benchmark,
+        indexes,
+        seed=choices.seed,
+        splits=keys,
+        adopted=adopted,
+        limit_per_class=choices.limit_per_class,
+        withdrawn=choices.withdrawn,
+        duplicates=duplicates,
+    )
 
 
 def _refuse_empty(planned: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex]) -> None:
@@ -134,7 +150,7 @@ def build(
     layout = Layout(choices.out)
     identity = Identity(
         benchmark=benchmark.name,
-        version=benchmark.version,
+        version=_version(benchmark, choices),
         seed=choices.seed,
         limit_per_class=choices.limit_per_class,
         demo=choices.demo,
@@ -144,6 +160,8 @@ def build(
         check_choices(layout, identity, adopted, allow_partial=choices.allow_partial)
         check_labels(layout, _labels(benchmark, choices, prepared))
         _refuse_full_disk_for_packs(layout, prepared)
+        if choices.without_duplicates:
+            prepared = _without_duplicates(benchmark, choices, prepared, layout, executor, meter)
         located = _locate(layout, prepared, choices.seed, meter)
         plans = {split.key: split.digest for split in located}
         record_plans(layout, identity, adopted, plans, allow_partial=choices.allow_partial)
@@ -167,6 +185,37 @@ def build(
         manifest = finish_release(layout, benchmark, finished, identity.choices(), meter)
         remove_packs(layout.state / STAGING)
     return manifest
+
+
+def _version(benchmark: Benchmark, choices: Choices) -> str:
+    if choices.without_duplicates:
+        return variant_version(benchmark.version, decode=choices.decode)
+    return benchmark.version
+
+
+def _without_duplicates(
+    benchmark: Benchmark, choices: Choices, prepared: Prepared, layout: Layout, executor: Executor, meter: Meter
+) -> Prepared:
+    """Plan again without duplicates, of all splits that are compared with those that are built."""
+
+    def planned(keys: Sequence[str], gone: Gone) -> list[PlannedSplit]:
+        return _plan(benchmark, choices, keys, prepared.indexes, prepared.adopted, gone)
+
+    def located(some: Sequence[PlannedSplit]) -> list[Located]:
+        return _locate(layout, dataclasses.replace(prepared, planned=tuple(some)), choices.seed, meter)
+
+    every = parts_of(benchmark, compared_with(benchmark, choices.splits))
+    survey = Survey(layout, choices, prepared.indexes, located, executor, meter)
+    gone = find_duplicates(benchmark, lambda found: planned(every, found), survey, meter.note)
+    final = tuple(planned(parts_of(benchmark, choices.splits), gone))
+    short = short_classes(prepared.planned, final)
+    for key, sentence in short.items():
+        meter.note(f"{key}: {sentence}")
+    lacking = {
+        split.key: (*prepared.lacking.get(split.key, ()), *((short[split.key],) if split.key in short else ()))
+        for split in final
+    }
+    return dataclasses.replace(prepared, planned=final, lacking=lacking)
 
 
 def _labels(benchmark: Benchmark, choices: Choices, prepared: Prepared) -> dict[str, list[str]]:
@@ -204,12 +253,16 @@ def _keep_pixels(benchmark: Benchmark, layout: Layout, making: Making, split: Lo
 
 
 def _lacking(
-    benchmark: Benchmark, choices: Choices, indexes: Mapping[str, SourceIndex], adopted: Mapping[str, Adopted]
+    benchmark: Benchmark,
+    parts: Sequence[str],
+    seed: int,
+    indexes: Mapping[str, SourceIndex],
+    adopted: Mapping[str, Adopted],
 ) -> dict[str, tuple[str, ...]]:
     """What the sources lack of what each split draws from, in sentences by `config/split`."""
     lacking = {}
-    for key in parts_of(benchmark, choices.splits):
-        sentences = _shortfalls(benchmark, key, choices.seed, indexes, adopted)
+    for key in parts:
+        sentences = _shortfalls(benchmark, key, seed, indexes, adopted)
         if sentences:
             lacking[key] = tuple(sentences)
     return lacking

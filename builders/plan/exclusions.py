@@ -33,8 +33,8 @@ def exclusions(
         split: the declaration.
         view: its source.
         reasons: rule and evidence by class id, from `reasons_by_class`.
-        drawn: rows drawn for the split.
-        left: `drawn` without withdrawn rows.
+        drawn: rows drawn for the split, and rows listed one by one (`named_images`).
+        left: the drawn rows without withdrawn ones.
         kept: `left` after the limit.
         limit: images a class, None for no limit.
     """
@@ -63,18 +63,16 @@ def exclusions(
     return sorted(found, key=lambda e: (e.source, e.partition, e.class_id, e.image, e.rule))
 
 
-def withdrawals(
-    key: str, split: Split, view: View, rows: Rows, ids: Sequence[str], reasons: Mapping[str, str]
+def named_images(
+    key: str, split: Split, view: View, rows: Rows, ids: Sequence[str], evidence: Mapping[str, str], *, rule: str
 ) -> list[Exclusion]:
-    """List withdrawn rows, which may no longer be published; `ids` are their row ids, `reasons` the reason by id."""
+    """List images that a rule leaves out one by one; `ids` are their row ids, `evidence` is by row id."""
     found = []
     for row, row_id in zip(rows.tolist(), ids, strict=True):
         class_id, source_id = str(view.class_ids[view.class_codes[row]]), view.ids[row].as_py()
         partition = str(view.partitions[view.partition_codes[row]])
         name = view.names[class_id]
-        found.append(
-            Exclusion(key, split.source.key, partition, class_id, name, source_id, 1, "withdrawn", reasons[row_id])
-        )
+        found.append(Exclusion(key, split.source.key, partition, class_id, name, source_id, 1, rule, evidence[row_id]))
     return sorted(found, key=lambda e: e.image)
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import Benchmark, Config, Split, parent, part_key, split_key
+from builders.benchmark import Benchmark, Config, Split, group_name, parent, part_key, split_key
 from builders.plan.classes import Adopted, drawn_classes, label_names
-from builders.plan.exclusions import exclusions, reasons_by_class, withdrawals
+from builders.plan.exclusions import exclusions, named_images, reasons_by_class
 from builders.plan.quotas import Rows, View, taken
 from builders.plan.ranking import first_of_each, keyed_order
 from builders.release.schema import ROLES
@@ -73,6 +73,7 @@ def plan(
     adopted: Mapping[str, Adopted] | None = None,
     limit_per_class: int | None = None,
     withdrawn: Mapping[str, str] | None = None,
+    duplicates: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[PlannedSplit]:
     """Choose the images of the given splits.
 
@@ -84,11 +85,13 @@ def plan(
         adopted: classes and images that replace the draw, by key.
         limit_per_class: keep only this many images a class, the first by keyed rank.
         withdrawn: the reason by row id for rows that may no longer be published; no other rows take their place.
+        duplicates: ids of rows that are never drawn, by `builders.benchmark.group_name`, each with the id of the row
+            that shows its picture; other rows take their place.
 
     Returns:
         One plan for each of `splits`, in that order.
     """
-    planner = _Planner(benchmark, indexes, seed, adopted or {}, limit_per_class, withdrawn or {})
+    planner = _Planner(benchmark, indexes, seed, adopted or {}, limit_per_class, withdrawn or {}, duplicates or {})
     return [planner.plan(key) for key in splits]
 
 
@@ -103,6 +106,7 @@ class _Planner:
         adopted: Mapping[str, Adopted],
         limit_per_class: int | None,
         withdrawn: Mapping[str, str],
+        duplicates: Mapping[str, Mapping[str, str]],
     ) -> None:
         self.benchmark = benchmark
         self.declared = benchmark.by_key()
@@ -112,6 +116,7 @@ class _Planner:
         self.adopted = adopted
         self.limit = limit_per_class
         self.withdrawn = withdrawn
+        self.duplicates = duplicates
         self.selected: dict[str, Rows] = {}
 
     def plan(self, key: str) -> PlannedSplit:
@@ -125,6 +130,9 @@ class _Planner:
             else first_of_each(view.class_codes, kept, np.full(len(view.class_ids), self.limit))
         )
         labels = label_names(self.benchmark, config, seed=self.seed, adopted=self.adopted)
+        others = self.others_of(config)
+        twice = self.named(split, view.rows(self.classes(key), split.partitions), others)
+        accounted = np.concatenate([drawn, twice])
         return PlannedSplit(
             config=config,
             split=split,
@@ -133,8 +141,13 @@ class _Planner:
             rows=rows,
             available=int(view.in_partitions(split.partitions).sum()),
             excluded=tuple(
-                exclusions(key, split, view, self.reasons(key), drawn, kept, rows, self.limit)
-                + withdrawals(key, split, view, gone, self.row_ids(split, gone).to_pylist(), self.withdrawn)
+                exclusions(key, split, view, self.reasons(key), accounted, kept, rows, self.limit)
+                + named_images(
+                    key, split, view, gone, self.row_ids(split, gone).to_pylist(), self.withdrawn, rule="withdrawn"
+                )
+                + named_images(
+                    key, split, view, twice, self.row_ids(split, twice).to_pylist(), others, rule="duplicate"
+                )
             ),
         )
 
@@ -159,6 +172,7 @@ class _Planner:
         config, split = self.declared[key]
         view = self.views[split.source.key]
         candidates = view.rows(self.classes(key), split.partitions)
+        candidates = candidates[~view.mask(self.named(split, candidates, self.others_of(config)))[candidates]]
         listed = self.adopted[key].source_ids if key in self.adopted else None
         if listed is not None:
             ids = view.ids.take(pa.array(candidates))
@@ -194,11 +208,21 @@ class _Planner:
 
     def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
         """Divide rows into those that stay and those that were withdrawn."""
-        if not self.withdrawn:
-            return drawn, drawn[:0]
-        ids = self.row_ids(split, drawn)
-        gone = pc.is_in(ids, value_set=pa.array(list(self.withdrawn), pa.string())).to_numpy(zero_copy_only=False)
-        return drawn[~gone], drawn[gone]
+        gone = self.named(split, drawn, self.withdrawn)
+        mask = self.views[split.source.key].mask(gone)[drawn]
+        return drawn[~mask], drawn[mask]
+
+    def others_of(self, config: Config) -> Mapping[str, str]:
+        """Duplicates that the splits of a config leave out, by row id."""
+        return self.duplicates.get(group_name(self.benchmark, config.name), {})
+
+    def named(self, split: Split, rows: Rows, ids: Mapping[str, str]) -> Rows:
+        """Rows whose ids are among the given ones."""
+        if not ids:
+            return rows[:0]
+        mask = pc.is_in(self.row_ids(split, rows), value_set=pa.array(list(ids), pa.string()))
+        found: Rows = rows[mask.to_numpy(zero_copy_only=False)]
+        return found
 
 
 def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:

@@ -9,13 +9,18 @@ from builders.errors import BuildError
 
 _COLUMNS = ("id", "reason")
 
+DUPLICATES = "duplicates"
+"""The word that `--withdraw` accepts instead of a list; see `builders.pipeline.without_duplicates`."""
+
 
 def read_withdrawn(path: Path) -> dict[str, str]:
     """Read a CSV with the columns `id` and `reason`; returns the reasons by row id.
 
     Raises:
-        BuildError: the file is not such a CSV, or a line lacks the id or the reason.
+        BuildError: the file does not exist or is not such a CSV, or a line lacks the id or the reason.
     """
+    if not path.is_file():
+        raise BuildError(f"Cannot read {path}: no such file. Give --withdraw a CSV of id,reason, or {DUPLICATES}.")
     found: dict[str, str] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as opened:

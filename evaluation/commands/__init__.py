@@ -1,1 +1,1 @@
-"""One command a file: flags, and a call of what does the work."""
+"""The commands of `python -m evaluation`, one per file: options, and calls of the library."""

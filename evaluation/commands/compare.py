@@ -1,4 +1,4 @@
-"""`python -m evaluation compare`: two reports side by side.
+"""`python -m evaluation compare`: compares the figures of two reports.
 
 Tested by `tests/evaluation/report/test_compose.py`.
 """
@@ -14,9 +14,9 @@ import click
 
 from evaluation.errors import EvaluationError, unknown_name
 from evaluation.metrics.metrics import METRICS
-from evaluation.protocols.results import NAMES_A_FIGURE, read_figures
+from evaluation.protocols.results import FIGURE_KEY, read_figures
 from evaluation.report.compare import Comparison, Pair, compare
-from evaluation.report.tables import Number, aligned, number_text, words
+from evaluation.report.tables import Number, aligned, display_name, number_text
 
 
 @click.command(
@@ -24,14 +24,14 @@ from evaluation.report.tables import Number, aligned, number_text, words
 )
 @click.argument("first", type=click.Path(path_type=Path))
 @click.argument("second", type=click.Path(path_type=Path))
-@click.option("--detector", "detectors", multiple=True, metavar="NAME", help="Only of this detector; repeat for more.")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Only of this metric; repeat for more.")
+@click.option("--detector", "detectors", multiple=True, metavar="NAME", help="Only this detector; may be repeated.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Only this metric; may be repeated.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values in full precision.")
 def command(first: Path, second: Path, detectors: tuple[str, ...], metrics: tuple[str, ...], *, as_csv: bool) -> None:
-    """Set the figures of two reports side by side; refuses reports on different rows.
+    """Compare the figures of two reports on the same release.
 
-    FIRST and SECOND are folders that `report` wrote, or their figures.parquet. Differences are second minus first, in
-    the unit of the paper.
+    FIRST and SECOND are folders written by `report`, or their figures.parquet. Differences are second minus first, in
+    the paper's unit. Reports on different rows are refused.
     """
     for name in metrics:
         if name not in METRICS:
@@ -47,9 +47,7 @@ def command(first: Path, second: Path, detectors: tuple[str, ...], metrics: tupl
         if (not detectors or pair.detector in detectors) and (not metrics or pair.figure["metric"] in metrics)
     ]
     if not pairs:
-        raise EvaluationError(
-            "expected figures of these detectors and metrics in both reports, found none; ask for others."
-        )
+        raise EvaluationError("The reports have no figure of these detectors and metrics in common. Choose others.")
     click.echo(_csv(pairs) if as_csv else _lines(pairs, found))
 
 
@@ -69,7 +67,7 @@ def _lines(pairs: Sequence[Pair], found: Comparison) -> str:
 
 
 def _figure(pair: Pair) -> str:
-    """What names the figure, as a few words."""
+    """Describe a figure in a few words."""
     figure = pair.figure
     parts = [
         figure["config"],
@@ -82,16 +80,16 @@ def _figure(pair: Pair) -> str:
         parts.append(f"fitted on {figure['fitted_on']}")
     if figure["rows"] != "as_published":
         parts.append(figure["rows"])
-    return ", ".join(words(part) for part in parts if part)
+    return ", ".join(display_name(part) for part in parts if part)
 
 
 def _csv(pairs: Sequence[Pair]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     numbers = ("first", "first_deviation", "second", "second_deviation", "difference", "verdict")
-    writer.writerow(["variant", "detector", *NAMES_A_FIGURE, *numbers])
+    writer.writerow(["variant", "detector", *FIGURE_KEY, *numbers])
     for pair in pairs:
         values = [getattr(pair, name) for name in numbers]
-        named = [pair.figure[name] for name in NAMES_A_FIGURE]
+        named = [pair.figure[name] for name in FIGURE_KEY]
         writer.writerow([pair.variant, pair.detector, *named, *("" if value is None else value for value in values)])
     return text.getvalue().rstrip("\n")

@@ -1,4 +1,4 @@
-"""`python -m evaluation demo`: the whole way on a small release of real digits.
+"""`python -m evaluation demo`: runs every step on a small release of real digits.
 
 Tested by `tests/evaluation/demo/test_walkthrough.py`.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from evaluation.extras import need
+from evaluation.extras import require_packages
 from evaluation.progress import bar
 
 
@@ -22,25 +22,25 @@ from evaluation.progress import bar
     required=True,
     help="Folder for release, models, features, scores and report.",
 )
-@click.option("--quick", is_flag=True, help="Fewer models, and only detectors that need no second look at the images.")
+@click.option("--quick", is_flag=True, help="Fewer models, and no detector that needs a second pass over the images.")
 @click.option("--quiet", is_flag=True, help="No progress bar, and only the last line.")
 def command(out: Path, *, quick: bool, quiet: bool) -> None:
-    """Go the whole way on a small release of real digits, on the CPU.
+    """Run every step on a small release of real digits, on the CPU.
 
-    Makes the release from scikit-learn's digits, trains small models with two optimizers and three seeds each,
-    extracts features, scores every row with every detector, and judges by every protocol. Downloads nothing. The
-    release is for trying the tools: no result can be drawn from it.
+    Builds the release from scikit-learn's digits, trains small models with two optimizers and three seeds each,
+    extracts features, scores every row with every detector, and reports the figures of every protocol. Downloads
+    nothing. The release is for trying the tools: its results mean nothing beyond that.
     """
     from evaluation.demo.walkthrough import Demo
 
-    need("matplotlib", "safetensors", "sklearn", "torch", "torchvision", to="run the demo")
+    require_packages("matplotlib", "safetensors", "sklearn", "torch", "torchvision", to="run the demo")
     started = time.monotonic()
     demo = Demo(out, quick, workers=min(2, os.cpu_count() or 1))
 
-    def say(text: str) -> None:
+    def log(text: str) -> None:
         if not quiet:
             click.echo(text)
 
     with bar(len(demo.trainings), "models", quiet=quiet, unit="models") as progress:
-        report = demo.run(say, progress.update)
+        report = demo.run(log, progress.update)
     click.echo(f"see {report / 'README.md'}; took {time.monotonic() - started:.0f} s")

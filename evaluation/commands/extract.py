@@ -1,4 +1,4 @@
-"""`python -m evaluation extract`: run a model over splits of a release once, and keep what detectors need.
+"""`python -m evaluation extract`: extracts features of a release with a model.
 
 Tested by `tests/evaluation/features/test_extract.py`.
 """
@@ -27,16 +27,16 @@ from evaluation.releases import open_release
     required=True,
     help="A config of the release; may be repeated.",
 )
-@click.option("--splits", metavar="NAMES", help="Splits with commas between them, without it all of each config.")
+@click.option("--splits", metavar="NAMES", help="Comma-separated splits. Default: all splits of each config.")
 @options.model(required=True)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="Folder for the features of this model and release; later runs add splits to it.",
+    help="Folder for the features; later runs on the same model and release add splits to it.",
 )
-@options.running
-@click.option("--dry-run", is_flag=True, help="Check everything, print what would be done, write nothing.")
+@options.run_options
+@click.option("--dry-run", is_flag=True, help="Check the inputs and print what would be extracted; write nothing.")
 def command(
     release: str,
     revision: str | None,
@@ -51,17 +51,17 @@ def command(
     quiet: bool,
     dry_run: bool,
 ) -> None:
-    """Run a model over splits of a release once, and keep what detectors need.
+    """Extract features of a release with a model, in one forward pass per image.
 
-    For each image: its logits, what the last linear layer reads, and the mean of each block's output. A run that was
-    stopped goes on where it was; features of another release or model in the same folder are refused.
+    Stores each image's logits, penultimate features (the input of the last linear layer) and pooled block outputs. An
+    interrupted run resumes. A folder with features of another release or model is refused.
     """
     from evaluation.features.extract import Runner, bytes_a_row, extract, identity
     from evaluation.features.store import Store
     from evaluation.models.models import open_model
 
     opened = open_release(release, revision)
-    chosen = options.choose_splits(opened, configs, options.names(splits))
+    chosen = options.choose_splits(opened, configs, options.parse_list(splits))
     classes = options.one_label_set(opened, configs)
     ready = open_model(model, weights, len(classes), device=device)
     whose = identity(opened, ready, classes)
@@ -74,7 +74,7 @@ def command(
         size = bytes_a_row(ready)
         for config, split in chosen:
             rows = len(opened.rows(config, split))
-            done = there is not None and there.parts(config, split).is_whole()
+            done = there is not None and there.row_blocks(config, split).is_whole()
             what = "there already" if done else f"{rows:,} images, {rows * size:,} bytes"
             click.echo(f"{config}/{split}: {what}")
         click.echo("nothing was written")
@@ -86,8 +86,8 @@ def command(
             rows = len(opened.rows(config, split))
             with bar(rows, f"{config}/{split}", quiet=quiet) as progress:
                 new = extract(runner, store, config, split, progress.update)
-            what = f"{new.looked:,} of {rows:,} images" if new.looked else f"there already, {rows:,} images"
-            if new.taken:
-                what = f"{new.looked:,} of {rows:,} images; other splits have {new.taken:,} of the rest"
+            what = f"{new.computed:,} of {rows:,} images" if new.computed else f"there already, {rows:,} images"
+            if new.reused:
+                what = f"{new.computed:,} of {rows:,} images; other splits have {new.reused:,} of the rest"
             click.echo(f"{config}/{split}: {what}")
     click.echo(f"features are in {out}; python -m evaluation score --features {out} comes next")

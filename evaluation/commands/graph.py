@@ -1,4 +1,4 @@
-"""`python -m evaluation graph`: what images of each class are taken for, as a graph of classes."""
+"""`python -m evaluation graph`: draws the graph of true and predicted classes."""
 
 from __future__ import annotations
 
@@ -24,41 +24,43 @@ from evaluation.report.tables import aligned
 )
 @click.argument("scores", type=click.Path(path_type=Path))
 @options.release(required=False)
-@click.option("--config", metavar="CONFIG", help="Whose rows; needed where the release has several that were scored.")
+@click.option(
+    "--config", metavar="CONFIG", help="Config of the rows; required if several configs of the release were scored."
+)
 @click.option(
     "--split",
     metavar="SPLIT",
-    help="Whose rows; of several those that are judged (not validation) unless told otherwise.",
+    help="Split of the rows. Default: the scored splits that are not for fitting or tuning.",
 )
 @click.option(
-    "--detector", metavar="NAME", help=f"Whose scores; of several {PREFERRED_DETECTOR} unless told otherwise."
+    "--detector", metavar="NAME", help=f"Detector to use. Default: the only one in the file, or {PREFERRED_DETECTOR}."
 )
 @click.option(
     "--min-weight",
     type=click.IntRange(min=1),
     default=MIN_WEIGHT,
     show_default=True,
-    help="Images that an edge must have to stay.",
+    help="Minimum number of images on an edge.",
 )
 @click.option(
     "--accepted",
     type=click.FloatRange(0, 1, min_open=True),
     default=ACCEPTED,
     show_default=True,
-    help="Share of in-distribution images, those with the lowest scores, that are evidently so; 1 for all of them.",
+    help="Fraction of in-distribution images, by ascending score, that count as evidently in-distribution; 1 for all.",
 )
 @click.option(
     "--keep",
     type=click.Choice(list(STEPS)),
     multiple=True,
-    help="A step of pruning to leave out; may be repeated.",
+    help="A pruning step to skip; may be repeated.",
 )
 @click.option(
     "--clusters",
     type=click.IntRange(min=1),
     default=CLUSTERS,
     show_default=True,
-    help="Clusters in the picture, the heaviest first.",
+    help="Number of clusters to draw, the heaviest first.",
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for the graph.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
@@ -76,16 +78,18 @@ def command(
     out: Path,
     quiet: bool,
 ) -> None:
-    """Make a graph of what images of each class are taken for, pruned as in the FACETS paper.
+    """Build the graph of true and predicted classes, pruned as in the FACETS paper.
 
-    SCORES is a scores file of a release, or, without --release, a Parquet or CSV file with the columns id, class,
-    prediction and score, both classes as DATASET:CLASS, and perhaps role (in_distribution or another). An edge leads
-    from a class to one that its images are predicted as; its weight is the number of these images.
+    SCORES is a scores file of a release or, without --release, a Parquet or CSV file with the columns id, class,
+    prediction and score, with both classes as DATASET:CLASS, and optionally role (in_distribution or another). An edge
+    leads from the class of some images to the class predicted for them; its weight is the number of these images.
 
     Writes graph.graphml, edges.csv (the heaviest edges first), graph.png and graph.svg.
     """
     if release is None and (config or split or revision):
-        raise EvaluationError("expected --release with --config, --split or --revision, found none; name the release.")
+        raise EvaluationError(
+            "--config, --split and --revision apply to a release only. Name one with --release, or leave them out."
+        )
     with bar(4, "graph", quiet=quiet, unit="steps") as progress:
         opened = open_release(release, revision) if release is not None else None
         transitions = (
@@ -96,42 +100,44 @@ def command(
         progress.update(1)
         graph, stages = prune(transitions, min_weight=min_weight, accepted=accepted, keep=keep)
         progress.update(1)
-        about = _about(scores, opened, transitions, stages)
-        about |= {"min_weight": f"{min_weight}", "accepted": f"{accepted}"}
+        attributes = _attributes(scores, opened, transitions, stages)
+        attributes |= {"min_weight": f"{min_weight}", "accepted": f"{accepted}"}
         write_edges(graph, out / "edges.csv")
-        write_graphml(graph, out / "graph.graphml", about)
+        write_graphml(graph, out / "graph.graphml", attributes)
         progress.update(1)
-        title = f"What images of {transitions.config or scores.stem} are taken for ({transitions.detector} scores)"
+        title = f"Predicted classes of {transitions.config or scores.stem} ({transitions.detector} scores)"
         save(draw_graph(graph, title=title, shown=clusters), out, "graph")
         progress.update(1)
     click.echo(f"{len(transitions):,} images, scores of {transitions.detector}")
     if transitions.left_out:
         whose = f"{transitions.config}/{', '.join(transitions.splits)}"
-        click.echo(f"{transitions.left_out:,} more are not of {whose} and were left out")
+        click.echo(f"{transitions.left_out:,} more images do not belong to {whose} and were left out")
     click.echo("\n".join(_lines(stages, min_weight)))
     click.echo(f"edges.csv, graph.graphml, graph.png and graph.svg are in {out}")
 
 
 def _lines(stages: Sequence[Stage], min_weight: int) -> list[str]:
-    """The steps as a table: what there is after each."""
-    lines = [["step", "takes away", "classes", "edges", "images"]]
+    """Format the pruning steps as a table, with the counts after each."""
+    lines = [["step", "removes", "classes", "edges", "images"]]
     for stage in stages:
         what = STEPS[stage.step].what if stage.step else "(the whole graph)"
         if stage.step == "light-edges":
             what += f", fewer than {min_weight:,}"
-        if stage.not_done:
-            what = f"not done: {stage.not_done}"
+        if stage.skipped:
+            what = f"skipped: {stage.skipped}"
         lines.append([stage.step, what, *(f"{count:,}" for count in (stage.nodes, stage.edges, stage.images))])
     return aligned(lines, left=(0, 1))
 
 
-def _about(scores: Path, release: Release | None, transitions: Transitions, stages: Sequence[Stage]) -> dict[str, str]:
-    """What the GraphML file notes of the whole graph."""
-    about = {"scores": scores.name, "detector": transitions.detector}
+def _attributes(
+    scores: Path, release: Release | None, transitions: Transitions, stages: Sequence[Stage]
+) -> dict[str, str]:
+    """Return the attributes of the whole graph for the GraphML file."""
+    attributes = {"scores": scores.name, "detector": transitions.detector}
     if release is not None:
-        about |= {
+        attributes |= {
             "config": transitions.config,
             "splits": ", ".join(transitions.splits),
             "release_digest": release.digest,
         }
-    return about | {"steps": ", ".join(stage.step for stage in stages if stage.step and not stage.not_done)}
+    return attributes | {"steps": ", ".join(stage.step for stage in stages if stage.step and not stage.skipped)}

@@ -1,4 +1,4 @@
-"""Flags that commands share, and what they mean.
+"""Command-line options that several commands share.
 
 Tested by `tests/evaluation/report/test_compose.py`.
 """
@@ -16,7 +16,7 @@ from evaluation.releases import Release
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# As `models.DEVICES`, whose module needs torch.
+# A copy of `models.DEVICES`, so that no model code is imported for `--help`.
 _DEVICES = ("auto", "cpu", "cuda")
 
 _REVISION = click.option("--revision", metavar="TAG", help="Tag, branch or commit of a release on the Hub.")
@@ -25,7 +25,7 @@ _REVISION = click.option("--revision", metavar="TAG", help="Tag, branch or commi
 def release(*, required: bool) -> Callable[[Command], Command]:
     """--release and --revision."""
     where = click.option(
-        "--release", metavar="DIR|ORG/NAME", required=required, help="The release: a folder, or a dataset on the Hub."
+        "--release", metavar="DIR|ORG/NAME", required=required, help="Release: a folder, or a dataset on the Hub."
     )
     return lambda command: where(_REVISION(command))
 
@@ -42,12 +42,12 @@ def model(*, required: bool) -> Callable[[Command], Command]:
         "--weights",
         type=click.Path(path_type=Path),
         required=required,
-        help="Its weights: .safetensors, or a state dict that torch saved. Nothing is downloaded.",
+        help="Weights: .safetensors, or a state dict saved by torch. Nothing is downloaded.",
     )
     return lambda command: spec(path(command))
 
 
-def running(command: Command) -> Command:
+def run_options(command: Command) -> Command:
     """--device, --batch-size, --workers and --quiet."""
     for option in (
         click.option("--quiet", is_flag=True, help="No progress bars."),
@@ -56,33 +56,34 @@ def running(command: Command) -> Command:
             type=click.IntRange(min=0),
             default=0,
             show_default=True,
-            help="Processes that decode images; 0 decodes in this one. Results do not depend on it.",
+            help="Worker processes that decode images; 0 decodes in the main process. Results do not depend on it.",
         ),
         click.option(
-            "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Images at a time."
+            "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Images per batch."
         ),
-        click.option("--device", type=click.Choice(_DEVICES), default="auto", show_default=True, help="Where to run."),
+        click.option(
+            "--device", type=click.Choice(_DEVICES), default="auto", show_default=True, help="Device to run on."
+        ),
     ):
         command = option(command)
     return command
 
 
-def names(text: str | None) -> tuple[str, ...] | None:
-    """A list that is written with commas; None for no list."""
+def parse_list(text: str | None) -> tuple[str, ...] | None:
+    """Parse a comma-separated list; None for None."""
     return None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def choose_splits(release: Release, configs: Sequence[str], wanted: Sequence[str] | None) -> list[tuple[str, str]]:
-    """The splits of some configs that are asked for.
+    """Select splits of some configs.
 
     Args:
         release: the release.
         configs: names of configs.
-        wanted: names of splits, each as `config/split`, or as `split` in all these configs that have one; None for
-            all.
+        wanted: splits as `config/split`, or as `split` for every one of these configs that has it; None for all.
 
     Returns:
-        Pairs of config and split, config by config.
+        (config, split) pairs, config by config.
 
     Raises:
         EvaluationError: there is no such config or split.
@@ -97,16 +98,16 @@ def choose_splits(release: Release, configs: Sequence[str], wanted: Sequence[str
 
 
 def one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
-    """The classes of some configs, once they are the same in all.
+    """Return the classes of some configs, which must be the same.
 
     Raises:
-        EvaluationError: there is no such config, or they differ.
+        EvaluationError: there is no such config, or their classes differ.
     """
     first = release.label_names(configs[0])
     for config in configs[1:]:
         if release.label_names(config) != first:
             raise EvaluationError(
-                f"expected configs with the same classes for one model, found other classes in {config} than in "
-                f"{configs[0]}; run one after the other, into folders of their own."
+                f"{config} and {configs[0]} have different classes, so one model cannot be run on both. Extract them "
+                "separately, into different folders."
             )
     return first

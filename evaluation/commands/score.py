@@ -1,4 +1,4 @@
-"""`python -m evaluation score`: fit detectors on features, and score every row of a release.
+"""`python -m evaluation score`: fits detectors on features and scores every row.
 
 Tested by `tests/evaluation/scoring/test_fit.py`.
 """
@@ -12,7 +12,7 @@ import click
 from evaluation.commands import options
 from evaluation.errors import EvaluationError
 from evaluation.features.store import Store
-from evaluation.progress import bar, note
+from evaluation.progress import bar, log
 from evaluation.releases import open_release
 
 
@@ -24,24 +24,26 @@ from evaluation.releases import open_release
     "--features",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="Folder that `extract` wrote.",
+    help="Folder written by `extract`.",
 )
 @click.option(
     "--config",
     "configs",
     metavar="CONFIG",
     multiple=True,
-    help="Config to score; may be repeated. Default: all to judge.",
+    help="Config to score; may be repeated. Default: all with rows to evaluate.",
 )
-@click.option("--detectors", metavar="NAMES", default="all", help="Detectors with commas between them. Default: all.")
+@click.option("--detectors", metavar="NAMES", default="all", help="Comma-separated detectors. Default: all.")
 @click.option(
     "--fit-config",
     "fit_configs",
     metavar="CONFIG",
     multiple=True,
-    help="Config with rows to fit on; may be repeated. Default: CONFIG-train where extracted, else validation rows.",
+    help="Config to fit on; may be repeated. Default: CONFIG-train if it was extracted, else the validation rows.",
 )
-@click.option("--no-search", is_flag=True, help="Take default hyperparameters, choose none on external_validation.")
+@click.option(
+    "--no-search", is_flag=True, help="Use the default hyperparameters, without a search on external_validation."
+)
 @click.option(
     "--member",
     "members",
@@ -49,13 +51,13 @@ from evaluation.releases import open_release
     multiple=True,
     help="Features of another model of the same release, for ensembles; may be repeated.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is random.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="Scores file to write, .parquet."
 )
 @options.release(required=False)
 @options.model(required=False)
-@options.running
+@options.run_options
 def command(
     features: Path,
     configs: tuple[str, ...],
@@ -76,25 +78,33 @@ def command(
 ) -> None:
     """Fit detectors on features, and score every row of a release.
 
-    Hyperparameters are chosen by the AUROC of validation against external_validation rows, and by nothing else; what
-    was tried is written beside the scores. ODIN, MC-dropout and CADet show the model the images again, and need
+    Hyperparameters are chosen by the AUROC of validation rows against external_validation rows, and by nothing else;
+    every trial is written next to the scores. ODIN, MC-dropout and CADet run the model on the images again, and need
     --release, --model and --weights.
     """
-    from evaluation.features.cache import Shelf
+    from evaluation.features.cache import FeatureCache
     from evaluation.features.extract import Runner
     from evaluation.models.models import open_model
-    from evaluation.scoring.fit import Scorer, expand, find_sources
-    from evaluation.scoring.run import about_run, choose_configs, describe, fit_all, score_all, warn, write_trials
+    from evaluation.scoring.fit import Scorer, expand, find_fit_splits
+    from evaluation.scoring.run import (
+        choose_configs,
+        describe_fitted,
+        fit_all,
+        run_provenance,
+        score_all,
+        warn_about_environments,
+        write_trials,
+    )
     from evaluation.scoring.scores import write_scores
 
     if out.suffix != ".parquet":
-        raise EvaluationError(f"expected a name that ends in .parquet for --out, found {out}; rename it.")
-    wanted = options.names(detectors)
+        raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
+    wanted = options.parse_list(detectors)
     names = expand(wanted)
     store = Store.open(features)
     here = store.splits()
     chosen = choose_configs(store, configs)
-    sources = find_sources(here, chosen, fit_configs)
+    sources = find_fit_splits(here, chosen, fit_configs)
     opened = None if release is None else open_release(release, revision)
     if opened is not None:
         store.check_release(opened.digest)
@@ -102,23 +112,23 @@ def command(
     if model is not None or weights is not None:
         if opened is None or model is None or weights is None:
             raise EvaluationError(
-                "expected --release, --model and --weights together, found only some of them; give all three or none."
+                "--release, --model and --weights belong together, but only some were given. Give all three or none."
             )
         ready = open_model(model, weights, len(store.identity.label_names), device=device)
         store.check_model(ready.name, ready.digest)
         runner = Runner(opened, ready, batch_size, workers)
-    shelf = Shelf(store, [Store.open(member) for member in members], runner, seed, quiet)
-    scorer = Scorer(shelf, sources, search=not no_search, say=note)
+    cache = FeatureCache(store, [Store.open(member) for member in members], runner, seed, quiet)
+    scorer = Scorer(cache, sources, search=not no_search, log=log)
     keys = [(config, split) for config in chosen for split in here[config]]
-    warn(note, shelf, keys)
+    warn_about_environments(log, cache, keys)
     for what, key in (("fitted", sources.train), ("tuned", sources.validation), ("tuned against", sources.external)):
         click.echo(f"{what}: {'/'.join(key) if key else 'no rows'}")
     with bar(len(names), "fitting", quiet=quiet, unit="detectors") as progress:
-        fitted = fit_all(scorer, names, leave_out="all" in (wanted or ()), advance=progress.update)
+        fitted = fit_all(scorer, names, leave_out="all" in (wanted or ()), progress=progress.update)
     for one in fitted:
-        click.echo(describe(one))
+        click.echo(describe_fitted(one))
     with bar(len(keys), "scoring", quiet=quiet, unit="splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
     write_trials(out.with_suffix(".search.csv"), fitted)
-    write_scores(out, scores, about_run(shelf, chosen, fitted))
+    write_scores(out, scores, run_provenance(cache, chosen, fitted))
     click.echo(f"{len(scores):,} scores of {len(fitted)} detectors are in {out}")

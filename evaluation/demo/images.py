@@ -1,4 +1,4 @@
-"""The images of the demo's release: scikit-learn's digits, crops of its photographs, noise, and digits corrupted.
+"""Images of the demo release: scikit-learn's digits, crops of its photographs, noise, and corrupted digits.
 
 Tested by `tests/evaluation/demo/test_release.py`.
 """
@@ -15,10 +15,10 @@ import numpy.typing as npt
 from PIL import Image
 
 _BITMAP, _BLOCK = 32, 4
-"""A digit was a bitmap of 32 x 32 pixels; each pixel of its image counts the dark ones of a block of 4 x 4."""
+"""Maximum pixel value: digits were 32 x 32 bitmaps, and each pixel counts the dark ones in a 4 x 4 block."""
 
 _NEARLY = 12.0
-"""Two digits nearly repeat each other at this Euclidean distance: some 1.5 of the 17 grey levels a pixel."""
+"""Maximum Euclidean distance of near-duplicate digits: about 1.5 of the 17 grey levels per pixel."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Images:
 
     Attributes:
         source: name of the source.
-        names: what the source calls each.
-        classes: the source's own class of each.
+        names: the source's name of each image.
+        classes: the source's class of each image.
         pixels: uint8 of shape (n, 8, 8).
-        change: what was done to them, or empty.
+        change: name of the change applied to them, or empty.
     """
 
     source: str
@@ -41,17 +41,17 @@ class Images:
 
     @property
     def ids(self) -> list[str]:
-        """The id of each in the release."""
+        """The id of each image in the release."""
         return ["/".join(part for part in (self.source, name, self.change) if part) for name in self.names]
 
     def take(self, chosen: Sequence[int]) -> Images:
-        """Those at some positions, in their order."""
+        """Select images by position, in the given order."""
         names, classes = ([values[number] for number in chosen] for values in (self.names, self.classes))
         return replace(self, names=names, classes=classes, pixels=self.pixels[list(chosen)])
 
 
 def digits() -> Images:
-    """All 1,797 of scikit-learn's digits."""
+    """Return all 1,797 of scikit-learn's digits."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -60,9 +60,9 @@ def digits() -> Images:
 
 
 def crops(photograph: str, *, every: int) -> Images:
-    """Squares of a photograph in grey, brought to 8 x 8 as the digits were: the mean of each block of 4 x 4.
+    """Return square crops of a photograph in grey, reduced to 8 x 8 like the digits: the mean of each 4 x 4 block.
 
-    They stand in a grid, row by row; the first of so many is taken.
+    Crops form a grid, row by row; one in `every` is returned.
     """
     from sklearn.datasets import load_sample_image
 
@@ -81,29 +81,29 @@ def crops(photograph: str, *, every: int) -> Images:
 
 
 def noise(count: int) -> Images:
-    """N(0.5, 1), clipped to [0, 1], as the unified benchmark's noise is."""
+    """Return noise drawn from N(0.5, 1) and clipped to [0, 1], as in the unified benchmark."""
     values = np.random.RandomState(0).normal(0.5, 1.0, (count, 8, 8))
     names = [f"{number:04d}" for number in range(count)]
     return Images("noise", names, ["gaussian"] * count, _eight_bits(values.clip(0, 1)))
 
 
 def noisy(images: Images) -> Images:
-    """With N(0, 0.2) added to each pixel of [0, 1]."""
+    """Add noise from N(0, 0.2) to pixels in [0, 1]."""
     values = images.pixels / 255 + np.random.RandomState(1).normal(0.0, 0.2, images.pixels.shape)
     return replace(images, pixels=_eight_bits(values.clip(0, 1)), change="gaussian_noise")
 
 
 def blurred(images: Images) -> Images:
-    """The mean of each pixel and its eight neighbours."""
+    """Blur images with the mean of each pixel and its eight neighbours."""
     padded = np.pad(images.pixels / 255, ((0, 0), (1, 1), (1, 1)), mode="edge")
     blurred = np.mean([padded[:, row : row + 8, column : column + 8] for row, column in np.ndindex(3, 3)], axis=0)
     return replace(images, pixels=_eight_bits(blurred), change="blur")
 
 
 def deal(images: Images, classes: Sequence[str], shares: Mapping[str, int]) -> dict[str, Images]:
-    """The images of some classes dealt out, so many of each class to each share.
+    """Divide the images of some classes into shares, with a given number per class and share.
 
-    Which go where depends on the digests of their names, and so on no generator.
+    The assignment depends on digests of their names, not on a random generator.
     """
     dealt: dict[str, list[int]] = {share: [] for share in shares}
     for digit in classes:
@@ -116,7 +116,7 @@ def deal(images: Images, classes: Sequence[str], shares: Mapping[str, int]) -> d
 
 
 def repeats(images: Images, train: Images) -> Mapping[str, tuple[str, float]]:
-    """Of each image that nearly repeats a training image, by its id, the nearest one's id and distance."""
+    """Return the nearest training image's id and distance for each near-duplicate, by its id."""
     found = {}
     levels = [of.pixels.reshape(len(of.names), -1) / 255 * 16 for of in (images, train)]
     for name, image in zip(images.ids, levels[0], strict=True):

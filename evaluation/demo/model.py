@@ -1,7 +1,7 @@
-"""The demo's model: a small convolutional network for the digits of `evaluation.demo.release`, trained for real.
+"""The demo's model: a small convolutional network, trained on the digits of `evaluation.demo.release`.
 
-`FILE.py:FUNCTION` on the command line can be any file of this shape: a function that returns a `torch.nn.Module`, with
-an attribute `preprocessing`.
+It also shows the form of a file for `FILE.py:FUNCTION` on the command line: a function that returns a
+`torch.nn.Module`, with an attribute `preprocessing`.
 
 Tested by `tests/evaluation/demo/test_walkthrough.py`.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.files import replacing
+from evaluation.files import atomic_path
 from evaluation.models.preprocessing import declared
 
 EPOCHS = 12
@@ -24,11 +24,11 @@ OPTIMIZERS: Mapping[str, Mapping[str, float]] = {
     "adam": {"lr": 2e-3},
     "sgd": {"lr": 5e-2, "momentum": 0.9},
 }
-"""Ways of training that the demo compares, by the names of torch's optimizers; all reach about the same accuracy."""
+"""The training methods of the demo, by the names of torch's optimizers; all reach about the same accuracy."""
 
 
 def digits_cnn(num_classes: int) -> Any:
-    """Three convolutions, the mean over pixels, dropout, and a linear layer."""
+    """Build a network of three convolutions, global average pooling, dropout, and a linear layer."""
     from torch import nn
 
     def block(inputs: int, outputs: int) -> Any:
@@ -51,30 +51,30 @@ def digits_cnn(num_classes: int) -> Any:
     return model
 
 
-# Grey images come as RGB. Mean and deviation are those of the training images' pixels, rounded.
+# Grey images are read as RGB. Mean and standard deviation are those of the training images' pixels, rounded.
 digits_cnn.preprocessing = {"size": 8, "mean": [0.31] * 3, "std": [0.38] * 3}  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
 class Training:
-    """How one model is trained."""
+    """The optimizer and seed of one model."""
 
     optimizer: str
     seed: int
 
     @property
     def name(self) -> str:
-        """What files of this run are called."""
+        """Stem of this run's file names."""
         return f"{self.optimizer}-{self.seed}"
 
 
 def train(images: Any, labels: Any, classes: int, training: Training) -> Any:
-    """Train a model from its random start; equal arguments give equal weights on one machine.
+    """Train a model from random initialization; equal arguments give equal weights on one machine.
 
     Args:
-        images: preprocessed, float32 of shape (n, 3, 8, 8).
+        images: preprocessed images, float32 of shape (n, 3, 8, 8).
         labels: int64 of shape (n,).
-        classes: how many there are.
+        classes: number of classes.
         training: optimizer and seed.
 
     Returns:
@@ -101,12 +101,12 @@ def save_weights(model: Any, path: Path) -> None:
     """Write a model's weights as safetensors."""
     from safetensors.torch import save_file
 
-    with replacing(path) as temporary:
+    with atomic_path(path) as temporary:
         save_file(model.state_dict(), temporary)
 
 
 def batch_of(images: Any) -> Any:
-    """All images of a split as the model takes them: one tensor of shape (n, 3, 8, 8)."""
+    """Return all images of a split, preprocessed, as one tensor of shape (n, 3, 8, 8)."""
     import torch
 
     preprocessing = declared(digits_cnn.preprocessing, digits_cnn.__name__)  # type: ignore[attr-defined]
@@ -115,7 +115,7 @@ def batch_of(images: Any) -> Any:
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Random numbers of this seed, and sums in one order: with several threads their last bits may differ."""
+    """Seed torch and use one thread within the block: several threads may change the last bits of sums."""
     import torch
 
     threads = torch.get_num_threads()

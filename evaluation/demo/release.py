@@ -1,9 +1,9 @@
-"""A small release of real images for `python -m evaluation demo`: scikit-learn's digits against what is none.
+"""A small release of real images for `python -m evaluation demo`: scikit-learn's digits and OoD images.
 
 The digits are 8 x 8 images of handwriting (Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI 1998)
-that ship inside scikit-learn, as do the two photographs that textures are cut from. So nothing is downloaded, and the
-rows are the same everywhere. The folder is laid out as a built release; it is for trying the tools, and is no
-published benchmark.
+that ship with scikit-learn, as do the two photographs that textures are cropped from. So nothing is downloaded, and
+the rows are the same everywhere. The folder has the layout of a built release; it is for trying the tools, and is not
+a published benchmark.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evaluation.demo.images import Images, blurred, crops, deal, digits, noise, 
 from evaluation.duplicate_pairs import COLUMNS, PATH
 from evaluation.duplicate_pairs import CONFIG as DUPLICATES
 from evaluation.duplicate_pairs import SPLIT as PAIRS
-from evaluation.files import replacing
+from evaluation.files import atomic_path
 from evaluation.releases import FORMAT, INDEX_SUFFIX, rows_digest
 
 CONFIG = "digits"
@@ -34,7 +34,7 @@ SHIFTS = "broad-digits"
 MIXED = "facets-digits"
 
 KNOWN = ("0", "1", "2", "3", "4", "6")
-"""The in-distribution classes, in the order of their labels."""
+"""The in-distribution classes, in label order."""
 
 NEAR = ("5", "7", "9")
 EXTERNAL = ("8",)
@@ -50,28 +50,28 @@ ROLES = (
     "corruption",
     "multi_label",
 )
-"""The roles of all releases, by their numbers."""
+"""The roles of every release, in the order of their numbers."""
 
 _KNOWN = {"train": 60, "validation": 20, "test": 30}
-"""Images of each known class; few, so that the demo is over soon."""
+"""Images per in-distribution class; few, to keep the demo short."""
 
 _OTHERS = 40
-"""Images of each class of digits that is not known."""
+"""Images per OoD class of digits."""
 
 _NOISES = 80
 
 _OF_A_ROW = ("id", "split", "role", "class_id")
-"""What a pair says of each of its rows."""
+"""Columns of the pairs table that describe each row."""
 
 _FACETS = 15
-"""Images of each class, of textures three times as many, that FACETS' way to mix both sides in one split takes."""
+"""Images per class, three times as many for textures, in the split that mixes both sides as FACETS does."""
 
 
 def make_release(root: Path) -> None:
-    """Write the demo release into a folder; what it holds already under the same names is replaced.
+    """Write the demo release to a folder; existing files of the same names are replaced.
 
     Args:
-        root: the folder; the card and `manifest.json` come last, so that a folder that has them is whole.
+        root: the folder; the card and `manifest.json` are written last, so a folder with them is complete.
     """
     every = digits()
     known = deal(every, KNOWN, _KNOWN)
@@ -130,7 +130,7 @@ _BENCHMARK = {
 
 
 def _rows(images: Images, role: str) -> pa.Table:
-    """The rows of a split with the columns of every release."""
+    """Build the rows of a split, with the columns of every release."""
     ids = images.ids
     labels = [KNOWN.index(name) if name in KNOWN else -1 for name in images.classes]
     pictures = [
@@ -153,11 +153,11 @@ def _rows(images: Images, role: str) -> pa.Table:
 
 
 def _pairs(rows: Mapping[str, pa.Table], repeated: Mapping[str, tuple[str, float]]) -> pa.Table:
-    """The table of duplicates: each row that nearly repeats a training image, with that image.
+    """Build the table of duplicates: each near-duplicate of a training image, with that image.
 
     Args:
-        rows: of each split, by `config/split`.
-        repeated: of each such row, by its id, the id of the training image and the distance.
+        rows: rows of each split, by `config/split`.
+        repeated: by id of the near-duplicate, the training image's id and the distance.
     """
     train = f"{TRAIN}/train"
     described = {
@@ -177,12 +177,12 @@ def _pairs(rows: Mapping[str, pa.Table], repeated: Mapping[str, tuple[str, float
 
 
 def _write_pairs(root: Path, pairs: pa.Table, compared: Sequence[str]) -> dict[str, Any]:
-    """Write the table of duplicates, and give what the manifest says of it.
+    """Write the table of duplicates, and return the manifest's entry for it.
 
-    `compared` are the splits that were compared with the training images.
+    `compared` lists the splits that were compared with the training images.
     """
     looked = {"by": "similarity", "splits": sorted(compared), "with": [f"{TRAIN}/train"]}
-    with replacing(root / PATH) as temporary:
+    with atomic_path(root / PATH) as temporary:
         pq.write_table(pairs, temporary)
     return _file_entry(root, PATH) | {"rows": len(pairs), "compared": [looked]}
 
@@ -194,7 +194,7 @@ def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
 
 
 def _write_split(root: Path, config: str, split: str, rows: pa.Table) -> dict[str, Any]:
-    """Write a split with and without its images, and give its digest and files."""
+    """Write a split with and without its images; return its digest and files."""
     kinds: dict[str, Any] = {name: {"dtype": "string", "_type": "Value"} for name in rows.column_names}
     kinds |= {
         "image": {"_type": "Image"},
@@ -204,7 +204,7 @@ def _write_split(root: Path, config: str, split: str, rows: pa.Table) -> dict[st
     data, index = f"data/{config}/{split}-00000-of-00001.parquet", f"index/{config}/{split}.parquet"
     for path, table in ((data, rows), (index, rows.drop_columns("image"))):
         features = {"info": {"features": {name: kinds[name] for name in table.column_names}}}
-        with replacing(root / path) as temporary:
+        with atomic_path(root / path) as temporary:
             pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(features)}), temporary)
     return {
         "digest": rows_digest(rows),
@@ -219,10 +219,10 @@ def _file_entry(root: Path, path: str) -> dict[str, Any]:
 
 
 def _card(manifest: Mapping[str, Any]) -> str:
-    """The card: what `load_dataset` needs in its YAML, and what a reader needs to know.
+    """Render the card: YAML for `load_dataset`, and text for readers.
 
-    The sizes are not only for people: `datasets` keys its cache by a folder's name and card, so that a card without
-    them would make it take two releases in folders of the same name for one.
+    The sizes matter: `datasets` keys its cache by a folder's name and card, so without them it could mistake one
+    release for another in a folder of the same name.
     """
     listed = {
         f"{config}{suffix}": {
@@ -247,5 +247,5 @@ def _card(manifest: Mapping[str, Any]) -> str:
 
 
 def _write_text(path: Path, text: str) -> None:
-    with replacing(path) as temporary:
+    with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")

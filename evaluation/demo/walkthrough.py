@@ -1,4 +1,4 @@
-"""The whole way on a small release of real digits: train, extract, score, report, each by its own command."""
+"""Runs every step on a small release of real digits, with the actual commands: train, extract, score, report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import io
 import multiprocessing
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from evaluation.demo.model import OPTIMIZERS, Training
 from evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from evaluation.detectors.registry import METHODS
 from evaluation.errors import EvaluationError
+from evaluation.progress import Log, Progress
 from evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
 from evaluation.releases import open_release
 
@@ -28,24 +29,23 @@ PROTOCOLS = {
     od_test.NAME: CONFIG,
     robustness.NAME: CONFIG,
 }
-"""What judges which config of the demo's release."""
+"""The protocol of each config of the demo release."""
 
 RELEASE = "digits"
-"""The release's folder; reports call it so."""
+"""Folder of the release, and its name in reports."""
 
 _FOLDERS = (RELEASE, "features", "models", "report", "scores")
-
-Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
 class Demo:
-    """A demo in a folder.
+    """A run of the demo in a folder.
 
     Attributes:
         out: the folder.
-        quick: one optimizer and two seeds instead of two and three each, and no detector that needs the images again.
-        workers: processes that train and score models; 1 does it in this one.
+        quick: one optimizer and two seeds instead of two and three each, and no detector that needs a second pass over
+            the images.
+        workers: processes that train and score models; 1 uses the main process.
     """
 
     out: Path
@@ -60,39 +60,39 @@ class Demo:
 
     @property
     def detectors(self) -> list[str]:
-        """The detectors of each single model."""
+        """The detectors that need a single model."""
         single = [name for name, method in METHODS.items() if method.reads != "members"]
         return [name for name in single if not (self.quick and _reads_images(name))]
 
-    def run(self, say: Say, advance: Callable[[int], object]) -> Path:
-        """Do everything.
+    def run(self, log: Log, progress: Progress) -> Path:
+        """Run all steps.
 
         Args:
-            say: told every command and what it printed.
-            advance: progress, in models.
+            log: receives every command and its output.
+            progress: called with the number of models done.
 
         Returns:
             The report's folder.
 
         Raises:
-            EvaluationError: the folder holds something else, or a step fails.
+            EvaluationError: the folder has other files, or a step fails.
         """
         _check_folder(self.out)
         make_release(self.out / RELEASE)
-        say(f"wrote {self.out / RELEASE}: scikit-learn's digits, of which {', '.join(KNOWN)} are known")
+        log(f"wrote {self.out / RELEASE}: scikit-learn's digits, with {', '.join(KNOWN)} as in-distribution classes")
         for text in self._models():
-            say(text)
-            advance(1)
+            log(text)
+            progress(1)
         for optimizer in dict.fromkeys(training.optimizer for training in self.trainings):
-            say(_command("score", *self._ensemble(optimizer)))
-        say(_command("report", *self._report()))
+            log(_command("score", *self._ensemble(optimizer)))
+        log(_command("report", *self._report()))
         return self.out / "report"
 
     def model(self, training: Training) -> str:
-        """Train a model, extract its features and score them; gives what was done and printed."""
+        """Train a model, extract its features and score them; return the commands and their output."""
         import torch
 
-        # With such small models and images more threads take longer.
+        # For such small models and images, more threads are slower.
         torch.set_num_threads(1)
         release = open_release(str(self.out / RELEASE))
         labels = torch.tensor(release.rows(TRAIN, "train")["label"].to_pylist())
@@ -105,7 +105,7 @@ class Demo:
         return "\n".join(done)
 
     def _models(self) -> Iterator[str]:
-        """Every model, in the order of `trainings`."""
+        """Process every model; yield the outputs in the order of `trainings`."""
         if self.workers == 1:
             yield from map(self.model, self.trainings)
             return
@@ -124,7 +124,7 @@ class Demo:
         return self.out / "scores" / f"{name}.parquet"
 
     def _shown(self, training: Training) -> list[object]:
-        """What shows a model the release."""
+        """Return the options for running a model on the release."""
         spec = f"{Path(demo_model.__file__)}:{demo_model.digits_cnn.__name__}"
         return [
             "--release",
@@ -147,7 +147,7 @@ class Demo:
         return ["--features", self._features(training), *images, "--detectors", ",".join(self.detectors), *out]
 
     def _ensemble(self, optimizer: str) -> list[object]:
-        """The detectors of several models, on those of one optimizer."""
+        """Score the detectors that need several models, on those of one optimizer."""
         first, *others = [training for training in self.trainings if training.optimizer == optimizer]
         members = [word for other in others for word in ("--member", self._features(other))]
         names = ",".join(name for name, method in METHODS.items() if method.reads == "members")
@@ -166,20 +166,18 @@ class Demo:
 
 def _reads_images(name: str) -> bool:
     method = METHODS[name]
-    return method.reads == "images" or any(_reads_images(part) for part in method.parts)
+    return method.reads == "images" or any(_reads_images(part) for part in method.base_methods)
 
 
 def _check_folder(out: Path) -> None:
     others = sorted(path.name for path in out.iterdir() if path.name not in _FOLDERS) if out.is_dir() else []
     if others or (out.exists() and not out.is_dir()):
-        found = ", ".join(others) or "a file"
-        raise EvaluationError(
-            f"expected a new or empty folder, or one of an earlier demo, at {out}, found {found}; name another."
-        )
+        found = ", ".join(others) or "it is a file"
+        raise EvaluationError(f"{out} has files that are not part of a demo: {found}. Choose another folder.")
 
 
 def _command(name: str, *words: object) -> str:
-    """Run one of our commands as the command line does; gives the line to type, and what it printed."""
+    """Run one of our commands in this process; return the command line and its output."""
     texts = [str(word) for word in words]
     printed = io.StringIO()
     command = importlib.import_module(f"evaluation.commands.{name}").command
@@ -190,7 +188,7 @@ def _command(name: str, *words: object) -> str:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Within the block, new processes do their sums in one thread: several processes share the cores already."""
+    """Limit new processes within the block to one thread, since several processes share the cores."""
     names: Sequence[str] = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))

@@ -1,1 +1,1 @@
-"""Detectors: each gives a row a score, and a higher score means more unknown."""
+"""Detectors: each computes a score per row; higher scores mean more unknown."""

@@ -1,4 +1,4 @@
-"""What a detector is, and the table they stand in.
+"""The interface of detectors, and the description of a detection method.
 
 Tested by `tests/evaluation/detectors/test_registry.py`.
 """
@@ -15,14 +15,14 @@ import numpy.typing as npt
 from evaluation.models.features import Features
 
 Scores = npt.NDArray[np.float64]
-"""One score for each row, shape (n,), higher = more unknown."""
+"""One score per row, shape (n,); higher means more unknown."""
 
 Fit = Literal["none", "train", "validation"]
-"""The in-distribution rows that a detector is fitted on."""
+"""The in-distribution rows that a method is fitted on."""
 
 
 class Detector(Protocol):
-    """A fitted detector. Scores depend on nothing but the row: not on the batch, the order or the rows beside it."""
+    """A fitted detector. A row's score depends on this row only, not on the batch or the order of rows."""
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), float64, higher = more unknown."""
@@ -31,22 +31,22 @@ class Detector(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """A way to detect unknowns, before it is fitted.
+    """A detection method, before it is fitted.
 
     Attributes:
-        name: as the command line and the results write it.
-        title: as a paper's table writes it.
+        name: name on the command line and in results.
+        title: name in a paper's table.
         source: the paper and its section or equation.
-        make: fits and returns the detector; called as `make(features_to_fit_on, head, **hyperparameters)`, where the
-            features are those of the rows that `fit` names (None for "none").
-        fit: which in-distribution rows it is fitted on.
-        grid: for each hyperparameter the values that a search on `external_validation` tries, the default first.
-        reads: where a row's score comes from: the fields of `Features` that every model fills; the logits of several
-            members in `Features.members`; or the model and the images again.
-        parts: names of the methods whose scores it reads in `Features.scores`, of the rows to fit on as of those to
-            score; empty for all but mixtures of scores.
-        together: gives what `score` of each of several detectors gives, made with other hyperparameters of the same
-            rows, where these share most of their work; None elsewhere.
+        make: fits and returns the detector; called as `make(features_to_fit_on, head, **hyperparameters)`, with the
+            features of the rows that `fit` names (None for "none").
+        fit: the in-distribution rows to fit on.
+        grid: for each hyperparameter, the values that the search on `external_validation` tries, the default first.
+        reads: the input of the score: the `Features` of one model; the logits of several members in
+            `Features.members`; or the model and the images, in a second pass.
+        base_methods: names of the methods whose scores it combines, read from `Features.scores` both for fitting and
+            for scoring; empty for all others.
+        score_together: computes the scores of several detectors, fitted on the same rows with different
+            hyperparameters, at once if they share most of their work; else None.
     """
 
     name: str
@@ -56,5 +56,5 @@ class Method:
     fit: Fit = "none"
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     reads: Literal["features", "members", "images"] = "features"
-    parts: tuple[str, ...] = ()
-    together: Callable[[Sequence[Any], Features], list[Scores]] | None = None
+    base_methods: tuple[str, ...] = ()
+    score_together: Callable[[Sequence[Any], Features], list[Scores]] | None = None

@@ -1,4 +1,4 @@
-"""What the rows that a detector is fitted on must be, and their class means.
+"""Checks of the rows that a detector is fitted on, and class means.
 
 Tested by `tests/evaluation/detectors/test_registry.py`.
 """
@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from evaluation.detectors.rows import Doubles, chunks, doubles, require_width
+from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Floats, Head
 
-# How many classes an error names before it counts the others.
+# Number of classes that an error names before it counts the others.
 _NAMED = 5
 
 
 def require_labels(features: Features, detector: str) -> None:
-    """Refuse rows that are not of the model's classes.
+    """Check that rows have labels of the model's classes.
 
     Args:
         features: rows to fit on.
@@ -28,20 +28,20 @@ def require_labels(features: Features, detector: str) -> None:
         EvaluationError: there are no rows, or one has label -1 or a label that is no column of the logits.
     """
     if not len(features):
-        raise EvaluationError(f"expected rows to fit {detector} on, found none; extract the split it is fitted on.")
+        raise EvaluationError(f"There are no rows to fit {detector} on; extract the split that it is fitted on.")
     classes = features.logits.shape[1]
     outside = (features.labels < 0) | (features.labels >= classes)
     if outside.any():
         first = int(np.flatnonzero(outside)[0])
         raise EvaluationError(
-            f"expected in-distribution rows with labels 0 to {classes - 1} to fit {detector} on, found "
-            f"{int(outside.sum()):,} of {len(features):,} rows with others, the first {str(features.ids[first])!r} "
-            f"with label {features.labels[first]}; fit on an in-distribution split."
+            f"{int(outside.sum()):,} of {len(features):,} rows to fit {detector} on have no label from 0 to "
+            f"{classes - 1}, the first {str(features.ids[first])!r} with label {features.labels[first]}. Fit on an "
+            "in-distribution split."
         )
 
 
 def require_fit(features: Features, head: Head, detector: str) -> None:
-    """Refuse rows that are not of the model's classes, or not of its last layer.
+    """Check that rows have labels of the model's classes, and features and logits of its last layer.
 
     Args:
         features: rows to fit on.
@@ -49,7 +49,7 @@ def require_fit(features: Features, head: Head, detector: str) -> None:
         detector: name for the error.
 
     Raises:
-        EvaluationError: as `require_labels`, or features or logits have another width than the layer.
+        EvaluationError: as `require_labels`, or the width of features or logits differs from the layer's.
     """
     require_labels(features, detector)
     require_width("penultimate features", features.penultimate, head.weight.shape[1])
@@ -59,17 +59,17 @@ def require_fit(features: Features, head: Head, detector: str) -> None:
 def require_rows_of_each_class(
     labels: npt.NDArray[np.int64], classes: int, least: int, detector: str, what: str = "rows"
 ) -> None:
-    """Refuse rows with too few of a class.
+    """Check that every class has enough rows.
 
     Args:
-        labels: class of each row; rows with -1 do not count.
+        labels: class of each row; rows with -1 are ignored.
         classes: number C of classes.
-        least: rows that each class must have.
+        least: minimum number of rows per class.
         detector: name for the error.
-        what: what the rows are, such as "correctly classified rows".
+        what: description of the rows, such as "correctly classified rows".
 
     Raises:
-        EvaluationError: a class has fewer.
+        EvaluationError: a class has fewer rows.
     """
     counts = np.bincount(labels[labels >= 0], minlength=classes)
     short = np.flatnonzero(counts < least)
@@ -77,19 +77,19 @@ def require_rows_of_each_class(
         named = ", ".join(f"{counts[i]} of class {i}" for i in short[:_NAMED])
         more = f" and too few of {len(short) - _NAMED:,} more classes" if len(short) > _NAMED else ""
         raise EvaluationError(
-            f"expected at least {least} {what} of each of the {len(counts):,} classes to fit {detector} on, "
-            f"found {named}{more}; fit on more rows or leave {detector} out."
+            f"{detector} needs at least {least} {what} of each of the {len(counts):,} classes to fit on, found "
+            f"{named}{more}. Fit on more rows, or leave {detector} out."
         )
 
 
 def predicted(features: Features) -> npt.NDArray[np.int64]:
-    """The class that the model gives each row, shape (n,): the first of the greatest logits."""
+    """Return the predicted class of each row, shape (n,): the first of the greatest logits."""
     classes: npt.NDArray[np.int64] = features.logits.argmax(axis=1).astype(np.int64, copy=False)
     return classes
 
 
 def labels_if_correct(features: Features) -> npt.NDArray[np.int64]:
-    """The label of each row that the model classifies right, and -1 of the others; shape (n,)."""
+    """Return the labels of correctly classified rows, and -1 for the others; shape (n,)."""
     return np.where(predicted(features) == features.labels, features.labels, -1)
 
 
@@ -99,9 +99,9 @@ def class_means(
     """Average the rows of each class.
 
     Args:
-        name: what the values are, for the error.
+        name: description of the values, for the error.
         values: shape (n, D).
-        labels: class of each row, 0 to `classes` - 1, each of which has a row; rows with -1 do not count.
+        labels: class of each row, 0 to `classes` - 1; each class has a row; rows with -1 are ignored.
         classes: number C of classes.
         ids: the n ids.
 
@@ -116,6 +116,6 @@ def class_means(
         counted = np.flatnonzero(labels[rows] >= 0)
         places = (labels[rows][counted], counted)
         ones = sparse.csr_array((np.ones(len(counted)), places), (classes, rows.stop - rows.start))
-        sums += ones @ doubles(name, values, rows, ids)
+        sums += ones @ as_float64(name, values, rows, ids)
     means: Doubles = sums / np.bincount(labels[labels >= 0], minlength=classes)[:, None]
     return means

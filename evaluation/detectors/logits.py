@@ -1,9 +1,9 @@
 """Scores of one model's logits.
 
-Softmax probabilities are never formed and subtracted from one: with z the logits less the greatest of them and
-r the sum of exp(z) over the other classes, the greatest probability is 1 / (1 + r) and its complement r / (1 + r). The
-latter has full relative precision down to 1e-308, where float32 probabilities become equal at 1 - 6e-8 and rows lose
-their order.
+Softmax probabilities are never computed and subtracted from one: with z the logits less the greatest of them and r the
+sum of exp(z) over the other classes, the greatest probability is 1 / (1 + r) and its complement r / (1 + r). The
+complement has full relative precision down to 1e-308, while float32 probabilities are all equal above 1 - 6e-8, so
+that rows lose their order.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from scipy.optimize import brentq
 
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import require_labels
-from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles
+from evaluation.detectors.rows import Doubles, as_float64, chunks, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 
-# Temperatures that are searched. Published ones lie between 0.5 and 5 (Guo et al. 2017 and later); the bounds are far
-# outside. They are reached where no optimum exists: every fitted row right (towards 0), or worse than chance.
+# Bounds of the temperature search. Published temperatures are between 0.5 and 5 (Guo et al. 2017 and later); a bound
+# is reached only if there is no optimum: all fitted rows right (towards 0), or worse than chance.
 _COLDEST, _HOTTEST = 0.05, 100.0
 
 
 def _others(logits: Doubles) -> tuple[Doubles, Doubles]:
-    """The odds of each class to the greatest, with 0 in the greatest's place, (n, C), and their sums, (n,)."""
+    """Return the odds of each class to the greatest, with 0 in the greatest's place, (n, C), and their sums, (n,)."""
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     odds[np.arange(len(odds)), logits.argmax(axis=1)] = 0.0
     return odds, odds.sum(axis=1)
 
 
 def msp(logits: Doubles, temperature: float = 1.0) -> Scores:
-    """One less the maximum softmax probability (MSP; MCP, maximum class probability).
+    """One minus the maximum softmax probability (MSP; MCP, maximum class probability).
 
     Formula: 1 - max_c softmax(l / T)_c, in [0, 1 - 1/C].
     Source: Hendrycks and Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples in Neural
@@ -42,7 +42,7 @@ def msp(logits: Doubles, temperature: float = 1.0) -> Scores:
 
     Args:
         logits: shape (n, C).
-        temperature: T > 0; 1 leaves the model's own softmax.
+        temperature: T > 0; 1 is the unscaled softmax.
 
     Returns:
         Shape (n,); higher = more unknown.
@@ -53,7 +53,7 @@ def msp(logits: Doubles, temperature: float = 1.0) -> Scores:
 
 
 def max_logit(logits: Doubles) -> Scores:
-    """The negated greatest logit (maximum logit value, MLV).
+    """Negative greatest logit (maximum logit value, MLV).
 
     Formula: -max_c l_c, in the units of the logits.
     Source: Hendrycks et al., Scaling Out-of-Distribution Detection for Real-World Settings, ICML 2022; Vaze et al.,
@@ -70,7 +70,7 @@ def max_logit(logits: Doubles) -> Scores:
 
 
 def energy(logits: Doubles, temperature: float = 1.0) -> Scores:
-    """The free energy (EBO).
+    """Free energy (EBO).
 
     Formula: -T log sum_c exp(l_c / T), in the units of the logits.
     Source: Liu et al., Energy-based Out-of-distribution Detection, NeurIPS 2020, equation 4.
@@ -88,7 +88,7 @@ def energy(logits: Doubles, temperature: float = 1.0) -> Scores:
 
 
 def entropy(logits: Doubles) -> Scores:
-    """The entropy of the softmax probabilities.
+    """Entropy of the softmax probabilities.
 
     Formula: -sum_c p_c log p_c, in nats, in [0, log C]; as log(1 + r) - sum_c p_c z_c, a sum without negative terms.
     Source: Shannon; as a detector in the comparison of Abdelzad et al., The Effect of Optimization Methods on the
@@ -107,7 +107,7 @@ def entropy(logits: Doubles) -> Scores:
 
 
 def margin(logits: Doubles) -> Scores:
-    """One less the margin between the two greatest softmax probabilities.
+    """One minus the margin between the two greatest softmax probabilities.
 
     Formula: 1 - (p_1 - p_2), in [0, 1].
     Source: as `entropy`.
@@ -145,7 +145,7 @@ def doctor(logits: Doubles) -> Scores:
 
 
 def logit_norm(logits: Doubles) -> Scores:
-    """The negated norm of the logits.
+    """Negative norm of the logits.
 
     Formula: -||l||_2, in the units of the logits.
     Source: BROAD (Guille-Escuret et al., Expecting the Unexpected, 2023), section 3, "logit norm".
@@ -165,8 +165,8 @@ class LogitScore:
     """A detector that is a function of a row's logits.
 
     Attributes:
-        function: takes float64 logits (n, C) and gives n scores.
-        temperature: what logits are divided by, for the record; None where none is.
+        function: maps float64 logits (n, C) to n scores.
+        temperature: divisor of the logits, for the record; None if there is none.
     """
 
     function: Callable[[Doubles], Scores]
@@ -175,20 +175,20 @@ class LogitScore:
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""
         width = features.logits.shape[1]
-        return by_rows(self.function, {"logits": features.logits}, features.ids, doubles_each=6 * width)
+        return score_in_chunks(self.function, {"logits": features.logits}, features.ids, doubles_per_row=6 * width)
 
 
 def fit_temperature(features: Features) -> float:
-    """The temperature of least negative log-likelihood.
+    """Fit the temperature that minimizes the negative log-likelihood.
 
     The mean of log sum_c exp(b l_c) - b l_y is convex in b = 1 / T, so its derivative, the mean of E_softmax(b l)[l] -
-    l_y, changes sign at most once; the change is bracketed in log T. A bound is returned where there is none between
-    0.05 and 100: the lower one if, say, all rows are classified right.
+    l_y, changes sign at most once; the root is bracketed in log T. Without a root between 0.05 and 100, a bound is
+    returned: the lower one if, for example, all rows are classified correctly.
 
     Source: Guo et al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2, equation 9.
 
     Args:
-        features: labelled in-distribution rows that the model was not trained on.
+        features: labelled in-distribution rows outside the training set.
 
     Raises:
         EvaluationError: there are no rows or some have no label.
@@ -198,8 +198,8 @@ def fit_temperature(features: Features) -> float:
     def slope(log_temperature: float) -> float:
         total = 0.0
         for rows in chunks(len(features), 4 * features.logits.shape[1]):
-            logits = doubles("logits", features.logits, rows, features.ids)
-            # Against the label's logit, differences are summed, not large numbers that cancel.
+            logits = as_float64("logits", features.logits, rows, features.ids)
+            # Differences to the label's logit are summed, because sums of large numbers would cancel.
             excess = logits - np.take_along_axis(logits, features.labels[rows, None], axis=1)
             scaled = excess / np.exp(log_temperature)
             weights = np.exp(scaled - scaled.max(axis=1, keepdims=True))
@@ -222,7 +222,7 @@ def make_temperature(features: Features, head: Head, temperature: float | None =
     2018), which FACETS calls TS.
 
     Args:
-        features: labelled rows that T is fitted on.
+        features: labelled rows to fit T on.
         head: not read.
         temperature: T > 0 instead of the fitted one.
 
@@ -231,7 +231,7 @@ def make_temperature(features: Features, head: Head, temperature: float | None =
     """
     chosen = fit_temperature(features) if temperature is None else temperature
     if not chosen > 0:
-        raise EvaluationError(f"expected a temperature above 0, found {chosen}; give another or none to fit it.")
+        raise EvaluationError(f"The temperature must be above 0, found {chosen}; give another, or none to fit it.")
     return LogitScore(partial(msp, temperature=chosen), chosen)
 
 
@@ -244,7 +244,7 @@ def _unfitted(function: Callable[[Doubles], Scores]) -> Callable[..., LogitScore
 
 
 def make_energy(features: Features | None, head: Head | None, temperature: float = 1.0) -> LogitScore:
-    """Energy of the logits, `energy`.
+    """Build the `energy` score of the logits.
 
     Args:
         features: not read.
@@ -255,7 +255,7 @@ def make_energy(features: Features | None, head: Head | None, temperature: float
         EvaluationError: the temperature is not positive.
     """
     if not temperature > 0:
-        raise EvaluationError(f"expected a temperature above 0 for energy, found {temperature}; give another.")
+        raise EvaluationError(f"The temperature of energy must be above 0, found {temperature}; give another.")
     return LogitScore(partial(energy, temperature=temperature), temperature)
 
 

@@ -1,7 +1,6 @@
-"""Showing a model the images again: perturbed, with dropout left on, or cropped.
+"""Second passes of a model over the images: perturbed, with dropout, or cropped.
 
-Everything random is drawn for each row from its id, so that what is seen depends neither on the batch nor on the
-device.
+All random numbers are drawn per row from its id, so that outputs depend neither on the batch nor on the device.
 
 Tested by `tests/evaluation/detectors/test_images.py`.
 """
@@ -22,23 +21,23 @@ from evaluation.detectors.base import Scores
 from evaluation.detectors.members import log_mean_softmax, mutual_information
 from evaluation.detectors.rows import Doubles
 from evaluation.errors import EvaluationError
-from evaluation.models.models import Model, exact
+from evaluation.models.models import Model, deterministic_float32
 
 Columns = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Look:
-    """A way to show a model images again.
+class ImagePass:
+    """A second pass of a model over images.
 
     Attributes:
-        name: as folders are named.
+        name: name of its folders in the feature store.
         run: called as `run(model, images, ids, seed=..., **hyperparameters)` with preprocessed images (B, 3, H, W) and
-            their ids; gives columns of B rows. `logits` (B, C) becomes the logits of the detector's `Features`; the
+            their ids; returns columns of B rows. `logits` (B, C) become the logits of the detector's `Features`; the
             others become its `scores`.
-        predicts: whether those logits are the method's own prediction, or the model's plain one stands.
-        random: whether the seed matters.
-        check: called with a model that it is to be used with; raises `EvaluationError` where that cannot be.
+        predicts: whether these logits make the method's prediction; if not, the model's logits do.
+        random: whether the outputs depend on the seed.
+        check: called with the model; raises `EvaluationError` if the pass cannot be used with it.
     """
 
     name: str
@@ -49,7 +48,7 @@ class Look:
 
 
 def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> Any:
-    """Move images so that the model becomes surer of what it predicts: the input preprocessing of ODIN.
+    """Perturb images so that the model becomes more confident: the input preprocessing of ODIN.
 
     Formula: x - epsilon sign(grad_x L(f(x) / T, y)) / std, with L the cross-entropy and y the predicted class. The
     division by the standard deviation of the preprocessing makes epsilon a step in pixel values of [0, 1]. As in the
@@ -61,7 +60,7 @@ def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> 
         model: the model.
         images: preprocessed, shape (B, 3, H, W).
         temperature: T > 0.
-        epsilon: at least 0; with 0 the images stay.
+        epsilon: at least 0; 0 leaves the images unchanged.
 
     Returns:
         Shape (B, 3, H, W), on the model's device.
@@ -72,62 +71,62 @@ def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> 
     images = images.to(model.device)
     if epsilon == 0:
         return images
-    with exact(), torch.enable_grad():
+    with deterministic_float32(), torch.enable_grad():
         moved = images.clone().requires_grad_()
         logits = model.logits(moved) / temperature
-        # A sum and no mean, so that gradients do not depend on how many images there are.
+        # A sum, not a mean, so that gradients do not depend on the batch size.
         loss = cross_entropy(logits, logits.argmax(dim=1), reduction="sum")
         (gradient,) = torch.autograd.grad(loss, moved)
     std = images.new_tensor(model.preprocessing.std).view(1, -1, 1, 1)
     return images - epsilon * gradient.sign() / std
 
 
-def look_perturbed(
+def run_perturbed(
     model: Model, images: Any, ids: Sequence[str], *, seed: int, temperature: float, epsilon: float
 ) -> Columns:
-    """The logits of perturbed images, shape (B, C); nothing is random."""
+    """Return the logits of perturbed images, shape (B, C); the seed is not used."""
     import torch
 
     moved = perturbed(model, images, temperature, epsilon)
-    with exact(), torch.inference_mode():
+    with deterministic_float32(), torch.inference_mode():
         return {"logits": model.logits(moved).float().cpu().numpy()}
 
 
-def look_with_dropout(model: Model, images: Any, ids: Sequence[str], *, seed: int, samples: float) -> Columns:
-    """Run a model several times with its dropout layers on, and nothing else changed.
+def run_with_dropout(model: Model, images: Any, ids: Sequence[str], *, seed: int, samples: float) -> Columns:
+    """Run a model several times with its dropout layers enabled, and all others in eval mode.
 
     Returns:
         `logits`: the logarithm of the mean softmax, shape (B, C); `mutual_information`: shape (B,).
 
     Raises:
-        EvaluationError: the model has no dropout layer that drops anything.
+        EvaluationError: the model has no dropout layer with a positive rate.
     """
     import torch
 
     images = images.to(model.device)
     passes = []
-    with exact(), torch.inference_mode():
+    with deterministic_float32(), torch.inference_mode():
         for sample in range(int(samples)):
             generators = [torch.Generator().manual_seed(row_seed(seed, f"dropout {sample}", id_)) for id_ in ids]
-            with dropping(model, generators):
+            with dropout_enabled(model, generators):
                 passes.append(model.logits(images).double().cpu().numpy())
     members = np.stack(passes)
     return {"logits": log_mean_softmax(members), "mutual_information": mutual_information(members)}
 
 
 @contextmanager
-def dropping(model: Model, generators: Sequence[Any]) -> Iterator[None]:
-    """Within the block, dropout layers drop, each row by its own generator; all other layers stay as they are.
+def dropout_enabled(model: Model, generators: Sequence[Any]) -> Iterator[None]:
+    """Enable dropout within the block, with a generator per row; all other layers stay in eval mode.
 
-    Layers are those of the classes `Dropout`, `Dropout1d`, `Dropout2d` and `Dropout3d`. What a model drops by calling
-    a function is out of reach, and stochastic depth is no dropout.
+    This affects layers of the classes `Dropout`, `Dropout1d`, `Dropout2d` and `Dropout3d`, but neither functional
+    dropout nor stochastic depth.
 
     Args:
         model: the model.
-        generators: one `torch.Generator` on the CPU for each row, so that masks are the same on every device.
+        generators: one `torch.Generator` on the CPU per row, so that masks are the same on every device.
 
     Raises:
-        EvaluationError: there is no such layer.
+        EvaluationError: the model has no such layer.
     """
     with ExitStack() as hooks:
         for layer in dropout_layers(model):
@@ -137,10 +136,10 @@ def dropping(model: Model, generators: Sequence[Any]) -> Iterator[None]:
 
 
 def dropout_layers(model: Model) -> list[Any]:
-    """The layers that `dropping` switches on.
+    """Return the layers that `dropout_enabled` enables.
 
     Raises:
-        EvaluationError: there is none.
+        EvaluationError: there are none.
     """
     from torch import nn
 
@@ -148,8 +147,8 @@ def dropout_layers(model: Model) -> list[Any]:
     layers = [layer for layer in model.module.modules() if isinstance(layer, kinds) and layer.p > 0]
     if not layers:
         raise EvaluationError(
-            f"expected dropout layers in {model.name}, found none that drop anything; leave mc_dropout and "
-            "mc_dropout_mi out, or take a model that was trained with dropout."
+            f"{model.name} has no dropout layers with a positive rate. Leave mc_dropout and mc_dropout_mi out, or use "
+            "a model trained with dropout."
         )
     return layers
 
@@ -159,7 +158,7 @@ def _drop(generators: Sequence[Any]) -> Callable[[Any, Any, Any], Any]:
     from torch import nn
 
     def hook(layer: Any, _: Any, output: Any) -> Any:
-        # `Dropout` drops single numbers, the others whole channels.
+        # `Dropout` drops single values, the others whole channels.
         shape = output.shape[1:]
         if not isinstance(layer, nn.Dropout):
             shape = (shape[0], *(1 for _ in shape[1:]))
@@ -170,8 +169,8 @@ def _drop(generators: Sequence[Any]) -> Callable[[Any, Any, Any], Any]:
     return hook
 
 
-def look_at_crops(model: Model, images: Any, ids: Sequence[str], *, seed: int, views: float) -> Columns:
-    """How alike a model finds several crops of an image.
+def run_on_crops(model: Model, images: Any, ids: Sequence[str], *, seed: int, views: float) -> Columns:
+    """Measure how similar a model's features of several crops of an image are.
 
     Returns:
         `similarity`: the mean cosine similarity of the penultimate features of two crops, shape (B,).
@@ -182,21 +181,20 @@ def look_at_crops(model: Model, images: Any, ids: Sequence[str], *, seed: int, v
     features = []
     for view in range(int(views)):
         crops = [crop(image, row_seed(seed, f"crop {view}", id_)) for image, id_ in zip(images, ids, strict=True)]
-        features.append(model.see(torch.stack(crops)).penultimate.double().cpu().numpy())
+        features.append(model.forward(torch.stack(crops)).penultimate.double().cpu().numpy())
     return {"similarity": mean_cosine(np.stack(features))}
 
 
 CROPPED = 0.75
-"""Share of an image's area that a crop has."""
+"""Fraction of an image's area that a crop covers."""
 
 
 def crop(image: Any, seed: int) -> Any:
-    """A random crop of three quarters of an image's area, brought back to the image's size by bilinear interpolation.
+    """Return a random crop of three quarters of the area, resized bilinearly to the image's size.
 
     Args:
         image: shape (3, H, W).
-        seed: decides on the crop's sides, whose ratio is that of the image times between 3/4 and 4/3, and on its
-            place.
+        seed: determines the crop's position and its aspect ratio, 3/4 to 4/3 of the image's.
     """
     from torch.nn.functional import interpolate
 
@@ -211,12 +209,12 @@ def crop(image: Any, seed: int) -> Any:
 
 
 def mean_cosine(features: Doubles) -> Scores:
-    """The mean cosine similarity between two of several views of a row.
+    """Mean cosine similarity between two of several views of a row.
 
     Formula: m_in = 2 / (V (V - 1)) sum_{i < j} cos(z_i, z_j), in [-1, 1].
 
     Args:
-        features: shape (V, n, D); features of zeros are like nothing.
+        features: shape (V, n, D); the similarity to a zero vector is 0.
 
     Returns:
         Shape (n,).
@@ -224,7 +222,7 @@ def mean_cosine(features: Doubles) -> Scores:
     views = len(features)
     lengths = np.linalg.norm(features, axis=2, keepdims=True)
     units = np.divide(features, lengths, out=np.zeros_like(features), where=lengths > 0)
-    # The square of a sum of unit vectors holds every pair twice and each vector with itself once.
+    # The squared sum of unit vectors has every pair twice, and each vector with itself once.
     squares = np.einsum("vnd,vnd->n", units, units)
     total = units.sum(axis=0)
     similarity: Scores = (np.einsum("nd,nd->n", total, total) - squares) / (views * (views - 1))
@@ -232,11 +230,11 @@ def mean_cosine(features: Doubles) -> Scores:
 
 
 def row_seed(seed: int, purpose: str, id_: str) -> int:
-    """A number of 63 bits for one row and one purpose: the first bytes of a SHA-256."""
+    """Derive a 63-bit seed for one row and purpose from the first bytes of a SHA-256."""
     digest = hashlib.sha256(f"{seed}\t{purpose}\t{id_}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-PERTURBED = Look("perturbed", look_perturbed, random=False)
-WITH_DROPOUT = Look("dropout", look_with_dropout, predicts=True, check=dropout_layers)
-CROPS = Look("crops", look_at_crops)
+PERTURBED = ImagePass("perturbed", run_perturbed, random=False)
+WITH_DROPOUT = ImagePass("dropout", run_with_dropout, predicts=True, check=dropout_layers)
+CROPS = ImagePass("crops", run_on_crops)

@@ -1,4 +1,4 @@
-"""Mahalanobis distances to the classes: of the last layer, the first block, all blocks, or the logits (MDS)."""
+"""Mahalanobis distance to the classes (MDS), of the last layer, the first block, all blocks, or the logits."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from scipy.linalg import solve_triangular
 
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import class_means, require_labels, require_rows_of_each_class
-from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles, require_width
+from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Floats, Head
 
 _ROUNDINGS = 8
-"""By how many units in the last place of its typical value each of D features may be off.
+"""Allowed rounding error of each of D features, in units in the last place of its typical value.
 
-In float32 logits that always have one sum, of layers of 64 to 2,048 made-up features and 10 to 1,000 classes, what the
-other logits leave unexplained came to at most D (2.4 units)^2.
+For float32 logits with a constant sum, from layers of 64 to 2,048 synthetic features and 10 to 1,000 classes, the
+variance left unexplained by the other logits was at most D (2.4 units)^2.
 """
 
 Layers = Callable[[Features], Mapping[str, Floats]]
-"""Takes from `Features` the layers that are read, by their names in errors, each (n, D)."""
+"""Selects the layers to read from `Features`, by their description for errors, each (n, D)."""
 
 
 @dataclass(frozen=True)
 class ClassGaussians:
-    """Gaussians of one covariance, one for each class.
+    """One Gaussian per class, with a shared covariance.
 
     Attributes:
-        centre: mean of the class means, shape (D,); subtracted first, because distances between large numbers cancel.
+        centre: mean of the class means, shape (D,); subtracted first, because differences of large numbers lose
+            digits.
         scale: standard deviation within classes of each feature, shape (D,); 1 where it is 0.
         factor: lower Cholesky factor of the covariance of features divided by `scale`, shape (D, D).
-        means: whitened class means, shape (C, D): what `whiten` gives for them.
-        shrinkage: weight of the Ledoit-Wolf target in the covariance; 0 where it needed none.
+        means: class means mapped by `whiten`, shape (C, D).
+        shrinkage: weight of the Ledoit-Wolf target in the covariance; 0 if none was needed.
     """
 
     centre: Doubles
@@ -45,7 +46,7 @@ class ClassGaussians:
     shrinkage: float
 
     def whiten(self, values: Doubles) -> Doubles:
-        """Map features to where the covariance is the identity.
+        """Whiten features: map them so that the covariance is the identity.
 
         Args:
             values: shape (m, D).
@@ -56,16 +57,16 @@ class ClassGaussians:
         return _whiten(values, self.centre, self.scale, self.factor)
 
     def distances(self, values: Doubles) -> Scores:
-        """Squared Mahalanobis distance to the nearest class mean.
+        """Compute the squared Mahalanobis distance to the nearest class mean.
 
         Args:
             values: shape (m, D).
 
         Returns:
-            Shape (m,), without unit.
+            Shape (m,), dimensionless.
         """
         white = self.whiten(values)
-        # One matrix product finds the nearest mean; the distance to it is then summed without cancellation.
+        # A matrix product finds the nearest mean; the distance to it is then computed without cancellation.
         nearest = (np.einsum("cd,cd->c", self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)
         white -= self.means[nearest]
         squares: Scores = np.einsum("nd,nd->n", white, white)
@@ -81,41 +82,41 @@ def _whiten(values: Doubles, centre: Doubles, scale: Doubles, factor: Doubles) -
 def fit_class_gaussians(
     name: str, values: Floats, labels: npt.NDArray[np.int64], classes: int, ids: npt.NDArray[np.str_]
 ) -> ClassGaussians:
-    """Fit class means and the covariance within classes.
+    """Fit class means and the within-class covariance.
 
-    The covariance is S = 1/n sum (x - mean_y) (x - mean_y)^T. Where it is singular but for rounding, as with fewer
-    than D + C rows, a feature that never changes, or logits that always have one sum, it is shrunk to
-    (1 - r) S + r tr(S)/D I with the r of Ledoit and Wolf.
+    The covariance is S = 1/n sum (x - mean_y) (x - mean_y)^T. If it is singular up to rounding, as with fewer than D +
+    C rows, a constant feature, or logits with a constant sum, it is shrunk to (1 - r) S + r tr(S)/D I with the r of
+    Ledoit and Wolf.
 
     Source: Lee et al., A Simple Unified Framework for Detecting Out-of-Distribution Samples and Adversarial Attacks,
     NeurIPS 2018, equation 1; Ledoit and Wolf, A Well-conditioned Estimator for Large-dimensional Covariance Matrices,
     Journal of Multivariate Analysis 88, 2004, section 3.
 
     Args:
-        name: what the values are, for errors.
+        name: description of the values, for errors.
         values: shape (n, D).
-        labels: class of each row, 0 to `classes` - 1, each of which has a row.
+        labels: class of each row, 0 to `classes` - 1; each class has a row.
         classes: number C of classes.
         ids: the n ids.
 
     Raises:
-        EvaluationError: no value differs from its class's mean, or one is NaN or infinite.
+        EvaluationError: all values equal their class mean, or one is NaN or infinite.
     """
     count, width = values.shape
     means = class_means(name, values, labels, classes, ids)
     covariance = np.zeros((width, width))
     fourth = 0.0
     for rows in chunks(count, 3 * width):
-        residuals = doubles(name, values, rows, ids) - means[labels[rows]]
+        residuals = as_float64(name, values, rows, ids) - means[labels[rows]]
         covariance += residuals.T @ residuals
         fourth += float((np.einsum("nd,nd->n", residuals, residuals) ** 2).sum())
     covariance /= count
     if not np.trace(covariance) > 0:
         raise EvaluationError(
-            f"expected {name} that differ within classes, found {count:,} rows that equal their class's mean; fit on "
-            f"more rows or leave this detector out."
+            f"The {name} do not vary within classes: all {count:,} rows equal their class's mean. Fit on more rows, "
+            "or leave this detector out."
         )
-    # Of each feature, the part of its variance that rounding may have made.
+    # The part of each feature's variance that rounding may have caused.
     squares = (means**2).mean(axis=0) + np.diag(covariance)
     rounding = (_ROUNDINGS * np.finfo(values.dtype).eps) ** 2 * squares
     shrinkage = 0.0
@@ -128,8 +129,8 @@ def fit_class_gaussians(
         factored = _scaled_cholesky(covariance, rounding)
     if factored is None:
         raise EvaluationError(
-            f"expected {name} whose covariance can be inverted, found one that is singular even with shrinkage "
-            f"{shrinkage:.1e} from {count:,} rows of {width:,} features; leave this detector out."
+            f"The covariance of {name} is singular, even with shrinkage {shrinkage:.1e}, from {count:,} rows of "
+            f"{width:,} features. Leave this detector out."
         )
     scale, factor = factored
     centre = means.mean(axis=0)
@@ -137,11 +138,11 @@ def fit_class_gaussians(
 
 
 def _scaled_cholesky(covariance: Doubles, rounding: Doubles) -> tuple[Doubles, Doubles] | None:
-    """Standard deviations and the factor of the correlations; None where these are singular but for rounding.
+    """Return standard deviations and the factor of the correlations; None if these are singular up to rounding.
 
     Args:
         covariance: shape (D, D).
-        rounding: what rounding the values may add to the variance of each feature, shape (D,).
+        rounding: variance that rounding may add to each feature, shape (D,).
     """
     variance = np.diag(covariance)
     if not (variance > 0).all():
@@ -151,19 +152,19 @@ def _scaled_cholesky(covariance: Doubles, rounding: Doubles) -> tuple[Doubles, D
         factor: Doubles = np.linalg.cholesky(covariance / np.outer(scale, scale))
     except np.linalg.LinAlgError:
         return None
-    # A squared pivot is the share of a feature's variance that the features before it leave unexplained.
+    # A squared pivot is the fraction of a feature's variance that the features before it leave unexplained.
     unexplained = np.diag(factor) ** 2
     noise = len(scale) * np.maximum(np.finfo(float).eps, rounding / variance)
     return (scale, factor) if (unexplained > noise).all() else None
 
 
 def _ledoit_wolf(covariance: Doubles, fourth: float, count: int) -> float:
-    """The weight of the identity: estimated error of the covariance over its squared distance to the target.
+    """Return the weight of the identity: the estimated error of S over its squared distance to the target.
 
     Args:
         covariance: S, shape (D, D).
-        fourth: sum over rows of the residual's squared norm, squared.
-        count: rows n.
+        fourth: sum over rows of the fourth power of the residual's norm.
+        count: number n of rows.
     """
     width = len(covariance)
     squares = float(np.einsum("ij,ij->", covariance, covariance))
@@ -174,11 +175,11 @@ def _ledoit_wolf(covariance: Doubles, fourth: float, count: int) -> float:
 
 @dataclass(frozen=True)
 class Mahalanobis:
-    """The mean over layers of the squared distance to the nearest class, fitted.
+    """The fitted detector: mean over layers of the squared distance to the nearest class.
 
     Attributes:
-        layers: what is read of `Features`.
-        gaussians: by the layer's name, the fitted classes.
+        layers: selects the layers from `Features`.
+        gaussians: the fitted classes by layer.
     """
 
     layers: Layers
@@ -189,15 +190,17 @@ class Mahalanobis:
         inputs = self.layers(features)
         if list(inputs) != list(self.gaussians):
             raise EvaluationError(
-                f"expected {len(self.gaussians)} layers as the detector was fitted on, found {len(inputs)}; extract "
-                f"both splits with one model."
+                f"The detector was fitted on {len(self.gaussians)} layers, but there are {len(inputs)}. Extract both "
+                "splits with one model."
             )
         total = np.zeros(len(features))
         for name, values in inputs.items():
             fitted = self.gaussians[name]
             classes, width = fitted.means.shape
             require_width(name, values, width)
-            total += by_rows(fitted.distances, {name: values}, features.ids, doubles_each=4 * width + 2 * classes)
+            total += score_in_chunks(
+                fitted.distances, {name: values}, features.ids, doubles_per_row=4 * width + 2 * classes
+            )
         return total / len(self.gaussians)
 
 
@@ -213,7 +216,7 @@ def _fit(features: Features, detector: str, layers: Layers) -> Mahalanobis:
 
 
 class _Blocks(Mapping[str, Floats]):
-    """The first blocks by name, one read at a time."""
+    """The first blocks by description, each read on access."""
 
     def __init__(self, blocks: Sequence[Floats], count: int) -> None:
         self.blocks = blocks
@@ -249,11 +252,11 @@ def _first(features: Features) -> Mapping[str, Floats]:
 
 def _require_blocks(features: Features) -> None:
     if not features.blocks:
-        raise EvaluationError("expected features of the model's blocks, found none; extract with blocks.")
+        raise EvaluationError("There are no features of the model's blocks; extract with blocks.")
 
 
 def make_mahalanobis(features: Features, head: Head | None) -> Mahalanobis:
-    """Distance to the nearest class, of the penultimate features (MDS_l).
+    """Mahalanobis distance to the nearest class, of the penultimate features (MDS_l).
 
     Formula: min_c (z - mean_c)^T S^-1 (z - mean_c) with S the covariance within classes, `fit_class_gaussians`.
     Source: Lee et al. 2018, equation 2, without input preprocessing; this layer alone: BROAD, section 3.
@@ -263,21 +266,21 @@ def make_mahalanobis(features: Features, head: Head | None) -> Mahalanobis:
         head: not read.
 
     Raises:
-        EvaluationError: a class has fewer rows, rows are unlabelled, or their covariance cannot be inverted.
+        EvaluationError: a class has fewer rows, a row is unlabelled, or the covariance cannot be inverted.
     """
     return _fit(features, "mahalanobis", _last)
 
 
 def make_mahalanobis_first(features: Features, head: Head | None) -> Mahalanobis:
-    """As `make_mahalanobis`, of the first block's mean features (MDS_f; BROAD, section 3)."""
+    """As `make_mahalanobis`, of the first block's pooled features (MDS_f; BROAD, section 3)."""
     return _fit(features, "mahalanobis_first", _first)
 
 
 def make_mahalanobis_all(features: Features, head: Head | None) -> Mahalanobis:
     """As `make_mahalanobis`, averaged over all blocks with equal weights (MDS_all; BROAD, section 3).
 
-    Formula: 1/B sum_b min_c (z_b - mean_bc)^T S_b^-1 (z_b - mean_bc). Blocks are neither scaled nor weighed by their
-    width: in distribution a block's term is about its D_b, so that wide blocks count more.
+    Formula: 1/B sum_b min_c (z_b - mean_bc)^T S_b^-1 (z_b - mean_bc). Blocks are neither scaled nor weighted by their
+    width: for in-distribution rows, a block's term is about its D_b, so wide blocks count more.
     """
     return _fit(features, "mahalanobis_all", _all)
 

@@ -1,4 +1,4 @@
-"""Scores of several members: a deep ensemble's models, or passes with dropout left on."""
+"""Scores of several members: the models of a deep ensemble, or forward passes with dropout."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from scipy.special import log_softmax, logsumexp
 
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.logits import msp
-from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles, require_width
+from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 
 
 def log_mean_softmax(members: Doubles) -> Doubles:
-    """The logarithm of the members' mean softmax probabilities.
+    """Logarithm of the members' mean softmax probabilities.
 
     Formula: log (1/M sum_m softmax(l_m)). These are logits again: their softmax is the mean.
     Source: Lakshminarayanan et al., Simple and Scalable Predictive Uncertainty Estimation using Deep Ensembles,
@@ -35,7 +35,7 @@ def log_mean_softmax(members: Doubles) -> Doubles:
 
 
 def mutual_information(members: Doubles) -> Scores:
-    """The mutual information between the prediction and the member (MI, BALD).
+    """Mutual information between the prediction and the member (MI, BALD).
 
     Formula: H(mean_m p_m) - mean_m H(p_m), in nats, in [0, log min(M, C)]; computed as the equal mean over members of
     the Kullback-Leibler divergence of p_m from the mean.
@@ -55,28 +55,30 @@ def mutual_information(members: Doubles) -> Scores:
 
 
 def average(members: Sequence[Features]) -> Features:
-    """Make one `Features` of several models' for the same rows, to be scored as if it were one model's.
+    """Combine several models' features of the same rows to score them like one model's.
 
     Args:
-        members: at least two.
+        members: features of at least two models.
 
     Returns:
-        Logits whose softmax is the mean of the members' (`log_mean_softmax`), and the members' logits; no penultimate
-        features (width 0) and no blocks, which models do not share.
+        Features with logits whose softmax is the mean of the members' (`log_mean_softmax`), and the members' logits;
+        without penultimate features (width 0) and blocks, which models do not share.
 
     Raises:
-        EvaluationError: fewer than two members, or they differ in ids, labels or classes.
+        EvaluationError: there are fewer than two members, or they differ in ids, labels or classes.
     """
     if len(members) < 2:
-        raise EvaluationError(f"expected at least 2 models to average, found {len(members)}; extract with more.")
+        raise EvaluationError(
+            f"An ensemble needs at least 2 models, found {len(members)}; extract features with more."
+        )
     first = members[0]
     for number, member in enumerate(members[1:], start=2):
         same_rows = np.array_equal(member.ids, first.ids) and np.array_equal(member.labels, first.labels)
         if not same_rows or member.logits.shape != first.logits.shape:
             raise EvaluationError(
-                f"expected model {number} of the ensemble to have the rows, labels and classes of the first, found "
-                f"logits of shape {member.logits.shape} beside {first.logits.shape}, or other ids or labels; extract "
-                f"all models from one release, config and split."
+                f"Model {number} of the ensemble has other rows, labels or classes than the first (logits of shape "
+                f"{member.logits.shape} and {first.logits.shape}). Extract all models from one release, config and "
+                "split."
             )
     stacked = dataclasses.replace(
         first,
@@ -87,7 +89,7 @@ def average(members: Sequence[Features]) -> Features:
     )
     mean = np.empty(first.logits.shape)
     for rows in chunks(len(first), 3 * len(members) * first.logits.shape[1]):
-        named = [doubles("logits", logits, rows, first.ids) for logits in stacked.members]
+        named = [as_float64("logits", logits, rows, first.ids) for logits in stacked.members]
         mean[rows] = log_mean_softmax(np.stack(named))
     return dataclasses.replace(stacked, logits=mean)
 
@@ -97,7 +99,7 @@ class MemberScore:
     """A detector that is a function of a row's logits from every member.
 
     Attributes:
-        function: takes float64 logits (M, n, C) and gives n scores.
+        function: maps float64 logits (M, n, C) to n scores.
     """
 
     function: Callable[[Doubles], Scores]
@@ -110,18 +112,18 @@ class MemberScore:
         """
         if len(features.members) < 2:
             raise EvaluationError(
-                f"expected the logits of at least 2 members, found {len(features.members)}; extract with several "
-                f"models or with passes of dropout."
+                f"At least 2 members with logits are needed, found {len(features.members)}; extract with several "
+                "models or run passes with dropout."
             )
         width = features.members[0].shape[1]
         for member in features.members:
             require_width("members' logits", member, width)
         inputs = {f"logits of member {number}": member for number, member in enumerate(features.members, start=1)}
-        return by_rows(
+        return score_in_chunks(
             lambda *logits: self.function(np.stack(logits)),
             inputs,
             features.ids,
-            doubles_each=4 * len(inputs) * width,
+            doubles_per_row=4 * len(inputs) * width,
         )
 
 
@@ -130,12 +132,12 @@ def _ensemble_msp(members: Doubles) -> Scores:
 
 
 def make_mutual_information(features: Features | None, head: Head | None) -> MemberScore:
-    """Mutual information of the members in `Features.members`, `mutual_information`; neither argument is read."""
+    """Build the score `mutual_information` of the members in `Features.members`; neither argument is used."""
     return MemberScore(mutual_information)
 
 
 def make_deep_ensemble(features: Features | None, head: Head | None) -> MemberScore:
-    """MSP of the mean softmax of the members in `Features.members`; neither argument is read.
+    """MSP of the mean softmax of the members in `Features.members`; neither argument is used.
 
     Formula: 1 - max_c mean_m softmax(l_m)_c.
     Source: as `log_mean_softmax`; MSP rather than another score as in the unified unknown detection paper, section 4.

@@ -1,4 +1,4 @@
-"""Scores against a bank of fitted rows: k nearest neighbours, and relations (Neural Relation Graph)."""
+"""Scores by comparison with a bank of fitted rows: nearest neighbours (KNN) and Relation (Neural Relation Graph)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from scipy.special import softmax
 
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import require_labels
-from evaluation.detectors.rows import Doubles, by_rows, doubles, require_width
+from evaluation.detectors.rows import Doubles, as_float64, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 
-# Bank rows compared at a time. Each piece is made float64 again for every piece of the rows that are scored, so these
-# are to be the larger ones.
+# Bank rows per chunk. Each chunk is converted to float64 again for every chunk of scored rows, so the latter should be
+# larger.
 _BANK_ROWS = 1024
 
 
@@ -36,12 +36,12 @@ def _bank_chunks(bank: Features) -> Iterator[slice]:
 
 
 def _bank_features(bank: Features, rows: slice) -> Doubles:
-    return unit(doubles("penultimate features", bank.penultimate, rows, bank.ids))
+    return unit(as_float64("penultimate features", bank.penultimate, rows, bank.ids))
 
 
 @dataclass(frozen=True)
 class NearestNeighbors:
-    """KNN, fitted.
+    """A fitted KNN detector.
 
     Attributes:
         bank: the fitted rows.
@@ -57,22 +57,22 @@ class NearestNeighbors:
 
     @staticmethod
     def score_together(detectors: Sequence[NearestNeighbors], features: Features) -> list[Scores]:
-        """What `score` of each gives, for detectors that differ in k alone, in the time of one."""
+        """Score with several detectors that differ in k only, in the time of one."""
         bank, counts = detectors[0].bank, [detector.neighbors for detector in detectors]
         width = bank.penultimate.shape[1]
         require_width("penultimate features", features.penultimate, width)
-        scores = by_rows(
+        scores = score_in_chunks(
             lambda z: _distances(z, bank, counts),
             {"penultimate features": features.penultimate},
             features.ids,
-            doubles_each=3 * width + 2 * (min(_BANK_ROWS, len(bank)) + 2 * max(counts)),
+            doubles_per_row=3 * width + 2 * (min(_BANK_ROWS, len(bank)) + 2 * max(counts)),
             columns=(len(counts),),
         )
         return list(scores.T)
 
 
 def _distances(z: Doubles, bank: Features, counts: Sequence[int]) -> Doubles:
-    """Distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
+    """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
     z = unit(z)
     similarity, index = np.empty((len(z), 0)), np.empty((len(z), 0), dtype=np.int64)
     for rows in _bank_chunks(bank):
@@ -82,14 +82,14 @@ def _distances(z: Doubles, bank: Features, counts: Sequence[int]) -> Doubles:
     nearest_first = np.take_along_axis(index, np.argsort(-similarity, axis=1), axis=1)
     distances = np.empty((len(z), len(counts)))
     for column, count in enumerate(counts):
-        # Summed again as a difference: from the product, the distance of a row to itself would be anything up to 1e-8.
+        # Computed again as a difference: from the product, the distance of a row to itself could be up to 1e-8.
         neighbor = unit(bank.penultimate[nearest_first[:, count - 1]].astype(np.float64))
         distances[:, column] = np.linalg.norm(z - neighbor, axis=1)
     return distances
 
 
 def _greatest(values: Doubles, index: npt.NDArray[np.int64], count: int) -> tuple[Doubles, npt.NDArray[np.int64]]:
-    """The `count` greatest of each row, in no order, with their numbers."""
+    """Return the `count` greatest values of each row, unordered, with their column numbers."""
     if values.shape[1] <= count:
         return values, index
     kept = np.argpartition(values, -count, axis=1)[:, -count:]
@@ -98,13 +98,14 @@ def _greatest(values: Doubles, index: npt.NDArray[np.int64], count: int) -> tupl
 
 def _check_bank(bank: Features) -> None:
     for rows in _bank_chunks(bank):
-        doubles("penultimate features", bank.penultimate, rows, bank.ids)
+        as_float64("penultimate features", bank.penultimate, rows, bank.ids)
 
 
 def make_knn(features: Features, head: Head | None, neighbors: int = 50) -> NearestNeighbors:
     """Distance to the k-th nearest fitted row (KNN).
 
-    Formula: ||z / ||z|| - b_(k)||_2 with b_(k) the k-th nearest of the fitted rows' features, of length 1; in [0, 2].
+    Formula: ||z / ||z|| - b_(k)||_2 with b_(k) the k-th nearest of the fitted rows' features, normalized to length 1;
+    in [0, 2].
     Source: Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022, section 3; 50 is their k
     for CIFAR-10, 200 for CIFAR-100, 1000 for all of ImageNet.
 
@@ -120,8 +121,8 @@ def make_knn(features: Features, head: Head | None, neighbors: int = 50) -> Near
     neighbors = int(neighbors)
     if not 1 <= neighbors <= len(features):
         raise EvaluationError(
-            f"expected neighbors of knn from 1 to the {len(features):,} rows it is fitted on, found {neighbors:,}; "
-            f"give fewer or fit on more rows."
+            f"neighbors of knn must be from 1 to the {len(features):,} rows it is fitted on, found {neighbors:,}. "
+            "Give fewer, or fit on more rows."
         )
     _check_bank(features)
     return NearestNeighbors(features, neighbors)
@@ -129,12 +130,12 @@ def make_knn(features: Features, head: Head | None, neighbors: int = 50) -> Near
 
 @dataclass(frozen=True)
 class Relation:
-    """Relation, fitted.
+    """A fitted Relation detector.
 
     Attributes:
         bank: the fitted rows.
-        power: t.
-        cutoff: relations that are not greater count as 0.
+        power: exponent t.
+        cutoff: relations up to this value count as 0.
     """
 
     bank: Features
@@ -147,28 +148,28 @@ class Relation:
 
     @staticmethod
     def score_together(detectors: Sequence[Relation], features: Features) -> list[Scores]:
-        """What `score` of each gives, for detectors of one bank, in little more than the time of one."""
+        """Score with several detectors of one bank, in little more than the time of one."""
         bank = detectors[0].bank
         width, classes = bank.penultimate.shape[1], bank.logits.shape[1]
         require_width("penultimate features", features.penultimate, width)
         require_width("logits", features.logits, classes)
-        scores = by_rows(
+        scores = score_in_chunks(
             lambda z, logits: _relations(z, logits, detectors),
             {"penultimate features": features.penultimate, "logits": features.logits},
             features.ids,
-            doubles_each=2 * width + 3 * classes + 4 * min(_BANK_ROWS, len(bank)) + len(detectors),
+            doubles_per_row=2 * width + 3 * classes + 4 * min(_BANK_ROWS, len(bank)) + len(detectors),
             columns=(len(detectors),),
         )
         return list(scores.T)
 
 
 def _relations(z: Doubles, logits: Doubles, detectors: Sequence[Relation]) -> Doubles:
-    """Negated mean relations of rows to the bank, shape (m, number of detectors)."""
+    """Return negative mean relations of rows to the bank, shape (m, number of detectors)."""
     bank = detectors[0].bank
     z, probabilities = unit(z), softmax(logits, axis=1)
     total = np.zeros((len(z), len(detectors)))
     for rows in _bank_chunks(bank):
-        bank_probabilities = softmax(doubles("logits", bank.logits, rows, bank.ids), axis=1)
+        bank_probabilities = softmax(as_float64("logits", bank.logits, rows, bank.ids), axis=1)
         relations = np.maximum(z @ _bank_features(bank, rows).T, 0.0)
         relations *= probabilities @ bank_probabilities.T
         for column, detector in enumerate(detectors):
@@ -178,12 +179,12 @@ def _relations(z: Doubles, logits: Doubles, detectors: Sequence[Relation]) -> Do
 
 
 def make_relation(features: Features, head: Head | None, power: float = 1.0, cutoff: float = 0.0) -> Relation:
-    """Negated mean relation to the fitted rows.
+    """Negative mean relation to the fitted rows.
 
     Formula: -1/N sum_j (max(0, cos(z, z_j)) p . p_j)^t, with p = softmax(l) and j over the N fitted rows; in [-1, 0].
     Source: Kim et al., Neural Relation Graph: A Unified Framework for Identifying Label Noise and Outlier Data,
-    NeurIPS 2023, section 3; t = 1 is theirs for unknowns. Their code also leaves out relations up to 0.03, which gives
-    the farthest rows one score; here `cutoff` does.
+    NeurIPS 2023, section 3; t = 1 is theirs for OoD detection. Their code also drops relations up to 0.03, which gives
+    the farthest rows equal scores; here `cutoff` does.
 
     Args:
         features: in-distribution rows; kept, not copied.
@@ -192,12 +193,12 @@ def make_relation(features: Features, head: Head | None, power: float = 1.0, cut
         cutoff: at least 0.
 
     Raises:
-        EvaluationError: a parameter is out of range, or rows are no in-distribution rows.
+        EvaluationError: a parameter is out of range, or a row is not in-distribution.
     """
     require_labels(features, "relation")
     if not power > 0 or not cutoff >= 0:
         raise EvaluationError(
-            f"expected power above 0 and cutoff of at least 0 for relation, found {power}, {cutoff}."
+            f"relation needs power above 0 and cutoff of at least 0, found {power} and {cutoff}; give others."
         )
     _check_bank(features)
     return Relation(features, power, cutoff)
@@ -210,7 +211,7 @@ KNN = Method(
     make_knn,
     fit="train",
     grid={"neighbors": (50, 1, 5, 10, 20, 100, 200)},
-    together=NearestNeighbors.score_together,
+    score_together=NearestNeighbors.score_together,
 )
 RELATION = Method(
     "relation",
@@ -219,5 +220,5 @@ RELATION = Method(
     make_relation,
     fit="train",
     grid={"power": (1.0, 2.0, 4.0, 8.0)},
-    together=Relation.score_together,
+    score_together=Relation.score_together,
 )

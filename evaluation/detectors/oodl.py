@@ -8,18 +8,18 @@ import numpy as np
 
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import require_labels
-from evaluation.detectors.rows import Doubles, by_rows, doubles, require_width
+from evaluation.detectors.rows import Doubles, as_float64, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Floats, Head
 
 
 @dataclass(frozen=True)
 class OneClassMachine:
-    """A one-class support vector machine with a Gaussian kernel, fitted.
+    """A fitted one-class support vector machine with a Gaussian kernel.
 
     Attributes:
-        block: which of the model's blocks is read, from 0.
-        mean: of the fitted features, shape (D,).
+        block: number of the model's block, from 0.
+        mean: mean of the fitted features, shape (D,).
         scale: their standard deviation, shape (D,); 1 where it is 0.
         vectors: support vectors, standardized, shape (m, D).
         weights: their positive coefficients, shape (m,).
@@ -38,11 +38,11 @@ class OneClassMachine:
         values = _block(features, self.block)
         name = f"features of block {self.block + 1}"
         require_width(name, values, len(self.mean))
-        return by_rows(
+        return score_in_chunks(
             self._kernel_sums,
             {name: values},
             features.ids,
-            doubles_each=3 * len(self.mean) + 2 * len(self.vectors),
+            doubles_per_row=3 * len(self.mean) + 2 * len(self.vectors),
         )
 
     def _kernel_sums(self, values: Doubles) -> Scores:
@@ -58,8 +58,8 @@ class OneClassMachine:
 def _block(features: Features, number: int) -> Floats:
     if number >= len(features.blocks):
         raise EvaluationError(
-            f"expected features of at least {number + 1} blocks for oodl, found {len(features.blocks)}; extract both "
-            f"splits with one model, with blocks."
+            f"oodl needs features of at least {number + 1} blocks, found {len(features.blocks)}. Extract both splits "
+            "with one model, with blocks."
         )
     return features.blocks[number]
 
@@ -75,43 +75,44 @@ def make_oodl(
     """One-class support vector machine on a block's standardized features (OODL).
 
     Formula: -sum_i a_i exp(-g ||x - v_i||^2) with x = (f - mean) / deviation, v_i and a_i the support vectors and
-    coefficients, g = 1 / (D var(x)); the offset, the same for all rows, is left out.
+    coefficients, g = 1 / (D var(x)); the offset, a constant, is omitted.
     Source: Abdelzad et al., Detecting Out-of-Distribution Inputs in Deep Neural Networks Using an Early-Layer Output,
     2019, section 3; kernel, g, nu = 0.001 and the standardization as in their code. They choose the layer by the error
-    on unknowns of a validation set, and find early ones best; here `depth` is searched.
+    on unknown validation rows, and find early ones best; here `depth` is searched.
 
     Args:
         features: in-distribution rows.
         head: not read.
-        depth: which block, from 0 for the first to 1 for the last; the nearest.
-        nu: bound of the share of fitted rows outside, in (0, 1].
-        rows: at most so many are fitted, because the time grows with their square; drawn by id, whatever their order.
-        seed: of that draw.
+        depth: position of the block, from 0 for the first to 1 for the last; the nearest is used.
+        nu: upper bound of the fraction of fitted rows outside, in (0, 1].
+        rows: maximum number of rows to fit on, because the time grows with its square; drawn by id, whatever their
+            order.
+        seed: random seed of that draw.
 
     Raises:
-        EvaluationError: a parameter is out of range, no blocks were extracted, or rows are no in-distribution rows.
+        EvaluationError: a parameter is out of range, no blocks were extracted, or a row is not in-distribution.
     """
     require_labels(features, "oodl")
     if not 0 <= depth <= 1 or not 0 < nu <= 1 or rows < 2:
         raise EvaluationError(
-            f"expected depth from 0 to 1, nu above 0 and up to 1, and rows of at least 2 for oodl, found {depth}, "
-            f"{nu} and {rows}."
+            f"oodl needs depth from 0 to 1, nu above 0 and up to 1, and rows of at least 2, found {depth}, {nu} and "
+            f"{rows}; give others."
         )
-    from sklearn.svm import OneClassSVM  # an extra; its import takes a second
+    from sklearn.svm import OneClassSVM  # optional, and slow to import
 
     number = round(depth * (len(features.blocks) - 1)) if features.blocks else 0
     values = _block(features, number)
     drawn = np.argsort(features.ids, kind="stable")
     if len(drawn) > rows:
         drawn = drawn[np.sort(np.random.default_rng(seed).choice(len(drawn), int(rows), replace=False))]
-    fitted = doubles(f"features of block {number + 1}", values[drawn], slice(None), features.ids[drawn])
+    fitted = as_float64(f"features of block {number + 1}", values[drawn], slice(None), features.ids[drawn])
     mean, deviation = fitted.mean(axis=0), fitted.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1.0)
     standard = (fitted - mean) / scale
     if not standard.var() > 0:
         raise EvaluationError(
-            f"expected features of block {number + 1} that differ to fit oodl on, found {len(fitted):,} equal rows; "
-            f"fit on more rows."
+            f"Features of block {number + 1} are equal in all {len(fitted):,} rows, so oodl cannot be fitted; fit on "
+            "more rows."
         )
     gamma = 1 / (standard.shape[1] * standard.var())
     machine = OneClassSVM(kernel="rbf", nu=nu, gamma=gamma).fit(standard)

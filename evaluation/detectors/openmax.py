@@ -1,4 +1,4 @@
-"""OpenMax: the probability of an unknown class, from how far logits are from the mean logits of their classes."""
+"""OpenMax: the probability of an unknown class, from the distances of logits to the classes' mean logits."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from scipy.special import logsumexp
 
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import class_means, labels_if_correct, require_labels, require_rows_of_each_class
-from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles, require_width
+from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
 from evaluation.detectors.weibull import Tails, fit_tails
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 
-# Of two rows, both are equally far from their mean; a distribution needs distances that differ.
+# Two rows are equally far from their mean, but fitting needs distances that differ.
 _LEAST_ROWS = 3
 
 
 @dataclass(frozen=True)
 class OpenMax:
-    """OpenMax, fitted.
+    """A fitted OpenMax.
 
     Attributes:
-        means: mean logits of each class's rows that are classified right, shape (C, C).
-        tails: Weibull distribution of each class's largest distances.
-        revised: number alpha of greatest logits that are revised.
-        euclidean_weight: share of the Euclidean distance, in [0, 1]; the cosine distance has the rest.
+        means: mean logits of each class's correctly classified rows, shape (C, C).
+        tails: Weibull distributions of each class's largest distances.
+        revised: number alpha of greatest logits to revise.
+        euclidean_weight: weight of the Euclidean distance, in [0, 1]; the cosine distance has the rest.
     """
 
     means: Doubles
@@ -39,12 +39,12 @@ class OpenMax:
         """Score every row; shape (n,), higher = more unknown."""
         classes = len(self.means)
         require_width("logits", features.logits, classes)
-        return by_rows(
-            self.log_odds, {"logits": features.logits}, features.ids, doubles_each=(3 * self.revised + 4) * classes
+        return score_in_chunks(
+            self.log_odds, {"logits": features.logits}, features.ids, doubles_per_row=(3 * self.revised + 4) * classes
         )
 
     def log_odds(self, logits: Doubles) -> Scores:
-        """The log odds of the unknown class.
+        """Compute the log odds of the unknown class.
 
         Args:
             logits: shape (n, C).
@@ -66,7 +66,7 @@ class OpenMax:
 
 
 def _distances(logits: Doubles, means: Doubles, euclidean_weight: float) -> Doubles:
-    """Distances along the last axis of arrays that broadcast."""
+    """Return distances along the last axis of broadcastable arrays."""
     distances = np.zeros(np.broadcast_shapes(logits.shape, means.shape)[:-1])
     if euclidean_weight > 0:
         distances += euclidean_weight * np.linalg.norm(logits - means, axis=-1)
@@ -87,14 +87,14 @@ def make_openmax(
     the log odds of softmax(v_0, v')_0, which would round to 1 for many rows. Distances are between logits, w |.|_2 +
     (1 - w) cosine.
 
-    Source: Bendale and Boult, Towards Open Set Deep Networks, CVPR 2016, algorithms 1 and 2, with F for the
-    exponential that algorithm 2 prints, as in the authors' code; means over rows that are classified right.
+    Source: Bendale and Boult, Towards Open Set Deep Networks, CVPR 2016, algorithms 1 and 2, with F in place of the
+    exponential printed in algorithm 2, as in the authors' code; means over correctly classified rows.
 
     Args:
-        features: labelled in-distribution rows, at least three of each class classified right.
+        features: labelled in-distribution rows, at least three of each class correctly classified.
         head: not read.
-        revised: alpha, 1 to C; no more than C are revised.
-        tail: rows of a class that the distribution is fitted on, at least 2; all where it has fewer.
+        revised: alpha, at least 1; values above C mean C.
+        tail: number of a class's rows to fit the distribution on, at least 2; all if it has fewer.
         euclidean_weight: w in [0, 1].
 
     Raises:
@@ -104,8 +104,8 @@ def make_openmax(
     revised, tail = int(revised), int(tail)
     if revised < 1 or tail < 2 or not 0 <= euclidean_weight <= 1:
         raise EvaluationError(
-            f"expected revised of at least 1, tail of at least 2 and euclidean_weight from 0 to 1 for openmax, found "
-            f"{revised}, {tail} and {euclidean_weight}."
+            "openmax needs revised of at least 1, tail of at least 2 and euclidean_weight from 0 to 1, found "
+            f"{revised}, {tail} and {euclidean_weight}; give others."
         )
     require_labels(features, "openmax")
     labels, classes = labels_if_correct(features), features.logits.shape[1]
@@ -113,21 +113,20 @@ def make_openmax(
     means = class_means("logits", features.logits, labels, classes, features.ids)
     distances = np.empty(len(features))
     for rows in chunks(len(features), 4 * classes):
-        logits = doubles("logits", features.logits, rows, features.ids)
+        logits = as_float64("logits", features.logits, rows, features.ids)
         distances[rows] = _distances(logits, means[features.labels[rows]], euclidean_weight)
     largest = _largest(distances[labels >= 0], labels[labels >= 0], classes, tail)
     equal = np.flatnonzero(np.nanmin(largest, axis=1) == np.nanmax(largest, axis=1))
     if len(equal):
         raise EvaluationError(
-            f"expected distances that differ to fit openmax on, found equal ones among the "
-            f"{int((~np.isnan(largest[equal[0]])).sum())} largest of class {equal[0]}; fit on more rows or leave it "
-            f"out."
+            f"openmax cannot be fitted: the {int((~np.isnan(largest[equal[0]])).sum())} largest distances of class "
+            f"{equal[0]} are equal. Fit on more rows, or leave it out."
         )
     return OpenMax(means, fit_tails(largest), min(revised, classes), euclidean_weight)
 
 
 def _largest(distances: Doubles, labels: npt.NDArray[np.int64], classes: int, count: int) -> Doubles:
-    """The `count` largest distances of each class, shape (C, count), NaN where a class has fewer."""
+    """Return the `count` largest distances of each class, shape (C, count), NaN if a class has fewer."""
     order = np.lexsort((-distances, labels))
     of_class = labels[order]
     rank = np.arange(len(order)) - np.searchsorted(of_class, np.arange(classes))[of_class]

@@ -1,4 +1,4 @@
-"""Scores of the penultimate features beside the logits: SHE, ViM, GradNorm.
+"""Scores of the penultimate features and the logits: SHE, ViM, GradNorm.
 
 In the formulas z (n, D) are the penultimate features, l (n, C) the logits, W (C, D) and b (C,) the last linear layer.
 """
@@ -12,14 +12,14 @@ import numpy as np
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import class_means, labels_if_correct, require_fit, require_rows_of_each_class
 from evaluation.detectors.logits import energy
-from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles, require_width
+from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 
 
 @dataclass(frozen=True)
 class SimplifiedHopfieldEnergy:
-    """SHE, fitted.
+    """A fitted SHE detector.
 
     Attributes:
         patterns: mean features of each class, shape (C, D).
@@ -32,19 +32,18 @@ class SimplifiedHopfieldEnergy:
         classes, width = self.patterns.shape
         require_width("penultimate features", features.penultimate, width)
         require_width("logits", features.logits, classes)
-        return by_rows(
+        return score_in_chunks(
             lambda z, logits: -np.einsum("nd,nd->n", z, self.patterns[logits.argmax(axis=1)]),
             {"penultimate features": features.penultimate, "logits": features.logits},
             features.ids,
-            doubles_each=3 * width + 2 * classes,
+            doubles_per_row=3 * width + 2 * classes,
         )
 
 
 def make_she(features: Features, head: Head) -> SimplifiedHopfieldEnergy:
-    """SHE: negated inner product with the predicted class's pattern.
+    """SHE: negative inner product with the predicted class's pattern.
 
-    Formula: -z . S_y with y = argmax l and S_c the mean features of the fitted rows of class c that are classified
-    right.
+    Formula: -z . S_y with y = argmax l and S_c the mean features of correctly classified fitted rows of class c.
     Source: Zhang et al., Out-of-Distribution Detection based on In-Distribution Data Patterns Memorization with Modern
     Hopfield Energy, ICLR 2023, section 3 (inner product version).
 
@@ -53,7 +52,7 @@ def make_she(features: Features, head: Head) -> SimplifiedHopfieldEnergy:
         head: the last layer.
 
     Raises:
-        EvaluationError: a class has no row that is classified right, or rows are unlabelled or of another width.
+        EvaluationError: a class has no correctly classified row, or rows are unlabelled or of another width.
     """
     require_fit(features, head, "she")
     labels, classes = labels_if_correct(features), features.logits.shape[1]
@@ -65,12 +64,12 @@ def make_she(features: Features, head: Head) -> SimplifiedHopfieldEnergy:
 
 @dataclass(frozen=True)
 class VirtualLogit:
-    """ViM, fitted.
+    """A fitted ViM detector.
 
     Attributes:
-        origin: shape (D,).
+        origin: origin of the feature space, shape (D,).
         residual: orthonormal basis of the complement of the principal subspace, shape (D, D - d).
-        alpha: what makes the mean norm of the residual that of the greatest logit.
+        alpha: scales the residual so that its mean norm equals the mean greatest logit.
         classes: number C of logits.
     """
 
@@ -84,24 +83,24 @@ class VirtualLogit:
         width, left = self.residual.shape
         require_width("penultimate features", features.penultimate, width)
         require_width("logits", features.logits, self.classes)
-        return by_rows(
+        return score_in_chunks(
             lambda z, logits: self.alpha * np.linalg.norm((z - self.origin) @ self.residual, axis=1) + energy(logits),
             {"penultimate features": features.penultimate, "logits": features.logits},
             features.ids,
-            doubles_each=2 * width + 2 * left + 6 * self.classes,
+            doubles_per_row=2 * width + 2 * left + 6 * self.classes,
         )
 
 
 def _principal_dimension(width: int) -> int:
-    # The authors' code takes 1000 of 2048 and 512 of 768 features; for narrower layers there is no rule of theirs.
+    # The authors' code uses 1000 of 2048 and 512 of 768 features; the rule for narrower layers is ours.
     return 1000 if width >= 2048 else 512 if width >= 768 else width // 2
 
 
 def make_vim(features: Features, head: Head, dimension: int | None = None) -> VirtualLogit:
     """ViM: virtual logit of the residual, against the energy.
 
-    Formula: alpha ||R^T (z - u)|| - log sum_c exp l_c, with u = -W^+ b (pseudoinverse), R the eigenvectors of the
-    least D - d eigenvalues of (Z - u)^T (Z - u) / n, alpha = sum max_c l_c / sum ||R^T (z - u)|| over the fitted rows.
+    Formula: alpha ||R^T (z - u)|| - log sum_c exp l_c, with u = -W^+ b (pseudoinverse), R the eigenvectors of the D -
+    d smallest eigenvalues of (Z - u)^T (Z - u) / n, alpha = sum max_c l_c / sum ||R^T (z - u)|| over the fitted rows.
     Source: Wang et al., ViM: Out-Of-Distribution with Virtual-logit Matching, CVPR 2022, section 4.
 
     Args:
@@ -110,7 +109,7 @@ def make_vim(features: Features, head: Head, dimension: int | None = None) -> Vi
         dimension: d, at least 0 and below D; by default 1000 from D = 2048 on, 512 from D = 768 on, else D / 2.
 
     Raises:
-        EvaluationError: no residual is left, or rows are unlabelled or of another width.
+        EvaluationError: the residual is zero, or rows are unlabelled or of another width.
     """
     require_fit(features, head, "vim")
     weight, bias = head.weight.astype(np.float64), head.bias.astype(np.float64)
@@ -118,25 +117,26 @@ def make_vim(features: Features, head: Head, dimension: int | None = None) -> Vi
     principal = _principal_dimension(width) if dimension is None else int(dimension)
     if not 0 <= principal < width:
         raise EvaluationError(
-            f"expected dimension of vim from 0 to {width - 1}, the features' width, found {principal}."
+            f"The dimension of vim must be from 0 to {width - 1}, one less than the features' width, found "
+            f"{principal}; give another."
         )
     origin = -(np.linalg.pinv(weight) @ bias)
     scatter = np.zeros((width, width))
     for rows in chunks(len(features), 2 * width):
-        centred = doubles("penultimate features", features.penultimate, rows, features.ids) - origin
+        centred = as_float64("penultimate features", features.penultimate, rows, features.ids) - origin
         scatter += centred.T @ centred
     eigenvalues, vectors = np.linalg.eigh(scatter)
     left = width - principal
     if eigenvalues[:left].max() <= width * np.finfo(float).eps * eigenvalues[-1]:
         raise EvaluationError(
-            f"expected features that leave the principal subspace of {principal} dimensions that vim fits, found "
-            f"{len(features):,} rows that lie in it; fit on more rows or give a smaller dimension."
+            f"All {len(features):,} rows lie in the principal subspace of {principal} dimensions that vim fits. Fit "
+            "on more rows, or give a smaller dimension."
         )
     residual = np.ascontiguousarray(vectors[:, :left])
     logits, norms = 0.0, 0.0
     for rows in chunks(len(features), 2 * width + 2 * left):
-        logits += float(doubles("logits", features.logits, rows, features.ids).max(axis=1).sum())
-        z = doubles("penultimate features", features.penultimate, rows, features.ids)
+        logits += float(as_float64("logits", features.logits, rows, features.ids).max(axis=1).sum())
+        z = as_float64("penultimate features", features.penultimate, rows, features.ids)
         norms += float(np.linalg.norm((z - origin) @ residual, axis=1).sum())
     return VirtualLogit(origin, residual, logits / norms, classes)
 
@@ -157,19 +157,19 @@ class GradientNorm:
         """Score every row; shape (n,), higher = more unknown."""
         require_width("penultimate features", features.penultimate, self.width)
         require_width("logits", features.logits, self.classes)
-        return by_rows(
+        return score_in_chunks(
             gradnorm,
             {"penultimate features": features.penultimate, "logits": features.logits},
             features.ids,
-            doubles_each=2 * self.width + 6 * self.classes,
+            doubles_per_row=2 * self.width + 6 * self.classes,
         )
 
 
 def gradnorm(z: Doubles, logits: Doubles) -> Scores:
     """GradNorm of the last layer's weights, at temperature 1.
 
-    Formula: -||z||_1 ||softmax(l) - 1/C||_1, the negated L1 norm of the gradient by W of the mean cross-entropy
-    between the uniform distribution and the softmax: that gradient is the outer product of the two.
+    Formula: -||z||_1 ||softmax(l) - 1/C||_1, the negative L1 norm of the gradient with respect to W of the mean
+    cross-entropy between the uniform distribution and the softmax; this gradient is an outer product of the two.
     Source: Huang et al., On the Importance of Gradients for Detecting Distributional Shifts in the Wild, NeurIPS 2021,
     sections 3 and 5 (last layer, temperature 1).
 
@@ -188,7 +188,7 @@ def gradnorm(z: Doubles, logits: Doubles) -> Scores:
 
 
 def make_gradnorm(features: Features | None, head: Head) -> GradientNorm:
-    """GradNorm of the last layer, `gradnorm`.
+    """Build the `gradnorm` score of the last layer.
 
     Args:
         features: not read.

@@ -1,4 +1,4 @@
-"""The table of all methods: by name, how each is fitted, what it reads, and where it comes from."""
+"""The registry of all detection methods."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ METHODS: dict[str, Method] = {
 
 
 def method(name: str) -> Method:
-    """Look a method up.
+    """Look up a method.
 
     Args:
-        name: as the command line writes it.
+        name: name on the command line.
 
     Raises:
-        EvaluationError: there is none of that name; the nearest are suggested.
+        EvaluationError: there is no method of this name; the message suggests similar ones.
     """
     if name not in METHODS:
         raise unknown_name("detector", name, METHODS)

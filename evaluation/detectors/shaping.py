@@ -1,7 +1,7 @@
-"""The energy of logits that the last linear layer gives to changed features, or with fewer weights: ReAct, DICE, ASH.
+"""Energy scores of modified features or weights of the last linear layer: ReAct, DICE, ASH.
 
-ReAct and ASH have been applied to feature maps too; here it is their spatial mean, the `penultimate` features. In the
-formulas z (n, D) are these, W (C, D) and b (C,) the layer, and E the energy, `logits.energy` at T = 1.
+ReAct and ASH have also been applied to feature maps; here they use their spatial mean, the `penultimate` features. In
+the formulas z (n, D) are these features, W (C, D) and b (C,) the layer, and E the energy, `logits.energy` at T = 1.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy.typing as npt
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import require_fit
 from evaluation.detectors.logits import energy
-from evaluation.detectors.rows import Doubles, by_rows, chunks, doubles, require_width
+from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 
 
 @dataclass(frozen=True)
 class ShapedEnergy:
-    """The energy of the logits that a last layer gives to changed features.
+    """The energy of the last layer's logits of modified features.
 
     Attributes:
-        shape: takes and gives features (m, D).
+        shape: maps features (m, D) to modified ones.
         weight: shape (C, D), float64.
         bias: shape (C,), float64.
     """
@@ -39,11 +39,11 @@ class ShapedEnergy:
         """Score every row; shape (n,), higher = more unknown."""
         classes, width = self.weight.shape
         require_width("penultimate features", features.penultimate, width)
-        return by_rows(
+        return score_in_chunks(
             lambda z: energy(self.shape(z) @ self.weight.T + self.bias),
             {"penultimate features": features.penultimate},
             features.ids,
-            doubles_each=6 * width + 4 * classes,
+            doubles_per_row=6 * width + 4 * classes,
         )
 
 
@@ -53,7 +53,7 @@ def _layer(head: Head) -> tuple[Doubles, Doubles]:
 
 def _require_share(name: str, value: float, detector: str) -> None:
     if not 0 <= value < 1:
-        raise EvaluationError(f"expected {name} of {detector} to be at least 0 and below 1, found {value}.")
+        raise EvaluationError(f"{name} of {detector} must be at least 0 and below 1, found {value}; give another.")
 
 
 def _unchanged(z: Doubles) -> Doubles:
@@ -61,7 +61,7 @@ def _unchanged(z: Doubles) -> Doubles:
 
 
 def make_react(features: Features, head: Head, quantile: float = 0.9) -> ShapedEnergy:
-    """ReAct: energy of the logits of features clipped from above.
+    """ReAct: energy of the logits of features clipped at an upper threshold.
 
     Formula: E(W min(z, c) + b) with c the quantile of all n D activations of the fitted rows, interpolated linearly.
     Source: Sun et al., ReAct: Out-of-distribution Detection With Rectified Activations, NeurIPS 2021, section 3; the
@@ -70,16 +70,16 @@ def make_react(features: Features, head: Head, quantile: float = 0.9) -> ShapedE
     Args:
         features: in-distribution rows.
         head: the last layer.
-        quantile: share of activations that stay as they are, in [0, 1).
+        quantile: fraction of activations that are not clipped, in [0, 1).
 
     Raises:
         EvaluationError: the rows are no in-distribution rows, or of another width than the layer.
     """
     _require_share("quantile", quantile, "react")
     require_fit(features, head, "react")
-    # In the width they are stored in: a copy as float64 would double the largest array of the whole evaluation.
+    # In their stored precision: a float64 copy would double the largest array of the whole evaluation.
     for rows in chunks(len(features), features.penultimate.shape[1]):
-        doubles("penultimate features", features.penultimate, rows, features.ids)
+        as_float64("penultimate features", features.penultimate, rows, features.ids)
     threshold = _quantile(features.penultimate.ravel(), quantile)
     return ShapedEnergy(lambda z: np.minimum(z, threshold), *_layer(head))
 
@@ -93,7 +93,7 @@ def _quantile(values: npt.NDArray[np.floating], quantile: float) -> float:
 
 
 def make_dice(features: Features, head: Head, sparsity: float = 0.9) -> ShapedEnergy:
-    """DICE: energy of the logits of the layer's weights that contribute most.
+    """DICE: energy of the logits computed with the layer's most contributing weights only.
 
     Formula: E((M * W) z + b) with M_cd = 1 where W_cd mean(z)_d exceeds the `sparsity` quantile of all C D of them.
     Source: Sun and Li, DICE: Leveraging Sparsification for Out-of-Distribution Detection, ECCV 2022, section 3.
@@ -101,7 +101,7 @@ def make_dice(features: Features, head: Head, sparsity: float = 0.9) -> ShapedEn
     Args:
         features: in-distribution rows.
         head: the last layer.
-        sparsity: share of the weights that are dropped, in [0, 1).
+        sparsity: fraction of the weights to drop, in [0, 1).
 
     Raises:
         EvaluationError: the rows are no in-distribution rows, or of another width than the layer.
@@ -111,24 +111,24 @@ def make_dice(features: Features, head: Head, sparsity: float = 0.9) -> ShapedEn
     weight, bias = _layer(head)
     total = np.zeros(weight.shape[1])
     for rows in chunks(len(features), weight.shape[1]):
-        total += doubles("penultimate features", features.penultimate, rows, features.ids).sum(axis=0)
+        total += as_float64("penultimate features", features.penultimate, rows, features.ids).sum(axis=0)
     contribution = weight * (total / len(features))
     kept = contribution > _quantile(contribution.ravel(), sparsity)
     return ShapedEnergy(_unchanged, np.where(kept, weight, 0.0), bias)
 
 
 def ash(z: Doubles, pruned: float, variant: Literal["s", "b", "p"] = "s") -> Doubles:
-    """ASH: set most activations of each row to zero and treat the others.
+    """ASH: set most activations of each row to zero and rescale the others.
 
-    Formula: with k = D - round(pruned D), the k greatest of z are kept (of equal ones the first); s1 is the row's sum
-    before, s2 after. P: they stay. B: each becomes s1 / k. S: they are multiplied by exp(s1 / s2).
+    Formula: with k = D - round(pruned D), the k greatest of z are kept (the first of ties); s1 is the row's sum
+    before, s2 after. P: they are unchanged. B: each becomes s1 / k. S: they are multiplied by exp(s1 / s2).
     Source: Djurisic et al., Extremely Simple Activation Shaping for Out-of-Distribution Detection, ICLR 2023, section
     2, algorithms 1 to 3.
 
     Args:
-        z: shape (n, D), meant for activations that are not negative.
-        pruned: share that is set to zero, in [0, 1).
-        variant: which of the three.
+        z: non-negative activations, shape (n, D).
+        pruned: fraction to set to zero, in [0, 1).
+        variant: one of the three.
 
     Returns:
         Shape (n, D).
@@ -145,7 +145,7 @@ def ash(z: Doubles, pruned: float, variant: Literal["s", "b", "p"] = "s") -> Dou
     if variant == "p":
         return shaped
     after = shaped.sum(axis=1, keepdims=True)
-    # A row of zeros stays one, whatever it is multiplied by.
+    # A row of zeros stays zero, whatever the factor.
     ratio = np.divide(before, after, out=np.zeros_like(before), where=after != 0)
     sharpened: Doubles = shaped * np.exp(ratio)
     return sharpened
@@ -159,18 +159,20 @@ def make_ash(
     Args:
         features: not read.
         head: the last layer.
-        pruned: share of each row's activations that is set to zero, in [0, 1).
+        pruned: fraction of each row's activations to set to zero, in [0, 1).
         variant: "s", "b" or "p".
 
     Raises:
-        EvaluationError: there is no such variant, or nothing would be left.
+        EvaluationError: there is no such variant, or no activation would be kept.
     """
     _require_share("pruned", pruned, "ash")
     weight, bias = _layer(head)
     if variant not in ("s", "b", "p"):
-        raise EvaluationError(f"expected variant s, b or p of ash, found {variant!r}; the paper's S is the default.")
+        raise EvaluationError(f"ash has no variant {variant!r}; choose s, b or p. The paper's S is the default.")
     if round(pruned * weight.shape[1]) == weight.shape[1]:
-        raise EvaluationError(f"expected ash to keep some of {weight.shape[1]} features, found pruned = {pruned}.")
+        raise EvaluationError(
+            f"ash would keep none of {weight.shape[1]} features with pruned = {pruned}; give a smaller one."
+        )
     return ShapedEnergy(lambda z: ash(z, pruned, variant), weight, bias)
 
 

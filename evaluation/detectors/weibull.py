@@ -1,4 +1,4 @@
-"""Weibull distributions of the largest distances of many classes, fitted at once.
+"""Fits Weibull distributions to the largest distances of many classes at once.
 
 Tested by `tests/evaluation/detectors/test_openmax.py`.
 """
@@ -12,25 +12,25 @@ import numpy.typing as npt
 
 from evaluation.detectors.rows import Doubles
 
-# libMR, which the authors of OpenMax use, moves a tail to begin here before it fits. A number this far from 0 makes
-# the shape parameter large and the fit nearly that of a Gumbel distribution of minima, so it is part of the method.
+# libMR, which the authors of OpenMax use, shifts a tail to start here before fitting. A number this far from 0 makes
+# the shape parameter large and the fit nearly a Gumbel distribution of minima, so it is part of the method.
 _TRANSLATION = 10_000.0
 
-# The shape is the inverse of the spread of log(distance): these bounds allow a tail 1e-10 to 1e+6 as wide as its
-# place.
+# The shape is the inverse of the spread of log(distance): these bounds allow tails whose width is 1e-10 to 1e+6 of
+# their position.
 _LEAST_LOG_SHAPE, _GREATEST_LOG_SHAPE = np.log(1e-6), np.log(1e10)
 _HALVINGS = 100
 
 
 @dataclass(frozen=True)
 class Tails:
-    """One Weibull distribution for each of C classes, over distances moved by `_TRANSLATION` - least.
+    """One Weibull distribution for each of C classes, over distances shifted by `_TRANSLATION` - least.
 
     Attributes:
         least: smallest distance of the tail, shape (C,).
-        greatest: greatest, shape (C,).
+        greatest: largest distance of the tail, shape (C,).
         shape: shape parameter k, shape (C,).
-        log_scale: log of the scale parameter over the greatest moved distance, shape (C,).
+        log_scale: log of the scale parameter divided by the greatest shifted distance, shape (C,).
     """
 
     least: Doubles
@@ -39,17 +39,17 @@ class Tails:
     log_scale: Doubles
 
     def log_hazard(self, distances: Doubles, classes: npt.NDArray[np.int64]) -> Doubles:
-        """Log of (x / scale)^k, whose exponential's complement is the cumulative probability 1 - exp(-(x / scale)^k).
+        """Compute log (x / scale)^k; the cumulative probability is 1 - exp(-(x / scale)^k).
 
         Args:
             distances: any shape.
-            classes: the class of each, of the same shape.
+            classes: class of each distance, of the same shape.
 
         Returns:
-            The same shape; minus infinity where the moved distance is not positive.
+            An array of the same shape; minus infinity where the shifted distance is not positive.
         """
         span = _TRANSLATION + self.greatest[classes] - self.least[classes]
-        # Against the greatest, not against 0: k is of the size of `_TRANSLATION`, and multiplies every lost digit.
+        # Relative to the greatest, not to 0: k is of the size of `_TRANSLATION`, and amplifies every lost digit.
         relative = np.maximum((distances - self.greatest[classes]) / span, -1.0)
         with np.errstate(divide="ignore"):
             place = np.log1p(relative)
@@ -60,14 +60,14 @@ class Tails:
 def fit_tails(tails: Doubles) -> Tails:
     """Fit each class's Weibull distribution by maximum likelihood.
 
-    With u = log x, the shape k solves sum e^(k u) u / sum e^(k u) - 1/k = mean u, whose left side grows with k; the
-    scale is then (mean x^k)^(1/k). All classes are solved together by bisection in log k.
+    With u = log x, the shape k solves sum e^(k u) u / sum e^(k u) - 1/k = mean u, whose left side increases with k;
+    the scale is then (mean x^k)^(1/k). All classes are solved together by bisection in log k.
 
     Source: the likelihood equations of the two-parameter Weibull distribution (Cohen, Technometrics 7, 1965).
 
     Args:
-        tails: the largest distances of each class, shape (C, m); NaN fills classes with fewer. Each class needs two
-            distances that differ.
+        tails: the largest distances of each class, shape (C, m), padded with NaN for classes with fewer. Each class
+            needs two different distances.
     """
     given = ~np.isnan(tails)
     least, greatest = np.nanmin(tails, axis=1), np.nanmax(tails, axis=1)

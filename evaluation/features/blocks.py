@@ -1,4 +1,4 @@
-"""Long results in parts: rows in files of their own, each whole or not there, so that a killed run loses little.
+"""Stores columns of many rows as files with a block of rows each, so that a killed run loses little.
 
 Tested by `tests/evaluation/features/test_store.py`.
 """
@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evaluation.errors import EvaluationError
-from evaluation.files import replacing
+from evaluation.files import atomic_path
 
 METADATA = b"unknown_detection"
-"""Key in the schema's metadata of a part: how many rows there are in all, and how these were computed."""
+"""Key in a file's schema metadata that holds the total number of rows and the environment they were computed in."""
 
 _NAME = re.compile(r"(\d{9})-(\d{9})\.arrow")
 
@@ -27,91 +27,91 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 """Columns by name, n rows each: vectors of text or numbers, or matrices of float32 or float64."""
 
 
-class Parts:
-    """Columns of n rows in a folder, cut into parts by row number. One process writes at a time.
+class RowBlocks:
+    """Columns of n rows in a folder, one file per block of consecutive rows. One process writes at a time.
 
     Args:
-        folder: holds nothing else; need not exist yet.
+        folder: has no other files; need not exist yet.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def begin(self, rows: int, size: int, computed: Mapping[str, Any]) -> list[range]:
-        """What is left to compute, so that all rows are there in the end and were computed in one way.
+    def begin(self, rows: int, size: int, environment: Mapping[str, Any]) -> list[range]:
+        """Return the blocks left to compute, so that all rows are computed in the same environment.
 
-        Where all rows are there, that is nothing, however they were computed. Otherwise parts of another size, or that
-        were computed otherwise, are removed, and so is what a killed run had not finished writing.
+        Nothing is left if all rows exist, whatever their environment. Otherwise blocks of another size or environment
+        are deleted, as are files that a killed run did not finish.
 
         Args:
-            rows: how many there are in all.
-            size: rows of every part but the last.
-            computed: all that numbers depend on besides the model and the image, as JSON has it.
+            rows: total number of rows.
+            size: rows of every block but the last.
+            environment: the environment that results depend on besides the model and the image, as JSON values.
 
         Returns:
-            Row numbers of each part that is missing, in order.
+            Row numbers of each missing block, in order.
         """
         if self._tiles(rows):
             return []
         wanted = [range(start, min(start + size, rows)) for start in range(0, rows, size)]
-        expected = {_name(part): _about(rows, computed) for part in wanted}
+        expected = {_name(block): _metadata_of(rows, environment) for block in wanted}
         for path in sorted(self.folder.glob("*")):
             if path.name not in expected or _metadata(path) != expected[path.name]:
                 path.unlink()
-        return [part for part in wanted if not (self.folder / _name(part)).exists()]
+        return [block for block in wanted if not (self.folder / _name(block)).exists()]
 
-    def write(self, part: range, columns: Arrays, rows: int, computed: Mapping[str, Any]) -> None:
-        """Write one part; equal arguments give equal bytes.
+    def write(self, block: range, columns: Arrays, rows: int, environment: Mapping[str, Any]) -> None:
+        """Write one block; equal arguments produce equal bytes.
 
         Args:
-            part: its row numbers.
-            columns: its columns.
-            rows: how many rows there are in all.
-            computed: as for `begin`.
+            block: row numbers of the block.
+            columns: the block's columns.
+            rows: total number of rows.
+            environment: as for `begin`.
         """
         table = pa.table({name: _to_arrow(values) for name, values in columns.items()})
-        assert len(table) == len(part)
-        table = table.replace_schema_metadata({METADATA: json.dumps(_about(rows, computed), sort_keys=True)})
+        assert len(table) == len(block)
+        table = table.replace_schema_metadata({METADATA: json.dumps(_metadata_of(rows, environment), sort_keys=True)})
         with (
-            replacing(self.folder / _name(part)) as temporary,
+            atomic_path(self.folder / _name(block)) as temporary,
             pa.ipc.new_file(str(temporary), table.schema) as writer,
         ):
             writer.write_table(table)
 
     def is_whole(self) -> bool:
-        """Whether all rows are there."""
+        """Return whether all rows exist."""
         first = next(iter(self._paths()), None)
         return first is not None and self._tiles(int((_metadata(first) or {}).get("rows", -1)))
 
-    def computed(self) -> Mapping[str, Any]:
-        """How the first part was computed."""
+    def environment(self) -> Mapping[str, Any]:
+        """Return the environment in which the first block was computed."""
         found: Mapping[str, Any] = (_metadata(self._paths()[0]) or {})["computed"]
         return found
 
     def read(self, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
-        """Columns of all rows, in order.
+        """Read columns of all rows, in order.
 
         Args:
-            names: which; None for all.
+            names: the columns; None for all.
 
         Raises:
             EvaluationError: rows are missing.
         """
         if not self.is_whole():
             raise EvaluationError(
-                f"expected all rows in {self.folder}, found {len(self._paths()):,} parts of them; run the command "
-                "that began them again, which goes on with the rest."
+                f"{self.folder} is incomplete: it has only {len(self._paths()):,} blocks of its rows. Run the command "
+                "that wrote them again; it resumes."
             )
-        parts = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in self._paths()]
-        wanted = parts[0].column_names if names is None else names
-        return {name: np.concatenate([_to_numpy(part[name]) for part in parts]) for name in wanted}
+        blocks = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in self._paths()]
+        wanted = blocks[0].column_names if names is None else names
+        return {name: np.concatenate([_to_numpy(block[name]) for block in blocks]) for name in wanted}
 
     def take(self, rows: npt.NDArray[np.int64], without: Sequence[str] = ()) -> dict[str, npt.NDArray[Any]]:
-        """Columns of some rows, in the order given; only these are read.
+        """Read columns of some rows, in the given order; only these rows are read.
 
         Args:
-            rows: row numbers, at least one; all rows are there.
-            without: columns to leave out.
+            rows: row numbers, at least one; all must exist.
+            without: columns to skip.
         """
         taken: dict[str, list[npt.NDArray[Any]]] = {}
         places: list[npt.NDArray[np.int64]] = []
@@ -131,7 +131,7 @@ class Parts:
         return sorted(path for path in self.folder.glob("*.arrow") if _NAME.fullmatch(path.name))
 
     def _tiles(self, rows: int) -> bool:
-        """Whether the parts follow each other from the first row to the last."""
+        """Return whether the blocks cover all rows without gaps."""
         end = 0
         for path in self._paths():
             start, after = (int(number) for number in path.stem.split("-"))
@@ -141,16 +141,16 @@ class Parts:
         return end == rows
 
 
-def _name(part: range) -> str:
-    return f"{part.start:09d}-{part.stop:09d}.arrow"
+def _name(block: range) -> str:
+    return f"{block.start:09d}-{block.stop:09d}.arrow"
 
 
-def _about(rows: int, computed: Mapping[str, Any]) -> dict[str, Any]:
-    return {"rows": rows, "computed": dict(computed)}
+def _metadata_of(rows: int, environment: Mapping[str, Any]) -> dict[str, Any]:
+    return {"rows": rows, "computed": dict(environment)}
 
 
 def _metadata(path: Path) -> Any:
-    """What a part says of itself; None for what is no part."""
+    """Read a block's metadata; None if the file is not a block."""
     try:
         with pa.memory_map(str(path)) as file:
             return json.loads(pa.ipc.open_file(file).schema.metadata[METADATA])

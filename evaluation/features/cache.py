@@ -1,4 +1,4 @@
-"""What detectors read of a split: features of one model, of several, or what another look at the images saw.
+"""Loads what a detector needs for a split: one model's features, several models', or outputs of a second pass.
 
 Tested by `tests/evaluation/scoring/test_fit.py`.
 """
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from evaluation.detectors.base import Method
 from evaluation.detectors.fitting import predicted
 from evaluation.detectors.images import ImageMethod
-from evaluation.detectors.looks import Look
+from evaluation.detectors.looks import ImagePass
 from evaluation.detectors.members import average
 from evaluation.errors import EvaluationError
 from evaluation.features.extract import Columns, Runner
@@ -27,19 +27,19 @@ Key = tuple[str, str]
 """Config and split."""
 
 _KEPT = 3
-"""Splits whose features stay in memory: those that detectors are fitted on, tuned on and tuned against."""
+"""Number of splits whose features stay in memory: the splits to fit on, tune on and tune against."""
 
 
 @dataclass
-class Shelf:
-    """Gives a method what it reads of a split.
+class FeatureCache:
+    """Loads the features that methods need, and caches them in memory.
 
     Attributes:
         store: features of the model.
-        members: features of more models of the same release, for ensembles.
-        runner: shows the model the images again; None where only what was seen before can be read.
-        seed: of everything random.
-        quiet: no bars.
+        members: features of further models on the same release, for ensembles.
+        runner: runs the model on the images again; None if only stored outputs are available.
+        seed: random seed.
+        quiet: no progress bars.
     """
 
     store: Store
@@ -54,26 +54,27 @@ class Shelf:
             member.check_release(self.store.identity.release_digest)
 
     def check(self, method: Method) -> None:
-        """Refuse a method that cannot be used with what there is.
+        """Check that a method can be used with the given features and model.
 
         Raises:
-            EvaluationError: it reads several models or images, and they are not given, or the model is none for it.
+            EvaluationError: the method needs several models or the images, and they were not given, or the model does
+                not suit it.
         """
         if method.reads == "members" and not self.members:
             raise EvaluationError(
-                f"expected features of more models for {method.name}, found those of one; extract with each model "
-                "into a folder of its own and give the others with --member."
+                f"{method.name} needs features of several models, but only one was given. Extract features with each "
+                "model into a folder of its own, and give the others with --member."
             )
         if isinstance(method, ImageMethod):
             if self.runner is None:
                 raise EvaluationError(
-                    f"expected --release, --model and --weights for {method.name}, which shows the model the images "
-                    "again, found none; give them, or leave it out."
+                    f"{method.name} runs the model on the images again, which needs --release, --model and --weights. "
+                    "Give them, or leave the detector out."
                 )
-            method.look.check(self.runner.model)
+            method.image_pass.check(self.runner.model)
 
     def features(self, key: Key) -> Features:
-        """What the model left of a split."""
+        """Load the model's features of a split."""
         if key not in self._features:
             if len(self._features) >= _KEPT:
                 self._features.pop(next(iter(self._features)))
@@ -81,38 +82,38 @@ class Shelf:
         return self._features[key]
 
     def read(self, method: Method, hyperparameters: Mapping[str, float], key: Key) -> Features:
-        """What a method reads of a split, but for other detectors' scores.
+        """Load the features that a method needs, except other detectors' scores.
 
         Raises:
-            EvaluationError: it is not there, and cannot be computed.
+            EvaluationError: the features do not exist and cannot be computed.
         """
         if isinstance(method, ImageMethod):
-            return self._looked(method.look, hyperparameters, key)
+            return self._pass_features(method.image_pass, hyperparameters, key)
         if method.reads == "members":
             return average([self.features(key), *(member.features(*key) for member in self.members)])
         return self.features(key)
 
     def predictions(self, method: Method, hyperparameters: Mapping[str, float], key: Key) -> npt.NDArray[np.int64]:
-        """The class of each row, shape (n,): the method's own prediction where it has one, else the model's."""
-        own = method.reads == "members" or (isinstance(method, ImageMethod) and method.look.predicts)
+        """Return predicted classes, shape (n,): the method's own if it makes predictions, else the model's."""
+        own = method.reads == "members" or (isinstance(method, ImageMethod) and method.image_pass.predicts)
         features = self.read(method, hyperparameters, key) if own else self.features(key)
         return predicted(features)
 
-    def _looked(self, look: Look, hyperparameters: Mapping[str, float], key: Key) -> Features:
-        values = {**hyperparameters, **({"seed": self.seed} if look.random else {})}
-        name = "-".join([look.name, *(f"{which}={value:g}" for which, value in sorted(values.items()))])
-        parts = self.store.look(name, *key)
-        if not parts.is_whole():
+    def _pass_features(self, image_pass: ImagePass, hyperparameters: Mapping[str, float], key: Key) -> Features:
+        values = {**hyperparameters, **({"seed": self.seed} if image_pass.random else {})}
+        name = "-".join([image_pass.name, *(f"{which}={value:g}" for which, value in sorted(values.items()))])
+        row_blocks = self.store.pass_outputs(name, *key)
+        if not row_blocks.is_whole():
             runner = self.runner
             assert runner is not None  # `check` refuses the method otherwise
 
             def run(images: Any, ids: Sequence[str]) -> Columns:
-                return look.run(runner.model, images, ids, seed=self.seed, **hyperparameters)
+                return image_pass.run(runner.model, images, ids, seed=self.seed, **hyperparameters)
 
             rows = len(runner.release.rows(*key))
             with self.store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
-                runner.run(run, parts, *key, progress.update, self.store.others(*key, look=name))
-        columns = parts.read()
+                runner.run(run, row_blocks, *key, progress.update, self.store.others(*key, pass_name=name))
+        columns = row_blocks.read()
         ids, labels = columns.pop("id"), columns.pop("label")
         none = np.empty((len(ids), 0))
         logits = columns.pop("logits", none)

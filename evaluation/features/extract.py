@@ -1,4 +1,4 @@
-"""One pass of a model over splits of a release, kept for all detectors."""
+"""Extracts features: runs a model over splits of a release and stores the outputs."""
 
 from __future__ import annotations
 
@@ -11,41 +11,39 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.errors import EvaluationError
-from evaluation.features.blocks import Parts
-from evaluation.features.reuse import Earlier
+from evaluation.features.blocks import RowBlocks
+from evaluation.features.reuse import ReusableFeatures
 from evaluation.features.store import Identity, Store, block_column
 from evaluation.models.loading import batches
 from evaluation.models.models import Model
+from evaluation.progress import Progress
 from evaluation.releases import Release
 
 ROWS = 512
-"""Rows of a part, rounded up to whole batches. A killed run loses at most the part in the making."""
+"""Rows per stored block, rounded up to whole batches. A killed run loses at most one block."""
 
 Columns = Mapping[str, npt.NDArray[Any]]
-Look = Callable[[Any, Sequence[str]], Columns]
-"""Called with preprocessed images (B, 3, H, W) on the CPU and their ids; gives columns of B rows."""
-
-Advance = Callable[[int], object]
-"""Called with the number of images done since the last call."""
+BatchFunction = Callable[[Any, Sequence[str]], Columns]
+"""Computes columns of B rows from preprocessed images (B, 3, H, W) on the CPU and their ids."""
 
 
 @dataclass(frozen=True)
-class Done:
-    """How many images were looked at, and how many more had been seen in other splits."""
+class PassCounts:
+    """Counts of a pass over a split: images that went through the model, and those reused from other splits."""
 
-    looked: int
-    taken: int
+    computed: int
+    reused: int
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Shows a model the images of a release.
+    """Runs a model over the images of a release.
 
     Attributes:
         release: the release.
         model: the model.
-        batch_size: images at a time.
-        workers: processes that decode images; 0 decodes in this one.
+        batch_size: images per batch.
+        workers: worker processes that decode images; 0 decodes in the main process.
     """
 
     release: Release
@@ -54,8 +52,8 @@ class Runner:
     workers: int = 0
 
     @property
-    def computed(self) -> dict[str, Any]:
-        """All that numbers depend on besides the model and the image: each of these may change their last digits."""
+    def environment(self) -> dict[str, Any]:
+        """The environment besides the model and the image: any change may alter the last digits."""
         import torch
 
         cuda = self.model.device == "cuda"
@@ -68,35 +66,35 @@ class Runner:
 
     def run(
         self,
-        look: Look,
-        parts: Parts,
+        compute: BatchFunction,
+        row_blocks: RowBlocks,
         config: str,
         split: str,
-        advance: Advance,
-        others: Iterable[Parts] = (),
-    ) -> Done:
-        """Look at every image of a split, in the release's order, and keep what is seen; what is there stays.
+        progress: Progress,
+        others: Iterable[RowBlocks] = (),
+    ) -> PassCounts:
+        """Apply a function to every image of a split, in the release's order, and store new results.
 
         Args:
-            look: what to do with a batch. A row's columns must not depend on the rows beside it.
-            parts: where to keep its columns, beside `id` and `label`.
+            compute: computes the columns of a batch. A row's values must not depend on the other rows.
+            row_blocks: where to store the columns, next to `id` and `label`.
             config: the split's config.
             split: its name.
-            advance: progress; called first with the number of rows that are there already.
-            others: what the same look left of other splits; an image that one of them has is not looked at again.
+            progress: called first with the number of rows that are there already.
+            others: stored results of the same function on other splits; their images are not computed again.
 
         Raises:
-            EvaluationError: the release lacks the images, one cannot be decoded, or what is seen is not finite.
+            EvaluationError: the release has no images of the split, one cannot be decoded, or a result is not finite.
         """
         rows = self.release.rows(config, split)
         size = -(-ROWS // self.batch_size) * self.batch_size
-        missing = parts.begin(len(rows), size, self.computed)
-        advance(len(rows) - sum(map(len, missing)))
+        missing = row_blocks.begin(len(rows), size, self.environment)
+        progress(len(rows) - sum(map(len, missing)))
         if not missing:
-            return Done(0, 0)
+            return PassCounts(0, 0)
         ids, labels = np.array(rows["id"].to_pylist()), rows["label"].to_numpy()
-        earlier = Earlier(ids.tolist(), others, self.computed)
-        new = [np.flatnonzero(~earlier.has[part.start : part.stop]) + part.start for part in missing]
+        reusable = ReusableFeatures(ids.tolist(), others, self.environment)
+        new = [np.flatnonzero(~reusable.has[block.start : block.stop]) + block.start for block in missing]
         images = batches(
             self.release.images(config, split),
             self.model.preprocessing,
@@ -104,90 +102,94 @@ class Runner:
             batch_size=self.batch_size,
             workers=self.workers,
         )
-        for part, numbers in zip(missing, new, strict=True):
-            everyone = np.arange(part.start, part.stop)
-            old = everyone[earlier.has[everyone]]
-            seen = [earlier.take(old)] if len(old) else []
-            advance(len(old))
-            seen += self._look(look, images, len(numbers), ids, advance)
+        for block, numbers in zip(missing, new, strict=True):
+            everyone = np.arange(block.start, block.stop)
+            old = everyone[reusable.has[everyone]]
+            pieces = [reusable.take(old)] if len(old) else []
+            progress(len(old))
+            pieces += self._batches(compute, images, len(numbers), ids, progress)
             order = np.argsort(np.concatenate([old, numbers]))
-            joined = {name: np.concatenate([columns[name] for columns in seen])[order] for name in seen[0]}
+            joined = {name: np.concatenate([columns[name] for columns in pieces])[order] for name in pieces[0]}
             own = {"id": ids[everyone], "label": labels[everyone]}
-            parts.write(part, own | joined, len(rows), self.computed)
-        looked = sum(map(len, new))
-        return Done(looked, sum(map(len, missing)) - looked)
+            row_blocks.write(block, own | joined, len(rows), self.environment)
+        computed = sum(map(len, new))
+        return PassCounts(computed, sum(map(len, missing)) - computed)
 
-    def _look(
+    def _batches(
         self,
-        look: Look,
+        compute: BatchFunction,
         images: Iterator[tuple[Sequence[int], Any]],
         count: int,
         ids: npt.NDArray[np.str_],
-        advance: Advance,
+        progress: Progress,
     ) -> Iterator[Columns]:
-        """What is seen of the next images, batch by batch, until there are `count`."""
+        """Yield the columns of the next `count` images, batch by batch."""
         done = 0
         while done < count:
             numbers, batch = next(images)
             names = ids[list(numbers)].tolist()
-            columns = look(batch, names + names[-1:] * (len(batch) - len(names)))
+            columns = compute(batch, names + names[-1:] * (len(batch) - len(names)))
             own = {name: values[: len(names)] for name, values in columns.items()}
             _check_finite(own, names, self.model.name)
             yield own
             done += len(names)
-            advance(len(names))
+            progress(len(names))
 
 
 def identity(release: Release, model: Model, label_names: tuple[str, ...]) -> Identity:
-    """What features of a release and a model are of.
+    """Return the identity of a model's features of a release.
 
     Args:
         release: the release.
         model: the model.
-        label_names: the classes of the configs that it is run on.
+        label_names: the classes of the configs that the model is run on.
     """
-    about = model.preprocessing.about
-    return Identity(release.digest, model.name, model.digest, label_names, model.layers.blocks, about)
+    description = model.preprocessing.description
+    return Identity(release.digest, model.name, model.digest, label_names, model.layers.blocks, description)
 
 
-def extract(runner: Runner, store: Store, config: str, split: str, advance: Advance) -> Done:
-    """Run the model over a split and keep logits, penultimate features and pooled blocks as float32.
+def extract(runner: Runner, store: Store, config: str, split: str, progress: Progress) -> PassCounts:
+    """Run the model over a split and store logits, penultimate features and pooled blocks as float32.
 
-    An image that another split of the store has is not run again.
+    Images that the store already has from another split are not run again.
 
-    A row's numbers do not depend on the number of workers, and at one batch size neither on the other rows nor on
-    their order, but for the last digit of what very small layers compute (a matrix of 10 x 4), which may change with a
-    row's place in the batch. With another batch size or number of threads, or on another device, sums are taken in
-    another order: with the models that tests run on a CPU, numbers differ by less than 1e-5 of a column's largest.
+    At a fixed batch size, a row's features do not depend on the number of workers, on the other rows or on their
+    order, except for the last digit of very small layers (a 10 x 4 matrix), which may change with the row's place in
+    the batch. Another batch size, number of threads or device changes the order of summation: with the test models on
+    a CPU, features differ by less than 1e-5 of a column's largest value.
 
     Args:
-        runner: what shows images to the model.
-        store: where features go; `Store.writing` is held.
+        runner: runs the model.
+        store: where features are stored; the caller holds `Store.writing`.
         config: the split's config.
         split: its name.
-        advance: progress; called first with the number of rows that are there already.
+        progress: called first with the number of rows that are there already.
 
     Raises:
-        EvaluationError: as for `Runner.run`, or the logits do not come from the model's last layer.
+        EvaluationError: as for `Runner.run`, or the logits are not the output of the last linear layer.
     """
     model = runner.model
 
-    def look(images: Any, ids: Sequence[str]) -> Columns:
-        seen = model.see(images)
-        columns = {"logits": seen.logits, "penultimate": seen.penultimate}
-        columns |= {block_column(number): seen.blocks[name] for number, name in enumerate(model.layers.blocks)}
+    def compute(images: Any, ids: Sequence[str]) -> Columns:
+        outputs = model.forward(images)
+        columns = {"logits": outputs.logits, "penultimate": outputs.penultimate}
+        columns |= {block_column(number): outputs.blocks[name] for number, name in enumerate(model.layers.blocks)}
         return {name: values.float().cpu().numpy() for name, values in columns.items()}
 
-    return runner.run(look, store.parts(config, split), config, split, advance, store.others(config, split))
+    return runner.run(compute, store.row_blocks(config, split), config, split, progress, store.others(config, split))
 
 
 def bytes_a_row(model: Model) -> int:
-    """How much disk the features of one row take, ids aside."""
+    """Return the bytes on disk of one row's features, without its id."""
     import torch
     from PIL import Image
 
-    seen = model.see(torch.stack([model.preprocessing(Image.new("RGB", (64, 64)))]))
-    widths = [seen.logits.shape[1], seen.penultimate.shape[1], *(block.shape[1] for block in seen.blocks.values())]
+    outputs = model.forward(torch.stack([model.preprocessing(Image.new("RGB", (64, 64)))]))
+    widths = [
+        outputs.logits.shape[1],
+        outputs.penultimate.shape[1],
+        *(block.shape[1] for block in outputs.blocks.values()),
+    ]
     return 4 * int(sum(widths)) + 8
 
 
@@ -196,6 +198,6 @@ def _check_finite(columns: Columns, ids: Sequence[str], model: str) -> None:
         bad = np.flatnonzero(~np.isfinite(values.reshape(len(ids), -1)).all(axis=1))
         if len(bad):
             raise EvaluationError(
-                f"expected finite {name} of {model}, found others for {len(bad):,} images of a batch, the first "
-                f"{ids[bad[0]]}; check the weights and that image."
+                f"{name} of {model} is NaN or infinite for {len(bad):,} images of a batch, such as {ids[bad[0]]}. "
+                "Check the weights and that image."
             )

@@ -1,9 +1,9 @@
-"""Features on disk: what one pass of one model over splits of one release left.
+"""The feature store: one model's features of splits of one release, on disk.
 
-DIR/features.json                            which release and which model, by digest
+DIR/features.json                            the release and the model, by digest
 DIR/head/*.arrow                             the model's last linear layer
-DIR/features/<config>/<split>/*.arrow        ids, labels, logits, penultimate features and pooled blocks, in parts
-DIR/looks/<look>/<config>/<split>/*.arrow    what detectors that show the model the images again saw
+DIR/features/<config>/<split>/*.arrow        ids, labels, logits, penultimate features and pooled blocks
+DIR/looks/<pass>/<config>/<split>/*.arrow    outputs of a second pass over the images, for detectors that need one
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from typing import Any
 import filelock
 
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.features.blocks import Parts
-from evaluation.files import replacing
-from evaluation.models.features import Blocks, Features, Head
+from evaluation.features.blocks import RowBlocks
+from evaluation.files import atomic_path
+from evaluation.models.features import Features, Head, LazyBlocks
 
 FORMAT = 1
-"""Version of the folder's shape."""
+"""Version of the folder's format."""
 
 _RECORD = "features.json"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What all features of a folder are of.
+    """Identifies the release and the model of a folder's features.
 
     Attributes:
-        release_digest: of the release, see `Release.digest`.
+        release_digest: digest of the release, see `Release.digest`.
         model: name of the model, for people.
-        model_digest: of its weights, code and preprocessing, see `weights.model_digest`.
+        model_digest: digest of the weights, code and preprocessing, see `weights.model_digest`.
         label_names: the classes in the order of the logits.
         blocks: names of the blocks, first to last.
-        preprocessing: what images went through, see `Preprocessing.about`.
+        preprocessing: description of the preprocessing, see `Preprocessing.about`.
     """
 
     release_digest: str
@@ -54,7 +54,7 @@ class Store:
 
     Args:
         root: the folder.
-        identity: what its features are of.
+        identity: the release and the model of its features.
     """
 
     def __init__(self, root: Path, identity: Identity) -> None:
@@ -63,15 +63,15 @@ class Store:
 
     @classmethod
     def open(cls, root: Path) -> Store:
-        """Open a folder of features.
+        """Open an existing feature store.
 
         Raises:
-            EvaluationError: it is none.
+            EvaluationError: the folder is not a feature store.
         """
         path = root / _RECORD
         if not path.is_file():
             raise EvaluationError(
-                f"expected features in {root}, found no {_RECORD} there; run `python -m evaluation extract` first."
+                f"{root} has no features: there is no {_RECORD}. Run `python -m evaluation extract` first."
             )
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -81,12 +81,12 @@ class Store:
             return cls(root, Identity(**{**found, **lists}))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise EvaluationError(
-                f"expected features of format {FORMAT} in {root}, found another {_RECORD}; extract into a new folder."
+                f"{root / _RECORD} does not have format {FORMAT} of features; extract into a new folder."
             ) from error
 
     @classmethod
     def begin(cls, root: Path, identity: Identity, head: Head) -> Store:
-        """Open a folder to put features into; a new one is made.
+        """Open a feature store for writing; create it if it does not exist.
 
         Raises:
             EvaluationError: as for `check`.
@@ -94,19 +94,19 @@ class Store:
         store = cls.check(root, identity)
         if store is None:
             store = cls(root, identity)
-            with replacing(root / _RECORD) as temporary:
+            with atomic_path(root / _RECORD) as temporary:
                 temporary.write_text(_canonical(identity), encoding="utf-8")
         classes = len(identity.label_names)
-        for part in _head_of(root).begin(classes, classes, {}):
-            _head_of(root).write(part, {"weight": head.weight, "bias": head.bias}, classes, {})
+        for block in _head_of(root).begin(classes, classes, {}):
+            _head_of(root).write(block, {"weight": head.weight, "bias": head.bias}, classes, {})
         return store
 
     @classmethod
     def check(cls, root: Path, identity: Identity) -> Store | None:
-        """Open a folder that features of a release and a model may be put into; None where there is nothing yet.
+        """Open a folder for features of a release and a model; None if it is new or empty.
 
         Raises:
-            EvaluationError: it holds features of another release or model, or something else.
+            EvaluationError: the folder holds features of another release or model, or other files.
         """
         if (root / _RECORD).exists():
             store = cls.open(root)
@@ -114,82 +114,80 @@ class Store:
             store.check_model(identity.model, identity.model_digest)
             if _canonical(identity) != _canonical(store.identity):
                 raise EvaluationError(
-                    f"expected features of {len(identity.label_names)} classes as in this config and of the blocks "
-                    f"{', '.join(identity.blocks)} in {root}, found those of {len(store.identity.label_names)} "
-                    f"classes and the blocks {', '.join(store.identity.blocks)}; give another folder."
+                    f"{root} has features of other classes or blocks ({len(store.identity.label_names)} classes; "
+                    f"blocks {', '.join(store.identity.blocks)}) than this config and model "
+                    f"({len(identity.label_names)} classes; blocks {', '.join(identity.blocks)}). Choose another "
+                    "folder."
                 )
             return store
-        # A run that was killed at its first file leaves a hidden one.
+        # A run that was killed while writing its first file leaves a hidden temporary file.
         if root.exists() and (not root.is_dir() or any(not path.name.startswith(".") for path in root.iterdir())):
-            raise EvaluationError(
-                f"expected a new folder or one of features, found other things in {root}; give another folder."
-            )
+            raise EvaluationError(f"{root} has files that are not features. Choose another folder.")
         return None
 
     def check_release(self, digest: str) -> None:
-        """Refuse a release that the features are not of.
+        """Check that the features are of a release.
 
         Raises:
-            EvaluationError: its digest differs.
+            EvaluationError: the digests differ.
         """
         if digest != self.identity.release_digest:
             raise EvaluationError(
-                f"expected the release with digest {self.identity.release_digest[:12]} that the features in "
-                f"{self.root} are of, found one with digest {digest[:12]}; give that release, or another folder."
+                f"The features in {self.root} are of the release with digest {self.identity.release_digest[:12]}, not "
+                f"of the one with digest {digest[:12]}. Give that release, or another folder."
             )
 
     def check_model(self, name: str, digest: str) -> None:
-        """Refuse a model that the features are not of.
+        """Check that the features are of a model.
 
         Raises:
-            EvaluationError: its digest differs.
+            EvaluationError: the digests differ.
         """
         if digest != self.identity.model_digest:
             raise EvaluationError(
-                f"expected the model {self.identity.model} with digest {self.identity.model_digest[:12]} that the "
-                f"features in {self.root} are of, found {name} with digest {digest[:12]}; give its weights and code, "
-                "or another folder."
+                f"The features in {self.root} are of the model {self.identity.model} with digest "
+                f"{self.identity.model_digest[:12]}, not of {name} with digest {digest[:12]}. Give that model's "
+                "weights and code, or another folder."
             )
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Keep other processes from writing here within the block.
+        """Lock the store for writing within the block.
 
         Raises:
-            EvaluationError: another one is at it.
+            EvaluationError: another process holds the lock.
         """
         lock = filelock.FileLock(self.root / ".lock")
         try:
             lock.acquire(timeout=0)
         except filelock.Timeout as error:
             raise EvaluationError(
-                f"expected nobody else to write to {self.root}, found another process at it; wait for its end, or "
-                "give another folder."
+                f"Another process is writing to {self.root}. Wait for it, or choose another folder."
             ) from error
         try:
             yield
         finally:
             lock.release()
 
-    def parts(self, config: str, split: str) -> Parts:
-        """Where the features of a split are, or come to be."""
-        return Parts(self.root / "features" / config / split)
+    def row_blocks(self, config: str, split: str) -> RowBlocks:
+        """Return the stored features of a split, existing or not."""
+        return RowBlocks(self.root / "features" / config / split)
 
-    def others(self, config: str, split: str, look: str = "") -> list[Parts]:
-        """Features of all splits but one, or what a look saw of them, whole or not; sorted."""
-        root = self.root / "looks" / look if look else self.root / "features"
+    def others(self, config: str, split: str, pass_name: str = "") -> list[RowBlocks]:
+        """Return the stored features of all other splits, or a second pass's outputs, complete or not; sorted."""
+        root = self.root / "looks" / pass_name if pass_name else self.root / "features"
         mine = root / config / split
-        return [Parts(folder) for folder in sorted(root.glob("*/*")) if folder != mine]
+        return [RowBlocks(folder) for folder in sorted(root.glob("*/*")) if folder != mine]
 
-    def look(self, name: str, config: str, split: str) -> Parts:
-        """Where what a look saw of a split is, or comes to be."""
-        return Parts(self.root / "looks" / name / config / split)
+    def pass_outputs(self, name: str, config: str, split: str) -> RowBlocks:
+        """Return the stored outputs of a second pass over a split, existing or not."""
+        return RowBlocks(self.root / "looks" / name / config / split)
 
     def splits(self) -> dict[str, tuple[str, ...]]:
-        """Splits that are here whole, by config; all sorted."""
+        """Return the splits with complete features, by config; all sorted."""
         found: dict[str, list[str]] = {}
         for folder in sorted((self.root / "features").glob("*/*")):
-            if Parts(folder).is_whole():
+            if RowBlocks(folder).is_whole():
                 found.setdefault(folder.parent.name, []).append(folder.name)
         return {config: tuple(splits) for config, splits in found.items()}
 
@@ -199,29 +197,31 @@ class Store:
         return Head(found["weight"], found["bias"])
 
     def features(self, config: str, split: str) -> Features:
-        """Read the features of a split; those of its blocks are read when they are asked for.
+        """Read the features of a split; block features are read on access.
 
         Raises:
-            EvaluationError: they have not been extracted.
+            EvaluationError: the features have not been extracted.
         """
         here = self.splits()
         if config not in here:
             raise unknown_name(f"config with features in {self.root}", config, here)
         if split not in here[config]:
             raise unknown_name(f"split of {config} with features in {self.root}", split, here[config])
-        parts = self.parts(config, split)
-        found = parts.read(("id", "label", "logits", "penultimate"))
+        row_blocks = self.row_blocks(config, split)
+        found = row_blocks.read(("id", "label", "logits", "penultimate"))
         return Features(
             ids=found["id"],
             labels=found["label"],
             logits=found["logits"],
             penultimate=found["penultimate"],
-            blocks=Blocks(len(self.identity.blocks), lambda number: _only(parts.read([block_column(number)]))),
+            blocks=LazyBlocks(
+                len(self.identity.blocks), lambda number: _only(row_blocks.read([block_column(number)]))
+            ),
         )
 
 
 def block_column(number: int) -> str:
-    """The column of a block, counted from 0."""
+    """Return the column of a block, counted from 0."""
     return f"block_{number:02d}"
 
 
@@ -230,8 +230,8 @@ def _only(columns: Mapping[str, Any]) -> Any:
     return column
 
 
-def _head_of(root: Path) -> Parts:
-    return Parts(root / "head")
+def _head_of(root: Path) -> RowBlocks:
+    return RowBlocks(root / "head")
 
 
 def _canonical(identity: Identity) -> str:

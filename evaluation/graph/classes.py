@@ -1,8 +1,8 @@
-"""Classes of several datasets by name, and columns of them.
+"""Classes of several datasets, and columns of class names.
 
-A class is named with its dataset, `DATASET:CLASS`, such as `imagenet:n03388043` or `places365:fountain`. Scene sets
-put a class into a folder of its first letter. That letter is no part of the name: `places365:/f/fountain`,
-`places365:f/fountain` and `places365:fountain` are one class.
+A class is written with its dataset, `DATASET:CLASS`, such as `imagenet:n03388043` or `places365:fountain`. Scene
+datasets keep a class in a folder of its first letter, which is not part of the name: `places365:/f/fountain`,
+`places365:f/fountain` and `places365:fountain` are the same class.
 
 Tested by `tests/evaluation/graph/test_transitions.py`.
 """
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evaluation.errors import EvaluationError
-from evaluation.scoring.scores import shown
+from evaluation.scoring.scores import summarize_ids
 
 _FOLDER = re.compile(r"/?([a-z])/(?=\1)")
 _INDEX = re.compile(r"-?\d+", re.ASCII)
@@ -30,10 +30,9 @@ class Class:
     """A class of a dataset.
 
     Attributes:
-        dataset: such as `places365`.
-        class_id: what the dataset calls it, without the folder of its first letter.
-        name: its name for people, by which classes of different datasets are the same or not; the `class_id` where
-            nothing else is known.
+        dataset: name of the dataset, such as `places365`.
+        class_id: the dataset's own name of it, without the folder of its first letter.
+        name: display name, by which classes of different datasets are compared; the `class_id` if no other is known.
     """
 
     dataset: str
@@ -42,7 +41,7 @@ class Class:
 
     @property
     def key(self) -> str:
-        """`DATASET:CLASS`, which no other class has."""
+        """`DATASET:CLASS`, unique among all classes."""
         return f"{self.dataset}:{self.class_id}"
 
 
@@ -51,8 +50,8 @@ class ClassColumn:
     """A class for each of n rows.
 
     Attributes:
-        classes: those that occur, in the order in which they first do.
-        codes: of each row the place among them, shape (n,).
+        classes: the distinct classes, in order of first occurrence.
+        codes: index of each row's class, shape (n,).
     """
 
     classes: Sequence[Class]
@@ -60,26 +59,27 @@ class ClassColumn:
 
 
 def make_class(dataset: str, class_id: str, name: str | None = None) -> Class:
-    """A class by what its dataset calls it, and by its name for people if it has one."""
+    """Return a class from its dataset's own name for it, and its display name if it has one."""
     plain = _without_folder(class_id)
     return Class(dataset, plain, _without_folder(name) if name else plain)
 
 
 def read_class(text: str) -> Class | None:
-    """The class that `DATASET:CLASS` names; None for any other text."""
+    """Parse `DATASET:CLASS`; None for any other text."""
     dataset, _, class_id = (part.strip() for part in text.partition(":"))
     return make_class(dataset, class_id) if dataset and class_id else None
 
 
-def read_label(labels: Mapping[str, Class], *, indices: bool) -> Callable[[str], Class | None]:
-    """How to find the class that a text names among some labels.
+def label_parser(labels: Mapping[str, Class], *, indices: bool) -> Callable[[str], Class | None]:
+    """Return a parser for texts that name one of some labels.
 
     Args:
-        labels: classes by the names of their labels, in the order of these.
-        indices: whether whole numbers are indices of labels; if not, they are names as any text.
+        labels: classes by label name, in label order.
+        indices: whether integers are label indices; if not, they are treated as names.
 
     Returns:
-        A function of a label's name with or without dataset and folder, or of its index; it gives None for others.
+        A function that maps a label's name, with or without dataset and folder, or its index to the class; None for
+        other texts.
     """
     by_index = list(labels.values())
     spelled: dict[str, Class] = {}
@@ -98,36 +98,36 @@ def read_label(labels: Mapping[str, Class], *, indices: bool) -> Callable[[str],
 def read_column(
     table: pa.Table, column: str, read: Callable[[str], Class | None], *, expected: str, where: str
 ) -> ClassColumn:
-    """Read a column of texts that name classes.
+    """Parse a column of class names.
 
     Args:
-        table: with `id` and the column.
-        column: its name.
-        read: finds the class that a text names, None if there is none; called once for each distinct text.
-        expected: what stands in the column, for messages.
+        table: table with `id` and the column.
+        column: name of the column.
+        read: parses a class name, None if there is no such class; called once per distinct text.
+        expected: valid values of the column, for messages.
         where: the file, for messages.
 
     Raises:
-        EvaluationError: a row has nothing in the column, or what names no class.
+        EvaluationError: a row is empty or does not name a class.
     """
     if table[column].null_count:
         raise EvaluationError(
-            f"expected a {column} in every line of {where}, found none at "
-            f"{shown(table['id'].filter(pc.is_null(table[column])))}; fill them."
+            f"{where} has lines without a {column}: {summarize_ids(table['id'].filter(pc.is_null(table[column])))}. "
+            "Fill them."
         )
-    texts, codes = coded(table[column])
+    texts, codes = factorize(table[column])
     found = [read(text) for text in texts]
     wrong = np.array([one is None for one in found])[codes]
     if wrong.any():
         raise EvaluationError(
-            f"expected {expected} as {column} in {where}, found {texts[codes[wrong][0]]!r} and the like at "
-            f"{shown(table['id'].filter(pa.array(wrong)))}; name a class."
+            f"The {column} in {where} does not name a class: {texts[codes[wrong][0]]!r} and the like at "
+            f"{summarize_ids(table['id'].filter(pa.array(wrong)))}. Give {expected}."
         )
     return ClassColumn([one for one in found if one is not None], codes)
 
 
-def coded(values: pa.ChunkedArray) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """Distinct texts in the order in which they first come, and of each row the place among them."""
+def factorize(values: pa.ChunkedArray) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Return the distinct texts in order of first occurrence, and each row's index into them."""
     encoded = values.combine_chunks().dictionary_encode()
     return encoded.dictionary.to_pylist(), np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
 

@@ -1,7 +1,7 @@
-"""Clusters of a transition graph, cut down and arranged so that a person can read them.
+"""Clusters of a transition graph, reduced and arranged to be readable.
 
-A cluster is drawn in two columns: on the left classes of images, on the right what they are taken for. So names never
-meet, whatever the graph, and a class that is both stands in both columns.
+A cluster is drawn in two columns: classes of images on the left, predicted classes on the right. So names never
+overlap, and a class that is both appears in both columns.
 
 Tested by `tests/evaluation/graph/test_picture.py`.
 """
@@ -16,14 +16,14 @@ import numpy as np
 from evaluation.graph.transition_graph import Graph, Integers
 
 CLASSES_A_SIDE = 14
-"""Classes that a column of a cluster may have."""
+"""Maximum number of classes in a column of a cluster."""
 
 CLASSES_A_TARGET = 5
-"""Classes that may be drawn for the sake of one predicted class, in clusters that are too large to draw whole."""
+"""Maximum number of classes drawn for one predicted class, in clusters that are too large to draw whole."""
 
 _SEED = 0
 _SWEEPS = 8
-"""Times that both columns are put in order; later ones change little."""
+"""Number of sweeps that sort both columns; further ones change little."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +31,9 @@ class Cluster:
     """A cluster as it is drawn.
 
     Attributes:
-        left: classes of images from the top down, as indices into the graph's classes.
-        right: predicted classes from the top down.
-        edges: edges that are drawn, as indices into the graph's; the heaviest first.
+        left: classes of images from top to bottom, as indices into the graph's classes.
+        right: predicted classes from top to bottom.
+        edges: the drawn edges, as indices into the graph's; heaviest first.
         classes: number of classes in the whole cluster.
         all_edges: number of edges within it.
         weight: sum of their weights.
@@ -48,18 +48,18 @@ class Cluster:
 
 
 def clusters(graph: Graph) -> list[Cluster]:
-    """Divide a graph into clusters: classes with many images between them and few to others.
+    """Divide a graph into clusters: classes with many edges among them and few to others.
 
-    They are the communities of Blondel et al., Fast unfolding of communities in large networks (2008), as networkx
-    finds them. Edges between clusters belong to none.
+    Clusters are the communities of Blondel et al., Fast unfolding of communities in large networks (2008), computed by
+    networkx. Edges between clusters belong to none.
 
     Returns:
-        Those with edges, the heaviest first.
+        The clusters with edges, heaviest first.
     """
     import networkx
 
     undirected = networkx.Graph()
-    # Numbers, because sets of texts come in another order in each process.
+    # Integers, because the iteration order of sets of strings differs between processes.
     undirected.add_nodes_from(graph.nodes.tolist())
     for source, target, weight in zip(
         graph.source.tolist(), graph.target.tolist(), graph.weight.tolist(), strict=True
@@ -84,10 +84,10 @@ def _cluster(graph: Graph, edges: Integers, classes: int) -> Cluster:
 
 
 def _legible(graph: Graph, edges: Integers) -> Integers:
-    """The edges of a cluster that there is room for: the heaviest, and from then on the heaviest that joins them.
+    """Choose the edges of a cluster to draw: the heaviest, then repeatedly the heaviest that is connected to them.
 
-    So what is drawn hangs together. At first a predicted class brings no more than `CLASSES_A_TARGET` classes into the
-    picture, or one that attracts many would leave no room for others beside it; then it fills what room is left.
+    So the drawn part is connected. At first a predicted class adds at most `CLASSES_A_TARGET` classes to the picture,
+    or one that attracts many would fill it; then it takes the remaining room.
     """
     source, target = graph.source[edges], graph.target[edges]
     if max(len(np.unique(source)), len(np.unique(target))) <= CLASSES_A_SIDE:
@@ -102,7 +102,7 @@ def _legible(graph: Graph, edges: Integers) -> Integers:
             if not fits.any():
                 break
             joins = fits & (left[source] | right[target])
-            # Edges are in order of weight, so the first that may be drawn is the heaviest.
+            # Edges are sorted by weight, so the first allowed one is the heaviest.
             chosen = np.argmax(joins if joins.any() else fits)
             brought[target[chosen]] += not left[source[chosen]]
             drawn[chosen] = left[source[chosen]] = right[target[chosen]] = True
@@ -110,11 +110,11 @@ def _legible(graph: Graph, edges: Integers) -> Integers:
 
 
 def _arranged(source: Integers, target: Integers, weight: Integers) -> tuple[list[int], list[int]]:
-    """Both columns in an order with few crossings.
+    """Order both columns with few edge crossings.
 
-    Sweeps from column to column put each class at the mean place of what it is joined to. Where they end depends on
-    where they begin, so they begin once from each predicted class, with the others by how many steps away they are;
-    the end with the least crossings is taken.
+    Sweeps between the columns move each class to the mean position of its neighbours. The result depends on the start,
+    so there is one start per predicted class, with the others sorted by their distance from it; the result with the
+    fewest crossings is used.
     """
     left, right = np.unique(source), np.unique(target)
     joined = np.zeros((len(left), len(right)), dtype=np.int64)
@@ -132,14 +132,14 @@ def _arranged(source: Integers, target: Integers, weight: Integers) -> tuple[lis
 
 
 def _by_centre(joined: Integers, places: Integers) -> Integers:
-    """Rows by the mean place of their columns; of those in one place the heaviest first."""
+    """Sort rows by the mean position of their columns; ties by weight."""
     weight = joined.sum(axis=1)
-    # Rounded, because how matrices are multiplied may change the last digit, and with it who comes first.
+    # Rounded, because the last digit of a matrix product may vary and would change the order.
     return np.lexsort((-weight, (joined @ places / weight).round(9)))
 
 
 def _steps_away(joined: Integers, start: int) -> Integers:
-    """How many steps each column is away from one of them, by rows that they share; more than any where none leads."""
+    """Return each column's distance in steps from one of them, over shared rows; a large number if unreachable."""
     near = joined.T @ joined > 0
     reached = near[start]
     steps = np.where(reached, 1, len(near))
@@ -151,7 +151,7 @@ def _steps_away(joined: Integers, start: int) -> Integers:
 
 
 def _crossings(joined: Integers) -> int:
-    """Sum over crossing edges of the product of their weights."""
+    """Sum the product of weights over all crossing pairs of edges."""
     to_the_right = joined.sum(axis=1, keepdims=True) - joined.cumsum(axis=1)
     from_above = to_the_right.cumsum(axis=0) - to_the_right
     return int((from_above * joined).sum())

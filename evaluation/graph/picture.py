@@ -1,4 +1,4 @@
-"""A picture of a transition graph: its heaviest clusters, each as two columns of names with edges between them."""
+"""Draws a transition graph: its heaviest clusters, each as two columns of class names with edges between them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from evaluation.graph.transition_graph import Graph
 from evaluation.report.plots import DPI, styled
 
 CLUSTERS = 12
-"""Clusters that are drawn unless told otherwise."""
+"""Default number of clusters to draw."""
 
 LONGEST = 32
-"""Letters of a name; of a longer one the middle is left out."""
+"""Maximum length of a name; longer ones are shortened in the middle."""
 
-# Okabe and Ito's colours, which people who see colours differently can tell apart.
+# Okabe and Ito's palette, which colour-blind readers can distinguish.
 _COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 _OTHERS = "#888888"
 _TEXT, _FAINT = "#222222", "#666666"
 
-# Lengths in inches, which are the units of the picture's coordinates too.
+# Lengths in inches, the units of the picture's coordinates.
 _MARGIN, _GAP, _BOTTOM, _NARROWEST = 0.3, 0.3, 0.75, 6.5
 _HEAD, _ROW, _LINE = 0.34, 0.175, 0.16
 _SPAN, _BESIDE = 1.4, 0.09
 _COLUMNS = 3
 
 _ABOVE = ("class of the images", "predicted as (images)")
-"""What stands above the two columns of names."""
+"""Headings of the two columns of names."""
 
 # Sizes in points.
 _LETTERS, _TITLE = 7.5, 11.0
@@ -41,13 +41,13 @@ _NODE = 5.0
 
 
 @dataclass(frozen=True)
-class _Look:
-    """How classes and edges are drawn, the same in all clusters.
+class _Style:
+    """The style of classes and edges, the same for all clusters.
 
     Attributes:
-        names: what is written beside a class on the left and on the right.
-        colors: of each dataset.
-        heaviest: weight of the edge that is drawn widest.
+        names: text next to each class on the left and on the right.
+        colors: colour of each dataset.
+        heaviest: weight of the widest edge.
     """
 
     names: tuple[Mapping[int, str], Mapping[int, str]]
@@ -55,7 +55,7 @@ class _Look:
     heaviest: int
 
     def width(self, weight: int) -> float:
-        """An edge's width in points; its square grows with the weight, so that light edges can still be seen."""
+        """Return an edge's width in points: it grows with the root of the weight, so light edges stay visible."""
         return float(max(_WIDEST * np.sqrt(weight / self.heaviest), _THINNEST))
 
 
@@ -64,17 +64,17 @@ def draw_graph(graph: Graph, *, title: str, shown: int = CLUSTERS) -> Any:
     """Draw the heaviest clusters of a graph.
 
     Args:
-        graph: with at least one edge.
-        title: what the graph is of.
-        shown: how many clusters are drawn at most.
+        graph: a graph with at least one edge.
+        title: title of the picture.
+        shown: maximum number of clusters.
 
     Returns:
-        A matplotlib figure, which says what it leaves out.
+        A matplotlib figure, with a note on what it leaves out.
     """
     found = clusters(graph)
     drawn = found[:shown]
     names = _names(graph, drawn)
-    look = _Look(names, _colors(graph, drawn), max(int(graph.weight[cluster.edges].max()) for cluster in drawn))
+    style = _Style(names, _colors(graph, drawn), max(int(graph.weight[cluster.edges].max()) for cluster in drawn))
     measure = _measure()
     left, right = (
         max(measure(text) for text in [above, *texts.values()]) for above, texts in zip(_ABOVE, names, strict=True)
@@ -101,26 +101,26 @@ def draw_graph(graph: Graph, *, title: str, shown: int = CLUSTERS) -> Any:
             _write(axes, ends[1] + _BESIDE, top - 0.1, _ABOVE[1], color=_FAINT)
         _write(axes, x, y + 0.14, heading, weight="bold")
         axes.plot([x, x + across], [y + 0.24, y + 0.24], color="#CCCCCC", linewidth=0.6)
-        _draw_cluster(axes, graph, cluster, ends, y + _HEAD, look)
-    _add_legends(figure, look)
+        _draw_cluster(axes, graph, cluster, ends, y + _HEAD, style)
+    _add_legends(figure, style)
     return figure
 
 
 def _draw_cluster(
-    axes: Any, graph: Graph, cluster: Cluster, ends: tuple[float, float], top: float, look: _Look
+    axes: Any, graph: Graph, cluster: Cluster, ends: tuple[float, float], top: float, style: _Style
 ) -> None:
-    """Draw a cluster whose columns of nodes stand at `ends`, from `top` downwards."""
+    """Draw a cluster with its columns of nodes at the x positions `ends`, from `top` downwards."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
     depth = max(len(cluster.left), len(cluster.right)) * _ROW
     heights = []
     columns = ((cluster.left, ends[0], -_BESIDE, "right"), (cluster.right, ends[1], _BESIDE, "left"))
-    for (side, x, beside, align), names in zip(columns, look.names, strict=True):
-        # The shorter column is spread along the longer one.
+    for (side, x, beside, align), names in zip(columns, style.names, strict=True):
+        # The shorter column is spread to the height of the longer one.
         heights.append({number: top + depth * (place + 0.5) / len(side) for place, number in enumerate(side)})
         for number, y in heights[-1].items():
-            color = look.colors[graph.classes[number].dataset]
+            color = style.colors[graph.classes[number].dataset]
             axes.plot([x], [y], "o", color=color, markersize=_NODE, zorder=3)
             _write(axes, x + beside, y, names[number], ha=align)
     middle = sum(ends) / 2
@@ -131,13 +131,13 @@ def _draw_cluster(
             [start, (middle, start[1]), (middle, end[1]), end],
             [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
         )
-        color = look.colors[graph.classes[source].dataset]
-        width = look.width(int(graph.weight[edge]))
+        color = style.colors[graph.classes[source].dataset]
+        width = style.width(int(graph.weight[edge]))
         axes.add_patch(PathPatch(curve, fill=False, edgecolor=color, linewidth=width, alpha=0.45, capstyle="butt"))
 
 
 def _stacked(heights: Sequence[float], columns: int, top: float) -> tuple[list[tuple[int, float]], float]:
-    """Put boxes into columns, each into the one that is shortest so far; and the longest column's end."""
+    """Stack boxes into columns, each into the shortest so far; return positions and the longest column's end."""
     ends = [top] * columns
     places = []
     for height in heights:
@@ -152,7 +152,7 @@ def _height(cluster: Cluster) -> float:
 
 
 def _names(graph: Graph, drawn: Sequence[Cluster]) -> tuple[dict[int, str], dict[int, str]]:
-    """What stands beside each class: on the right with all images that are taken for it, drawn or not."""
+    """Return the text next to each class; on the right with the count of all images predicted as it, drawn or not."""
     images = np.bincount(graph.target, weights=graph.weight, minlength=len(graph.classes)).astype(int)
     return (
         {number: _short(graph.classes[number].name) for cluster in drawn for number in cluster.left},
@@ -176,7 +176,7 @@ def _heading(number: int, cluster: Cluster) -> str:
 
 
 def _note(graph: Graph, found: Sequence[Cluster], drawn: Sequence[Cluster]) -> str:
-    """What the picture has of the graph."""
+    """Describe the drawn part of the graph."""
     classes = {number for cluster in drawn for number in (*cluster.left, *cluster.right)}
     edges = sum(len(cluster.edges) for cluster in drawn)
     images = sum(int(graph.weight[cluster.edges].sum()) for cluster in drawn)
@@ -201,7 +201,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _colors(graph: Graph, drawn: Sequence[Cluster]) -> dict[str, str]:
-    """A colour for each dataset by name; where they are too many, grey for those with the fewest classes drawn."""
+    """Assign a colour to each dataset by name; if there are too many, those with the fewest drawn classes are grey."""
     numbers = {number for cluster in drawn for number in (*cluster.left, *cluster.right)}
     counts = Counter(graph.classes[number].dataset for number in numbers)
     datasets = sorted(counts, key=lambda name: (-counts[name], name))
@@ -209,20 +209,20 @@ def _colors(graph: Graph, drawn: Sequence[Cluster]) -> dict[str, str]:
     return colored | dict.fromkeys(datasets[len(_COLORS) :], _OTHERS)
 
 
-def _add_legends(figure: Any, look: _Look) -> None:
-    """Datasets and, in a line below them, what the widths mean."""
+def _add_legends(figure: Any, style: _Style) -> None:
+    """Add legends for the datasets and, below them, the edge widths."""
     from matplotlib.lines import Line2D
 
-    named = [(name, color) for name, color in look.colors.items() if color != _OTHERS]
-    if len(look.colors) > len(named):
-        named.append((f"{len(look.colors) - len(named)} other datasets", _OTHERS))
+    named = [(name, color) for name, color in style.colors.items() if color != _OTHERS]
+    if len(style.colors) > len(named):
+        named.append((f"{len(style.colors) - len(named)} other datasets", _OTHERS))
     dots = [
         Line2D([], [], marker="o", linestyle="", color=color, markersize=_NODE + 1, label=name)
         for name, color in named
     ]
     lines = []
-    for weight in sorted({max(1, round(look.heaviest * share)) for share in (0.1, 0.4, 1.0)}):
-        how = {"linewidth": look.width(weight), "label": _counted(weight, "image")}
+    for weight in sorted({max(1, round(style.heaviest * share)) for share in (0.1, 0.4, 1.0)}):
+        how = {"linewidth": style.width(weight), "label": _counted(weight, "image")}
         lines.append(Line2D([], [], color=_OTHERS, solid_capstyle="butt", **how))
     size = figure.get_size_inches()
     for handles, y in ((dots, 0.42), (lines, 0.12)):
@@ -232,7 +232,7 @@ def _add_legends(figure: Any, look: _Look) -> None:
 
 
 def _canvas(width: float, height: float) -> tuple[Any, Any]:
-    """A figure that belongs to no window, and axes over all of it in inches from the upper left corner."""
+    """Return a figure without a window, and axes over all of it in inches from the upper left corner."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -245,12 +245,12 @@ def _canvas(width: float, height: float) -> tuple[Any, Any]:
 
 
 def _write(axes: Any, x: float, y: float, text: str, **how: Any) -> None:
-    # A name may hold a dollar sign, which begins no formula here.
+    # A dollar sign in a name must not start a formula.
     axes.text(x, y, text, **{"fontsize": _LETTERS, "color": _TEXT, "va": "center", "parse_math": False} | how)
 
 
 def _measure() -> Callable[..., float]:
-    """A function that gives a text's width in inches, for letters of a weight."""
+    """Return a function that measures a text's width in inches, for a font weight."""
     from matplotlib.font_manager import FontProperties
 
     figure, _ = _canvas(1, 1)

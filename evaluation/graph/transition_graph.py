@@ -1,16 +1,17 @@
-"""The transition graph of the FACETS paper (section V): what the images of each class are taken for.
+"""The transition graph of the FACETS paper (section V): true and predicted classes of images.
 
-A node is a class with its dataset. An edge leads from a class to one that its images are predicted as; its weight is
-the number of these images. The whole graph is too large to look at, so the paper prunes it in steps, which `STEPS` has
-in the paper's order. Where the paper's words leave open what a step does, they are read like this:
+A node is a class with its dataset. An edge leads from the class of some images to the class predicted for them; its
+weight is the number of these images. The whole graph is too large to draw, so the paper prunes it in steps, listed in
+`STEPS` in the paper's order. Where the paper leaves open what a step does, our reading is:
 
-- Links between evidently ID samples: an image is evidently in-distribution if its role says so and the detector too,
-  at the threshold that accepts 95 % of the in-distribution images, where the paper reports the FPR. Such images do not
-  count. With a share of 1 no in-distribution image does.
-- Classes that share an identical name: names are compared as they are, without the dataset and the folder of a class's
-  first letter. So `sun397:/f/fountain` and `places365:fountain` share theirs. The paper says that an underscore in
-  place of a space, or another order of words, made two classes of one; here too, and heavy edges show them.
-- Edges from Places365 (val), after which all that are left join two datasets: edges within a dataset, whichever it is.
+- Links between evidently ID samples: an image is evidently in-distribution if its role says so and the detector
+  accepts it, at the threshold that accepts 95 % of the in-distribution images, where the paper reports the FPR. Such
+  images do not count. With an accepted fraction of 1, no in-distribution image counts.
+- Classes that share an identical name: names are compared literally, without the dataset and the folder of a class's
+  first letter. So `sun397:/f/fountain` and `places365:fountain` are the same. The paper notes that an underscore in
+  place of a space, or another order of words, separates equal classes; so it does here, and heavy edges reveal such
+  pairs.
+- Edges from Places365 (val), after which all remaining edges join two datasets: edges within any dataset.
 - Edges of low weight: the paper gives no number; see `MIN_WEIGHT`.
 """
 
@@ -29,7 +30,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.files import replacing
+from evaluation.files import atomic_path
 from evaluation.graph.classes import Class
 from evaluation.graph.transitions import Transitions
 
@@ -37,11 +38,12 @@ Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 MIN_WEIGHT = 10
-"""Images that an edge must have. Ours: about a tenth of the 103 images that most ImageNet classes have in a split of
-facets-t1. The paper's pruned graph, with 1,022 edges between 989 classes, leaves between one and two to a class."""
+"""Minimum number of images on an edge. Ours: about a tenth of the 103 images that most ImageNet classes have in a
+split of facets-t1. The paper's pruned graph, with 1,022 edges between 989 classes, leaves between one and two per
+class."""
 
 ACCEPTED = 0.95
-"""Share of in-distribution images that the detector accepts: the TPR at which the paper reports the FPR."""
+"""Fraction of in-distribution images that the detector accepts: the TPR at which the paper reports the FPR."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +51,10 @@ class Graph:
     """A weighted directed graph of classes.
 
     Attributes:
-        classes: by key; not all of them need be in the graph.
-        nodes: those that are, as ascending indices into `classes`.
-        source: of each edge the images' own class, as an index into `classes`, shape (m,); the heaviest edges first,
-            and equally heavy ones by the keys of their classes.
+        classes: classes by key; not all need be in the graph.
+        nodes: classes in the graph, as ascending indices into `classes`.
+        source: true class of each edge's images, as an index into `classes`, shape (m,); heaviest edges first, ties
+            sorted by the keys of their classes.
         target: the predicted class, shape (m,).
         weight: number of images, shape (m,).
         score: their mean score, shape (m,), higher = more unknown.
@@ -68,32 +70,32 @@ class Graph:
 
 @dataclass(frozen=True)
 class Stage:
-    """What there is after a step of pruning.
+    """Counts after a pruning step.
 
     Attributes:
-        step: a name of `STEPS`; empty for the whole graph, before the first.
+        step: a key of `STEPS`; empty for the whole graph, before the first step.
         nodes: number of classes.
         edges: number of pairs of classes.
         images: sum of the edges' weights.
-        not_done: why the step was left out; empty where it was done.
+        skipped: why the step was skipped; empty if it was not.
     """
 
     step: str
     nodes: int
     edges: int
     images: int
-    not_done: str = ""
+    skipped: str = ""
 
 
 @dataclass(frozen=True, eq=False)
-class _Counted:
-    """Images by edge, while steps take some away.
+class _PruningState:
+    """The state of pruning: images by edge, and which of them still count.
 
     Attributes:
         images: all images.
-        source: of each edge the own class, shape (m,).
-        target: of each edge the predicted class, shape (m,).
-        edge: of each image its edge, shape (n,).
+        source: true class of each edge, shape (m,).
+        target: predicted class of each edge, shape (m,).
+        edge: edge of each image, shape (n,).
         left: whether each image still counts, shape (n,).
         min_weight: as for `prune`.
         accepted: as for `prune`.
@@ -111,7 +113,7 @@ class _Counted:
         return np.bincount(self.edge[self.left], minlength=len(self.source))
 
     def same(self, feature: Callable[[Class], str]) -> Mask:
-        """Images of edges between classes that have a feature in common."""
+        """Return the images of edges between classes with the same value of a feature."""
         values = np.array([feature(found) for found in self.images.classes])
         return np.asarray((values[self.source] == values[self.target])[self.edge])
 
@@ -119,32 +121,34 @@ class _Counted:
         return np.asarray((self.weight() < self.min_weight)[self.edge])
 
     def evident(self) -> Mask:
-        """In-distribution images up to the first score that accepts the share of them, ties with it included."""
+        """Return the in-distribution images up to the threshold that accepts the given fraction, ties included."""
         known, score = self.images.known, self.images.score
         if known is None or not known.any():
             return np.zeros(len(score), dtype=bool)
-        # As a fraction, because 0.95 n may come out above 95 % in floats.
+        # As a rational number, because 0.95 n may exceed 95 % in floating point.
         count = math.ceil(Fraction(str(self.accepted)) * int(known.sum()))
         return np.asarray(known & (score <= np.sort(score[known])[count - 1]))
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of pruning: what it takes away in words, and the images that do not count after it."""
+    """A pruning step: a description of what it removes, and a function that returns the images it removes."""
 
     what: str
-    takes: Callable[[_Counted], Mask]
+    takes: Callable[[_PruningState], Mask]
 
 
 STEPS: Mapping[str, Step] = {
     "self-loops": Step("images predicted as their own class", lambda images: images.same(lambda found: found.key)),
-    "evident-id": Step("in-distribution images that the detector accepts", _Counted.evident),
-    "same-names": Step("edges between classes of one name", lambda images: images.same(lambda found: found.name)),
+    "evident-id": Step("in-distribution images that the detector accepts", _PruningState.evident),
+    "same-names": Step(
+        "edges between classes with the same name", lambda images: images.same(lambda found: found.name)
+    ),
     "same-dataset": Step("edges within a dataset", lambda images: images.same(lambda found: found.dataset)),
-    "light-edges": Step("edges of few images", _Counted.light),
+    "light-edges": Step("edges with few images", _PruningState.light),
     "isolated": Step("classes without edges", lambda images: np.zeros_like(images.left)),
 }
-"""The steps of pruning, in the paper's order."""
+"""The pruning steps, in the paper's order."""
 
 
 def prune(
@@ -154,23 +158,23 @@ def prune(
     accepted: float = ACCEPTED,
     keep: Collection[str] = (),
 ) -> tuple[Graph, list[Stage]]:
-    """Count the transition graph of some images, and prune it.
+    """Build the transition graph of some images, and prune it.
 
     Args:
         transitions: at least one image.
-        min_weight: lighter edges are taken away by the step `light-edges`.
-        accepted: share of the in-distribution images, above 0 and at most 1, that count as evident for `evident-id`.
-        keep: names of steps to leave out. `evident-id` is left out too where no roles are known.
+        min_weight: lighter edges are removed by the step `light-edges`.
+        accepted: fraction of the in-distribution images, above 0 and at most 1, that `evident-id` removes.
+        keep: names of steps to skip. `evident-id` is also skipped if roles are unknown.
 
     Returns:
-        The pruned graph, and what there was before the first step and after each. No order of images matters.
+        The pruned graph, and the counts before the first step and after each. Independent of the order of images.
 
     Raises:
-        EvaluationError: there is no such step, or no edge is left after one.
+        EvaluationError: there is no such step, or a step removes the last edge.
     """
     for name in keep:
         if name not in STEPS:
-            raise unknown_name("step of pruning", name, STEPS)
+            raise unknown_name("pruning step", name, STEPS)
     width = len(transitions.classes)
     pairs, edge = np.unique(transitions.own * width + transitions.predicted, return_inverse=True)
     source, target = np.divmod(pairs, width)
@@ -180,8 +184,8 @@ def prune(
     for name, step in STEPS.items():
         why = "kept" if name in keep else ""
         if name == "evident-id" and transitions.known is None:
-            why = "no roles known"
-        counted = _Counted(transitions, source, target, edge, left, min_weight, accepted)
+            why = "roles are unknown"
+        counted = _PruningState(transitions, source, target, edge, left, min_weight, accepted)
         if not why:
             left = left & ~step.takes(counted)
             if not left.any():
@@ -194,7 +198,7 @@ def prune(
 
 
 def write_edges(graph: Graph, path: Path) -> None:
-    """Write the edges as CSV, the heaviest first; equal graphs give equal bytes."""
+    """Write the edges as CSV, heaviest first; equal graphs produce equal bytes."""
     columns: dict[str, Any] = {}
     for side, ends in (("source", graph.source), ("target", graph.target)):
         found = [graph.classes[number] for number in ends]
@@ -204,24 +208,24 @@ def write_edges(graph: Graph, path: Path) -> None:
     table = pa.table(columns | {"weight": graph.weight, "mean_score": graph.score})
     order = ["source", "target", "weight", "mean_score"]
     table = table.select(order + [name for name in table.column_names if name not in order])
-    with replacing(path) as temporary:
+    with atomic_path(path) as temporary:
         pa.csv.write_csv(table, temporary, pa.csv.WriteOptions(quoting_style="needed"))
 
 
-def write_graphml(graph: Graph, path: Path, about: Mapping[str, str]) -> None:
-    """Write the graph as GraphML, as networkx, Gephi, igraph and others read it; equal graphs give equal bytes.
+def write_graphml(graph: Graph, path: Path, attributes: Mapping[str, str]) -> None:
+    """Write the graph as GraphML for networkx, Gephi, igraph and others; equal graphs produce equal bytes.
 
-    Nodes are named `DATASET:CLASS` and have a `label`, which is the name for people, and a `dataset`; edges have
-    `weight` and `mean_score`.
+    Nodes are named `DATASET:CLASS` and have a `label`, which is the display name, and a `dataset`; edges have `weight`
+    and `mean_score`.
 
     Args:
-        graph: what to write.
-        path: a name that ends in `.graphml`.
-        about: what to note of the graph as a whole, by name.
+        graph: the graph.
+        path: a path that ends in `.graphml`.
+        attributes: attributes of the whole graph, by name.
     """
     import networkx
 
-    written = networkx.DiGraph(**about)
+    written = networkx.DiGraph(**attributes)
     for number in graph.nodes:
         found = graph.classes[number]
         written.add_node(found.key, label=found.name, dataset=found.dataset)
@@ -230,15 +234,15 @@ def write_graphml(graph: Graph, path: Path, about: Mapping[str, str]) -> None:
     ):
         ends = (graph.classes[source].key, graph.classes[target].key)
         written.add_edge(*ends, weight=weight, mean_score=score)
-    with replacing(path) as temporary:
-        # Not `write_graphml`, which writes other bytes where lxml is installed.
+    with atomic_path(path) as temporary:
+        # Not `write_graphml`, whose output differs if lxml is installed.
         networkx.write_graphml_xml(written, temporary, named_key_ids=True)
 
 
 def _graph(transitions: Transitions, nodes: Integers, pairs: Integers, edge: Integers, left: Mask) -> Graph:
-    """The graph of the images that are left."""
+    """Build the graph of the remaining images."""
     edge, score = edge[left], transitions.score[left]
-    # Sums of floats depend on their order, so scores are put in order first.
+    # Floating-point sums depend on their order, so scores are sorted first.
     order = np.lexsort((score, edge))
     numbers, starts, weight = np.unique(edge[order], return_index=True, return_counts=True)
     mean = np.add.reduceat(score[order], starts) / weight
@@ -254,11 +258,11 @@ def _graph(transitions: Transitions, nodes: Integers, pairs: Integers, edge: Int
     )
 
 
-def _emptied(step: str, before: _Counted) -> EvaluationError:
+def _emptied(step: str, before: _PruningState) -> EvaluationError:
     weight = before.weight()
     edges = np.count_nonzero(weight)
-    found = f"found none after {step}, which took the last {edges:,} ({STEPS[step].what})"
+    found = f"The step {step} leaves no edge: it removes the last {edges:,} ({STEPS[step].what})"
     if step == "light-edges":
-        found += f", of at most {weight.max():,} images where {before.min_weight:,} are asked for"
-        return EvaluationError(f"expected edges in the pruned graph, {found}; lower --min-weight.")
-    return EvaluationError(f"expected edges in the pruned graph, {found}; leave that step out with --keep {step}.")
+        found += f", with at most {weight.max():,} images each, but the minimum is {before.min_weight:,}"
+        return EvaluationError(f"{found}. Lower --min-weight.")
+    return EvaluationError(f"{found}. Skip it with --keep {step}.")

@@ -1,4 +1,4 @@
-"""What each image is and what a model takes it for: the rows that a transition graph is counted from."""
+"""True and predicted class of each image: the input of a transition graph."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.graph.classes import Class, ClassColumn, coded, make_class, read_class, read_column, read_label
+from evaluation.graph.classes import Class, ClassColumn, factorize, label_parser, make_class, read_class, read_column
 from evaluation.releases import Release
-from evaluation.scoring.joining import NOT_JUDGED, role_names
+from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, role_names
 from evaluation.scoring.rows import IN_DISTRIBUTION
-from evaluation.scoring.scores import COLUMNS, read_scores, shown
+from evaluation.scoring.scores import COLUMNS, read_scores, summarize_ids
 
 GRAPH_COLUMNS: Mapping[str, pa.DataType] = {**COLUMNS, "prediction": pa.string(), "role": pa.string()}
-"""Columns that are read here: a scores file's, where a prediction may also be a name, and each image's role."""
+"""The columns to read: those of a scores file, with class names allowed as predictions, and each image's role."""
 
 PREFERRED_DETECTOR = "msp"
-"""The detector of the FACETS paper's graph (section V), which is taken from files that hold several."""
+"""The detector of the FACETS paper's graph (section V), the default for files with several."""
 
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """n images, each with its own class and the class that it is taken for.
+    """n images, each with its true and its predicted class.
 
     Attributes:
-        classes: all that occur, by key.
-        own: each image's own class as an index into `classes`, shape (n,).
-        predicted: the predicted one, shape (n,).
+        classes: all classes, by key.
+        own: true class of each image as an index into `classes`, shape (n,).
+        predicted: predicted class likewise, shape (n,).
         score: shape (n,), higher = more unknown.
-        known: whether each image is in-distribution, shape (n,); None where nothing says so.
-        detector: whose scores they are.
-        config: the release's config that they are rows of; empty without a release.
-        splits: the config's splits that they are rows of; empty without a release.
-        left_out: how many more images the file has, of other configs or splits of the release.
+        known: whether each image is in-distribution, shape (n,); None if unknown.
+        detector: the detector of the scores.
+        config: config of the images; empty without a release.
+        splits: splits of the images; empty without a release.
+        left_out: number of further images in the file, which belong to other configs or splits.
     """
 
     classes: tuple[Class, ...]
@@ -56,27 +56,27 @@ class Transitions:
 
 
 def read_transitions(path: Path, *, detector: str | None = None) -> Transitions:
-    """Read a file that names both classes of every image.
+    """Read a file with the true and the predicted class of every image.
 
     Args:
-        path: Parquet or CSV with the columns `id`, `score`, `class` (the image's own) and `prediction`, both as
-            `DATASET:CLASS`; perhaps with `role`, which is `in_distribution` or anything else; and with `detector`,
-            where there are scores of several.
-        detector: which of several; None for the only one, else for `PREFERRED_DETECTOR`.
+        path: Parquet or CSV with the columns `id`, `score`, `class` (the true one) and `prediction`, both as
+            `DATASET:CLASS`; optionally `role`, which is `in_distribution` or another, and `detector`, if there are
+            scores of several.
+        detector: name of the detector; None for the only one, else for `PREFERRED_DETECTOR`.
 
     Raises:
-        EvaluationError: the file is no such file, or there is no such detector in it.
+        EvaluationError: the file is invalid, or does not have the detector.
     """
     scores, _ = read_scores(path, GRAPH_COLUMNS)
     missing = [name for name in ("class", "prediction") if name not in scores.column_names]
     if missing:
         raise EvaluationError(
-            f"expected the columns class and prediction in {path}, found no {' and no '.join(missing)}; add what is "
-            "missing, or give --release, which knows the class of each image."
+            f"{path} lacks the columns {' and '.join(missing)}. Add them, or give --release, which has the class of "
+            "each image."
         )
     scores = _of_detector(scores, detector, path)
     own, predicted = (
-        read_column(scores, column, read_class, expected="DATASET:CLASS, such as places365:fountain,", where=str(path))
+        read_column(scores, column, read_class, expected="DATASET:CLASS, such as places365:fountain", where=str(path))
         for column in ("class", "prediction")
     )
     return _transitions(own, predicted, scores, scores["role"] if "role" in scores.column_names else None)
@@ -90,36 +90,32 @@ def scored_transitions(
     split: str | None = None,
     detector: str | None = None,
 ) -> Transitions:
-    """Read scores of a release, which tells each image's own class and role.
+    """Read scores of a release, which provides each image's true class and role.
 
     Args:
-        path: a scores file with `id`, `score` and what is predicted: `prediction`, an index into the config's label
-            names, or one of these names with or without its dataset; or else such a name as `class`.
+        path: a scores file with `id`, `score` and the predicted class: as `prediction`, an index into the config's
+            label names or one of these names with or without its dataset; or as `class`, such a name.
         release: the release whose rows were scored.
-        config: which rows; those of other configs are left out. None for the only config that was scored.
-        split: which rows of it; None for those of splits that are judged, where such were scored.
+        config: config of the rows; others are left out. None for the only config with scores.
+        split: split of the rows; None for the splits to evaluate, if any of them were scored.
         detector: as for `read_transitions`.
 
     Raises:
-        EvaluationError: the file is no scores file of this release, ids are of no row, or a prediction is no class.
+        EvaluationError: the file is not a scores file of this release, or has ids or predictions that the release does
+            not.
     """
-    scores, about = read_scores(path, GRAPH_COLUMNS)
-    if about is not None and about.release_digest != release.digest:
+    scores, provenance = read_scores(path, GRAPH_COLUMNS)
+    if provenance is not None and provenance.release_digest != release.digest:
         raise EvaluationError(
-            f"expected scores of {release.name}, whose digest is {release.digest[:12]}, in {path}, found those of a "
-            f"release with digest {about.release_digest[:12]}; give the release that was scored."
+            f"{path} has scores of a release with digest {provenance.release_digest[:12]}, not of {release.name} with "
+            f"digest {release.digest[:12]}. Give the release that was scored."
         )
     column = "prediction" if "prediction" in scores.column_names else "class"
     if column not in scores.column_names:
-        raise EvaluationError(
-            f"expected a column prediction (or class) beside the scores in {path}, found none; add the class that the "
-            "model predicts."
-        )
-    configs = about.configs if about is not None else release.configs
+        raise EvaluationError(f"{path} has no column prediction (or class); add the class that the model predicts.")
+    configs = provenance.configs if provenance is not None else release.configs
     if config is None and len(configs) > 1:
-        raise EvaluationError(
-            f"expected scores of one config in {path}, found {', '.join(configs)}; name one with --config."
-        )
+        raise EvaluationError(f"{path} has scores of several configs: {', '.join(configs)}. Name one with --config.")
     config = config or configs[0]
     scores = _of_detector(scores, detector, path)
     index = _index(release, config)
@@ -128,9 +124,7 @@ def scored_transitions(
     _refuse_strangers(scores["id"].filter(pc.invert(here)), release, config, configs, path)
     scores, rows = scores.filter(here), index.take(places.drop_null())
     if not len(rows):
-        raise EvaluationError(
-            f"expected scores of {config} in {path}, found those of other configs; name another one."
-        )
+        raise EvaluationError(f"{path} has no scores of {config}, only of other configs; name another one.")
     splits = _splits(rows, split, where=f"{config} with scores in {path}")
     wanted = pc.is_in(rows["split"], value_set=pa.array(splits, pa.string()))
     scores, rows = scores.filter(wanted), rows.filter(wanted)
@@ -138,7 +132,7 @@ def scored_transitions(
     predicted = read_column(
         scores,
         column,
-        read_label(labels, indices=column == "prediction"),
+        label_parser(labels, indices=column == "prediction"),
         expected=f"one of the {len(labels)} classes of {config}",
         where=str(path),
     )
@@ -149,7 +143,7 @@ def scored_transitions(
 def _splits(rows: pa.Table, wanted: str | None, *, where: str) -> tuple[str, ...]:
     here = sorted(pc.unique(rows["split"]).to_pylist())
     if wanted is None:
-        return tuple(split for split in here if split not in NOT_JUDGED) or tuple(here)
+        return tuple(split for split in here if split not in FIT_AND_TUNE_SPLITS) or tuple(here)
     if wanted not in here:
         raise unknown_name(f"split of {where}", wanted, here)
     return (wanted,)
@@ -176,13 +170,13 @@ def _transitions(
 
 
 def _of_detector(scores: pa.Table, wanted: str | None, path: Path) -> pa.Table:
-    """One detector's lines, one an image."""
+    """Return one detector's lines, one per image."""
     names = pc.unique(scores["detector"]).to_pylist()
     if wanted is None:
         if len(names) > 1 and PREFERRED_DETECTOR not in names:
             raise EvaluationError(
-                f"expected scores of one detector in {path}, or of {PREFERRED_DETECTOR} among others, found "
-                f"{', '.join(sorted(names))}; name one with --detector."
+                f"{path} has scores of several detectors, but not of {PREFERRED_DETECTOR}: "
+                f"{', '.join(sorted(names))}. Name one with --detector."
             )
         wanted = names[0] if len(names) == 1 else PREFERRED_DETECTOR
     if wanted not in names:
@@ -191,14 +185,12 @@ def _of_detector(scores: pa.Table, wanted: str | None, path: Path) -> pa.Table:
     if pc.count_distinct(mine["id"]).as_py() < len(mine):
         counts = pc.value_counts(mine["id"])
         twice = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-        raise EvaluationError(
-            f"expected one line of {wanted} for each id in {path}, found more for {shown(twice)}; leave one of each."
-        )
+        raise EvaluationError(f"{path} has several lines of {wanted} for {summarize_ids(twice)}; keep one per id.")
     return mine
 
 
 def _index(release: Release, config: str) -> pa.Table:
-    """What the graph needs of a config's rows: split, id, source, classes, label, and the role by its name."""
+    """Load the columns of a config's rows that the graph needs, with the role by name."""
     parts = []
     for split in release.splits(config):
         rows = release.rows(config, split)
@@ -208,31 +200,31 @@ def _index(release: Release, config: str) -> pa.Table:
 
 
 def _refuse_strangers(ids: pa.ChunkedArray, release: Release, config: str, scored: Sequence[str], path: Path) -> None:
-    """Refuse ids of no row; those of other configs that were scored are none."""
+    """Refuse ids that the release does not have; those of other scored configs are allowed."""
     for other in scored:
         if len(ids) and other != config:
             theirs = pa.concat_tables(release.rows(other, split).select(["id"]) for split in release.splits(other))
             ids = ids.filter(pc.invert(pc.is_in(ids, value_set=theirs["id"].combine_chunks())))
     if len(ids):
         raise EvaluationError(
-            f"expected ids of {release.name} in {path}, found {shown(ids)} that it does not have; take them out, or "
-            "give the release that was scored."
+            f"{path} has {summarize_ids(ids)} that {release.name} does not have. Remove them, or give the release "
+            "that was scored."
         )
 
 
 def _labels(release: Release, config: str, index: pa.Table) -> dict[str, Class]:
-    """The classes that a model of this config predicts, by the names of their labels.
+    """Return the classes that a model of this config predicts, by label name.
 
-    Label names are class ids of one dataset: of the one whose rows have most of the labels. Where another dataset has
-    classes of the same ids, as SUN397 has 294 of those of Places365, it has fewer.
+    Label names are class ids of one dataset: the one whose rows have most of the labels. Another dataset may share
+    some ids, as SUN397 shares 294 with Places365, but has fewer of them.
     """
     names = pa.array(release.label_names(config), pa.string())
     known = index.filter(pc.greater_equal(index["label"], 0))
     known = known.filter(pc.equal(known["class_id"], names.take(known["label"].combine_chunks())))
     if not len(known):
         raise EvaluationError(
-            f"expected rows of {config} in {release.name} whose class is their label, found none; name the classes in "
-            "the columns class and prediction instead, and leave out --release."
+            f"No row of {config} in {release.name} has its label as its class. Give the classes in the columns class "
+            "and prediction instead, and leave out --release."
         )
     found = known.group_by("source", use_threads=False).aggregate([("label", "count_distinct")]).to_pylist()
     dataset = min(found, key=lambda line: (-line["label_count_distinct"], line["source"]))["source"]
@@ -242,8 +234,8 @@ def _labels(release: Release, config: str, index: pa.Table) -> dict[str, Class]:
 
 
 def _owned(rows: pa.Table) -> ClassColumn:
-    """The classes of a release's rows."""
-    _, codes = coded(pc.binary_join_element_wise(rows["source"], rows["class_id"], "\n"))
+    """Return the true classes of a release's rows."""
+    _, codes = factorize(pc.binary_join_element_wise(rows["source"], rows["class_id"], "\n"))
     first = rows.take(pa.array(np.unique(codes, return_index=True)[1]))
     columns = [first[name].to_pylist() for name in ("source", "class_id", "class_name")]
     return ClassColumn([make_class(*names) for names in zip(*columns, strict=True)], codes)

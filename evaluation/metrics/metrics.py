@@ -1,10 +1,10 @@
-"""Metrics of a detector's scores. Higher = more unknown, everywhere.
+"""Metrics of a detector's scores. Higher scores mean more unknown, everywhere.
 
-A name says which side counts as positive and which estimator is meant where papers and libraries differ. No result
-depends on the order of rows: a tie is passed as a whole, and in risk-coverage curves each of its rows has the tie's
-mean error, which is the expectation over all orders.
+Names state the positive class and the estimator where papers and libraries differ. No result depends on the order of
+rows: tied scores share one threshold, and in risk-coverage curves each row of a tie has the tie's mean error, which is
+the expectation over all orders.
 
-`METRICS` holds them all; each is read off a `Ranking`, so that one sort serves for any number of them.
+`METRICS` lists all of them; each is computed from a `Ranking`, so one sort serves any number of metrics.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from evaluation.metrics.ranking import Ranking, Side, rank
 
 
 def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
-    """Area under the risk-coverage curve: the mean over k = 1..n of the error rate among the k most trusted rows.
+    """Area under the risk-coverage curve: the mean error rate among the k rows with the lowest scores, k = 1..n.
 
     Geifman, Uziel and El-Yaniv, Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers (ICLR 2019); ties
     averaged. Papers print it times 1,000.
 
     Args:
         scores: shape (n,), higher = more unknown.
-        errors: shape (n,), bool or 0 and 1: rows classified wrong, and unknown rows where they are judged too.
+        errors: shape (n,), bool or 0 and 1: misclassified rows, and unknown rows if they are evaluated, too.
 
     Returns:
         From 0 (no errors) to 1 (nothing but errors).
@@ -42,7 +42,7 @@ def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
 
 
 def eaurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
-    """Excess AURC: what the AURC has above the least that any order of the same rows reaches.
+    """Excess AURC: the AURC less the lowest AURC that any order of the same rows can reach.
 
     Geifman et al., as for `aurc`. The optimum, all errors last, is the exact one; their closed form, r + (1 - r)
     ln(1 - r) for an error rate r, is its limit for many rows.
@@ -52,7 +52,7 @@ def eaurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
         errors: shape (n,), as for `aurc`.
 
     Returns:
-        0 for a perfect order or rows of one kind alone, and less than 1.
+        0 for a perfect order or if all rows are of one kind; always less than 1.
 
     Raises:
         EvaluationError: scores are NaN or infinite, or lengths differ.
@@ -61,14 +61,14 @@ def eaurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
 
 
 def risk_coverage(scores: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """The risk-coverage curve whose mean height is the AURC.
+    """Compute the risk-coverage curve, whose mean height is the AURC.
 
     Args:
         scores: shape (n,), higher = more unknown.
         errors: shape (n,), as for `aurc`.
 
     Returns:
-        Coverage, k / n for k = 1..n, and the error rate among the k most trusted rows; both of shape (n,).
+        Coverage, k / n for k = 1..n, and the error rate among the k rows with the lowest scores; both of shape (n,).
 
     Raises:
         EvaluationError: scores are NaN or infinite, or lengths differ.
@@ -78,9 +78,9 @@ def risk_coverage(scores: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats,
 
 
 def auroc(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> float:
-    """Area under the ROC curve: the chance that an unknown row scores above a known one, ties counted half.
+    """Area under the ROC curve: the probability that an unknown row scores above a known one, ties counted half.
 
-    The same number whichever side is called positive.
+    It does not depend on which class is positive.
 
     Args:
         scores: shape (n,), higher = more unknown.
@@ -101,11 +101,11 @@ def aupr_in(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estimat
     Args:
         scores: shape (n,), higher = more unknown.
         unknown: shape (n,), bool or 0 and 1.
-        estimator: `average_precision` sums precision over the steps of recall, as scikit-learn does; `trapezoid` joins
-            the points by straight lines, as pytorch-ood and OpenOOD do, which flatters scores with ties.
+        estimator: `average_precision` sums precision over the steps of recall, as scikit-learn does; `trapezoid`
+            interpolates linearly, as pytorch-ood and OpenOOD do, which is too optimistic for tied scores.
 
     Returns:
-        The share of known rows for guessing, 1 for a perfect order.
+        The fraction of known rows for random scores, 1 for a perfect order.
 
     Raises:
         EvaluationError: a side has no rows, scores are NaN or infinite, lengths differ, or there is no such estimator.
@@ -114,18 +114,18 @@ def aupr_in(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estimat
 
 
 def aupr_out(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estimator) -> float:
-    """Area under the precision-recall curve with the unknown rows positive; else as `aupr_in`."""
+    """Area under the precision-recall curve with the unknown rows positive; otherwise as `aupr_in`."""
     return curves.aupr(_ranked(scores, unknown), "unknown", estimator)
 
 
 def fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
-    """False positive rate at the first threshold that finds at least 95 % of the positive rows.
+    """False positive rate at the first threshold with a true positive rate of at least 95 %.
 
     Args:
         scores: shape (n,), higher = more unknown.
         unknown: shape (n,), bool or 0 and 1.
-        positive: `known`, as in ODIN's and most papers (unknown rows taken for known, when 95 % of the known are), or
-            `unknown`, as in OpenOOD from v1.5 on and in pytorch-ood. The two are different numbers.
+        positive: `known`, as in the ODIN paper and most others (unknown rows accepted when 95 % of the known rows
+            are), or `unknown`, as in OpenOOD since v1.5 and in pytorch-ood. The two are different metrics.
 
     Returns:
         From 0 to 1, lower is better.
@@ -137,7 +137,7 @@ def fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Si
 
 
 def detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
-    """Mean of miss rate and false positive rate at the threshold of `fpr_at_95_tpr`: 0.5 (1 - TPR) + 0.5 FPR.
+    """Mean of false negative and false positive rate at the threshold of `fpr_at_95_tpr`: 0.5 (1 - TPR) + 0.5 FPR.
 
     Liang, Li and Srikant, Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks (ICLR
     2018), section 4.3. The TPR is that of the threshold: 95 %, or more where no threshold meets 95 % exactly.
@@ -157,10 +157,10 @@ def detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: 
 
 
 def least_detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> float:
-    """The least mean of miss rate and false positive rate at any threshold, both sides weighted alike.
+    """Minimum over all thresholds of the mean of false negative and false positive rate.
 
-    What Lee et al., A Simple Unified Framework for Detecting Out-of-Distribution Samples and Adversarial Attacks
-    (NeurIPS 2018), call one minus the detection accuracy. Never above `detection_error`.
+    One minus the detection accuracy of Lee et al., A Simple Unified Framework for Detecting Out-of-Distribution
+    Samples and Adversarial Attacks (NeurIPS 2018). Never above `detection_error`.
 
     Args:
         scores: shape (n,), higher = more unknown.
@@ -176,29 +176,27 @@ def least_detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> floa
 
 
 def balanced_accuracy(unknown: npt.ArrayLike, rejected: npt.ArrayLike) -> float:
-    """Mean of the share of known rows accepted and the share of unknown rows rejected.
+    """Mean of the fraction of known rows accepted and the fraction of unknown rows rejected.
 
     Args:
         unknown: shape (n,), bool or 0 and 1.
-        rejected: shape (n,), bool or 0 and 1: what the detector decided.
+        rejected: shape (n,), bool or 0 and 1: the detector's decisions.
 
     Returns:
-        0.5 for guessing, 1 for no mistake.
+        0.5 for random decisions, 1 if all are right.
 
     Raises:
         EvaluationError: a side has no rows, lengths differ, or a decision is neither 0 nor 1.
     """
     decided = np.asarray(rejected)
     if not np.isin(decided, (0, 1)).all():
-        raise EvaluationError(
-            "expected decisions that are bool, or 0 and 1, found others; compare with a threshold first."
-        )
-    # Of a score with two values the area under the ROC curve is the mean of the two rates.
+        raise EvaluationError("Decisions must be bool, or 0 and 1; compare scores with a threshold first.")
+    # For a score with two values, the area under the ROC curve is the mean of the two rates.
     return curves.auroc(_ranked(decided.astype(np.int8), unknown))
 
 
 def all_metrics(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -> dict[str, float]:
-    """Every metric of the same scores, for little more than one sort.
+    """Compute all metrics of the same scores, at little more than the cost of one sort.
 
     Args:
         scores: shape (n,), higher = more unknown.
@@ -206,7 +204,7 @@ def all_metrics(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.Array
         errors: shape (n,), as for `aurc`.
 
     Returns:
-        The values by name, as in `METRICS`; without those of decisions.
+        The values by name, as in `METRICS`, except metrics of decisions.
 
     Raises:
         EvaluationError: a side has no rows, scores are NaN or infinite, or lengths differ.
@@ -217,17 +215,17 @@ def all_metrics(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.Array
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric, for whoever goes through all of them.
+    """Describes a metric, for code that iterates over all of them.
 
     Attributes:
-        name: as results write it; it says what is positive and how it is estimated.
-        title: for people.
-        better: whether good detectors have high or low values.
-        of: reads it off a ranking of the scores by what it takes.
-        takes: flags of `unknown` rows, or of `errors`; or for `rejected`, flags of unknown rows, with decisions in
-            place of scores.
-        positive: the side that counts as positive; empty where it makes no difference.
-        factor: what papers multiply it by.
+        name: its name in results; includes the positive class and the estimator.
+        title: for display.
+        better: whether higher or lower values are better.
+        of: computes it from a ranking.
+        takes: the flags that the ranking is by: `unknown` rows, or `errors`; `rejected` means flags of unknown rows,
+            with decisions in place of scores.
+        positive: the positive class; empty if it makes no difference.
+        factor: the factor by which papers multiply it.
     """
 
     name: str
@@ -277,4 +275,4 @@ _ALL = (
 )
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
-"""All metrics by name, in the order in which tables show them."""
+"""All metrics by name, in the order of tables."""

@@ -1,11 +1,11 @@
-"""How robust a detector is to a choice made in training: a mixture over the choices, and its spread.
+"""Robustness of a detector to a training choice: mean and spread of a mixture over the choices.
 
 Abdelzad, Czarnecki and Salay, The Effect of Optimization Methods on the Robustness of Out-of-Distribution Detection
-Approaches (2020), section 3. A metric is measured on several models for each optimizer, which differ in their seeds.
-The optimizers are the components of a mixture, weighted by how steady each is; a detector is robust if the mixture is
-good and narrow. The same is done over sets of unknowns in place of optimizers to find a robust optimizer.
+Approaches (2020), section 3. A metric is measured on several models per optimizer, trained with different seeds. The
+optimizers are the components of a mixture, weighted by their stability; a detector is robust if the mixture has a good
+mean and a small variance. The same over OoD sets in place of optimizers shows which optimizer is robust.
 
-The paper's numbers are percentages, and so is what its `EPSILON` is made for.
+The paper computes in percent, and `EPSILON` assumes percentages.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy.typing as npt
 from evaluation.errors import EvaluationError
 
 EPSILON = 1e-6
-"""Of equation 4, in squared percent. The paper does not print it; its tables come out with 0.001 percent beside
-standard deviations, which is this beside variances."""
+"""Epsilon of equation 4, in squared percent. The paper does not state it; its tables are reproduced with 0.001 percent
+added to standard deviations, which is this value added to variances."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Mixture:
     """Mean and variance of a metric over all components (equations 6 and 7).
 
     Attributes:
-        mean: in the metric's unit.
-        variance: in its square.
+        mean: mean, in the metric's unit.
+        variance: variance, in the square of that unit.
     """
 
     mean: float
@@ -39,23 +39,22 @@ class Mixture:
 
     @property
     def coefficient_of_variation(self) -> float:
-        """Standard deviation over mean (equation 8).
+        """Standard deviation divided by mean (equation 8).
 
         Raises:
             EvaluationError: the mean is 0.
         """
         if self.mean == 0:
-            raise EvaluationError(
-                "expected a mean other than 0 for a coefficient of variation, found 0; give the variance."
-            )
+            raise EvaluationError("A mean of 0 has no coefficient of variation; report the variance instead.")
         return math.sqrt(self.variance) / self.mean
 
     def robustness(self, better: Literal["higher", "lower"]) -> float:
-        """The paper's score, lower = more robust.
+        """The paper's robustness score; lower is more robust.
 
         Args:
-            better: which values of the metric are good. For `higher` it is the coefficient of variation; for `lower`
-                the product of standard deviation and mean, so that a low mean counts for the detector (table 5).
+            better: whether higher or lower values of the metric are better. For `higher`, the score is the coefficient
+                of variation; for `lower`, the product of standard deviation and mean, so that a low mean improves it
+                (table 5).
 
         Raises:
             EvaluationError: the mean is 0 and higher is better.
@@ -64,13 +63,13 @@ class Mixture:
 
 
 def moments(values: Sequence[float] | npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Mean and population variance of a metric over models that differ in their seed (equations 2 and 3).
+    """Mean and population variance of a metric over models with different seeds (equations 2 and 3).
 
     Args:
-        values: one number a model.
+        values: one number per model.
 
     Raises:
-        EvaluationError: there are none, or one is not finite.
+        EvaluationError: there are no values, or one is not finite.
     """
     found = _finite("values", values)
     return float(found.mean()), float(found.var())
@@ -83,33 +82,32 @@ def mixture(
     epsilon: float = EPSILON,
     as_in_tables: bool = False,
 ) -> Mixture:
-    """Mix components, each weighted by one over its standard deviation (equations 4 to 7).
+    """Mix components, weighted by the inverse of their standard deviation (equations 4 to 7).
 
     Args:
-        means: of each component, percentages for the paper's epsilon.
-        variances: of each component.
-        epsilon: what keeps the weight of a component without variance finite, in the unit of the variances.
-        as_in_tables: compute as the paper's tables do instead of its equations: the square root of epsilon is added to
-            each standard deviation, in place of epsilon to the variance, and once more to the sum that weights are
-            divided by. They then add up to a little less than 1, and means come out too low by as much, in its tables
-            by up to 0.08 %.
+        means: mean of each component, in percent for the paper's epsilon.
+        variances: variance of each component.
+        epsilon: keeps the weights of components without variance finite, in the unit of the variances.
+        as_in_tables: reproduce the paper's tables instead of its equations: the square root of epsilon is added to
+            each standard deviation, in place of epsilon to the variance, and once more to the normalizing sum of the
+            weights. These then sum to slightly less than 1, which lowers the means by as much, in its tables by up to
+            0.08 %.
 
     Returns:
         Mean and variance over all components.
 
     Raises:
-        EvaluationError: there are no components, numbers differ in count or are not finite, or a variance or epsilon
-            is negative, or both are 0.
+        EvaluationError: there are no components, means and variances differ in number, a value is not finite, or a
+            variance or epsilon is negative, or both are 0.
     """
     mean, variance = _finite("means", means), _finite("variances", variances)
     if len(mean) != len(variance):
         raise EvaluationError(
-            f"expected a variance for each of {len(mean)} means, found {len(variance)}; give as many."
+            f"There are {len(mean)} means but {len(variance)} variances; give one of each per component."
         )
     if epsilon < 0 or variance.min() < 0 or variance.min() + epsilon == 0:
         raise EvaluationError(
-            f"expected variances of 0 and more and an epsilon above 0, found {variance.min()} and {epsilon}; weights "
-            "are one over their root."
+            f"Variances must be at least 0 and epsilon above 0, found {variance.min()} and {epsilon}; give others."
         )
     step = math.sqrt(epsilon)
     confidence = 1 / (np.sqrt(variance) + step) if as_in_tables else 1 / np.sqrt(variance + epsilon)
@@ -121,5 +119,7 @@ def mixture(
 def _finite(what: str, values: Sequence[float] | npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     found = np.asarray(values, dtype=np.float64)
     if found.ndim != 1 or not len(found) or not np.isfinite(found).all():
-        raise EvaluationError(f"expected a row of finite {what}, found {values!r}; give one number for each.")
+        raise EvaluationError(
+            f"The {what} must be finite numbers in one dimension, found {values!r}; give one per model."
+        )
     return found

@@ -1,4 +1,4 @@
-"""What one forward pass over a split leaves: all that a detector may read without the images.
+"""Features of a split: everything that detectors read from one forward pass.
 
 Tested by `tests/evaluation/detectors/test_registry.py`.
 """
@@ -14,15 +14,15 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice
-"""What indexes an array of n rows: row numbers, a mask, or a slice."""
+"""An index into n rows: row numbers, a mask, or a slice."""
 
 
-class Blocks(Sequence[Floats]):
-    """Features of blocks that are read when they are asked for: together they are most of what a pass leaves.
+class LazyBlocks(Sequence[Floats]):
+    """Block features that are read on access, because they make up most of a split's features.
 
     Args:
-        count: how many blocks there are.
-        read: gives the features of a block by its number, shape (n, D_b).
+        count: number of blocks.
+        read: returns the features of a block by its number, shape (n, D_b).
     """
 
     def __init__(self, count: int, read: Callable[[int], Floats]) -> None:
@@ -36,30 +36,30 @@ class Blocks(Sequence[Floats]):
     @overload
     def __getitem__(self, number: slice) -> Sequence[Floats]: ...
     def __getitem__(self, number: int | slice) -> Floats | Sequence[Floats]:
-        """A block by its number, or several of them."""
+        """Return a block's features by its number, or several blocks' by a slice."""
         chosen = range(self._count)[number]
         return self._read(chosen) if isinstance(chosen, int) else [self._read(which) for which in chosen]
 
-    def take(self, rows: Rows) -> Blocks:
-        """Some of the rows of each."""
-        return Blocks(self._count, lambda number: self._read(number)[rows])
+    def take(self, rows: Rows) -> LazyBlocks:
+        """Select rows of every block."""
+        return LazyBlocks(self._count, lambda number: self._read(number)[rows])
 
 
 @dataclass(frozen=True)
 class Features:
-    """One split as a model sees it; n rows in the release's order.
+    """A model's features of one split: n rows in the release's order.
 
     Attributes:
         ids: the release's `id` of each row, shape (n,).
-        labels: in-distribution class of each row, int64 of shape (n,); -1 where no such class applies.
-        logits: shape (n, C), before any softmax.
-        penultimate: what the last linear layer reads, shape (n, D).
-        blocks: the spatial mean after each block of the model, first to last, each of shape (n, D_b); of tokens, the
-            class token where there is one, else their mean.
-        members: the logits of each member of an ensemble, or of each stochastic pass, of shape (n, C) each; empty for
-            a single model.
-        scores: by name of the detector, the scores (n,) that detectors gave these rows before; for those that read the
-            scores of others.
+        labels: in-distribution class of each row, int64 of shape (n,); -1 for rows outside these classes.
+        logits: shape (n, C), before the softmax.
+        penultimate: input of the last linear layer, shape (n, D).
+        blocks: spatial mean of each block's output, first to last, each of shape (n, D_b); for transformers, the class
+            token if there is one, else the mean over tokens.
+        members: logits of each member of an ensemble, or of each stochastic forward pass, of shape (n, C) each; empty
+            for a single model.
+        scores: other detectors' scores of these rows, by detector, of shape (n,) each; for detectors that combine
+            scores.
     """
 
     ids: npt.NDArray[np.str_]
@@ -74,14 +74,14 @@ class Features:
         return len(self.ids)
 
     def take(self, rows: Rows) -> Features:
-        """Some of the rows, in the order given."""
+        """Select rows, in the given order."""
         blocks = self.blocks
         return Features(
             ids=self.ids[rows],
             labels=self.labels[rows],
             logits=self.logits[rows],
             penultimate=self.penultimate[rows],
-            blocks=blocks.take(rows) if isinstance(blocks, Blocks) else [block[rows] for block in blocks],
+            blocks=blocks.take(rows) if isinstance(blocks, LazyBlocks) else [block[rows] for block in blocks],
             members=tuple(member[rows] for member in self.members),
             scores={name: scores[rows] for name, scores in self.scores.items()},
         )
@@ -93,7 +93,7 @@ class Head:
 
     Attributes:
         weight: shape (C, D).
-        bias: shape (C,); zeros for a layer without one.
+        bias: shape (C,); zeros if the layer has none.
     """
 
     weight: Floats

@@ -1,6 +1,6 @@
-"""Where a model's features come out: its last linear layer and its blocks, found by running it once.
+"""Finds the layers to read features from, the last linear layer and the blocks, and captures their outputs.
 
-`torch` is imported by whoever calls, since nothing can be called without a model.
+`torch` is imported within functions only, because the module must be importable without it.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from typing import Any
 
 from evaluation.errors import EvaluationError
 
-# Lists of stages in the models of torchvision that have no layer1 to layer4, and in much that is written after them.
+# Names under which models keep their list of stages: torchvision's without layer1 to layer4, and models modelled on
+# them.
 _STAGE_LISTS = ("features", "trunk_output", "blocks", "layers", "encoder.layers")
 
-AGREES = 1e-4
-"""How far logits may be from penultimate @ W.T + b, relative to the largest: float32, summed in another order."""
+LOGITS_TOLERANCE = 1e-4
+"""Tolerance of the logits against penultimate @ W.T + b, relative to the largest logit: float32 rounding."""
 
 
 @dataclass(frozen=True)
 class Layers:
-    """Places in a model, by the names that `named_modules` gives them.
+    """Names of a model's layers, as in `named_modules`.
 
     Attributes:
         head: the last linear layer.
         blocks: the blocks, first to last.
-        classes: how many logits there are.
+        classes: number of logits.
     """
 
     head: str
@@ -35,13 +36,13 @@ class Layers:
 
 
 @dataclass
-class Seen:
-    """What one batch of B images left; tensors on the model's device, which hooks fill in.
+class BatchOutputs:
+    """Outputs of one forward pass over B images; tensors on the model's device, filled in by hooks.
 
     Attributes:
         logits: shape (B, C).
         penultimate: shape (B, D).
-        blocks: a pooled output of each block, shape (B, D_b).
+        blocks: pooled output of each block by its name, shape (B, D_b).
     """
 
     logits: Any
@@ -52,19 +53,19 @@ class Seen:
 def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, name: str) -> Layers:
     """Find the last linear layer and the blocks of a model.
 
-    The head is the last layer to run whose output is the logits: a linear layer, or a 1 x 1 convolution of one pixel.
-    The blocks are those that `declared` names; else layer1 to layer4 and so on, where a model has them; else the
-    stages that timm lists; else the children of what looks like the list of stages; else all children before the
-    head.
+    The head is the layer, a linear one or a 1 x 1 convolution on one pixel, whose output equals the logits; the last
+    to run if there are several. The blocks are the first of these that exists: those named in `declared`; layer1 to
+    layer4 and so on; the stages that timm lists; the children of a list of stages; all children before the head.
 
     Args:
         module: a `torch.nn.Module` in eval mode.
-        images: a batch to run it on; what it shows does not matter.
+        images: a batch to run it on; its content is irrelevant.
         declared: names of submodules, or None.
-        name: what to call the model in messages.
+        name: the model's name, for messages.
 
     Raises:
-        EvaluationError: the model gives no logits, they do not come from a linear layer, or there are no such blocks.
+        EvaluationError: the model returns no logits, these are not the output of a linear layer, or the blocks do not
+            exist.
     """
     import torch
 
@@ -77,8 +78,8 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
         logits = module(images)
         if not isinstance(logits, torch.Tensor) or logits.ndim != 2:
             raise EvaluationError(
-                f"expected logits of {name} as one tensor of images x classes, found {_shape(logits)}; wrap the model "
-                "so that it returns those."
+                f"{name} must return its logits as one tensor of shape (images, classes), but returns "
+                f"{_shape(logits)}. Wrap the model so that it does."
             )
     heads = [
         key
@@ -87,31 +88,31 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
     ]
     if not heads:
         raise EvaluationError(
-            f"expected the logits of {name} to be the output of a linear layer, found none that gives them; detectors "
-            "read that layer, so take a model that ends in one."
+            f"No linear layer of {name} outputs its logits, but detectors read that layer. Use a model that ends in a "
+            "linear layer."
         )
     blocks = [key for key in _blocks(module, modules, heads[-1], declared, name) if _can_pool(outputs.get(key))]
     if not blocks or (declared and len(blocks) < len(declared)):
         raise EvaluationError(
-            f"expected blocks of {name} that run once and give a tensor for each image, found {len(blocks)} of them; "
-            "name submodules in the attribute `feature_blocks` of the model."
+            f"Only {len(blocks)} blocks of {name} run once and return a tensor of features per image. Name suitable "
+            "submodules in the model's attribute `feature_blocks`."
         )
     return Layers(heads[-1], tuple(blocks), logits.shape[1])
 
 
 @contextmanager
-def watching(module: Any, layers: Layers) -> Iterator[Seen]:
-    """Within the block, each run of a model leaves its penultimate features and its pooled blocks in the `Seen`."""
+def capture_outputs(module: Any, layers: Layers) -> Iterator[BatchOutputs]:
+    """Capture the penultimate features and the pooled block outputs of each forward pass within the block."""
     modules = dict(module.named_modules())
-    seen = Seen(None, None, {})
+    captured = BatchOutputs(None, None, {})
 
     def before_head(_: Any, inputs: tuple[Any, ...]) -> None:
-        seen.penultimate = inputs[0].flatten(1)
+        captured.penultimate = inputs[0].flatten(1)
 
     def after(key: str) -> Any:
         def hook(_: Any, __: Any, output: Any) -> None:
-            # At once, and never a view: a later layer may work in place on what this one gave.
-            seen.blocks[key] = pool(module, output)
+            # Pooled at once, and never a view: a later layer may modify this output in place.
+            captured.blocks[key] = pool(module, output)
 
         return hook
 
@@ -119,14 +120,15 @@ def watching(module: Any, layers: Layers) -> Iterator[Seen]:
         hooks.enter_context(_hooked(modules[layers.head].register_forward_pre_hook(before_head)))
         for key in layers.blocks:
             hooks.enter_context(_hooked(modules[key].register_forward_hook(after(key))))
-        yield seen
+        yield captured
 
 
 def pool(module: Any, output: Any) -> Any:
-    """One vector for each image from a block's output.
+    """Pool a block's output to one vector per image.
 
-    Maps (B, D, H, W), or (B, H, W, D) where the model keeps channels last, are averaged over their pixels. Of tokens
-    (B, T, D) the class token is taken where the model has one, as in BROAD (section 3), else their mean. Vectors stay.
+    Feature maps (B, D, H, W), or (B, H, W, D) for channels-last models, are averaged over their pixels. Of tokens (B,
+    T, D), the class token is taken if the model has one, as in BROAD (section 3), else their mean. Vectors stay as
+    they are.
     """
     if output.ndim == 4:
         return output.mean(dim=(1, 2) if _channels_last(module) else (2, 3))
@@ -135,19 +137,19 @@ def pool(module: Any, output: Any) -> Any:
     return output.clone()
 
 
-def check_head(seen: Seen, weight: Any, bias: Any, name: str) -> None:
-    """Refuse a model whose logits are not penultimate @ weight.T + bias, on every batch that is kept.
+def check_head(captured: BatchOutputs, weight: Any, bias: Any, name: str) -> None:
+    """Check on a batch that the logits are penultimate @ weight.T + bias.
 
     Raises:
-        EvaluationError: they differ by more than `AGREES` allows.
+        EvaluationError: they differ by more than `LOGITS_TOLERANCE`.
     """
-    computed = seen.penultimate @ weight.T + bias
-    largest = float(seen.logits.abs().max())
-    off = float((computed - seen.logits).abs().max())
-    if not off <= AGREES * max(largest, 1.0):
+    computed = captured.penultimate @ weight.T + bias
+    largest = float(captured.logits.abs().max())
+    off = float((computed - captured.logits).abs().max())
+    if not off <= LOGITS_TOLERANCE * max(largest, 1.0):
         raise EvaluationError(
-            f"expected the logits of {name} to be its penultimate features times the weights of its last layer, found "
-            f"a difference of {off:.3g} beside a largest logit of {largest:.3g}; take a model that ends in that layer."
+            f"The logits of {name} differ by {off:.3g} (largest logit: {largest:.3g}) from its penultimate features "
+            "times the weights of its last linear layer. Use a model that ends in that layer."
         )
 
 
@@ -158,15 +160,15 @@ def _blocks(
         missing = [key for key in declared if key not in modules]
         if missing:
             raise EvaluationError(
-                f"expected submodules of {name} in its `feature_blocks`, found no {', '.join(missing)}; "
-                "`named_modules` gives the names."
+                f"{name} has no submodules {', '.join(missing)}, which its `feature_blocks` names; `named_modules` "
+                "lists the valid names."
             )
         return declared
     numbered = [f"layer{number}" for number in range(1, 10) if f"layer{number}" in modules]
     if numbered:
         return numbered
     told = [info["module"] for info in getattr(module, "feature_info", None) or [] if isinstance(info, dict)]
-    # What comes before the first block is no block.
+    # The stem before the first block does not count.
     told = [key for key in told if key in modules and not key.startswith("stem")]
     if told:
         return told
@@ -178,7 +180,7 @@ def _blocks(
 
 
 def _children(modules: Mapping[str, Any], parent: str) -> list[str]:
-    """Children that compute something that was learnt."""
+    """Return the names of the children that have parameters."""
     prefix = f"{parent}." if parent else ""
     return [
         prefix + key for key, child in modules[parent].named_children() if next(child.parameters(), None) is not None
@@ -189,7 +191,7 @@ def _keep(outputs: dict[str, Any], key: str) -> Any:
     def hook(_: Any, __: Any, output: Any) -> None:
         import torch
 
-        # Taken out and put back, so that the order is that of running.
+        # Removed and added again, so that the keys are in the order of execution.
         outputs.pop(key, None)
         if isinstance(output, torch.Tensor):
             outputs[key] = output
@@ -208,7 +210,7 @@ def _channels_last(module: Any) -> bool:
 
 
 def _has_class_token(module: Any, tokens: int) -> bool:
-    """Whether the first of so many tokens stands for the image, in the transformers of torchvision and timm."""
+    """Return whether the first token is a class token, in transformers of torchvision and timm."""
     if getattr(module, "class_token", None) is not None:
         return True
     if getattr(module, "cls_token", None) is None:

@@ -1,4 +1,4 @@
-"""Images of a split as batches for a model, in the release's order.
+"""Loads a split's images as batches for a model.
 
 Tested by `tests/evaluation/scoring/test_score_images.py`.
 """
@@ -13,11 +13,11 @@ from evaluation.models.preprocessing import Preprocessing
 
 
 class _Images:
-    """A map-style dataset as torch's DataLoader takes it: an image, preprocessed, or what is wrong with it."""
+    """A map-style dataset for torch's DataLoader: a preprocessed image, or the error of one that cannot be decoded."""
 
     def __init__(self, rows: Any, preprocessing: Preprocessing) -> None:
         self._ids = rows.select_columns(["id"])
-        self._images = rows.select_columns(["image"])  # the other columns cost as much time as decoding a small image
+        self._images = rows.select_columns(["image"])  # reading the others costs as much as decoding a small image
         self._preprocessing = preprocessing
 
     def __len__(self) -> int:
@@ -26,40 +26,40 @@ class _Images:
     def __getitem__(self, number: int) -> Any:
         try:
             return self._preprocessing(self._images[number]["image"])
-        # What Pillow and `datasets` raise for bytes that are no image. Given back, because a worker's exception would
-        # come with its traceback as text.
+        # The errors of Pillow and `datasets` for bytes that are not an image. Returned and not raised, because a
+        # worker's exception arrives with its traceback as text.
         except (OSError, SyntaxError, ValueError) as error:
             name = self._ids[number]["id"]
             return EvaluationError(
-                f"expected an image in row {name}, found one that cannot be decoded: {first_line(error)}; "
-                "`python -m hf_scripts.verify` checks every image of a release."
+                f"The image of row {name} cannot be decoded: {first_line(error)}. Check the release with `python -m "
+                "hf_scripts.verify`."
             )
 
 
 def batches(
-    rows: Any, preprocessing: Preprocessing, parts: Sequence[Sequence[int]], *, batch_size: int, workers: int
+    rows: Any, preprocessing: Preprocessing, row_ranges: Sequence[Sequence[int]], *, batch_size: int, workers: int
 ) -> Iterator[tuple[Sequence[int], Any]]:
-    """Load images of some parts of a split, batch by batch; no batch reaches over the end of a part.
+    """Load images of some row ranges of a split in batches; no batch spans two ranges.
 
-    A last batch of fewer rows is filled up with its last image, because how a convolution is computed depends on how
-    many images there are: so a row's numbers do not depend on where a part ends.
+    A range's last batch is padded with its last image, because the algorithm of a convolution may depend on the batch
+    size: so a row's features do not depend on where its range ends.
 
     Args:
-        rows: what `Release.images` gives.
-        preprocessing: what each image goes through.
-        parts: row numbers, in order.
+        rows: the result of `Release.images`.
+        preprocessing: applied to each image.
+        row_ranges: row numbers of each range, ascending.
         batch_size: images in each batch.
-        workers: processes that decode; 0 decodes in this one.
+        workers: worker processes that decode images; 0 decodes in the main process.
 
     Yields:
-        Row numbers, and a float32 tensor of shape (batch_size, 3, H, W) whose first images are theirs.
+        Row numbers, and a float32 tensor of shape (batch_size, 3, H, W) that begins with their images.
 
     Raises:
         EvaluationError: an image cannot be decoded.
     """
     from torch.utils.data import DataLoader
 
-    pieces = [part[first : first + batch_size] for part in parts for first in range(0, len(part), batch_size)]
+    pieces = [part[first : first + batch_size] for part in row_ranges for first in range(0, len(part), batch_size)]
     loader = DataLoader(
         _Images(rows, preprocessing),
         batch_sampler=[list(piece) for piece in pieces],
@@ -73,7 +73,7 @@ def batches(
 
 
 class _Fill:
-    """Makes one tensor of a batch, of a fixed number of images; a class, so that it can be sent to a worker."""
+    """Collates images to one tensor of a fixed batch size; a class, so that it can be pickled for workers."""
 
     def __init__(self, size: int) -> None:
         self._size = size

@@ -1,4 +1,4 @@
-"""Opening a model: its architecture by name or from a file, its weights, its preprocessing, and its digest."""
+"""Opens models: architecture by name or from a file, weights, preprocessing, digest."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import numpy as np
 from evaluation.errors import EvaluationError
 from evaluation.models import preprocessing, weights
 from evaluation.models.features import Head
-from evaluation.models.layers import Layers, Seen, check_head, find_layers, watching
+from evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
 from evaluation.models.preprocessing import Preprocessing
 
 DEVICES = ("auto", "cpu", "cuda")
-"""Where a model may run; `auto` takes CUDA where there is one."""
+"""Devices for a model; `auto` is CUDA if available, else the CPU."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,19 @@ class _Blueprint:
     module: Any
     preprocessing: Preprocessing
     blocks: Sequence[str] | None
-    about: dict[str, str]
+    description: dict[str, str]
 
 
 class Model:
-    """A model that is ready to look at images.
+    """A model with its weights and preprocessing, ready to run.
 
     Args:
-        name: as the command line names it, of a file without its folder.
-        module: a `torch.nn.Module` in eval mode, with its weights, on `device`; its parameters need no gradients.
-        preprocessing: what its images go through.
-        layers: its last layer and blocks.
-        digest: see `weights.model_digest`.
+        name: the model's name on the command line; for a file, without its folder.
+        module: a `torch.nn.Module` in eval mode on `device`, with its weights loaded and gradients of parameters
+            disabled.
+        preprocessing: turns an image into the model's input.
+        layers: names of its last linear layer and its blocks.
+        digest: identifies the model, see `weights.model_digest`.
         device: "cpu" or "cuda".
     """
 
@@ -62,24 +63,24 @@ class Model:
 
     @property
     def head(self) -> Head:
-        """The last linear layer, as float32."""
+        """The last linear layer, in float32."""
         return Head(_array(self._weight), _array(self._bias))
 
-    def see(self, images: Any) -> Seen:
-        """Run the model on preprocessed images of shape (B, 3, H, W) and keep its features.
+    def forward(self, images: Any) -> BatchOutputs:
+        """Run the model on preprocessed images of shape (B, 3, H, W) and capture its features.
 
         Raises:
-            EvaluationError: the logits do not come from the last layer as they should.
+            EvaluationError: the logits are not the output of the last linear layer.
         """
         import torch
 
-        with exact(), torch.inference_mode(), watching(self.module, self.layers) as seen:
-            seen.logits = self.module(images.to(self.device))
-            check_head(seen, self._weight, self._bias, self.name)
-        return seen
+        with deterministic_float32(), torch.inference_mode(), capture_outputs(self.module, self.layers) as captured:
+            captured.logits = self.module(images.to(self.device))
+            check_head(captured, self._weight, self._bias, self.name)
+        return captured
 
     def logits(self, images: Any) -> Any:
-        """Run the model; gradients flow to the images where they are asked for."""
+        """Run the model and return its logits; gradients reach the images if these require them."""
         return self.module(images)
 
 
@@ -88,17 +89,16 @@ def open_model(spec: str, path: Path, classes: int, *, device: str = "auto") -> 
 
     Args:
         spec: `timm:NAME`; `torchvision:NAME`, or `torchvision:NAME.WEIGHTS` for the preprocessing of other than the
-            default weights; or `FILE.py:FUNCTION`. The function returns a `torch.nn.Module`; it is given
-            `num_classes` where it has an argument of this name. The module or the function has an attribute
-            `preprocessing` (see `preprocessing.declared`), and if wanted `feature_blocks`: names of submodules, first
-            to last.
-        path: the weights.
-        classes: how many classes the config has.
+            default weights; or `FILE.py:FUNCTION`. The function returns a `torch.nn.Module`; it is called with
+            `num_classes` if it has this parameter. The module or the function has an attribute `preprocessing` (see
+            `preprocessing.declared`), and optionally `feature_blocks`: names of submodules, first to last.
+        path: file of the weights.
+        classes: number of classes of the config.
         device: one of `DEVICES`.
 
     Raises:
-        EvaluationError: there is no such model, its logits are not one for each class, weights do not fit, or there is
-            no CUDA where it was asked for.
+        EvaluationError: the model does not exist, its number of logits is not the number of classes, the weights do
+            not fit, or CUDA is not available.
     """
     import torch
 
@@ -106,39 +106,39 @@ def open_model(spec: str, path: Path, classes: int, *, device: str = "auto") -> 
     blueprint = _blueprint(spec, classes)
     module = blueprint.module.eval().requires_grad_(False)
     size = blueprint.preprocessing(_grey_image()).shape
-    # Two images, so that a batch axis is not taken for one of one pixel.
+    # Two images, so that the batch axis cannot be mistaken for a spatial axis of size one.
     probe = torch.linspace(-1, 1, 2 * size.numel()).reshape(2, *size)
     layers = find_layers(module, probe, declared=blueprint.blocks, name=spec)
     if layers.classes != classes:
         raise EvaluationError(
-            f"expected one logit of {spec} for each of the {classes:,} classes of the config, found "
-            f"{layers.classes:,}; take a model that was trained on these classes."
+            f"{spec} has {layers.classes:,} logits, but the config has {classes:,} classes. Use a model trained on "
+            "these classes."
         )
     weights.load_weights(module, weights.read_weights(path), head=layers.head, name=spec, path=path)
-    about = {**blueprint.about, "preprocessing": blueprint.preprocessing.about}
-    digest = weights.model_digest(module, about)
-    return Model(blueprint.about["model"], module.to(place), blueprint.preprocessing, layers, digest, place)
+    description = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
+    digest = weights.model_digest(module, description)
+    return Model(blueprint.description["model"], module.to(place), blueprint.preprocessing, layers, digest, place)
 
 
 def pick_device(device: str) -> str:
-    """The device that `auto`, `cpu` or `cuda` means on this machine.
+    """Resolve `auto`, `cpu` or `cuda` to a device of this machine.
 
     Raises:
-        EvaluationError: CUDA is asked for, and there is none.
+        EvaluationError: CUDA is requested but not available.
     """
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():
-        raise EvaluationError("expected a CUDA device, found none that torch can use; give --device cpu or auto.")
+        raise EvaluationError("torch finds no CUDA device; give --device cpu or auto.")
     return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
 
 
 @contextmanager
-def exact() -> Iterator[None]:
-    """Within the block, convolutions on a GPU are float32 throughout and always take the same algorithm."""
+def deterministic_float32() -> Iterator[None]:
+    """Make GPU convolutions within the block deterministic and full float32."""
     import torch
 
-    # By default cuDNN rounds inputs to ten bits (TF32), and may choose algorithms by timing them.
+    # By default cuDNN may round inputs to a 10-bit mantissa (TF32), and choose algorithms by timing them.
     with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
         yield
 
@@ -151,9 +151,7 @@ def _blueprint(spec: str, classes: int) -> _Blueprint:
         return _torchvision(name, classes)
     file, colon, function = spec.rpartition(":")
     if not colon or not file.endswith(".py"):
-        raise EvaluationError(
-            f"expected a model as timm:NAME, torchvision:NAME or FILE.py:FUNCTION, found {spec}; write it so."
-        )
+        raise EvaluationError(f"{spec} does not name a model; write timm:NAME, torchvision:NAME or FILE.py:FUNCTION.")
     return _from_file(Path(file), function, classes)
 
 
@@ -171,7 +169,7 @@ def _torchvision(name: str, classes: int) -> _Blueprint:
     from torchvision import models
 
     base, _, tag = name.partition(".")
-    # Of the package itself; those for segmentation, detection, video and quantized ones are in modules below.
+    # Classification models only; those for segmentation, detection, video and quantization are in submodules.
     known = models.list_models(module=models)
     if base not in known:
         raise _unknown_model("torchvision", base, known, "torchvision.models.list_models()")
@@ -187,33 +185,33 @@ def _from_file(file: Path, function: str, classes: int) -> _Blueprint:
     import torch
 
     if not file.is_file():
-        raise EvaluationError(
-            f"expected a Python file with {function} at {file}, found nothing there; check the path."
-        )
+        raise EvaluationError(f"There is no file {file} to load {function} from; check the path.")
     found = importlib.util.spec_from_file_location(f"_model_of_{file.stem}", file)
     assert found is not None and found.loader is not None  # the name ends in .py
     code = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = code  # where dataclasses look their module up
+    sys.modules[found.name] = code  # dataclasses look their module up here
     found.loader.exec_module(code)
     make = getattr(code, function, None)
     if not callable(make):
-        raise EvaluationError(f"expected a function {function} in {file}, found none; check the name.")
+        raise EvaluationError(f"{file} has no function {function}; check the name.")
     takes_classes = "num_classes" in inspect.signature(make).parameters
     module = make(num_classes=classes) if takes_classes else make()
     name = f"{file.name}:{function}"
     if not isinstance(module, torch.nn.Module):
         raise EvaluationError(
-            f"expected a torch.nn.Module from {name}, found a {type(module).__name__}; return the model itself."
+            f"{name} returns a {type(module).__name__}, not a torch.nn.Module; return the model itself."
         )
     wanted = {key: getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks")}
-    about = {"model": name, "source_sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-    return _Blueprint(module, preprocessing.declared(wanted["preprocessing"], name), wanted["feature_blocks"], about)
+    description = {"model": name, "source_sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    return _Blueprint(
+        module, preprocessing.declared(wanted["preprocessing"], name), wanted["feature_blocks"], description
+    )
 
 
 def _unknown_model(kind: str, name: str, known: Any, listing: str) -> EvaluationError:
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
-    hint = f"the nearest are {', '.join(near)}" if near else f"`{listing}` gives all {len(known):,}"
-    return EvaluationError(f"expected the name of a model of {kind}, found {name!r}; {hint}.")
+    hint = f"the closest names are {', '.join(near)}" if near else f"`{listing}` lists all {len(known):,}"
+    return EvaluationError(f"{kind} has no model {name!r}; {hint}.")
 
 
 def _grey_image() -> Any:

@@ -1,4 +1,4 @@
-"""From an image of a release to what a model takes: the transform that belongs to the model, and a record of it.
+"""Preprocessing: from a release's image to a model's input.
 
 Tested by `tests/evaluation/models/test_models.py`.
 """
@@ -12,47 +12,47 @@ from typing import Any
 from evaluation.errors import EvaluationError, unknown_name
 
 INTERPOLATIONS = ("bicubic", "bilinear", "nearest")
-"""What a declared preprocessing may shrink or enlarge images with, by Pillow's names; the default is bilinear."""
+"""Interpolations for a declared preprocessing, by Pillow's names; the default is bilinear."""
 
 
 _TIMM = ("input_size", "interpolation", "crop_pct", "crop_mode", "mean", "std")
-"""What of timm's data config makes the transform for evaluating."""
+"""Keys of timm's data config that define the evaluation transform."""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How an image becomes a model's input.
+    """Turns an image into a model's input.
 
     Attributes:
-        transform: from an RGB image of Pillow to a float32 tensor of shape (3, H, W).
-        mean: of each channel, subtracted after pixels are brought to [0, 1].
-        std: of each channel, divided by afterwards.
-        about: the same in words and numbers that JSON has, for records and digests.
+        transform: maps an RGB Pillow image to a float32 tensor of shape (3, H, W).
+        mean: mean of each channel, subtracted from pixels in [0, 1].
+        std: standard deviation of each channel, by which the result is divided.
+        description: the same as JSON values, for records and digests.
     """
 
     transform: Callable[[Any], Any]
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
-    about: Mapping[str, Any]
+    description: Mapping[str, Any]
 
     def __call__(self, image: Any) -> Any:
-        """Transform an image of any mode."""
+        """Convert an image to RGB and transform it."""
         return self.transform(image.convert("RGB"))
 
 
 def of_timm(module: Any) -> Preprocessing:
-    """What timm's data config of a model says, for evaluating."""
+    """Build the evaluation preprocessing from timm's data config of a model."""
     import timm
 
     config = timm.data.resolve_model_data_config(module)
-    about = {"from": "timm", **{key: config[key] for key in _TIMM}}
-    return _preprocessing(timm.data.create_transform(**config, is_training=False), about)
+    description = {"from": "timm", **{key: config[key] for key in _TIMM}}
+    return _preprocessing(timm.data.create_transform(**config, is_training=False), description)
 
 
 def of_torchvision(weights: Any) -> Preprocessing:
-    """What torchvision's entry of weights says; the weights themselves are not fetched."""
+    """Build the preprocessing of a torchvision weights entry; the weights are not downloaded."""
     transform = weights.transforms()
-    about = {
+    description = {
         "from": f"torchvision {weights}",
         "resize_size": list(transform.resize_size),
         "crop_size": list(transform.crop_size),
@@ -61,20 +61,20 @@ def of_torchvision(weights: Any) -> Preprocessing:
         "mean": list(transform.mean),
         "std": list(transform.std),
     }
-    return _preprocessing(transform, about)
+    return _preprocessing(transform, description)
 
 
 def declared(values: Any, name: str) -> Preprocessing:
-    """What the attribute `preprocessing` of a model from a file says.
+    """Build the preprocessing that a model file declares in the attribute `preprocessing`.
 
     Args:
-        values: a mapping with `size` (pixels, one number or height and width: an image of another size is resized to
-            it, whatever its shape), `mean` and `std` (three numbers each, for pixels in [0, 1]), and if wanted
-            `interpolation`.
-        name: what to call the model in messages.
+        values: a mapping with `size` (pixels, one number or height and width; images of another size are resized to it
+            without regard to their aspect ratio), `mean` and `std` (three numbers each, for pixels in [0, 1]), and
+            optionally `interpolation`.
+        name: the model's name, for messages.
 
     Raises:
-        EvaluationError: it is something else.
+        EvaluationError: the declaration is missing or invalid.
     """
     from torchvision import transforms
 
@@ -82,20 +82,21 @@ def declared(values: Any, name: str) -> Preprocessing:
     if not isinstance(values, Mapping) or not wanted <= values.keys() <= wanted | {"interpolation"}:
         found = ", ".join(sorted(map(str, values))) if isinstance(values, Mapping) else f"a {type(values).__name__}"
         raise EvaluationError(
-            f"expected an attribute `preprocessing` of {name} with size, mean, std and if wanted interpolation, found "
-            f"{found if values is not None else 'none'}; set it on the model or on the function."
+            f"{name} needs an attribute `preprocessing` with size, mean, std and optionally interpolation (found: "
+            f"{found if values is not None else 'none'}). Set it on the model or on the function."
         )
     size = [values["size"]] * 2 if isinstance(values["size"], int) else list(values["size"])
     mean, std = ([float(number) for number in values[key]] for key in ("mean", "std"))
     if len(size) != 2 or len(mean) != 3 or len(std) != 3 or min(std) <= 0:
         raise EvaluationError(
-            f"expected a size of two numbers, and a mean and positive std of three, in `preprocessing` of {name}, "
-            f"found size {size}, mean {mean}, std {std}; a model of grey images takes them as RGB and averages."
+            f"`preprocessing` of {name} needs a size of two numbers, and a mean and a positive std of three, found "
+            f"size {size}, mean {mean}, std {std}. A model of grey images receives them as RGB and averages the "
+            "channels itself."
         )
     interpolation = values.get("interpolation", "bilinear")
     if interpolation not in INTERPOLATIONS:
         raise unknown_name("interpolation", str(interpolation), INTERPOLATIONS)
-    about = {"from": "declared", "size": size, "interpolation": interpolation, "mean": mean, "std": std}
+    description = {"from": "declared", "size": size, "interpolation": interpolation, "mean": mean, "std": std}
     transform = transforms.Compose(
         [
             transforms.Resize(size, transforms.InterpolationMode(interpolation), antialias=True),
@@ -103,9 +104,9 @@ def declared(values: Any, name: str) -> Preprocessing:
             transforms.Normalize(mean, std),
         ]
     )
-    return _preprocessing(transform, about)
+    return _preprocessing(transform, description)
 
 
-def _preprocessing(transform: Callable[[Any], Any], about: Mapping[str, Any]) -> Preprocessing:
-    mean, std = (tuple(float(number) for number in about[key]) for key in ("mean", "std"))
-    return Preprocessing(transform, mean, std, about)  # type: ignore[arg-type] # three channels each
+def _preprocessing(transform: Callable[[Any], Any], description: Mapping[str, Any]) -> Preprocessing:
+    mean, std = (tuple(float(number) for number in description[key]) for key in ("mean", "std"))
+    return Preprocessing(transform, mean, std, description)  # type: ignore[arg-type] # three channels each

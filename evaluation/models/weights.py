@@ -1,4 +1,4 @@
-"""Weights from a file into a model: all of them, nothing else, and their digest."""
+"""Loads a model's weights from a file, strictly, and computes the model's digest."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from typing import Any
 from evaluation.errors import EvaluationError
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
-"""Keys under which training scripts keep the weights beside their optimizer's state."""
+"""Keys of the state dict in checkpoints that also hold the optimizer's state."""
 
 _PARALLEL = "module."
-"""What `DataParallel` puts before every name."""
+"""Prefix that `DataParallel` adds to every name."""
 
 _SHOWN = 3
 
 
 def read_weights(path: Path) -> dict[str, Any]:
-    """Read weights as tensors on the CPU; nothing that a file holds is executed.
+    """Read weights as tensors on the CPU; no code in the file is executed.
 
     Args:
-        path: `.safetensors`, or what `torch.save` wrote of a state dict. The state dict may lie in a checkpoint under
-            `state_dict`, `model_state_dict` or `model`, and its names may all begin with `module.`, as `DataParallel`
-            leaves them.
+        path: a `.safetensors` file, or a state dict saved by `torch.save`. The state dict may be inside a checkpoint
+            under `state_dict`, `model_state_dict` or `model`, and all its names may have the prefix `module.` of
+            `DataParallel`.
 
     Raises:
-        EvaluationError: there is no such file, or it holds something else.
+        EvaluationError: the file does not exist, or is not a state dict.
     """
     import torch
 
     if not path.is_file():
         raise EvaluationError(
-            f"expected weights in the file {path}, found nothing there; weights are never downloaded, so get them "
-            "first."
+            f"There is no weights file {path}. Weights are never downloaded, so download them first."
         )
     try:
         if path.suffix == ".safetensors":
@@ -51,10 +50,10 @@ def read_weights(path: Path) -> dict[str, Any]:
         else:
             found = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError, OSError) as error:
-        # torch explains at length how to switch the safety off; that is no advice to pass on.
+        # The message of torch explains how to disable the safety check, which is not advice to pass on.
         raise EvaluationError(
-            f"expected weights that safetensors or torch.load(weights_only=True) reads in {path}, found a file that "
-            "they refuse; save the model's state_dict alone."
+            f"Neither safetensors nor torch.load(weights_only=True) can read {path}; save the model's state_dict "
+            "alone."
         ) from error
     for key in _WRAPPERS:
         if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
@@ -65,26 +64,24 @@ def read_weights(path: Path) -> dict[str, Any]:
         or not found
         or not all(isinstance(value, torch.Tensor) for value in found.values())
     ):
-        raise EvaluationError(
-            f"expected a state dict of tensors in {path}, found something else; save the model's state_dict alone."
-        )
+        raise EvaluationError(f"{path} is not a state dict of tensors; save the model's state_dict alone.")
     if all(name.startswith(_PARALLEL) for name in found):
         found = {name.removeprefix(_PARALLEL): value for name, value in found.items()}
     return dict(found)
 
 
 def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: str, path: Path) -> None:
-    """Put weights into a model, each of them into the place of its name and shape.
+    """Load weights into a model; every name and shape must match.
 
     Args:
         module: a `torch.nn.Module`.
-        weights: as `read_weights` gives them.
-        head: name of the last linear layer, whose shape is the number of classes.
-        name: what to call the model in messages.
-        path: what to call the weights in messages.
+        weights: the result of `read_weights`.
+        head: name of the last linear layer, whose shape shows the number of classes.
+        name: the model's name, for messages.
+        path: the file of the weights, for messages.
 
     Raises:
-        EvaluationError: a name is missing or left over, or a shape differs.
+        EvaluationError: names are missing or unexpected, or shapes differ.
     """
     wanted = module.state_dict()
     missing = sorted(wanted.keys() - weights.keys())
@@ -93,39 +90,39 @@ def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: st
     at_head = f"{head}.weight"
     if not missing and not strange and shaped and {key.rpartition(".")[0] for key in shaped} == {head}:
         raise EvaluationError(
-            f"expected weights of {name} for {wanted[at_head].shape[0]:,} classes, found {path} with "
-            f"{weights[at_head].shape[0]:,}; take weights that were trained on the classes of this config."
+            f"{path} has weights for {weights[at_head].shape[0]:,} classes, but {name} needs "
+            f"{wanted[at_head].shape[0]:,}. Use weights trained on the classes of this config."
         )
     problems = [
-        *_listed(missing, "that are missing"),
-        *_listed(strange, "that the model does not have"),
+        *_listed(missing, "missing"),
+        *_listed(strange, "unknown to the model"),
         *_listed([f"{key} {_shape(weights[key])} for {_shape(wanted[key])}" for key in shaped], "of another shape"),
     ]
     if problems:
         raise EvaluationError(
-            f"expected the {len(wanted):,} tensors of {name} in {path}, found {' and '.join(problems)}; nothing is "
-            "loaded in part, so give the weights of exactly this model."
+            f"{path} does not have exactly the {len(wanted):,} tensors of {name}: {' and '.join(problems)}. Nothing "
+            "was loaded; give the weights of this very model."
         )
     module.load_state_dict(weights, strict=True)
 
 
-def model_digest(module: Any, about: Mapping[str, Any]) -> str:
-    """SHA-256 that identifies what a model computes.
+def model_digest(module: Any, description: Mapping[str, Any]) -> str:
+    """Compute the SHA-256 that identifies a model: its weights, code and preprocessing.
 
-    Over the canonical JSON of `about` and a zero byte; then for each tensor of the state dict, sorted by name, over
-    the name, the dtype and the shape (a line each) and its values in row-major order, as little-endian bytes. So it
-    does not depend on the file's format, on the device or on the versions of libraries.
+    It covers the canonical JSON of `description` and a zero byte; then for each tensor of the state dict, sorted by
+    name: the name, the dtype and the shape (one line each) and the values in row-major order, as little-endian bytes.
+    So it is independent of the file's format, the device and library versions.
 
     Args:
-        module: a model whose weights are loaded.
-        about: what else decides: names of the model, preprocessing, source code.
+        module: a model with its weights loaded.
+        description: what else determines the outputs: the model's name, preprocessing, source code.
 
     Returns:
         Lower-case hex.
     """
     import torch
 
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True, separators=(",", ":")).encode() + b"\0")
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True, separators=(",", ":")).encode() + b"\0")
     for name, tensor in sorted(module.state_dict().items()):
         dtype = str(tensor.dtype).removeprefix("torch.")
         digest.update(f"{name}\n{dtype}\n{','.join(map(str, tensor.shape))}\n".encode())

@@ -1,4 +1,4 @@
-"""The protocol of BROAD: many kinds of shift, and the errors that they cause.
+"""The protocol of BROAD: distribution shifts of many kinds, and the errors they cause.
 
 Guille-Escuret et al., Expecting The Unexpected: Towards Broad Out-Of-Distribution Detection (2023), sections 2 and 4.
 """
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from evaluation.errors import EvaluationError
 from evaluation.metrics.ranking import Ranking
 from evaluation.protocols.figures import Figure, means, measure
-from evaluation.scoring.rows import Rows, against, known_rows, mistakes
+from evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
 
 NAME = "broad"
 SETTINGS = {"dsd": "Distribution shift detection", "ed": "Error detection"}
@@ -23,11 +23,10 @@ KINDS = ("novel_class", "adversarial", "synthetic", "corruption", "multi_label")
 """Roles of shifted rows, in the order of the paper's table 2."""
 
 KINDS_WITH_ERRORS = ("adversarial", "corruption")
-"""Kinds that change images whose class is known; the paper gives error detection for these (section 4)."""
+"""Kinds of shift that keep an image's class; the paper reports error detection for these (section 4)."""
 
 NOT_AVERAGED = ("cocomagenet_mono",)
-"""Splits that show what a kind's figure rests on and are no part of it: table 2's column for multi-labels is that of
-CoComageNet alone in table 4."""
+"""Splits that are reported but not averaged: table 2's multi-label column is that of CoComageNet alone in table 4."""
 
 MULTI_LABEL_CLASSES = (
     "n01608432",  # kite: the bird, as the paper matched the name
@@ -48,33 +47,33 @@ MULTI_LABEL_CLASSES = (
     "n07873807",  # pizza
     "n07930864",  # cup
 )
-"""The ImageNet classes that CoComageNet's images may show (table 3), the in-distribution side for multi-labels."""
+"""ImageNet classes of CoComageNet's images (table 3): the in-distribution classes for multi-label images."""
 
 
 def figures(rows: Rows) -> list[Figure]:
-    """Judge by AUROC in two settings: every split, the mean of each kind of shift, the mean over kinds.
+    """Compute AUROC in two settings: each split, the mean of each kind of shift, the mean over kinds.
 
-    DSD, distribution shift detection: shifted rows against clean ones; multi-label rows against clean rows of their
-    17 classes alone. ED, error detection: rows classified right before the shift and wrong after it against all clean
-    rows that are classified right, and clean rows classified wrong against the same. (Section 4 of the paper says so;
-    its section 2.2 has, for attacks, the originals of just those rows on the clean side.)
+    DSD, distribution shift detection: shifted rows against clean ones; multi-label rows against clean rows of their 17
+    classes only. ED, error detection: rows that the shift turns from correctly classified to misclassified against all
+    correctly classified clean rows, and misclassified clean rows against the same. (As in section 4 of the paper; its
+    section 2.2 uses, for attacks, only the originals of these rows on the clean side.)
 
     Args:
-        rows: of all BROAD configs that are judged; the clean rows are the in-distribution rows of `test`.
+        rows: rows of all BROAD configs to evaluate; clean rows are the in-distribution rows of `test`.
 
     Returns:
-        DSD, and ED where rows have predictions. Means are over what there is, and name it.
+        DSD, and ED if rows have predictions. Means are over the available figures, and name them.
 
     Raises:
-        EvaluationError: there are no clean rows or no shifted ones, clean rows of the 17 classes are missing, or a
-            changed row is not of a clean one.
+        EvaluationError: there are no clean or no shifted rows, no clean rows of the 17 classes, or a shifted row's
+            clean original is missing.
     """
     clean = known_rows(rows, "test")
     shifted = {kind: rows.where(rows.role == kind) for kind in KINDS if np.any(rows.role == kind)}
     if not shifted:
         raise EvaluationError(
-            f"expected shifted rows ({', '.join(KINDS)}), found {', '.join(np.unique(rows.role).tolist())} alone; "
-            "score a config of shifted images too, or name another protocol."
+            f"There are no shifted rows ({', '.join(KINDS)}), only {', '.join(np.unique(rows.role).tolist())}. Score "
+            "a config of shifted images, too, or choose another protocol."
         )
     detected = averaged({kind: _shifts(clean, kind, of_kind) for kind, of_kind in shifted.items()})
     if rows.prediction is None:
@@ -82,10 +81,10 @@ def figures(rows: Rows) -> list[Figure]:
     right = clean.where(~clean.wrong)
     if not len(right):
         raise EvaluationError(
-            f"expected clean rows that are classified right, found none of {len(clean):,}; see whether the "
-            "predictions are indices into the label names of the config."
+            f"None of {len(clean):,} clean rows is correctly classified. Check that the predictions are indices into "
+            "the label names of the config."
         )
-    errors = {"in_distribution": _auroc("ed", clean, "test, right", "test, wrong", mistakes(clean))}
+    errors = {"in_distribution": _auroc("ed", clean, "test, right", "test, wrong", rank_errors(clean))}
     for kind in KINDS_WITH_ERRORS:
         if kind in shifted:
             errors[kind] = _errors(right, clean, shifted[kind])
@@ -93,10 +92,10 @@ def figures(rows: Rows) -> list[Figure]:
 
 
 def averaged(kinds: Mapping[str, Sequence[Figure]]) -> list[Figure]:
-    """Figures of splits by kind of shift, followed by their mean for each kind and the mean over the kinds.
+    """Add to the figures of splits the mean of each kind of shift and the mean over kinds.
 
     Args:
-        kinds: figures of one setting; those of `NOT_AVERAGED` splits stay out of means.
+        kinds: figures of one setting, by kind; splits in `NOT_AVERAGED` do not enter means.
     """
     of_kinds = {
         kind: means([figure for figure in figures if figure.unknown not in NOT_AVERAGED])
@@ -114,12 +113,12 @@ def _shifts(clean: Rows, kind: str, shifted: Rows) -> list[Figure]:
         clean, known = clean.where(np.isin(clean.class_id, MULTI_LABEL_CLASSES)), "test, the 17 classes"
         if not len(clean):
             raise EvaluationError(
-                "expected clean rows of CoComageNet's 17 classes, found none by their class_id; score all of test."
+                "There are no clean rows of CoComageNet's 17 classes, by their class_id. Score all of test."
             )
     return [
         figure
         for split, rows in shifted.by("split").items()
-        for figure in _auroc("dsd", rows, known, split, against(clean, rows))
+        for figure in _auroc("dsd", rows, known, split, rank_known_unknown(clean, rows))
     ]
 
 
@@ -127,7 +126,7 @@ def _errors(right: Rows, clean: Rows, shifted: Rows) -> list[Figure]:
     found = []
     for split, rows in shifted.by("split").items():
         before = ~clean.wrong[_originals(clean, rows, split)]
-        ranking = against(right, rows.where(before & rows.wrong))
+        ranking = rank_known_unknown(right, rows.where(before & rows.wrong))
         found += _auroc("ed", rows, "test, right", f"{split}, wrong since the shift", ranking)
     return found
 
@@ -138,20 +137,18 @@ def _auroc(setting: str, shifted: Rows, known: str, unknown: str, ranking: Ranki
 
 
 def _originals(clean: Rows, shifted: Rows, split: str) -> npt.NDArray[np.int64]:
-    """For each shifted row the number of the clean row that it was made from."""
+    """Return the number of the clean original of each shifted row."""
     order = np.argsort(clean.source_id)
     names = clean.source_id[order]
     twice = names[1:][names[1:] == names[:-1]]
     if len(twice):
-        raise EvaluationError(
-            f"expected each image once among the clean rows, found {twice[0]} twice; score one reference config."
-        )
+        raise EvaluationError(f"{twice[0]} appears twice among the clean rows; score one reference config only.")
     places = np.minimum(np.searchsorted(names, shifted.source_id), len(names) - 1)
     strangers = shifted.source_id[names[places] != shifted.source_id]
     if len(strangers):
         raise EvaluationError(
-            f"expected the clean image of every row of {split} among the clean rows, found none for "
-            f"{len(strangers):,}, such as {strangers[0]}; score all of test."
+            f"Rows of {split} lack their clean original among the clean rows: {len(strangers):,}, such as "
+            f"{strangers[0]}. Score all of test."
         )
     originals: npt.NDArray[np.int64] = order[places]
     return originals

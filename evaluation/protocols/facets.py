@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from evaluation.errors import EvaluationError
 from evaluation.protocols.figures import Figure, measure
-from evaluation.scoring.rows import Rows, against, known_rows, mistakes
+from evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
 
 NAME = "facets"
 SETTINGS = {"ood_detection": "OOD detection", "misclassification_detection": "Misclassification detection"}
@@ -16,17 +16,17 @@ METRICS = ("fpr_at_95_tpr_known_positive", "detection_error_known_positive", "au
 
 
 def figures(rows: Rows) -> list[Figure]:
-    """Judge each config by FPR at 95 % TPR, detection error (known rows positive) and AUROC.
+    """Evaluate each config by FPR at 95 % TPR, detection error (known rows positive) and AUROC.
 
-    OOD detection holds the unknown rows of `test` against its in-distribution rows. Misclassification detection holds
-    those in-distribution rows that are classified wrong against those classified right; rows in distribution by their
-    meaning alone, which have no label of the model's, are left out of it.
+    OOD detection compares the unknown rows of `test` with its in-distribution rows. Misclassification detection
+    compares misclassified in-distribution rows with correctly classified ones; rows that are in-distribution only by
+    their meaning, and have no label of the model, are left out.
 
     Args:
-        rows: of one or several configs; other splits are passed over.
+        rows: rows of one or more configs; other splits are ignored.
 
     Raises:
-        EvaluationError: `test` of a config lacks in-distribution or unknown rows, or no row of it has a label.
+        EvaluationError: `test` of a config has no in-distribution, no unknown or no labelled rows.
     """
     return [figure for config, of_config in rows.by("config").items() for figure in _of_config(config, of_config)]
 
@@ -36,12 +36,12 @@ def _of_config(config: str, rows: Rows) -> list[Figure]:
     unknown = rows.where(~rows.known & (rows.split == "test"))
     if not len(unknown):
         raise EvaluationError(
-            f"expected unknown rows in test of {config}, found in-distribution rows alone; score all rows of the "
-            "split, or name another protocol."
+            f"test of {config} has in-distribution rows only, no unknown ones. Score all rows of the split, or choose "
+            "another protocol."
         )
     named = {"protocol": NAME, "config": config}
     found = measure(
-        against(known, unknown),
+        rank_known_unknown(known, unknown),
         METRICS,
         setting="ood_detection",
         known="test, in-distribution",
@@ -52,10 +52,10 @@ def _of_config(config: str, rows: Rows) -> list[Figure]:
         labelled = known.where(known.label >= 0)
         if not len(labelled):
             raise EvaluationError(
-                f"expected labels for in-distribution rows in test of {config}, found none; leave the predictions out."
+                f"The in-distribution rows in test of {config} have no labels; leave the predictions out."
             )
         found += measure(
-            mistakes(labelled),
+            rank_errors(labelled),
             METRICS,
             setting="misclassification_detection",
             known="test, right",

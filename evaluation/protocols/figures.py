@@ -1,4 +1,4 @@
-"""A figure: one number of a protocol, with all that says what it is a number of.
+"""A figure: one number of a protocol, with the fields that identify it.
 
 Tested by `tests/evaluation/protocols/test_registry.py`.
 """
@@ -19,25 +19,25 @@ WITHOUT_DUPLICATES = "without_duplicates"
 
 @dataclass(frozen=True)
 class Figure:
-    """One number. All fields but the last five name it: no two figures of a detector and a run share them.
+    """One number. All fields except the last five identify it among the figures of a detector and run.
 
     Attributes:
-        protocol: such as `facets`.
-        config: the release's config; several are joined by ` + `.
-        setting: what is asked of the detector, such as `ood_detection`, `dsd` or `od_test`.
-        known: the rows that ought to be accepted: a split, and which of its rows where not all.
-        unknown: those that ought to be refused; several splits are joined by ` + `. For a statistic, what it is over.
-        metric: a name of `METRICS`.
-        positive: the side that the metric counts as positive, `known` or `unknown`; empty where it does not matter.
-        rows: `as_published`, or `without_duplicates`: without rows that show the same picture as another row, and
-            what goes with them (`duplicates`).
-        statistic: empty for a number of rows; `mean`, `median` and so on for one of other figures.
-        fitted_on: the unknowns that a threshold was fitted on, or empty.
-        value: in its own unit, a rate or an area from 0 to 1. NaN where the model leaves one side without rows.
-        factor: what the paper multiplies it by before it prints it.
-        n_known: how many rows ought to be accepted; for a statistic, summed over its figures.
-        n_unknown: how many ought to be refused, likewise.
-        left_out: how many rows it lacks of those of the same figure as published, on both sides together.
+        protocol: name of the protocol, such as `facets`.
+        config: config of the release; several are joined by ` + `.
+        setting: the detector's task, such as `ood_detection`, `dsd` or `od_test`.
+        known: the known rows: a split, and which of its rows if not all.
+        unknown: the unknown rows; several splits are joined by ` + `. For a statistic, the sets it is over.
+        metric: a key of `METRICS`.
+        positive: the metric's positive class, `known` or `unknown`; empty if it makes no difference.
+        rows: `as_published`, or `without_duplicates`: without rows that duplicate another row or share their source
+            image with a duplicate (`duplicates`).
+        statistic: empty for a figure of rows; `mean`, `median` and so on for a statistic of other figures.
+        fitted_on: the OoD set that a threshold was fitted on, or empty.
+        value: the number, a rate or an area from 0 to 1. NaN if the model's predictions leave one class without rows.
+        factor: the factor by which the paper multiplies it.
+        n_known: number of known rows; for a statistic, summed over its figures.
+        n_unknown: number of unknown rows, likewise.
+        left_out: number of rows fewer than in the same figure as published, known and unknown together.
     """
 
     protocol: str
@@ -73,21 +73,21 @@ def measure(
     unknown: str,
     fitted_on: str = "",
 ) -> list[Figure]:
-    """Read metrics off a ranking.
+    """Compute metrics from a ranking.
 
     Args:
-        ranking: of the rows in question. Only a model's predictions may leave one of its sides empty: what needs both
-            sides is then NaN.
-        metrics: names of `METRICS`.
-        protocol: as in `Figure`, like all that follow.
-        config: see there.
-        setting: see there.
-        known: see there.
-        unknown: see there.
-        fitted_on: see there.
+        ranking: the ranking. Only a model's predictions may leave one class without rows: metrics that need both are
+            NaN then.
+        metrics: keys of `METRICS`.
+        protocol: as in `Figure`.
+        config: as in `Figure`.
+        setting: as in `Figure`.
+        known: as in `Figure`.
+        unknown: as in `Figure`.
+        fitted_on: as in `Figure`.
 
     Returns:
-        A figure for each metric, of rows as published.
+        One figure per metric, with `rows` as published.
     """
     n_known, n_unknown = int(ranking.known[-1]), int(ranking.unknown[-1])
     figures = []
@@ -116,12 +116,12 @@ def measure(
 
 
 def means(figures: Sequence[Figure], *, unknown: str | None = None, config: str | None = None) -> list[Figure]:
-    """The plain mean of figures, for each metric among them; NaN if one of them is.
+    """Return the unweighted mean of figures for each metric; NaN if one of them is.
 
     Args:
-        figures: alike but for what they are of.
-        unknown: what the means are over; None joins the figures' own.
-        config: where the figures are of several; None takes the first one's.
+        figures: figures that differ only in the rows they are computed on.
+        unknown: the sets that the means are over; None joins the figures' own.
+        config: config of the means if the figures have several; None uses the first figure's.
     """
     return [
         replace(

@@ -1,7 +1,7 @@
 """OD-test: Shafaei, Schmidt and Little, A Less Biased Evaluation of Out-of-distribution Sample Detectors (BMVC 2019).
 
-A detector that rejects needs a threshold, and whoever sets it has some unknowns at hand, but not those to come. So the
-threshold is fitted on one set of unknowns, D_m, and judged on another, D_t, for every ordered pair of the two.
+A threshold has to be chosen with the OoD data at hand, which differ from those met later. So OD-test fits the
+threshold on one OoD set, D_m, and evaluates on another, D_t, for every ordered pair of the two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SETTINGS = {"od_test": "OD-test (three datasets)", "two_dataset": "Two datasets"
 WITH_PREDICTIONS: tuple[str, ...] = ()
 
 ROLES = ("near_ood", "far_ood", "novel_class", "adversarial", "synthetic", "corruption", "multi_label")
-"""What sets of unknowns are made of: not of `external`, on which hyperparameters are chosen."""
+"""Roles of the OoD sets; `external` is excluded, because hyperparameters are chosen on it."""
 
 STATISTICS: Mapping[str, Callable[[npt.NDArray[np.float64]], np.float64]] = {
     "mean": np.mean,
@@ -34,58 +34,59 @@ STATISTICS: Mapping[str, Callable[[npt.NDArray[np.float64]], np.float64]] = {
     "upper_quartile": lambda values: np.quantile(values, 0.75),
     "max": np.max,
 }
-"""How the figures of all pairs are distributed; the standard deviation is the population's."""
+"""Statistics of the figures of all pairs; the standard deviation is the population's."""
 
 
 def figures(rows: Rows) -> list[Figure]:
-    """Judge each config by balanced accuracy.
+    """Evaluate each config by balanced accuracy.
 
-    For every ordered pair of different splits of unknowns, D_m and D_t, the threshold is fitted on the in-distribution
-    rows of `validation` with D_m, and judged on those of `test` with D_t. Beside that stands the two-dataset figure,
-    in which D_t is its own D_m: its rows, ordered by id, are dealt into two halves, the threshold is fitted on one and
-    judged on the other, both ways, and the two are averaged. Statistics of all pairs follow in both settings.
+    For every ordered pair of different OoD splits, D_m and D_t, the threshold is fitted on the in-distribution rows of
+    `validation` with D_m, and evaluated on those of `test` with D_t. For comparison, the two-dataset setting uses one
+    set as both: its rows, ordered by id, are divided into two halves, the threshold is fitted on one half and
+    evaluated on the other, both ways, and the two results are averaged. Statistics over all pairs follow for both
+    settings.
 
     Args:
-        rows: of one or several configs; hyperparameters must not have been chosen on the splits of unknowns.
+        rows: rows of one or more configs; hyperparameters must not have been chosen on the OoD splits.
 
     Raises:
-        EvaluationError: a config has no in-distribution rows in `validation` or in `test`, or less than two splits of
-            unknowns.
+        EvaluationError: a config has no in-distribution rows in `validation` or in `test`, or fewer than two OoD
+            splits.
     """
     return [figure for config, of_config in rows.by("config").items() for figure in _of_config(config, of_config)]
 
 
 def threshold(scores: npt.NDArray[np.float64], unknown: npt.NDArray[np.bool_]) -> float:
-    """Fit a threshold: of all scores the lowest with the best balanced accuracy when all above it are rejected.
+    """Fit a threshold: the lowest score that, if all scores above it are rejected, maximizes balanced accuracy.
 
-    A score of a row, and no number between two of them, so that monotone transforms of scores change no decision.
+    It is a row's score and not a number between two, so that monotone transforms of scores change no decision.
 
     Args:
         scores: shape (n,), higher = more unknown.
         unknown: shape (n,), bool.
 
     Raises:
-        EvaluationError: a side has no rows, or scores are NaN or infinite.
+        EvaluationError: there are no known or no unknown rows, or scores are NaN or infinite.
     """
     ranking = rank(scores, unknown)[0]
     n_known, n_unknown = ranking.sizes()
-    # In whole numbers what balanced accuracy is above 0.5, with each distinct score as the last one accepted.
+    # Balanced accuracy less 0.5, up to a factor, in integers, with each distinct score as the last one accepted.
     gain = ranking.known[1:] * n_unknown - ranking.unknown[1:] * n_known
     return float(np.unique(scores)[np.argmax(gain)])
 
 
 def _of_config(config: str, rows: Rows) -> list[Figure]:
-    fitting, judged = known_rows(rows, "validation"), known_rows(rows, "test")
+    fitting, evaluated = known_rows(rows, "validation"), known_rows(rows, "test")
     sets = unknown_splits(rows, ROLES)
     if len(sets) < 2:
         raise EvaluationError(
-            f"expected two or more splits of unknowns in {config}, found {', '.join(sets)} alone; OD-test fits on one "
-            "and judges on another."
+            f"{config} has only one OoD split, {', '.join(sets)}, but OD-test fits on one and evaluates on another. "
+            "Score a second one."
         )
 
     def judge(setting: str, fitted_on: str, fit: Rows, unknown: str, judge: Rows) -> Figure:
         cut = threshold(*_sides(fitting, fit))
-        scores, flags = _sides(judged, judge)
+        scores, flags = _sides(evaluated, judge)
         (figure,) = measure(
             rank((scores > cut).astype(np.int8), flags)[0],
             ["balanced_accuracy"],
@@ -112,7 +113,7 @@ def _sides(known: Rows, unknown: Rows) -> tuple[npt.NDArray[np.float64], npt.NDA
 
 
 def _halves(rows: Rows) -> tuple[Rows, Rows]:
-    """Every other row in the order of ids, so that the halves do not depend on the order of rows."""
+    """Divide rows alternately in the order of ids, so that the halves do not depend on the order of rows."""
     second = np.zeros(len(rows), dtype=np.bool_)
     second[np.argsort(rows.id)[1::2]] = True
     return rows.where(~second), rows.where(second)

@@ -1,4 +1,4 @@
-"""The papers' ways to judge a detector: which rows are held against which, by which metrics."""
+"""The papers' evaluation protocols: which rows are compared, and by which metrics."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from evaluation.scoring.rows import Rows
 
 @dataclass(frozen=True)
 class Protocol:
-    """A way to judge one detector on one model.
+    """An evaluation protocol for one detector on one model.
 
     Attributes:
-        title: for people.
-        paper: where it is described.
-        settings: what is asked of a detector, by the name in figures, with a title for people.
-        with_predictions: the settings that are given only where rows have predictions.
-        judge: gives the figures of rows as they are, duplicates among them or not.
+        title: for display.
+        paper: the paper that describes it.
+        settings: its tasks by their names in figures, with titles for display.
+        with_predictions: the settings that need predictions.
+        judge: computes the figures of rows, without any treatment of duplicates.
     """
 
     title: str
@@ -61,27 +61,27 @@ PROTOCOLS: Mapping[str, Protocol] = {
         od_test.figures,
     ),
 }
-"""All that judge one run; the optimizer paper's, which compares several, is in `evaluation.protocols.robustness`."""
+"""All protocols that evaluate one run; the optimizer paper's compares several: `evaluation.protocols.robustness`."""
 
 
 def figures(protocol: str, rows: Rows) -> list[Figure]:
-    """Judge a detector.
+    """Evaluate a detector by a protocol.
 
     Args:
-        protocol: a name of `PROTOCOLS`.
-        rows: of one or several configs, with one detector's scores.
+        protocol: a key of `PROTOCOLS`.
+        rows: rows of one or more configs, with one detector's scores.
 
     Returns:
-        The protocol's figures on all rows and, where the release says which rows are duplicates, once more without
-        those and what is made from them. Settings that need predictions are left out where there are none.
+        The protocol's figures on all rows and, if the release has information on duplicates, again without these and
+        the rows that share their source images. Settings that need predictions are omitted without them.
 
     Raises:
         EvaluationError: there is no such protocol, or rows that it needs are missing.
     """
     if protocol == robustness.NAME:
         raise EvaluationError(
-            f"expected a protocol that judges one run, found {protocol}, which compares several; give it the figures "
-            "of models trained with different optimizers."
+            f"{protocol} compares several runs and cannot evaluate a single one. Give it the figures of models "
+            "trained with different optimizers."
         )
     if protocol not in PROTOCOLS:
         raise unknown_name("protocol", protocol, [*PROTOCOLS, robustness.NAME])
@@ -102,7 +102,7 @@ def figures(protocol: str, rows: Rows) -> list[Figure]:
 
 
 def default_protocol(config: str) -> str:
-    """The protocol that a config is made for: those of FACETS and BROAD have its name in front."""
+    """Return the protocol that a config was made for; configs of FACETS and BROAD begin with its name."""
     prefix = config.partition("-")[0]
     return prefix if prefix in (facets.NAME, broad.NAME) else unknown_detection.NAME
 
@@ -114,14 +114,14 @@ def _without_duplicates(rows: Rows) -> Rows:
     emptied = [f"{config}/{split}" for config, split in _splits(rows) if (config, split) not in kept]
     if emptied:
         raise EvaluationError(
-            f"Every row of {', '.join(emptied)} is a duplicate or made from one, so that no figure without duplicates "
-            "can be given. Judge a release that has other rows there, or other configs."
+            f"Every row of {', '.join(emptied)} is a duplicate or shares its source image with one, so there are no "
+            "figures without duplicates. Evaluate other configs, or a release with other rows there."
         )
     return clean
 
 
 def _name(figure: Figure) -> Figure:
-    """What names a figure, whatever its rows."""
+    """Return a figure's identity, with the fields that depend on its rows blanked."""
     return replace(figure, rows="", value=0.0, n_known=0, n_unknown=0, left_out=0)
 
 

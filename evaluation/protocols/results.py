@@ -1,4 +1,4 @@
-"""All figures of a report as one tidy table: one line a number, with everything that says what it is a number of."""
+"""The tidy table of all figures of a report: one line per number, with the columns that identify it."""
 
 from __future__ import annotations
 
@@ -14,82 +14,84 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from evaluation.errors import EvaluationError
-from evaluation.files import replacing
+from evaluation.files import atomic_path
 from evaluation.protocols.figures import Figure
 
 FORMAT = 2
-"""Version of the schema below; a reader refuses one that it does not know."""
+"""Version of the schema below; readers refuse other versions."""
 
 METADATA = b"unknown_detection_figures"
 """Key in the Parquet schema's metadata that holds `FORMAT`."""
 
 
 ALL_VARIANTS = "*"
-"""The variant of a figure that is of several ways of training together."""
+"""The variant of figures over several training methods."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table: its type and what stands in it."""
+    """A column of the table: its type and description."""
 
     kind: pa.DataType
-    what: str
+    description: str
 
 
 COLUMNS: Mapping[str, Column] = {
     "release": Column(pa.string(), "name of the release: its folder's name, or ORG/NAME at a commit"),
     "release_digest": Column(pa.string(), "SHA-256 over the digests of all its splits"),
-    "duplicates_sha256": Column(pa.string(), "SHA-256 of its table of duplicates, or empty where it has none"),
-    "model": Column(pa.string(), "name of the model, or empty where the scores file does not say"),
+    "duplicates_sha256": Column(pa.string(), "SHA-256 of its table of duplicates, or empty if it has none"),
+    "model": Column(pa.string(), "name of the model, or empty if the scores file does not state it"),
     "model_digest": Column(pa.string(), "SHA-256 of its weights, or empty"),
-    "variant": Column(pa.string(), "way of training, such as an optimizer; `*` for a figure of all together"),
+    "variant": Column(pa.string(), "training method, such as an optimizer; `*` for a figure over all of them"),
     "run": Column(pa.string(), "name of the scores file without its ending"),
-    "seed": Column(pa.int64(), "seed of the run; null where the scores file does not say"),
+    "seed": Column(pa.int64(), "seed of the run; null if the scores file does not state it"),
     "detector": Column(pa.string(), "name of the detector"),
-    "hyperparameters": Column(pa.string(), "the detector's, as JSON"),
+    "hyperparameters": Column(pa.string(), "hyperparameters of the detector, as JSON"),
     "protocol": Column(pa.string(), "name of the protocol"),
-    "config": Column(pa.string(), "config of the release; of several the names, joined by ` + `"),
-    "setting": Column(pa.string(), "what is asked of the detector"),
-    "known": Column(pa.string(), "split of the rows that ought to be accepted"),
-    "unknown": Column(pa.string(), "split of the rows that ought to be refused"),
+    "config": Column(pa.string(), "config of the release; several are joined by ` + `"),
+    "setting": Column(pa.string(), "task of the detector"),
+    "known": Column(pa.string(), "split of the known rows"),
+    "unknown": Column(pa.string(), "split of the unknown rows"),
     "metric": Column(pa.string(), "name of the metric"),
-    "positive": Column(pa.string(), "side that the metric counts as positive, `known` or `unknown`, or empty"),
+    "positive": Column(pa.string(), "positive class of the metric, `known` or `unknown`, or empty"),
     "rows": Column(
         pa.string(),
-        "`as_published`, or `without_duplicates`: without rows that show the same picture as another row",
+        "`as_published`, or `without_duplicates`: without rows that duplicate another row",
     ),
-    "statistic": Column(pa.string(), "`mean` and so on for a figure of other figures, else empty"),
-    "fitted_on": Column(pa.string(), "split of unknowns that a threshold was fitted on, or empty"),
-    "value": Column(pa.float64(), "the figure, a rate or an area from 0 to 1; NaN where one side has no rows"),
-    "factor": Column(pa.float64(), "what the protocol's paper multiplies it by before it prints it"),
-    "n_known": Column(pa.int64(), "rows that ought to be accepted"),
-    "n_unknown": Column(pa.int64(), "rows that ought to be refused"),
-    "left_out": Column(pa.int64(), "rows of both sides that are left out as duplicates; 0 `as_published`"),
-    "versions": Column(pa.string(), "versions of the packages that rows were `scored` and `judged` with, as JSON"),
+    "statistic": Column(pa.string(), "`mean` and so on for a statistic of other figures, else empty"),
+    "fitted_on": Column(pa.string(), "OoD split that a threshold was fitted on, or empty"),
+    "value": Column(pa.float64(), "the figure, a rate or an area from 0 to 1; NaN if one class has no rows"),
+    "factor": Column(pa.float64(), "factor by which the protocol's paper multiplies it"),
+    "n_known": Column(pa.int64(), "number of known rows"),
+    "n_unknown": Column(pa.int64(), "number of unknown rows"),
+    "left_out": Column(pa.int64(), "number of rows left out as duplicates; 0 `as_published`"),
+    "versions": Column(
+        pa.string(), "versions of the packages that `scored` the rows and `judged` the scores, as JSON"
+    ),
 }
-"""The schema, in the order of columns; README's and the reports' descriptions are made of it."""
+"""The schema, in column order; also the source of the column descriptions in reports."""
 
 Line = Mapping[str, Any]
-"""A line of a table of figures: values by the names of columns."""
+"""A line of the table: values by column."""
 
-NAMES_A_FIGURE = (
+FIGURE_KEY = (
     "protocol", "config", "setting", "known", "unknown", "metric", "positive", "rows", "statistic", "fitted_on"
 )  # fmt: skip
-"""Columns that say which number it is, of whichever detector and run."""
+"""The columns that identify a figure among those of a detector and run."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One scores file: a model with its detectors.
+    """A run: one scores file of a model's detectors.
 
     Attributes:
-        name: the file's name without its ending.
-        variant: way of training.
-        seed: None where the file does not say.
+        name: the file's stem.
+        variant: training method.
+        seed: random seed; None if the file does not state it.
         model: name of the model, or empty.
-        model_digest: of its weights, or empty.
-        hyperparameters: of each detector.
-        versions: of the packages that the rows were `scored` and are `judged` with.
+        model_digest: digest of the model, or empty.
+        hyperparameters: hyperparameters by detector.
+        versions: versions of the packages that `scored` the rows and `judged` the scores.
     """
 
     name: str
@@ -102,29 +104,29 @@ class Run:
 
 
 def tidy(
-    judged: Iterable[tuple[Run, str, Iterable[Figure]]],
+    evaluated: Iterable[tuple[Run, str, Iterable[Figure]]],
     *,
     release: str,
     release_digest: str,
     duplicates_sha256: str = "",
 ) -> pa.Table:
-    """Set figures of several runs and detectors under each other.
+    """Build the table of figures of several runs and detectors.
 
     Args:
-        judged: runs, each with the name of a detector and its figures.
+        evaluated: runs, each with a detector's name and figures.
         release: name of the release.
-        release_digest: its digest.
-        duplicates_sha256: of its table of duplicates; empty where it has none.
+        release_digest: digest of the release.
+        duplicates_sha256: SHA-256 of its table of duplicates; empty if it has none.
 
     Returns:
         A table with `COLUMNS`.
 
     Raises:
-        EvaluationError: two runs are the same, by variant, weights, seed and detector, so that a mean over them would
-            count one twice.
+        EvaluationError: two runs have the same variant, weights, seed and detector, so that a mean would count one
+            twice.
     """
     lines = []
-    for run, detector, figures in judged:
+    for run, detector, figures in evaluated:
         of_run = {
             "release": release,
             "release_digest": release_digest,
@@ -144,17 +146,17 @@ def tidy(
 
 
 def over_runs(figures: pa.Table) -> pa.Table:
-    """Mean and standard deviation over the runs of a variant, which differ by seed.
+    """Compute mean and standard deviation over the runs of each variant, which differ by seed.
 
     Args:
-        figures: as `tidy` gives them.
+        figures: the result of `tidy`.
 
     Returns:
-        `variant`, `detector`, the columns of `NAMES_A_FIGURE` and `factor`, then `runs`, `mean` and `std`: the sample
-        standard deviation (of n - 1), null for one run. In the order in which figures first come.
+        `variant`, `detector`, the columns of `FIGURE_KEY` and `factor`, then `runs`, `mean` and `std`: the sample
+        standard deviation (of n - 1), null for one run. In the order of each figure's first line.
     """
-    keys = ["variant", "detector", *NAMES_A_FIGURE, "factor"]
-    # Arrow gives groups in no order of ours, with one thread neither.
+    keys = ["variant", "detector", *FIGURE_KEY, "factor"]
+    # The order of Arrow's groups is not specified, even with one thread.
     numbered = figures.append_column("place", pa.array(range(len(figures)), pa.int64()))
     groups = numbered.group_by(keys, use_threads=False).aggregate(
         [("value", "count"), ("value", "mean"), ("value", "stddev", pc.VarianceOptions(ddof=1)), ("place", "min")]
@@ -166,14 +168,14 @@ def over_runs(figures: pa.Table) -> pa.Table:
 
 
 def grouped(lines: Iterable[Line], *names: str) -> list[tuple[tuple[str, ...], list[Line]]]:
-    """Lines with equal values in some columns together, in the order in which the values first come.
+    """Group lines by the values of some columns, in order of first occurrence.
 
     Args:
-        lines: any.
-        names: the columns; without any, all lines are one group.
+        lines: the lines.
+        names: the columns; without any, all lines form one group.
 
     Returns:
-        The values, and the lines that have them.
+        The values and lines of each group.
     """
     groups: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:
@@ -182,14 +184,14 @@ def grouped(lines: Iterable[Line], *names: str) -> list[tuple[tuple[str, ...], l
 
 
 def write_figures(folder: Path, figures: pa.Table) -> list[str]:
-    """Write `figures.parquet` and `figures.csv`; equal tables give equal bytes.
+    """Write `figures.parquet` and `figures.csv`; equal tables produce equal bytes.
 
     Returns:
         The names of the files.
     """
-    with replacing(folder / "figures.parquet") as temporary:
+    with atomic_path(folder / "figures.parquet") as temporary:
         pq.write_table(figures.replace_schema_metadata({METADATA: str(FORMAT)}), temporary, compression="zstd")
-    with replacing(folder / "figures.csv") as temporary:
+    with atomic_path(folder / "figures.csv") as temporary:
         pa.csv.write_csv(figures, temporary, pa.csv.WriteOptions(quoting_style="needed"))
     return ["figures.csv", "figures.parquet"]
 
@@ -201,21 +203,19 @@ def read_figures(where: Path) -> pa.Table:
         where: the report's folder, or its `figures.parquet`.
 
     Raises:
-        EvaluationError: there are none, or they are of another format.
+        EvaluationError: there are no figures, or they have another format.
     """
     path = where / "figures.parquet" if where.is_dir() else where
     if not path.is_file():
-        raise EvaluationError(f"expected a report at {where}, found no {path.name} there; check the path.")
+        raise EvaluationError(f"{where} is not a report: it has no {path.name}. Check the path.")
     try:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise EvaluationError(
-            f"expected figures in {path}, found a file that cannot be read; report again."
-        ) from error
+        raise EvaluationError(f"Cannot read figures from {path}; write the report again.") from error
     found = (table.schema.metadata or {}).get(METADATA, b"none").decode()
     if found != str(FORMAT) or not table.schema.equals(_schema()):
         raise EvaluationError(
-            f"expected figures of format {FORMAT} in {path}, found {found}; make the report again with this version."
+            f"{path} has format {found}, but this version reads format {FORMAT}. Write the report again."
         )
     return table
 
@@ -227,11 +227,11 @@ def _schema() -> pa.Schema:
 def _refuse_twice(lines: Iterable[Mapping[str, Any]]) -> None:
     seen: dict[tuple[Any, ...], str] = {}
     for line in lines:
-        key = tuple(line[name] for name in ("variant", "model_digest", "seed", "detector", *NAMES_A_FIGURE))
+        key = tuple(line[name] for name in ("variant", "model_digest", "seed", "detector", *FIGURE_KEY))
         if line["model_digest"] and key in seen:
             raise EvaluationError(
-                f"expected runs that differ by seed or weights, found {line['detector']} of seed {line['seed']} and "
-                f"the same weights in {seen[key]} and {line['run']}; leave one out, or name two variants."
+                f"{seen[key]} and {line['run']} both have {line['detector']} with seed {line['seed']} and the same "
+                "weights. Leave one out, or name two variants."
             )
         seen[key] = line["run"]
 

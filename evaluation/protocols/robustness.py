@@ -1,4 +1,4 @@
-"""The protocol of the optimizer paper (`metrics.mixture`): one detector on models trained in several ways."""
+"""The protocol of the optimizer paper (`evaluation.metrics.mixture`): one detector on models trained differently."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ Runs = Sequence[Sequence[Figure]]
 
 
 def detector_robustness(runs: Mapping[str, Runs]) -> list[Figure]:
-    """How robust a detector is to the choice of an optimizer, for each set of unknowns and metric (tables 3 to 5).
+    """Measure a detector's robustness to the optimizer, for each OoD set and metric (tables 3 to 5).
 
     Args:
-        runs: by optimizer, the figures of two or more models each; figures of another protocol, the same ones of every
-            model. Statistics among them are passed over.
+        runs: by optimizer, the figures of two or more models each, computed by another protocol, the same ones for
+            every model. Statistics among them are ignored.
 
     Returns:
-        For each figure three: its `mixture_mean`, `mixture_variance` and `robustness` as `statistic`, the first in the
-        figure's unit, the second in its square. They are computed on values as the paper prints them, in percent.
+        Three figures for each: its `mixture_mean`, `mixture_variance` and `robustness` as `statistic`, the first in
+        the figure's unit, the second in its square. They are computed on values as the paper prints them, in percent.
 
     Raises:
-        EvaluationError: there are less than two optimizers, an optimizer has less than two models, models have
+        EvaluationError: there are fewer than two optimizers, an optimizer has fewer than two models, models have
             different figures, or a figure is NaN.
     """
     of_optimizers = _moments(runs)
     if len(of_optimizers) < 2:
         raise EvaluationError(
-            f"expected results with two or more optimizers, found {' and '.join(runs) or 'none'}; train the model "
-            "with another one too."
+            f"Robustness compares two or more optimizers, but there are results of {' and '.join(runs) or 'none'} "
+            "only. Train the model with another one, too."
         )
     first = next(iter(of_optimizers.values()))
     return [
@@ -46,16 +46,16 @@ def detector_robustness(runs: Mapping[str, Runs]) -> list[Figure]:
 
 
 def optimizer_robustness(runs: Mapping[str, Runs]) -> dict[str, list[Figure]]:
-    """How robust each optimizer is for a detector: its figures mixed over the sets of unknowns (tables 7 to 9).
+    """Measure each optimizer's robustness with a detector: its figures mixed over the OoD sets (tables 7 to 9).
 
     Args:
         runs: as for `detector_robustness`.
 
     Returns:
-        By optimizer, figures as of `detector_robustness`; their `unknown` joins the sets that are mixed.
+        Figures by optimizer, as those of `detector_robustness`; `unknown` joins the sets that are mixed.
 
     Raises:
-        EvaluationError: as for `detector_robustness`, but for the number of optimizers.
+        EvaluationError: as for `detector_robustness`, except for the number of optimizers.
     """
     return {optimizer: list(_over_unknowns(found)) for optimizer, found in _moments(runs).items()}
 
@@ -69,13 +69,14 @@ def _over_unknowns(found: Mapping[Figure, tuple[float, float]]) -> Iterable[Figu
 
 
 def _moments(runs: Mapping[str, Runs]) -> dict[str, dict[Figure, tuple[float, float]]]:
-    """For each optimizer and figure, mean and variance over its models, in the unit of the paper."""
+    """Return mean and variance over an optimizer's models for each figure, in the unit of the paper."""
     found = {}
     expected: dict[Figure, None] | None = None
     for optimizer, models in runs.items():
         if len(models) < 2:
             raise EvaluationError(
-                f"expected two or more models trained with {optimizer}, found {len(models)}; train it with more seeds."
+                f"There are {len(models)} models trained with {optimizer}, but its variance needs two or more. Train "
+                "it with more seeds."
             )
         of_models = [{_key(figure): figure.reported for figure in model if not figure.statistic} for model in models]
         expected = dict.fromkeys(of_models[0]) if expected is None else expected
@@ -83,15 +84,15 @@ def _moments(runs: Mapping[str, Runs]) -> dict[str, dict[Figure, tuple[float, fl
             if model.keys() != expected.keys():
                 one = min(model.keys() ^ expected.keys(), key=repr)
                 raise EvaluationError(
-                    f"expected the same figures of every model, found {one.metric} of {one.config}, {one.unknown} for "
-                    f"some and not for all, {optimizer} among them; judge all models by one protocol on one release."
+                    f"Not all models have the figure {one.metric} of {one.config}, {one.unknown} ({optimizer} has "
+                    "differences). Evaluate all models by one protocol on one release."
                 )
         found[optimizer] = {key: moments([model[key] for model in of_models]) for key in expected}
     return found
 
 
 def _key(figure: Figure) -> Figure:
-    """What names a figure, whatever the model made of it."""
+    """Return a figure's identity, with its values blanked."""
     return replace(figure, value=0.0, n_known=0, n_unknown=0, left_out=0)
 
 

@@ -1,4 +1,4 @@
-"""The protocol of the unified benchmark: one figure for all unknowns together, and each kind apart.
+"""The protocol of the unified benchmark: one figure over all unknowns, and one for each kind.
 
 Kim, Koo and Hwang, A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks (2023), section 4.
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from evaluation.metrics.ranking import rank
 from evaluation.protocols.figures import Figure, means, measure
-from evaluation.scoring.rows import Rows, against, known_rows, mistakes, unknown_splits
+from evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown, unknown_splits
 
 NAME = "unknown-detection"
 SETTINGS = {
@@ -23,17 +23,18 @@ WITH_PREDICTIONS = ("unknown_detection", "misclassification_detection")
 
 
 def figures(rows: Rows) -> list[Figure]:
-    """Judge each config.
+    """Evaluate each config.
 
-    Unknown detection: AURC over the in-distribution rows of `test` and all near and far rows, of which every one is an
-    error. Misclassification detection: AURC and E-AURC over the rows of `test`, and their accuracy. OoD detection: FPR
-    at 95 % TPR, known rows positive, and AUROC for each split of unknowns, and means over the far ones.
+    Unknown detection: AURC over the in-distribution rows of `test` and all near-OoD and far-OoD rows, each of which
+    counts as an error. Misclassification detection: AURC and E-AURC over the in-distribution rows of `test`, and their
+    accuracy. OoD detection: FPR at 95 % TPR, known rows positive, and AUROC for each OoD split, and the means over
+    far-OoD splits.
 
     Args:
-        rows: of one or several configs; splits for fitting and tuning are passed over.
+        rows: rows of one or more configs; splits for fitting and tuning are ignored.
 
     Raises:
-        EvaluationError: a config has no in-distribution rows in `test`, or no near or far rows.
+        EvaluationError: a config has no in-distribution rows in `test`, or no near-OoD or far-OoD rows.
     """
     return [figure for config, of_config in rows.by("config").items() for figure in _of_config(config, of_config)]
 
@@ -55,7 +56,7 @@ def _of_config(config: str, rows: Rows) -> list[Figure]:
             **named,
         )
         found += measure(
-            mistakes(known),
+            rank_errors(known),
             ["accuracy", "aurc", "eaurc"],
             setting="misclassification_detection",
             known="test, right",
@@ -65,7 +66,7 @@ def _of_config(config: str, rows: Rows) -> list[Figure]:
     far: list[Figure] = []
     for split, of_split in unknown.items():
         ood = measure(
-            against(known, of_split),
+            rank_known_unknown(known, of_split),
             ["fpr_at_95_tpr_known_positive", "auroc"],
             setting="ood_detection",
             known="test",

@@ -1,4 +1,4 @@
-"""What is asked of several runs together: how robust detectors are to the way of training, and the other way round.
+"""Figures over several runs: robustness of detectors to the training method, and of training methods over OoD sets.
 
 Tested by `tests/evaluation/report/test_compose.py`.
 """
@@ -11,18 +11,18 @@ from dataclasses import replace
 from evaluation.protocols import robustness
 from evaluation.protocols.figures import Figure
 from evaluation.protocols.results import ALL_VARIANTS, Run
-from evaluation.report.scored import Judged, Scored
+from evaluation.report.scored import DetectorFigures, ScoredRun
 
 
-def robust_variants(scored: Sequence[Scored]) -> list[str]:
-    """Ways of training with two or more models, where there are two or more of them; else none."""
+def robust_variants(scored: Sequence[ScoredRun]) -> list[str]:
+    """Return the training methods with two or more models; empty if there are fewer than two of them."""
     models = _models(one.run for one in scored)
     found = [variant for variant, of_variant in models.items() if len(of_variant) > 1]
     return found if len(found) > 1 else []
 
 
-def robust_detectors(scored: Sequence[Scored]) -> list[str]:
-    """Detectors with two or more models of each way of training that has so many."""
+def robust_detectors(scored: Sequence[ScoredRun]) -> list[str]:
+    """Return the detectors with two or more models for each of these training methods."""
     variants = robust_variants(scored)
     found = []
     for detector in dict.fromkeys(name for one in scored for name in one.rows):
@@ -32,19 +32,19 @@ def robust_detectors(scored: Sequence[Scored]) -> list[str]:
     return found
 
 
-def robust_figures(judged: Sequence[Judged], scored: Sequence[Scored]) -> Iterator[Judged]:
-    """The optimizer paper's figures: of each detector over ways of training, and of each way over sets of unknowns.
+def robust_figures(evaluated: Sequence[DetectorFigures], scored: Sequence[ScoredRun]) -> Iterator[DetectorFigures]:
+    """Compute the optimizer paper's figures: per detector over methods, and per method over OoD sets.
 
     Args:
-        judged: figures of the other protocols.
-        scored: the scores files that they are of.
+        evaluated: figures of other protocols.
+        scored: the scores files that they were computed from.
 
     Yields:
-        For each detector that has enough models one entry of the variant `ALL_VARIANTS` and one of each variant.
+        For each detector with enough models, one entry with the variant `ALL_VARIANTS` and one for each variant.
     """
     variants = robust_variants(scored)
     for detector in robust_detectors(scored):
-        mine = [(run, found) for run, name, found in judged if name == detector and run.variant in variants]
+        mine = [(run, found) for run, name, found in evaluated if name == detector and run.variant in variants]
         models: dict[str, dict[tuple[int | None, str], list[Figure]]] = {variant: {} for variant in variants}
         for run, found in mine:
             models[run.variant].setdefault(_model(run), []).extend(found)
@@ -53,13 +53,13 @@ def robust_figures(judged: Sequence[Judged], scored: Sequence[Scored]) -> Iterat
         single = {figure.unknown for of_variant in runs.values() for model in of_variant for figure in model}
         yield _together(ALL_VARIANTS, [run for run, _ in mine]), detector, robustness.detector_robustness(runs)
         for variant, found in robustness.optimizer_robustness(runs).items():
-            # Of one set of unknowns there is nothing to mix over.
+            # A mixture over OoD sets needs more than one.
             several = [figure for figure in found if figure.unknown not in single]
             yield _together(variant, names[variant]), detector, several
 
 
 def _models(runs: Iterable[Run]) -> dict[str, list[tuple[int | None, str]]]:
-    """The models of each way of training; figures of one may come from several files, one for each config."""
+    """Return the models of each training method; one model may have several files, one per config."""
     models: dict[str, dict[tuple[int | None, str], None]] = {}
     for run in runs:
         models.setdefault(run.variant, {})[_model(run)] = None
@@ -71,7 +71,7 @@ def _model(run: Run) -> tuple[int | None, str]:
 
 
 def _comparable(runs: Mapping[str, list[list[Figure]]]) -> dict[str, list[list[Figure]]]:
-    """Without OD-test's pairs, which have a threshold each, and what a model without mistakes leaves undefined."""
+    """Drop figures that cannot be compared: OD-test's pairs, each with a threshold of its own, and NaN."""
     every = [figure for models in runs.values() for model in models for figure in model]
     undefined = {_named(figure) for figure in every if figure.value != figure.value}
     return {
@@ -88,6 +88,6 @@ def _named(figure: Figure) -> Figure:
 
 
 def _together(variant: str, runs: Sequence[Run]) -> Run:
-    """What stands for several runs in the line of a figure of them all."""
+    """Return the run that represents several runs in the line of a figure over them."""
     name = " + ".join(dict.fromkeys(run.name for run in runs))
     return Run(name, variant, None, " + ".join(dict.fromkeys(run.model for run in runs)), "", {}, runs[0].versions)

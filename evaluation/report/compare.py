@@ -1,4 +1,4 @@
-"""Two reports side by side, if they are of the same rows."""
+"""Compares the figures of two reports on the same release."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import pyarrow.compute as pc
 from evaluation.errors import EvaluationError
 from evaluation.metrics.metrics import METRICS
 from evaluation.protocols.figures import AS_PUBLISHED
-from evaluation.protocols.results import NAMES_A_FIGURE, over_runs
+from evaluation.protocols.results import FIGURE_KEY, over_runs
 
 Verdict = Literal["better", "worse", "same", "undefined"]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One figure in both reports, in the unit of its paper: the mean over runs, and its standard deviation.
+    """A figure in both reports, in the paper's unit: mean and standard deviation over runs.
 
     Attributes:
-        variant: way of training; empty where each report has one of its own.
+        variant: training method; empty if each report has only one.
         detector: name of the detector.
-        figure: the columns that name the figure.
+        figure: the columns that identify the figure.
         first: mean in the first report.
-        first_deviation: over runs; None for one run.
+        first_deviation: standard deviation over runs; None for one run.
         second: mean in the second report.
-        second_deviation: over runs; None for one run.
+        second_deviation: standard deviation over runs; None for one run.
     """
 
     variant: str
@@ -41,12 +41,12 @@ class Pair:
 
     @property
     def difference(self) -> float:
-        """How much higher the second is."""
+        """Second mean minus the first."""
         return self.second - self.first
 
     @property
     def verdict(self) -> Verdict:
-        """What the second is against the first, by what is good of this metric; undefined where one is NaN."""
+        """Whether the second is better or worse, by the metric's direction; undefined if one is NaN."""
         if self.difference != self.difference:
             return "undefined"
         if self.difference == 0:
@@ -57,7 +57,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All figures that both reports have, in the order of the first, and how many only one of them has."""
+    """The figures in both reports, in the order of the first, and the counts of those in only one."""
 
     pairs: tuple[Pair, ...]
     only_first: int
@@ -68,36 +68,32 @@ def compare(first: pa.Table, second: pa.Table) -> Comparison:
     """Pair the figures of two reports.
 
     Args:
-        first: figures, as `results.read_figures` gives them.
-        second: the same of the other report.
+        first: figures, the result of `results.read_figures`.
+        second: the figures of the other report.
 
     Returns:
-        The pairs. Where each report has one variant, variants are not compared, so that two ways of training can be.
-        Figures without duplicates are paired only where both reports are of the same table of duplicates: they are on
-        different rows otherwise.
+        The pairs. If each report has a single variant, variants are ignored, so that two training methods can be
+        compared. Figures without duplicates are paired only if both reports use the same table of duplicates, since
+        otherwise they are on different rows.
 
     Raises:
-        EvaluationError: the reports are of different releases, or have no figure in common.
+        EvaluationError: the reports are on different releases, or have no figure in common.
     """
     digests = [sorted(set(table["release_digest"].to_pylist())) for table in (first, second)]
     if digests[0] != digests[1]:
         found = " and ".join(
             f"{_release(table)} ({_short(of)})" for table, of in zip((first, second), digests, strict=True)
         )
-        raise EvaluationError(
-            f"expected two reports on the same release, found {found}; figures on different rows cannot be compared."
-        )
+        raise EvaluationError(f"The reports are on different releases: {found}. Compare reports on the same rows.")
     tables = [set(table["duplicates_sha256"].to_pylist()) for table in (first, second)]
     drop = all(len(pc.unique(table["variant"])) == 1 for table in (first, second))
     left, right = (dict(_means(table, drop)) for table in (first, second))
-    rows = 2 + NAMES_A_FIGURE.index("rows")
+    rows = 2 + FIGURE_KEY.index("rows")
     shared = [key for key in left if key in right and (tables[0] == tables[1] or key[rows] == AS_PUBLISHED)]
     if not shared:
-        raise EvaluationError(
-            "expected figures that both reports have, found none; report both with the same protocol and detectors."
-        )
+        raise EvaluationError("The reports have no figure in common; write both with the same protocol and detectors.")
     pairs = tuple(
-        Pair(variant, detector, dict(zip(NAMES_A_FIGURE, names, strict=True)), *left[key], *right[key])
+        Pair(variant, detector, dict(zip(FIGURE_KEY, names, strict=True)), *left[key], *right[key])
         for key in shared
         for variant, detector, *names in [key]
     )
@@ -106,7 +102,7 @@ def compare(first: pa.Table, second: pa.Table) -> Comparison:
 
 def _means(figures: pa.Table, drop_variant: bool) -> Iterator[tuple[tuple[str, ...], tuple[float, float | None]]]:
     for line in over_runs(figures).to_pylist():
-        names = tuple(line[name] for name in NAMES_A_FIGURE)
+        names = tuple(line[name] for name in FIGURE_KEY)
         yield ("" if drop_variant else line["variant"], line["detector"], *names), _reported(line)
 
 

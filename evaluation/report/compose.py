@@ -1,11 +1,11 @@
-"""From scores files and a release to figures, tables, pictures and a summary."""
+"""Computes figures from scores files and a release: loads, chooses protocols, evaluates."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,96 +15,114 @@ import pyarrow as pa
 from evaluation.detectors.registry import METHODS
 from evaluation.errors import EvaluationError, unknown_name
 from evaluation.files import file_name
+from evaluation.progress import Progress
 from evaluation.protocols import robustness
 from evaluation.protocols.registry import PROTOCOLS, default_protocol, figures
 from evaluation.protocols.results import ALL_VARIANTS, Run, tidy
 from evaluation.releases import Release
 from evaluation.report.across_runs import robust_detectors, robust_figures, robust_variants
-from evaluation.report.scored import Judged, Scored
+from evaluation.report.scored import DetectorFigures, ScoredRun
 from evaluation.scoring.duplicates import LeftOut, count_left_out
-from evaluation.scoring.joining import NOT_JUDGED, Index, join, release_index, rows_of
+from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, ReleaseIndex, join, release_index, rows_of
 from evaluation.scoring.rows import Rows
-from evaluation.scoring.scores import About, read_scores
-
-Advance = Callable[[int], object]
-"""Called with the number of steps done since the last call."""
+from evaluation.scoring.scores import Provenance, read_scores
 
 _PACKAGES = ("numpy", "pyarrow", "scipy")
-"""Packages that figures are computed with."""
+"""Packages whose version may affect figures."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """A scores file as it is asked for.
+class ScoresFile:
+    """A scores file and its variant, as given on the command line.
 
     Attributes:
         path: the file.
-        variant: way of training; None takes the model's name.
+        variant: name of the training method; None uses the model's name.
     """
 
     path: Path
     variant: str | None = None
 
 
-def source(text: str) -> Source:
-    """Read `FILE`, or `VARIANT=FILE` where there is no file of that name."""
+def parse_scores_file(text: str) -> ScoresFile:
+    """Parse `FILE`, or `VARIANT=FILE` if no file has this name."""
     variant, equals, path = text.partition("=")
-    return Source(Path(path), variant) if equals and not Path(text).exists() else Source(Path(text))
+    return ScoresFile(Path(path), variant) if equals and not Path(text).exists() else ScoresFile(Path(text))
 
 
-def load(sources: Sequence[Source], release: Release, configs: Sequence[str], advance: Advance) -> list[Scored]:
-    """Read scores files and bring them to the rows of a release.
+def evaluate(
+    scores: Sequence[str | Path], release: Release, *, configs: Sequence[str] = (), protocols: Sequence[str] = ()
+) -> pa.Table:
+    """Compute the papers' figures from scores files; `python -m evaluation report` also writes tables and plots.
 
     Args:
-        sources: the files.
-        release: the release.
-        configs: those that files are of which do not say it themselves; empty for the only one that can be judged.
-        advance: progress, in files.
+        scores: scores files, `.parquet` or `.csv`.
+        release: the release whose rows were scored.
+        configs: configs to evaluate; empty for all with scores.
+        protocols: names of protocols, or `NAME=CONFIG,CONFIG`; empty for the default protocol of each config.
+
+    Returns:
+        One line per figure, with the columns `results.COLUMNS`.
 
     Raises:
-        EvaluationError: two files have the same name, one is of another release, or its ids are not those of the
-            release.
+        EvaluationError: a file is invalid or of another release, or a protocol lacks rows that it needs.
     """
-    names = [source.path.stem for source in sources]
+    scored = load([ScoresFile(Path(path)) for path in scores], release, configs, lambda count: None)
+    chosen = choose_protocols(protocols, scored, configs)
+    return tabulate(compute_figures(scored, chosen, lambda count: None), release)
+
+
+def load(files: Sequence[ScoresFile], release: Release, configs: Sequence[str], progress: Progress) -> list[ScoredRun]:
+    """Read scores files and join them with the rows of a release.
+
+    Args:
+        files: the scores files.
+        release: the release.
+        configs: configs of files that do not state them; empty for the release's only config with rows to evaluate.
+        progress: called with the number of files done.
+
+    Raises:
+        EvaluationError: two files have the same name, or a file is of another release or has ids of another one.
+    """
+    names = [file.path.stem for file in files]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise EvaluationError(
-            f"expected scores files with different names, found {twice[0]} more than once; rename one, since runs are "
-            "named by their file."
+            f"Several scores files have the name {twice[0]}; rename them, since runs are named after their files."
         )
-    indexes: dict[tuple[str, ...], Index] = {}
+    indexes: dict[tuple[str, ...], ReleaseIndex] = {}
     scored = []
-    for source in sources:
-        scores, about = read_scores(source.path)
-        _check_release(source.path, about, release)
-        of = about.configs if about else tuple(configs) or _only_config(release)
+    for file in files:
+        scores, provenance = read_scores(file.path)
+        _check_release(file.path, provenance, release)
+        of = provenance.configs if provenance else tuple(configs) or _only_config(release)
         if of not in indexes:
             indexes[of] = release_index(release, of)
         index = indexes[of]
-        joined = join(index.table, scores, label_names=index.label_names, where=str(source.path))
+        joined = join(index.table, scores, label_names=index.label_names, where=str(file.path))
         rows = {detector: rows_of(index, found) for detector, found in joined.items()}
-        scored.append(Scored(_run(source, about), of, rows, index.duplicates))
-        advance(1)
+        scored.append(ScoredRun(_run(file, provenance), of, rows, index.duplicates))
+        progress(1)
     _check_variants([one.run.variant for one in scored])
     return scored
 
 
 def choose_protocols(
-    asked: Sequence[str], scored: Sequence[Scored], configs: Sequence[str]
+    asked: Sequence[str], scored: Sequence[ScoredRun], configs: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Which protocol judges which configs.
+    """Choose the configs that each protocol evaluates.
 
     Args:
-        asked: names of protocols, or `NAME=CONFIG,CONFIG`; empty for the one that each config is made for, and the
-            optimizer paper's where there are several ways of training.
-        scored: the scores files.
-        configs: the configs to judge; empty for all that scores are of.
+        asked: names of protocols, or `NAME=CONFIG,CONFIG`; empty for the default protocol of each config, and the
+            optimizer paper's if there are several training methods.
+        scored: the loaded scores files.
+        configs: the configs to evaluate; empty for all with scores.
 
     Returns:
         Configs by protocol.
 
     Raises:
-        EvaluationError: there is no such protocol, or no scores of such a config.
+        EvaluationError: there is no such protocol, or a config has no scores.
     """
     here = tuple(dict.fromkeys(config for one in scored for config in one.configs))
     for config in configs:
@@ -128,19 +146,19 @@ def choose_protocols(
             wanted[robustness.NAME] = chosen
     if robustness.NAME in wanted and not robust_variants(scored):
         raise EvaluationError(
-            f"expected two or more models of two or more ways of training for {robustness.NAME}, found fewer; name "
-            "the way of each as --scores NAME=FILE, or leave the protocol out."
+            f"{robustness.NAME} needs two or more models for each of two or more training methods, but there are "
+            "fewer. Name each file's method as --scores NAME=FILE, or leave the protocol out."
         )
     if robustness.NAME in wanted and len(wanted) == 1:
         raise EvaluationError(
-            f"expected another protocol beside {robustness.NAME}, which compares its figures over ways of training, "
-            f"found none; add --protocol {default_protocol(chosen[0])}."
+            f"{robustness.NAME} compares the figures of another protocol, but none was chosen. Add --protocol "
+            f"{default_protocol(chosen[0])}."
         )
     return wanted
 
 
-def left_out(scored: Sequence[Scored], wanted: Mapping[str, Sequence[str]]) -> list[str]:
-    """What is asked for and cannot be given, and why: sentences for people."""
+def missing_figures(scored: Sequence[ScoredRun], wanted: Mapping[str, Sequence[str]]) -> list[str]:
+    """List the figures that cannot be computed, and why, in sentences for the user."""
     notes = []
     names = titles(scored)
     without = [name for name in names if any(one.rows[name].prediction is None for one in scored if name in one.rows)]
@@ -152,27 +170,29 @@ def left_out(scored: Sequence[Scored], wanted: Mapping[str, Sequence[str]]) -> l
     ]
     if without and settings:
         asked = ", ".join(dict.fromkeys(settings))
-        notes.append(f"without predictions of {', '.join(without)} there are no figures of: {asked}")
+        notes.append(f"no predictions of {', '.join(without)}, so no figures of {asked}")
     if robustness.NAME in wanted:
         few = [name for name in names if name not in robust_detectors(scored)]
         if few:
-            models = "two models of each of two ways of training"
+            models = "two models for each of two training methods"
             notes.append(f"{robustness.NAME} needs {models} and has fewer of {', '.join(few)}")
     return notes
 
 
-def judge(scored: Sequence[Scored], wanted: Mapping[str, Sequence[str]], advance: Advance) -> list[Judged]:
-    """All figures.
+def compute_figures(
+    scored: Sequence[ScoredRun], wanted: Mapping[str, Sequence[str]], progress: Progress
+) -> list[DetectorFigures]:
+    """Compute all figures.
 
     Args:
-        scored: the scores files.
+        scored: the loaded scores files.
         wanted: configs by protocol.
-        advance: progress; called once for each run and detector.
+        progress: called once for each run and detector.
 
     Raises:
-        EvaluationError: rows that a protocol needs are missing, or no run is of a protocol's configs.
+        EvaluationError: a protocol lacks rows that it needs, or no run has scores of its configs.
     """
-    judged: list[Judged] = []
+    evaluated: list[DetectorFigures] = []
     for one in scored:
         for detector, rows in one.rows.items():
             found = [
@@ -181,23 +201,23 @@ def judge(scored: Sequence[Scored], wanted: Mapping[str, Sequence[str]], advance
                 if protocol != robustness.NAME and set(configs) & set(one.configs)
                 for figure in figures(protocol, _of_configs(one, rows, configs))
             ]
-            judged.append((one.run, detector, found))
-            advance(1)
+            evaluated.append((one.run, detector, found))
+            progress(1)
     if robustness.NAME in wanted:
-        judged += list(robust_figures(judged, scored))
-    return judged
+        evaluated += list(robust_figures(evaluated, scored))
+    return evaluated
 
 
-def duplicates_left_out(scored: Sequence[Scored], wanted: Mapping[str, Sequence[str]]) -> list[LeftOut] | None:
-    """Which splits lose how many rows in the figures without duplicates.
+def duplicates_left_out(scored: Sequence[ScoredRun], wanted: Mapping[str, Sequence[str]]) -> list[LeftOut] | None:
+    """Count the rows that each split loses in the figures without duplicates.
 
     Args:
-        scored: the scores files.
+        scored: the loaded scores files.
         wanted: configs by protocol.
 
     Returns:
-        An entry for each protocol and split that loses rows, in the order of protocols; None where the release says of
-        no config that is judged which rows are duplicates.
+        An entry for each protocol and split that loses rows, in the order of protocols; None if the release has no
+        information on duplicates of the evaluated configs.
     """
     found: dict[tuple[str, str, str], LeftOut] = {}
     said = False
@@ -205,17 +225,17 @@ def duplicates_left_out(scored: Sequence[Scored], wanted: Mapping[str, Sequence[
         for one in scored:
             if protocol != robustness.NAME and one.duplicates.keys() & set(configs):
                 said = True
-                # All detectors of a file have scores of the same splits, but for those that are not judged.
+                # All detectors of a file have scores of the same splits, except those for fitting and tuning.
                 rows = _of_configs(one, next(iter(one.rows.values())), configs)
                 for entry in count_left_out(rows, protocol, one.duplicates):
                     found.setdefault((protocol, entry.config, entry.split), entry)
     return list(found.values()) if said else None
 
 
-def tabulate(judged: Sequence[Judged], release: Release) -> pa.Table:
-    """The figures as one tidy table."""
+def tabulate(evaluated: Sequence[DetectorFigures], release: Release) -> pa.Table:
+    """Return the figures as one tidy table."""
     return tidy(
-        judged,
+        evaluated,
         release=release_name(release),
         release_digest=release.digest,
         duplicates_sha256=release.duplicates_digest,
@@ -223,21 +243,21 @@ def tabulate(judged: Sequence[Judged], release: Release) -> pa.Table:
 
 
 def release_name(release: Release) -> str:
-    """What results call a release: ORG/NAME at a commit, or a folder's name, and no path of a machine."""
+    """Return the release's name in results: ORG/NAME at a commit, or a folder's name without its path."""
     return release.name if release.revision else Path(release.source).resolve().name
 
 
-def titles(scored: Sequence[Scored]) -> dict[str, str]:
-    """Of every detector what tables call it: a title of ours, or the name that the file gives."""
+def titles(scored: Sequence[ScoredRun]) -> dict[str, str]:
+    """Return each detector's title in tables; for unknown detectors, their name in the file."""
     names = dict.fromkeys(detector for one in scored for detector in one.rows)
     return {name: METHODS[name].title if name in METHODS else name for name in names}
 
 
-def _check_release(path: Path, about: About | None, release: Release) -> None:
-    if about is not None and about.release_digest != release.digest:
+def _check_release(path: Path, provenance: Provenance | None, release: Release) -> None:
+    if provenance is not None and provenance.release_digest != release.digest:
         raise EvaluationError(
-            f"expected scores of {release.name} (digest {release.digest[:12]}) in {path}, found scores of a release "
-            f"with digest {about.release_digest[:12]}; score this release, or name that one with --release."
+            f"{path} has scores of a release with digest {provenance.release_digest[:12]}, not of {release.name} "
+            f"(digest {release.digest[:12]}). Score this release, or name the other one with --release."
         )
 
 
@@ -247,40 +267,40 @@ def _check_variants(variants: Sequence[str]) -> None:
         other = named.setdefault(file_name(variant), variant)
         if other != variant or variant == ALL_VARIANTS:
             raise EvaluationError(
-                f"expected names of ways of training that differ in letters or digits, found {other!r} and "
-                f"{variant!r}; files are named by them, so choose others, as --scores NAME=FILE."
+                f"The training methods {other!r} and {variant!r} give the same file name. Choose names that differ in "
+                "letters or digits, as --scores NAME=FILE."
             )
 
 
 def _only_config(release: Release) -> tuple[str, ...]:
-    """The config to judge, where there is no choice."""
-    found = tuple(config for config in release.configs if set(release.splits(config)) - set(NOT_JUDGED))
+    """Return the release's only config with rows to evaluate."""
+    found = tuple(config for config in release.configs if set(release.splits(config)) - set(FIT_AND_TUNE_SPLITS))
     if len(found) != 1:
         raise EvaluationError(
-            f"expected one config to judge in {release.name}, found {', '.join(found) or 'none'}; name those that the "
-            "scores are of with --config."
+            f"{release.name} does not have exactly one config to evaluate (found: {', '.join(found) or 'none'}). Name "
+            "the configs of the scores with --config."
         )
     return found
 
 
-def _run(source: Source, about: About | None) -> Run:
-    judged = {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in _PACKAGES}}
-    if about is None:
-        return Run(source.path.stem, source.variant or "", None, "", "", {}, {"judged": judged})
-    # A model from a file is known by the file's name, wherever it lies on this machine.
-    model = re.sub(r"[^ ]*/(?=[^/ ]+\.py:)", "", about.model)
+def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
+    ours = {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in _PACKAGES}}
+    if provenance is None:
+        return Run(file.path.stem, file.variant or "", None, "", "", {}, {"judged": ours})
+    # A model file is recorded without its folder, which may differ between machines.
+    model = re.sub(r"[^ ]*/(?=[^/ ]+\.py:)", "", provenance.model)
     return Run(
-        name=source.path.stem,
-        variant=model if source.variant is None else source.variant,
-        seed=about.seed,
+        name=file.path.stem,
+        variant=model if file.variant is None else file.variant,
+        seed=provenance.seed,
         model=model,
-        model_digest=about.model_digest,
-        hyperparameters=about.hyperparameters,
-        versions={"judged": judged, "scored": about.versions},
+        model_digest=provenance.model_digest,
+        hyperparameters=provenance.hyperparameters,
+        versions={"judged": ours, "scored": provenance.versions},
     )
 
 
-def _of_configs(scored: Scored, rows: Rows, configs: Sequence[str]) -> Rows:
-    """The rows of some configs; which are duplicates only where the release says so of one of these."""
+def _of_configs(scored: ScoredRun, rows: Rows, configs: Sequence[str]) -> Rows:
+    """Select the rows of some configs, and drop the duplicate flags if the release has none for these configs."""
     found = rows.where(np.isin(rows.config, list(configs)))
     return found if scored.duplicates.keys() & set(configs) else replace(found, duplicate=None)

@@ -1,4 +1,4 @@
-"""Tables of duplicates: how many rows of each split are left out, and what leaving them out changes.
+"""Tables on duplicates: rows left out of each split, and the effect on figures.
 
 Tested by `tests/evaluation/report/test_layouts.py`.
 """
@@ -11,31 +11,31 @@ from evaluation.metrics.metrics import METRICS
 from evaluation.protocols import broad, facets, od_test, unknown_detection
 from evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES
 from evaluation.protocols.results import Line, grouped
-from evaluation.report.tables import Heading, Number, Row, Table, words
-from evaluation.report.typesetting import Setter, distinct
-from evaluation.scoring.duplicates import LeftOut, sentence
+from evaluation.report.tables import Heading, Number, Row, Table, display_name
+from evaluation.report.typesetting import TableBuilder, distinct
+from evaluation.scoring.duplicates import LeftOut, describe_left_out
 
 Compared = Sequence[tuple[str, Line]]
-"""Figures that are shown on all rows and without duplicates, each with what heads its columns."""
+"""Lines to show on all rows and without duplicates, each with the group of its column."""
 
 
 def left_out_table(protocol: str, left_out: Sequence[LeftOut], titles: Mapping[str, str]) -> Table:
-    """How many rows of each split that a protocol judges are left out.
+    """Tabulate the rows left out of each split that a protocol evaluates.
 
     Args:
-        protocol: its name.
+        protocol: name of the protocol.
         left_out: its splits that lose rows, one or more.
-        titles: of detectors.
+        titles: display names of the detectors.
     """
     headings = [Heading("", name) for name in ("Rows", "Duplicates", "Made from duplicates", "Left out")]
     rows = []
     for one in left_out:
         counts = (one.rows, one.duplicates, one.made_from_duplicates, one.left_out)
         rows.append(Row(f"{one.config}/{one.split}", tuple((Number(float(count)),) for count in counts)))
-    return Setter((), titles).table(
+    return TableBuilder((), titles).table(
         ("duplicates", "left-out", protocol),
         "Rows left out as duplicates",
-        sentence(left_out),
+        describe_left_out(left_out),
         "Split",
         headings,
         rows,
@@ -44,17 +44,17 @@ def left_out_table(protocol: str, left_out: Sequence[LeftOut], titles: Mapping[s
     )
 
 
-def changes_tables(protocol: str, lines: Sequence[Line], setter: Setter) -> Iterator[Table]:
-    """A protocol's chief figures on all rows and without duplicates, side by side; none without the latter.
+def changes_tables(protocol: str, lines: Sequence[Line], builder: TableBuilder) -> Iterator[Table]:
+    """Tabulate a protocol's main figures on all rows and without duplicates; nothing if it lacks the latter.
 
     Args:
-        protocol: its name.
-        lines: its figures of one way of training.
-        setter: sets the tables; its remark says what is left out.
+        protocol: name of the protocol.
+        lines: its figures for one training method.
+        builder: builds the tables; its remark states what is left out.
     """
     if protocol not in _COMPARED or all(line["rows"] != WITHOUT_DUPLICATES for line in lines):
         return
-    # BROAD's figures are of several configs together.
+    # BROAD's figures span several configs.
     for names, found in grouped(lines, *([] if protocol == broad.NAME else ["config"])):
         columns = []
         for group, line in _COMPARED[protocol]([line for line in found if line["rows"] == AS_PUBLISHED]):
@@ -63,8 +63,8 @@ def changes_tables(protocol: str, lines: Sequence[Line], setter: Setter) -> Iter
                 columns.append((Heading(f"{group} {metric.title}", title, metric.better), {**line, "rows": rows}))
         where = " ".join(names) or "BROAD"
         note = "On all rows as published, and without duplicates."
-        yield setter.by_method(
-            ("duplicates", protocol, *names), f"What duplicates change on {where}", note, columns, found
+        yield builder.by_method(
+            ("duplicates", protocol, *names), f"Effect of duplicates on {where}", note, columns, found
         )
 
 
@@ -73,7 +73,9 @@ def _unknown_detection(lines: Sequence[Line]) -> Compared:
     for line in distinct(lines):
         far = line["unknown"].startswith("far_ood") and not line["statistic"]
         if line["metric"] in ("accuracy", "aurc") or (line["metric"] == "auroc" and not far):
-            group = words(line["unknown"]) if line["setting"] == "ood_detection" else words(line["setting"])
+            group = (
+                display_name(line["unknown"]) if line["setting"] == "ood_detection" else display_name(line["setting"])
+            )
             found.append(("far mean" if line["statistic"] else group, line))
     return found
 
@@ -83,7 +85,7 @@ def _facets(lines: Sequence[Line]) -> Compared:
 
 
 def _broad(lines: Sequence[Line]) -> Compared:
-    # The mean over kinds of shift comes last.
+    # The mean over kinds of shift is last.
     last = {line["setting"]: line for line in distinct(lines) if line["statistic"]}
     return [(broad.SETTINGS[setting], line) for setting, line in last.items()]
 

@@ -1,4 +1,4 @@
-"""A report on disk: a folder that is whole or not there, and that says which files are its own.
+"""Writes a report to a folder atomically, and records which files belong to it.
 
 Tested by `tests/evaluation/report/test_compose.py`.
 """
@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from evaluation.errors import EvaluationError
+from evaluation.progress import Progress
 from evaluation.protocols.results import over_runs, write_figures
-from evaluation.report.compose import Source
+from evaluation.report.compose import ScoresFile
 from evaluation.report.layouts import paper_tables
 from evaluation.report.pictures import Picture
 from evaluation.report.summary import summary
@@ -26,70 +27,67 @@ from evaluation.report.tables import write_table
 from evaluation.scoring.duplicates import LeftOut
 
 RECORD = "report.json"
-"""What the report is of, and the names of its files."""
+"""File with the report's inputs and the names of its files."""
 
 FORMAT = 1
 
-Advance = Callable[[int], object]
-"""Called with the number of files done since the last call."""
 
-
-def check_out(out: Path) -> None:
-    """Refuse to write where something else is.
+def check_output_folder(out: Path) -> None:
+    """Check that a folder can be written or replaced.
 
     Args:
-        out: a folder that does not exist, is empty, or holds a report and nothing else.
+        out: a folder that does not exist, is empty, or has a report and nothing else.
 
     Raises:
-        EvaluationError: it is a file, or has files that are of no report.
+        EvaluationError: it is a file, or has other files.
     """
     if not out.exists():
         return
     if not out.is_dir():
-        raise EvaluationError(f"expected a folder for the report at {out}, found a file; name another.")
+        raise EvaluationError(f"{out} is a file, not a folder for the report; choose another name.")
     found = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
     own = {RECORD, *_own_files(out / RECORD)}
     others = [name for name in found if name not in own]
     if others:
         raise EvaluationError(
-            f"expected a new or empty folder, or a report to replace, at {out}, found {others[0]} and "
-            f"{len(others) - 1:,} more files beside; name another folder."
+            f"{out} has files that are not part of a report: {len(others):,}, such as {others[0]}. Choose another "
+            "folder."
         )
 
 
 @dataclass(frozen=True)
-class Contents:
-    """What a report is made of.
+class ReportContents:
+    """The contents of a report.
 
     Attributes:
-        figures: as `results.tidy` gives them.
-        pictures: what to draw.
-        sources: the scores files, which are recorded by name and digest.
-        titles: of detectors.
+        figures: the result of `results.tidy`.
+        pictures: the pictures to draw.
+        files: the scores files, recorded by name and digest.
+        titles: titles of the detectors.
         protocols: configs by protocol.
-        notes: sentences on what is left out.
-        left_out: the splits that lose rows in figures without duplicates; None where there are no such figures.
+        notes: sentences on figures that are missing.
+        left_out: the splits that lose rows in figures without duplicates; None if there are no such figures.
     """
 
     figures: pa.Table
     pictures: Sequence[Picture]
-    sources: Sequence[Source]
+    files: Sequence[ScoresFile]
     titles: Mapping[str, str]
     protocols: Mapping[str, Sequence[str]]
     notes: Sequence[str] = ()
     left_out: Sequence[LeftOut] | None = None
 
 
-def write_report(out: Path, contents: Contents, advance: Advance) -> dict[str, Any]:
-    """Write a report beside its place and then put it there, in place of an older one.
+def write_report(out: Path, contents: ReportContents, progress: Progress) -> dict[str, Any]:
+    """Write a report to a temporary folder and move it into place, replacing an older one.
 
     Args:
-        out: the folder, once `check_out` has passed it.
-        contents: what to write.
-        advance: progress, in pictures.
+        out: the folder, checked by `check_output_folder`.
+        contents: the contents to write.
+        progress: called with the number of pictures done.
 
     Returns:
-        The record that stands in `report.json`.
+        The record as written to `report.json`.
     """
     out = out.resolve()
     temporary = out.with_name(f".{os.getpid()}.{out.name}")
@@ -98,11 +96,11 @@ def write_report(out: Path, contents: Contents, advance: Advance) -> dict[str, A
         temporary.mkdir()
         files = write_figures(temporary, contents.figures)
         tables = paper_tables(over_runs(contents.figures), contents.titles, contents.left_out or ())
-        for placed in tables:
-            files += [f"tables/{name}" for name in write_table(temporary / "tables", placed.table)]
+        for entry in tables:
+            files += [f"tables/{name}" for name in write_table(temporary / "tables", entry.table)]
         for picture in contents.pictures:
             files += [f"plots/{name}" for name in picture.save(temporary / "plots")]
-            advance(1)
+            progress(1)
         record = _record(contents)
         page = summary(record, contents.figures, tables, contents.pictures, contents.titles)
         _write(temporary / "README.md", page)
@@ -114,14 +112,14 @@ def write_report(out: Path, contents: Contents, advance: Advance) -> dict[str, A
     return record
 
 
-def _record(contents: Contents) -> dict[str, Any]:
+def _record(contents: ReportContents) -> dict[str, Any]:
     runs = []
     lines = {line["run"]: line for line in contents.figures.to_pylist()}
-    for source in contents.sources:
-        line = lines[source.path.stem]
+    for file in contents.files:
+        line = lines[file.path.stem]
         told = {name: line[name] for name in ("run", "variant", "seed", "model", "model_digest")}
-        content = hashlib.sha256(source.path.read_bytes()).hexdigest()
-        runs.append(told | {"scores": source.path.name, "scores_sha256": content})
+        content = hashlib.sha256(file.path.read_bytes()).hexdigest()
+        runs.append(told | {"scores": file.path.name, "scores_sha256": content})
     first = next(iter(lines.values()))
     return {
         "format": FORMAT,
@@ -142,11 +140,11 @@ def _own_files(record: Path) -> list[str]:
         found = json.loads(record.read_text(encoding="utf-8"))
         return [str(name) for name in found["files"]] if found.get("format") == FORMAT else []
     except (ValueError, KeyError, TypeError, AttributeError):
-        return []  # somebody else's report.json
+        return []  # a report.json of another program
 
 
 def _put(temporary: Path, out: Path) -> None:
-    """Two renames, because none replaces a folder with files; between them the old report lies beside its place."""
+    """Move the new folder into place with two renames, because no rename replaces a folder that has files."""
     old = out.with_name(f".{os.getpid()}.old.{out.name}")
     if out.exists():
         out.replace(old)

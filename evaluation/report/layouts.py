@@ -1,4 +1,4 @@
-"""Which figures stand where in the papers' tables."""
+"""Layouts of the papers' tables: which figure goes into which cell."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from evaluation.protocols import broad, facets, od_test, robustness, unknown_det
 from evaluation.protocols.figures import AS_PUBLISHED
 from evaluation.protocols.results import ALL_VARIANTS, Line, grouped
 from evaluation.report.duplicate_tables import changes_tables, left_out_table
-from evaluation.report.tables import Heading, Number, Row, Table, words
-from evaluation.report.typesetting import Setter, cell, distinct, figure_name, heading, number, over
-from evaluation.scoring.duplicates import LeftOut, sentence
+from evaluation.report.tables import Heading, Number, Row, Table, display_name
+from evaluation.report.typesetting import TableBuilder, cell, distinct, figure_name, heading, number, over
+from evaluation.scoring.duplicates import LeftOut, describe_left_out
 
-Laid = Iterator[tuple[Table, bool]]
-"""Tables, and whether the summary shows them or only links them."""
+LaidOutTables = Iterator[tuple[Table, bool]]
+"""Tables, each with whether the summary shows it in full or only links it."""
 
 BASELINE = "msp"
-"""The detector that others are held against, where it is there."""
+"""The baseline detector, if it was scored."""
 
 _HEADLINES: Mapping[str, Mapping[str, str]] = {
     unknown_detection.NAME: {"setting": "unknown_detection", "metric": "aurc", "statistic": ""},
@@ -28,13 +28,13 @@ _HEADLINES: Mapping[str, Mapping[str, str]] = {
     broad.NAME: {"setting": "dsd", "metric": "auroc", "statistic": "mean"},
     od_test.NAME: {"setting": "od_test", "metric": "balanced_accuracy", "statistic": "mean"},
 }
-"""The figure of each protocol that says most."""
+"""The headline figure of each protocol."""
 
 _MOST_COLUMNS = 8
-"""Detectors that fit beside each other; more of them become rows."""
+"""Maximum number of detectors as columns; with more of them, detectors are rows."""
 
 _MOST_CHANGES = 3
-"""Tables of what duplicates change that a summary shows; FACETS has one for each of its many configs."""
+"""Maximum number of tables on the effect of duplicates that a summary shows; FACETS has one per config."""
 
 _STATISTICS = {
     "mean": "mean",
@@ -48,13 +48,13 @@ _STATISTICS = {
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedTable:
     """A table in a report.
 
     Attributes:
         table: the table.
-        protocol: whose it is.
-        shown: whether the summary shows it, or only links it.
+        protocol: its protocol.
+        shown: whether the summary shows it in full, or only links it.
     """
 
     table: Table
@@ -62,27 +62,27 @@ class Placed:
     shown: bool
 
 
-def paper_tables(summary: pa.Table, titles: Mapping[str, str], left_out: Sequence[LeftOut] = ()) -> list[Placed]:
-    """Set figures as the papers do.
+def paper_tables(summary: pa.Table, titles: Mapping[str, str], left_out: Sequence[LeftOut] = ()) -> list[PlacedTable]:
+    """Lay out figures as in the papers' tables.
 
     Args:
-        summary: what `results.over_runs` gives.
-        titles: of detectors, for people.
+        summary: the result of `results.over_runs`.
+        titles: display names of the detectors.
         left_out: the splits that lose rows in figures without duplicates.
 
     Returns:
-        The tables of each protocol: of each config where the paper has one for each, of each way of training, of all
-        rows and of those without duplicates; then what duplicates change, and how many rows of each split they are.
+        The tables of each protocol: per config if the paper has one for each, per training method, on all rows and
+        without duplicates; then the effect of duplicates, and their number in each split.
     """
     lines = summary.to_pylist()
     losing: dict[str, list[LeftOut]] = {}
     for one in left_out:
         losing.setdefault(one.protocol, []).append(one)
-    remarks = {protocol: sentence(losing.get(protocol, ())) for protocol in _HEADLINES}
+    remarks = {protocol: describe_left_out(losing.get(protocol, ())) for protocol in _HEADLINES}
     variants = {line["variant"] for line in lines} - {ALL_VARIANTS}
     placed = []
     for (protocol, rows), of_rows in grouped(lines, "protocol", "rows"):
-        # How robust detectors are is asked of all ways of training together.
+        # Robustness of detectors is over all training methods together.
         each = (
             [("", of_rows)]
             if protocol == robustness.NAME
@@ -92,53 +92,55 @@ def paper_tables(summary: pa.Table, titles: Mapping[str, str], left_out: Sequenc
             labels = [variant] if len(variants) > 1 and variant else []
             labels += [] if rows == AS_PUBLISHED else [rows]
             remark = "" if rows == AS_PUBLISHED else remarks.get(protocol, "")
-            for table, shown in _LAYOUTS[protocol](found, Setter(tuple(labels), titles, remark)):
-                placed.append(Placed(table, protocol, shown and rows == AS_PUBLISHED))
+            for table, shown in _LAYOUTS[protocol](found, TableBuilder(tuple(labels), titles, remark)):
+                placed.append(PlacedTable(table, protocol, shown and rows == AS_PUBLISHED))
     for (protocol, variant), found in grouped(lines, "protocol", "variant"):
-        setter = Setter((variant,) if len(variants) > 1 else (), titles, remarks.get(protocol, ""))
-        changes = list(changes_tables(protocol, found, setter))
-        placed += [Placed(table, protocol, len(changes) <= _MOST_CHANGES) for table in changes]
+        builder = TableBuilder((variant,) if len(variants) > 1 else (), titles, remarks.get(protocol, ""))
+        changes = list(changes_tables(protocol, found, builder))
+        placed += [PlacedTable(table, protocol, len(changes) <= _MOST_CHANGES) for table in changes]
     for protocol, of_protocol in losing.items():
-        placed.append(Placed(left_out_table(protocol, of_protocol, titles), protocol, True))
+        placed.append(PlacedTable(left_out_table(protocol, of_protocol, titles), protocol, True))
     return placed
 
 
 def headlines(lines: Sequence[Line], protocol: str) -> list[Line]:
-    """The figure of a protocol that says most, of every config, detector and run, on all rows.
+    """Return the headline figure of a protocol, for every config, detector and run, on all rows.
 
     Args:
         lines: figures, or figures over runs.
-        protocol: its name; one that compares runs has none.
+        protocol: name of the protocol; those that compare runs have no headline.
     """
     named = {"protocol": protocol, "rows": AS_PUBLISHED, **_HEADLINES.get(protocol, {})}
     found = [line for line in lines if protocol in _HEADLINES and named.items() <= line.items()]
-    # Of BROAD's means the last is over all kinds of shift.
+    # The last of BROAD's means is over all kinds of shift.
     return [line for line in found if protocol != broad.NAME or figure_name(line) == figure_name(found[-1])]
 
 
-def _unknown_detection(lines: Sequence[Line], setter: Setter) -> Laid:
-    """Tables 6 and 7 of Kim, Koo and Hwang: accuracy, all unknowns, mistakes, then each set of unknowns."""
+def _unknown_detection(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
+    """Lay out tables 6 and 7 of Kim, Koo and Hwang: accuracy, all unknowns, misclassifications, each OoD set."""
     groups = {"unknown_detection": "Unknown", "misclassification_detection": "Misclassified"}
     note = (
-        "AURC and E-AURC are multiplied by 1,000, all else is in percent; known rows are positive for FPR@95%TPR. In "
-        "unknown detection every row of an unknown set is an error."
+        "AURC and E-AURC are multiplied by 1,000, all other figures are in percent; known rows are positive for "
+        "FPR@95%TPR. In unknown detection every row of an OoD set counts as an error."
     )
     for (config,), found in grouped(lines, "config"):
         columns: list[tuple[Heading, Line]] = []
         for line in distinct(found):
-            group = groups.get(line["setting"]) or ("far mean" if line["statistic"] else words(line["unknown"]))
+            group = groups.get(line["setting"]) or ("far mean" if line["statistic"] else display_name(line["unknown"]))
             if line["metric"] == "accuracy":
                 columns.insert(0, (heading("", line), line))
             else:
                 columns.append((heading(group, line), line))
         yield (
-            setter.by_method((unknown_detection.NAME, config), f"Unknown detection on {config}", note, columns, found),
+            builder.by_method(
+                (unknown_detection.NAME, config), f"Unknown detection on {config}", note, columns, found
+            ),
             True,
         )
 
 
-def _facets(lines: Sequence[Line], setter: Setter) -> Laid:
-    """Tables VI and VII of FACETS: data sets x methods, three metrics a cell; turned where methods are many."""
+def _facets(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
+    """Lay out tables VI and VII of FACETS: datasets x methods, three metrics per cell; transposed for many methods."""
     for (setting,), found in grouped(lines, "setting"):
         cells: dict[tuple[str, str], tuple[Number, ...]] = {}
         for metric in facets.METRICS:
@@ -146,7 +148,7 @@ def _facets(lines: Sequence[Line], setter: Setter) -> Laid:
                 if line["metric"] == metric:
                     cell = (line["config"], line["detector"])
                     cells[cell] = (*cells.get(cell, ()), number(line))
-        methods = setter.methods(found)
+        methods = builder.methods(found)
         configs = {name: name for name in dict.fromkeys(line["config"] for line in found)}
         wide = len(methods) > _MOST_COLUMNS
         down, across = (methods, configs) if wide else (configs, methods)
@@ -156,32 +158,34 @@ def _facets(lines: Sequence[Line], setter: Setter) -> Laid:
         ]
         headings = [Heading(title, "FPR@95%TPR / Detection error / AUROC", "higher") for title in across.values()]
         title = f"FACETS: {facets.SETTINGS[setting]}"
-        note = f"In percent; known rows are positive; the best AUROC of each data set is bold. {over(found)}"
-        stub = "Method" if wide else "Data set"
+        note = f"In percent; known rows are positive; the best AUROC of each dataset is bold. {over(found)}"
+        stub = "Method" if wide else "Dataset"
         ranked = "columns" if wide else "rows"
-        yield setter.table((facets.NAME, setting), title, note, stub, headings, rows, ranked=ranked), True
+        yield builder.table((facets.NAME, setting), title, note, stub, headings, rows, ranked=ranked), True
 
 
-def _broad(lines: Sequence[Line], setter: Setter) -> Laid:
-    """Tables 2 and 8 of BROAD, the means by kind of shift, and tables 9 to 15, each set of shifted rows."""
+def _broad(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
+    """Lay out tables 2 and 8 of BROAD, the means by kind of shift, and tables 9 to 15, each set of shifted rows."""
     for (setting,), found in grouped(lines, "setting"):
         title = f"BROAD: {broad.SETTINGS[setting]}"
         note = "AUROC in percent."
         averages = [line for line in distinct(found) if line["statistic"]]
-        # The mean over kinds comes last and names the kinds, in the order in which their own means come.
+        # The mean over kinds is last; it names the kinds in the order of their own means.
         kinds = [*averages[-1]["unknown"].split(" + "), "average"]
-        columns = [(Heading("", words(kind), "higher"), line) for kind, line in zip(kinds, averages, strict=True)]
-        yield setter.by_method((broad.NAME, setting), title, note, columns, found), True
+        columns = [
+            (Heading("", display_name(kind), "higher"), line) for kind, line in zip(kinds, averages, strict=True)
+        ]
+        yield builder.by_method((broad.NAME, setting), title, note, columns, found), True
         splits = [line for line in distinct(found) if not line["statistic"]]
-        columns = [(Heading("", words(line["unknown"].partition(",")[0]), "higher"), line) for line in splits]
-        yield setter.by_method((broad.NAME, setting, "splits"), f"{title}, each split", note, columns, found), False
+        columns = [(Heading("", display_name(line["unknown"].partition(",")[0]), "higher"), line) for line in splits]
+        yield builder.by_method((broad.NAME, setting, "splits"), f"{title}, each split", note, columns, found), False
 
 
-def _od_test(lines: Sequence[Line], setter: Setter) -> Laid:
-    """How balanced accuracies are distributed over pairs of unknown sets, beside those of two data sets."""
+def _od_test(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
+    """Lay out the statistics of balanced accuracy over pairs of OoD sets, next to the two-dataset setting."""
     note = (
-        "Balanced accuracy in percent. OD-test: the threshold is fitted on one set of unknowns and judged on another, "
-        "for all ordered pairs. Two datasets: fitted and judged on halves of the same set."
+        "Balanced accuracy in percent. OD-test: the threshold is fitted on one OoD set and evaluated on another, for "
+        "all ordered pairs. Two datasets: fitted and evaluated on halves of the same set."
     )
     for (config,), found in grouped(lines, "config"):
         columns = []
@@ -190,47 +194,47 @@ def _od_test(lines: Sequence[Line], setter: Setter) -> Laid:
                 better = "" if line["statistic"] == "standard_deviation" else METRICS[line["metric"]].better
                 heading = Heading(od_test.SETTINGS[line["setting"]], _STATISTICS[line["statistic"]], better)
                 columns.append((heading, line))
-        yield setter.by_method((od_test.NAME, config), f"OD-test on {config}", note, columns, found), True
+        yield builder.by_method((od_test.NAME, config), f"OD-test on {config}", note, columns, found), True
 
 
-def _robustness(lines: Sequence[Line], setter: Setter) -> Laid:
-    """Tables 4 and 5 of the optimizer paper for each set of unknowns, and what its table 10 is read off."""
+def _robustness(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
+    """Lay out tables 4 and 5 of the optimizer paper for each OoD set, and the input of its table 10."""
     note = (
-        "Mean and variance of the mixture over ways of training, in percent and its square (AURC: in thousandths), "
-        "and the score: standard deviation times mean where lower values are better, else divided by it."
+        "Mean and variance of the mixture over training methods, in percent and its square (AURC: in thousandths), "
+        "and the robustness score: standard deviation times mean if lower values are better, else divided by it."
     )
     titles = {"mixture_mean": "mean", "mixture_variance": "variance", "robustness": "score"}
     over_variants = [line for line in lines if line["variant"] == ALL_VARIANTS]
     for (config, setting, unknown), found in grouped(over_variants, "config", "setting", "unknown"):
-        where = words(unknown) if setting == "ood_detection" else words(setting)
+        where = display_name(unknown) if setting == "ood_detection" else display_name(setting)
         columns = []
         for line in distinct(found):
             better = METRICS[line["metric"]].better if line["statistic"] == "mixture_mean" else "lower"
             columns.append((Heading(METRICS[line["metric"]].title, titles[line["statistic"]], better), line))
-        title = f"Robustness of detectors to the way of training on {config}, {where}"
-        table = setter.by_method((robustness.NAME, config, where), title, note, columns, found)
+        title = f"Robustness of detectors to the training method on {config}, {where}"
+        table = builder.by_method((robustness.NAME, config, where), title, note, columns, found)
         yield table, setting == "unknown_detection"
     of_variants = [line for line in lines if line["variant"] != ALL_VARIANTS and line["statistic"] == "robustness"]
     for (config, setting, metric), found in grouped(of_variants, "config", "setting", "metric"):
-        yield _robust_variants(config, words(setting), metric, found, setter), False
+        yield _robust_variants(config, display_name(setting), metric, found, builder), False
 
 
-def _robust_variants(config: str, setting: str, metric: str, lines: Sequence[Line], setter: Setter) -> Table:
-    """How robust each way of training is over all sets of unknowns, for each detector."""
+def _robust_variants(config: str, setting: str, metric: str, lines: Sequence[Line], builder: TableBuilder) -> Table:
+    """Lay out the robustness of each training method over all OoD sets, for each detector."""
     variants = list(dict.fromkeys(line["variant"] for line in lines))
     cells = {(line["detector"], line["variant"]): line for line in lines}
     rows = [
         Row(title, tuple(cell(cells.get((name, variant))) for variant in variants))
-        for name, title in setter.methods(lines).items()
+        for name, title in builder.methods(lines).items()
     ]
-    title = f"Robustness of ways of training on {config}, {setting}, {METRICS[metric].title}"
-    note = "The score of the mixture over all sets of unknowns; lower is more robust."
+    title = f"Robustness of training methods on {config}, {setting}, {METRICS[metric].title}"
+    note = "Robustness score of the mixture over all OoD sets; lower is more robust."
     headings = [Heading("", variant, "lower") for variant in variants]
     parts = (robustness.NAME, config, "variants", setting, metric)
-    return setter.table(parts, title, note, "Method", headings, rows, digits=3, ranked="rows")
+    return builder.table(parts, title, note, "Method", headings, rows, digits=3, ranked="rows")
 
 
-_LAYOUTS: Mapping[str, Callable[[Sequence[Line], Setter], Laid]] = {
+_LAYOUTS: Mapping[str, Callable[[Sequence[Line], TableBuilder], LaidOutTables]] = {
     unknown_detection.NAME: _unknown_detection,
     facets.NAME: _facets,
     broad.NAME: _broad,

@@ -1,4 +1,4 @@
-"""Which pictures a report has: what is drawn of which rows and figures.
+"""Chooses a report's pictures: which rows and figures to plot.
 
 Tested by `tests/evaluation/report/test_compose.py`.
 """
@@ -22,23 +22,23 @@ from evaluation.protocols.registry import PROTOCOLS
 from evaluation.protocols.results import Line, grouped
 from evaluation.report import plots
 from evaluation.report.layouts import BASELINE, headlines
-from evaluation.report.scored import Scored
-from evaluation.report.tables import words
+from evaluation.report.scored import ScoredRun
+from evaluation.report.tables import display_name
 from evaluation.scoring.rows import Rows, known_rows, unknown_splits
 
 _MAPPED = {unknown_detection.NAME: "ood_detection", broad.NAME: "dsd", facets.NAME: "ood_detection"}
-"""Settings whose AUROC, a column for each set of unknowns, makes a heatmap."""
+"""Settings for which AUROC is plotted as a heatmap, with a column per OoD set."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that is not drawn yet.
+    """A picture to be drawn.
 
     Attributes:
-        protocol: whose rows or figures it shows.
-        name: of its files, without their ending.
-        title: what it shows, in one line.
-        draw: gives the matplotlib figure.
+        protocol: the protocol of its rows or figures.
+        name: name of its files, without their ending.
+        title: one-line title.
+        draw: returns the matplotlib figure.
     """
 
     protocol: str
@@ -47,23 +47,23 @@ class Picture:
     draw: Callable[[], Any]
 
     def save(self, folder: Path) -> list[str]:
-        """Draw it and write it as PNG and SVG; gives the names of the files."""
+        """Draw the picture and write it as PNG and SVG; return the names of the files."""
         return plots.save(self.draw(), folder, self.name)
 
 
 def pictures(
-    scored: Sequence[Scored], figures: pa.Table, wanted: Mapping[str, Sequence[str]], titles: Mapping[str, str]
+    scored: Sequence[ScoredRun], figures: pa.Table, wanted: Mapping[str, Sequence[str]], titles: Mapping[str, str]
 ) -> list[Picture]:
-    """What there is to draw.
+    """Choose the pictures of a report.
 
     Args:
-        scored: the scores files.
-        figures: all figures, as `results.tidy` gives them.
+        scored: the loaded scores files.
+        figures: all figures, the result of `results.tidy`.
         wanted: the configs of each protocol.
-        titles: of detectors, for people.
+        titles: display names of the detectors.
 
     Returns:
-        For each way of training: risk-coverage curves and densities of the first run for each config of unknown
+        For each training method: risk-coverage curves and score densities of the first run for each config of unknown
         detection and FACETS; changes against the baseline; and heatmaps of AUROC.
     """
     variants = list(dict.fromkeys(one.run.variant for one in scored))
@@ -84,23 +84,23 @@ def pictures(
 
 
 def _of_rows(
-    scored: Scored, protocol: str, config: str, titles: Mapping[str, str], labels: Sequence[str]
+    scored: ScoredRun, protocol: str, config: str, titles: Mapping[str, str], labels: Sequence[str]
 ) -> Iterator[Picture]:
-    judged = {
-        titles.get(name, name): _judged(rows.where(rows.config == config), protocol)
+    evaluated = {
+        titles.get(name, name): _evaluated(rows.where(rows.config == config), protocol)
         for name, rows in scored.rows.items()
     }
     where = ", ".join([config, scored.run.name])
-    if any(rows.prediction is not None for rows in judged.values()):
+    if any(rows.prediction is not None for rows in evaluated.values()):
         title = f"Risk-coverage curves of unknown detection on {where}"
-        draw = partial(_draw_curves, judged, titles.get(BASELINE, BASELINE), title)
+        draw = partial(_draw_curves, evaluated, titles.get(BASELINE, BASELINE), title)
         yield Picture(protocol, file_name("risk-coverage", config, *labels), title, draw)
     title = f"Densities of scores by role on {where}"
-    yield Picture(protocol, file_name("densities", config, *labels), title, partial(_draw_densities, judged, title))
+    yield Picture(protocol, file_name("densities", config, *labels), title, partial(_draw_densities, evaluated, title))
 
 
-def _judged(rows: Rows, protocol: str) -> Rows:
-    """The rows of a config that the protocol judges."""
+def _evaluated(rows: Rows, protocol: str) -> Rows:
+    """Return the rows of a config that the protocol evaluates."""
     if protocol == facets.NAME:
         return rows.where(rows.split == "test")
     splits = list(unknown_splits(rows, ("near_ood", "far_ood")))
@@ -108,25 +108,25 @@ def _judged(rows: Rows, protocol: str) -> Rows:
     return rows.where((rows.known & (rows.split == "test")) | np.isin(rows.split, splits))
 
 
-def _draw_curves(judged: Mapping[str, Rows], baseline: str, title: str) -> Any:
+def _draw_curves(evaluated: Mapping[str, Rows], baseline: str, title: str) -> Any:
     curves = []
-    for name, rows in judged.items():
+    for name, rows in evaluated.items():
         if rows.prediction is not None:
             errors = rows.wrong | ~rows.known
             curves.append(plots.Curve(name, *risk_coverage(rows.score, errors), 1000 * aurc(rows.score, errors)))
     return plots.risk_coverage(curves, baseline=baseline, title=title)
 
 
-def _draw_densities(judged: Mapping[str, Rows], title: str) -> Any:
+def _draw_densities(evaluated: Mapping[str, Rows], title: str) -> Any:
     scores = {
         name: {role: rows.score[rows.role == role] for role in np.unique(rows.role).tolist()}
-        for name, rows in judged.items()
+        for name, rows in evaluated.items()
     }
     return plots.densities(scores, title=title)
 
 
 def _changes(lines: Sequence[Line], titles: Mapping[str, str], labels: Sequence[str]) -> Iterator[Picture]:
-    """Change of each protocol's headline against the baseline, run by run."""
+    """Plot the change of each protocol's headline figure against the baseline, run by run."""
     for protocol in PROTOCOLS:
         for (config, name), found in grouped(headlines(lines, protocol), "config", "metric"):
             metric = METRICS[name]
@@ -145,13 +145,13 @@ def _changes(lines: Sequence[Line], titles: Mapping[str, str], labels: Sequence[
 def _against_baseline(
     values: Mapping[tuple[str, str], float], metric: str, titles: Mapping[str, str]
 ) -> dict[str, tuple[float, float | None]]:
-    """Mean and deviation over runs of each detector's change: in points, or in percent where lower is better."""
+    """Return mean and deviation of each detector's change: in points, or in percent if lower is better."""
     baselines = {run: value for (run, detector), value in values.items() if detector == BASELINE}
     changes: dict[str, list[float]] = {}
     for (run, detector), value in values.items():
         if not baselines or detector == BASELINE:
             continue
-        # A run without the baseline is of several models, as of an ensemble, and is held against their mean.
+        # A run without the baseline combines several models, as an ensemble; it is compared with their mean.
         baseline = baselines.get(run, float(np.mean(list(baselines.values()))))
         if METRICS[metric].better == "higher":
             changes.setdefault(detector, []).append(100 * (value - baseline))
@@ -165,18 +165,18 @@ def _against_baseline(
 
 
 def _heatmaps(lines: Sequence[Line], titles: Mapping[str, str], labels: Sequence[str]) -> Iterator[Picture]:
-    """Mean AUROC over runs, detectors x sets of unknowns, the best detector on top."""
+    """Plot mean AUROC over runs, detectors x OoD sets, with the best detector on top."""
     for protocol, setting in _MAPPED.items():
         named = {"protocol": protocol, "setting": setting, "metric": "auroc", "statistic": ""}
         matching = [line for line in lines if named.items() <= line.items()]
-        # FACETS tells its sets by config, the others by split; a split's name means something in its config only.
+        # FACETS distinguishes OoD sets by config, the others by split; split names are specific to a config.
         each = ["config"] if protocol == unknown_detection.NAME else []
         for names, found in grouped(matching, *each):
             where = ", ".join([PROTOCOLS[protocol].title, *names, *labels])
             title = f"AUROC by detector and unknowns: {where}"
             column = "config" if protocol == facets.NAME else "unknown"
             if len({line[column] for line in found}) < 2:
-                continue  # bars say it better
+                continue  # bars are clearer
             draw = partial(_draw_map, found, column, titles, title)
             yield Picture(protocol, file_name("auroc", protocol, *names, *labels), title, draw)
 
@@ -188,5 +188,5 @@ def _draw_map(lines: Sequence[Line], column: str, titles: Mapping[str, str], tit
     values = np.array([[np.mean(cells.get((detector, name), np.nan)) for name in across] for detector in down])
     order = np.argsort(-np.nan_to_num(np.mean(values, axis=1)), kind="stable")
     names = [titles.get(down[number], down[number]) for number in order]
-    heads = [words(name) for name in across]
+    heads = [display_name(name) for name in across]
     return plots.heatmap(values[order], names, heads, title=title, bar="AUROC in percent")

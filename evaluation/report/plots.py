@@ -1,7 +1,7 @@
-"""Pictures of results, each as PNG and SVG; equal data give equal files.
+"""Plots of results, as PNG and SVG; equal data produce equal files.
 
-Nothing here knows protocols: whoever calls says which numbers to draw and what to write beside them. Matplotlib is
-imported where it is used, since tables and figures do without it.
+Independent of protocols: callers provide the numbers and the labels. Matplotlib is imported within functions, since
+tables and figures do not need it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from evaluation.files import replacing
-from evaluation.report.tables import words
+from evaluation.files import atomic_path
+from evaluation.report.tables import display_name
 
 Floats = npt.NDArray[np.float64]
 
-# Okabe and Ito's colours, which people who see colours differently can tell apart.
+# Okabe and Ito's palette, which colour-blind readers can distinguish.
 ROLE_COLORS: Mapping[str, str] = {
     "in_distribution": "#0072B2",
     "near_ood": "#E69F00",
@@ -36,7 +36,7 @@ _LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#CC
 _BETTER, _WORSE, _PLAIN = "#009E73", "#D55E00", "#BBBBBB"
 
 DPI = 150
-"""Dots an inch of a PNG."""
+"""Resolution of PNGs in dots per inch."""
 
 _STYLE: Mapping[str, Any] = {
     "font.size": 9,
@@ -44,7 +44,7 @@ _STYLE: Mapping[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
-    "svg.fonttype": "none",  # text stays text, which search engines and screen readers find
+    "svg.fonttype": "none",  # keep text as text, for search and screen readers
     "svg.hashsalt": "unknown-detection",
 }
 
@@ -54,7 +54,7 @@ _R = TypeVar("_R")
 
 
 def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Draw in our style, whatever a person's own settings of matplotlib are."""
+    """Apply our style while drawing, independent of the user's matplotlib settings."""
 
     @functools.wraps(draw)
     def styled(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -70,7 +70,7 @@ def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @dataclass(frozen=True)
 class Curve:
-    """One detector's risk-coverage curve: both axes of shape (n,), and the area under it as it is to be written."""
+    """A detector's risk-coverage curve: both axes of shape (n,), and the area to print."""
 
     title: str
     coverage: Floats
@@ -80,13 +80,13 @@ class Curve:
 
 @styled
 def risk_coverage(curves: Sequence[Curve], *, baseline: str, title: str, shown: int = 6) -> Any:
-    """Risk-coverage curves: the best few in colour, the baseline in black, all others in grey behind them.
+    """Plot risk-coverage curves: the best few in colour, the baseline in black, all others in grey.
 
     Args:
         curves: in any order.
-        baseline: title of the curve that others are held against.
-        title: what the rows are.
-        shown: how many are named besides the baseline.
+        baseline: title of the baseline's curve.
+        title: title of the plot.
+        shown: number of curves to name, besides the baseline.
 
     Returns:
         A matplotlib figure.
@@ -106,7 +106,7 @@ def risk_coverage(curves: Sequence[Curve], *, baseline: str, title: str, shown: 
         axes.plot(curve.coverage[at], curve.risk[at], color=color, linewidth=width, zorder=order, label=label)
     if len(ranked) > len(named) + 1:
         axes.plot([], [], color=_PLAIN, linewidth=0.8, label=f"{len(ranked) - len(named) - 1} others")
-    # The first few rows make a curve jump between 0 and 1; the scale is for what comes after them.
+    # The first few rows make a curve jump between 0 and 1; the axis is scaled to the rest.
     top = max(float(curve.risk[len(curve.risk) // 50 :].max()) for curve in ranked)
     axes.set(
         xlim=(0, 1), ylim=(0, max(1.08 * top, 0.01)), xlabel="coverage", ylabel="risk (share of errors)", title=title
@@ -118,11 +118,11 @@ def risk_coverage(curves: Sequence[Curve], *, baseline: str, title: str, shown: 
 
 @styled
 def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
-    """Densities of scores for each role, a panel for each detector.
+    """Plot densities of scores by role, with one panel per detector.
 
     Args:
-        scores: of each detector, by title, the scores of each role's rows.
-        title: what the rows are.
+        scores: by detector title, the scores of each role's rows.
+        title: title of the plot.
 
     Returns:
         A matplotlib figure.
@@ -131,12 +131,12 @@ def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
     high = -(-len(scores) // wide)
     width, height = 2.5 * wide + 0.4, 1.6 * high + 1.3
     figure, panels = _figure(width, height, high, wide)
-    # In inches, because letting matplotlib find the places of 30 panels takes longer than all other pictures.
+    # Positions in inches, because matplotlib's automatic layout of 30 panels takes longer than all other pictures.
     edges_of = {"left": 0.2 / width, "right": 1 - 0.2 / width, "top": 1 - 0.8 / height, "bottom": 0.7 / height}
     figure.subplots_adjust(**edges_of, hspace=0.6, wspace=0.12)
     for place, (name, by_role) in zip(panels.flat, scores.items(), strict=False):
         edges = np.linspace(*_range(by_role), 41)
-        # Bars of what lies outside are cut where they would press all others down.
+        # Bars of the values outside the range are cut off if they would dwarf all others.
         inside = [np.histogram(values, edges)[0].max() / len(values) for values in by_role.values()]
         place.set_ylim(0, 1.1 * max(inside) if max(inside) > 0 else 1.0)
         for role in sorted(by_role, key=_role_order):
@@ -152,21 +152,24 @@ def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
     for place in list(panels.flat)[len(scores) :]:
         place.set_visible(False)
     roles = sorted({role for by_role in scores.values() for role in by_role}, key=_role_order)
-    handles = [_patch(ROLE_COLORS.get(role, "#333333"), words(role)) for role in roles]
+    handles = [_patch(ROLE_COLORS.get(role, "#333333"), display_name(role)) for role in roles]
     figure.legend(handles=handles, loc="lower center", ncols=len(handles))
-    note = "scores from known (left) to unknown (right); what lies outside is in the outermost bars, which may be cut"
+    note = (
+        "scores from known (left) to unknown (right); values outside the range are in the outermost bars, which may "
+        "be cut off"
+    )
     figure.suptitle(f"{title}\n{note}", y=1 - 0.1 / height, fontsize=10)
     return figure
 
 
 @styled
 def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, axis: str) -> Any:
-    """Bars of the change against a baseline, the best on top; above 0 is better.
+    """Plot bars of the change against a baseline, the best on top; above 0 is better.
 
     Args:
         changed: mean and standard deviation of each detector's change, by title.
-        title: what changes.
-        axis: what the change is measured in.
+        title: title of the plot.
+        axis: label of the axis, with the unit.
 
     Returns:
         A matplotlib figure.
@@ -188,20 +191,20 @@ def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, ax
 
 @styled
 def heatmap(values: Floats, rows: Sequence[str], columns: Sequence[str], *, title: str, bar: str) -> Any:
-    """A matrix of rates from 0.5 (guessing) to 1, each written into its cell.
+    """Plot a matrix of rates from 0.5 (random) to 1, with the values in the cells.
 
     Args:
-        values: shape (r, c); NaN where there is none.
-        rows: r names, drawn from the top.
+        values: shape (r, c); NaN for missing values.
+        rows: r names, from the top.
         columns: c names.
-        title: what the values are.
-        bar: what to write beside the colour bar.
+        title: title of the plot.
+        bar: label of the colour bar.
 
     Returns:
         A matplotlib figure.
     """
     figure, axes = _single(1.05 * len(columns) + 3.6, 0.27 * len(rows) + 1.6)
-    # Below guessing is shown as far from it as above, by another colour.
+    # The scale is symmetric around 0.5, so worse than random has a colour of its own.
     image = axes.imshow(values * 100, cmap="RdYlBu", vmin=0, vmax=100, aspect="auto")
     for row, column in np.ndindex(values.shape):
         value = values[row, column] * 100
@@ -225,18 +228,18 @@ def save(figure: Any, folder: Path, name: str) -> list[str]:
     Returns:
         The names of the files.
     """
-    # Places are found once, not for each file.
+    # The layout is computed once, not for each file.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    # Neither file may say when or with which version it was drawn: equal figures, equal bytes.
+    # No dates or versions in the metadata: equal figures produce equal bytes.
     for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None, "Creator": None})):
-        with replacing(folder / f"{name}{suffix}") as temporary:
+        with atomic_path(folder / f"{name}{suffix}") as temporary:
             figure.savefig(temporary, dpi=DPI, metadata=metadata)
     return [f"{name}.png", f"{name}.svg"]
 
 
 def _figure(width: float, height: float, rows: int, columns: int) -> tuple[Any, Any]:
-    """A figure that belongs to no window and no global state, and its panels, shape (rows, columns)."""
+    """Return a figure without a window or global state, and its panels, shape (rows, columns)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -246,14 +249,14 @@ def _figure(width: float, height: float, rows: int, columns: int) -> tuple[Any, 
 
 
 def _single(width: float, height: float) -> tuple[Any, Any]:
-    """A figure with one panel, whose words find room."""
+    """Return a figure with one panel and an automatic layout."""
     figure, panels = _figure(width, height, 1, 1)
     figure.set_layout_engine("constrained")
     return figure, panels[0, 0]
 
 
 def _range(by_role: Mapping[str, Floats]) -> tuple[float, float]:
-    """From where to where to draw: nearly all scores, but known ones get a quarter of the place at least."""
+    """Return the range to plot: nearly all scores, with known ones on at least a quarter of the axis."""
     low, high = np.percentile(np.concatenate(list(by_role.values())), [1, 99])
     if "in_distribution" in by_role:
         bottom, top = np.percentile(by_role["in_distribution"], [1, 99])
@@ -274,7 +277,7 @@ def _role_order(role: str) -> tuple[int, str]:
 
 
 def _thinned(rows: int, points: int = 2000) -> npt.NDArray[np.int64]:
-    """Which points of a long curve to draw: all near the start, where it moves, and no more than a screen shows."""
+    """Return the points of a long curve to draw: all near its start, where it changes, then a sample."""
     if rows <= points:
         return np.arange(rows)
     return np.unique(

@@ -1,4 +1,4 @@
-"""Scores beside the rows that they are of, before and after they are judged.
+"""Scores joined with release rows, and the figures computed from them.
 
 Tested by `tests/evaluation/report/test_compose.py`.
 """
@@ -12,20 +12,19 @@ from evaluation.protocols.figures import Figure
 from evaluation.protocols.results import Run
 from evaluation.scoring.rows import Rows
 
-Judged = tuple[Run, str, list[Figure]]
+DetectorFigures = tuple[Run, str, list[Figure]]
 """A run, the name of one of its detectors, and its figures."""
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A scores file beside the rows that it is of.
+class ScoredRun:
+    """A scores file, joined with the rows of a release.
 
     Attributes:
-        run: what it says of itself.
-        configs: the configs that its rows are of.
-        rows: of each detector.
-        duplicates: by config, why its duplicates are called so; without the configs of which the release does not say
-            which rows are duplicates.
+        run: the run that it describes.
+        configs: the configs of its rows.
+        rows: rows with scores, by detector.
+        duplicates: by config, why rows count as duplicates; configs without information on duplicates are missing.
     """
 
     run: Run

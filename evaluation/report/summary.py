@@ -1,4 +1,4 @@
-"""The first page of a report: what it is of, its tables, its pictures, and what the columns of its figures mean.
+"""The front page of a report: runs, tables, pictures, and the meaning of the figures' columns.
 
 Tested by `tests/evaluation/report/test_compose.py`.
 """
@@ -14,7 +14,7 @@ from evaluation.metrics.metrics import METRICS
 from evaluation.protocols import robustness
 from evaluation.protocols.registry import PROTOCOLS
 from evaluation.protocols.results import COLUMNS, Line, grouped, over_runs
-from evaluation.report.layouts import BASELINE, Placed, headlines
+from evaluation.report.layouts import BASELINE, PlacedTable, headlines
 from evaluation.report.pictures import Picture
 from evaluation.report.tables import ARROWS, markdown, number_text
 from evaluation.report.typesetting import number
@@ -28,18 +28,18 @@ _ROBUSTNESS += " Detection Approaches (2020)"
 def summary(
     record: Mapping[str, Any],
     figures: pa.Table,
-    tables: Sequence[Placed],
+    tables: Sequence[PlacedTable],
     pictures: Sequence[Picture],
     titles: Mapping[str, str],
 ) -> str:
-    """Write the page.
+    """Render the page.
 
     Args:
-        record: what the report is of, as in `report.json`.
+        record: the content of `report.json`.
         figures: all figures.
         tables: the papers' tables.
-        pictures: what was drawn, under `plots/`.
-        titles: of detectors.
+        pictures: the pictures drawn to `plots/`.
+        titles: display names of the detectors.
 
     Returns:
         Markdown.
@@ -47,8 +47,8 @@ def summary(
     parts = [
         f"# Results on {record['release']}",
         f"Release digest `{record['release_digest']}`. {len(figures):,} figures of {_detectors(len(titles))} are in "
-        "[figures.csv](figures.csv) and [figures.parquet](figures.parquet), whose [columns](#columns) are explained "
-        "below. `python -m evaluation compare` sets two reports side by side, if they are of the same release digest.",
+        "[figures.csv](figures.csv) and [figures.parquet](figures.parquet); their [columns](#columns) are explained "
+        "below. `python -m evaluation compare` compares two reports with the same release digest.",
         _glance(over_runs(figures).to_pylist(), titles),
         "## Runs\n\n" + _runs(record),
         "\n".join(f"- {note}" for note in record["notes"]),
@@ -62,18 +62,18 @@ def summary(
         drawn = [picture for picture in pictures if picture.protocol == protocol]
         parts += [f"![{picture.title}](plots/{picture.name}.png)" for picture in drawn]
     parts.append(
-        "Every table is under `tables/` as Markdown, CSV in full precision and LaTeX, every picture under `plots/` as "
-        "PNG and SVG."
+        "All tables are in `tables/` as Markdown, CSV (full precision) and LaTeX, all pictures in `plots/` as PNG "
+        "and SVG."
     )
-    parts.append("## Columns\n\n" + "\n".join(f"- `{name}`: {column.what}" for name, column in COLUMNS.items()))
+    parts.append("## Columns\n\n" + "\n".join(f"- `{name}`: {column.description}" for name, column in COLUMNS.items()))
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
 def _glance(lines: Sequence[Line], titles: Mapping[str, str]) -> str:
-    """The best detector by the first figure of each protocol, beside the baseline."""
+    """Tabulate the best detector by each protocol's headline figure, next to the baseline."""
     baseline = titles.get(BASELINE, BASELINE)
     head = [
-        f"| protocol | config | way of training | figure | best | | {baseline} |",
+        f"| protocol | config | training | figure | best | | {baseline} |",
         "|---|---|---|---|---|---:|---:|",
     ]
     rows = []
@@ -94,7 +94,7 @@ def _detectors(count: int) -> str:
 
 
 def _runs(record: Mapping[str, Any]) -> str:
-    lines = ["| run | way of training | seed | model | weights |", "|---|---|---|---|---|"]
+    lines = ["| run | training | seed | model | weights |", "|---|---|---|---|---|"]
     for run in record["runs"]:
         seed = "" if run["seed"] is None else run["seed"]
         lines.append(f"| {run['run']} | {run['variant']} | {seed} | {run['model']} | {run['model_digest'][:12]} |")
@@ -103,6 +103,6 @@ def _runs(record: Mapping[str, Any]) -> str:
 
 def _heading(protocol: str, configs: Sequence[str]) -> str:
     if protocol == robustness.NAME:
-        return f"## Robustness to the way of training\n\n{_ROBUSTNESS}."
+        return f"## Robustness to the training method\n\n{_ROBUSTNESS}."
     chosen = PROTOCOLS[protocol]
-    return f"## {chosen.title}\n\n{chosen.paper}. Judged: {', '.join(configs)}."
+    return f"## {chosen.title}\n\n{chosen.paper}. Configs: {', '.join(configs)}."

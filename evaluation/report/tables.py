@@ -1,6 +1,6 @@
-"""Tables for people: what one is, and how it reads as Markdown, CSV and LaTeX.
+"""Tables and their output as Markdown, CSV, LaTeX and terminal text.
 
-Which figures stand where in a paper's table is in `layouts`.
+The layout of each paper's tables is in `layouts`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from evaluation.files import replacing
+from evaluation.files import atomic_path
 
 ARROWS = {"higher": "↑", "lower": "↓", "": ""}
 _LATEX_ARROWS = {"higher": r" $\uparrow$", "lower": r" $\downarrow$", "": ""}
@@ -20,10 +20,10 @@ _LATEX_ARROWS = {"higher": r" $\uparrow$", "lower": r" $\downarrow$", "": ""}
 
 @dataclass(frozen=True)
 class Number:
-    """A number as a table prints it: already in the paper's unit.
+    """A number as printed in a table, in the paper's unit.
 
     Attributes:
-        value: the number, or the mean over runs; NaN where there is none.
+        value: the number, or the mean over runs; NaN if undefined.
         deviation: standard deviation over runs; None for one run.
     """
 
@@ -33,7 +33,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Heading:
-    """A column: what several columns have in common, what is this one's own, and which values are good."""
+    """A column heading: the group it shares with its neighbours, its own title, and which values are better."""
 
     group: str
     title: str
@@ -42,7 +42,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its name, and for each column one or several numbers, or nothing."""
+    """A row: its name, and a cell for each column with one or more numbers, or none."""
 
     name: str
     cells: tuple[tuple[Number, ...], ...]
@@ -53,15 +53,15 @@ class Table:
     """A table.
 
     Attributes:
-        name: as a file is named.
+        name: name of its files, without an ending.
         title: one line.
-        note: what one must know to read it.
-        stub: heading of the rows' names.
+        note: text below the table, with units and conventions.
+        stub: heading of the column with the rows' names.
         columns: c headings.
         rows: each with c cells.
-        digits: decimals.
-        ranked: what is printed bold: the best of each column, the best of each row (by the last number of a cell), or
-            nothing. A column without `better` has no best.
+        digits: number of decimals.
+        ranked: what is bold: the best cell of each column, the best cell of each row (by its last number), or nothing.
+            A column without `better` has no best cell.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Table:
     ranked: Literal["columns", "rows", ""] = "columns"
 
     def best(self) -> frozenset[tuple[int, int]]:
-        """The cells to print bold, as (row, column); all of them where several print alike."""
+        """The bold cells, as (row, column); ties at the printed precision are all bold."""
         if self.ranked == "rows":
             lines = [[(row, column) for column in range(len(self.columns))] for row in range(len(self.rows))]
         else:
@@ -94,7 +94,7 @@ class Table:
 
 
 def markdown(table: Table) -> str:
-    """The table as GitHub's Markdown: its title, the table, its note."""
+    """Format a table as GitHub Markdown: title, table, note."""
     best = table.best()
     head = [table.stub, *(_joined(heading, ARROWS) for heading in table.columns)]
     lines = [head, ["---", *(["---:"] * len(table.columns))]]
@@ -107,7 +107,7 @@ def markdown(table: Table) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """The table with a mean and a deviation column for each number, in full precision."""
+    """Format a table as CSV with a mean and a deviation column for each number, in full precision."""
     several = max((len(cell) for row in table.rows for cell in row.cells), default=1)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -128,7 +128,7 @@ def as_csv(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """The table as LaTeX; needs the package booktabs."""
+    """Format a table as LaTeX, for the package booktabs."""
     best = table.best()
     groups = _groups(table.columns)
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(table.title)}. {_escaped(table.note)}}}"]
@@ -153,19 +153,19 @@ def write_table(folder: Path, table: Table) -> list[str]:
     """
     written = []
     for suffix, render in ((".csv", as_csv), (".md", markdown), (".tex", latex)):
-        with replacing(folder / f"{table.name}{suffix}") as temporary:
+        with atomic_path(folder / f"{table.name}{suffix}") as temporary:
             temporary.write_text(render(table), encoding="utf-8", newline="\n")
         written.append(f"{table.name}{suffix}")
     return written
 
 
-def words(name: str) -> str:
-    """A name of a split or setting as people write it, such as `near-OoD` of `near_ood`."""
+def display_name(name: str) -> str:
+    """Format the name of a split or setting for display, such as `near-OoD` for `near_ood`."""
     return name.replace("_ood", "-OoD").replace("ood_", "OoD ").replace("_", " ")
 
 
 def number_text(number: Number, digits: int) -> str:
-    """A number as tables print it, such as `90.00 ± 1.25`, or `-` for NaN."""
+    """Format a number for tables, such as `90.00 ± 1.25`, or `-` for NaN."""
     if number.value != number.value:
         return "-"
     deviation = "" if number.deviation is None else f" ± {number.deviation:.{digits}f}"
@@ -173,11 +173,11 @@ def number_text(number: Number, digits: int) -> str:
 
 
 def aligned(lines: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:
-    """Lines of cells in columns, for a terminal.
+    """Align lines of cells in columns, for a terminal.
 
     Args:
-        lines: as many cells in each.
-        left: columns that begin on the left; the others end on the right.
+        lines: lines with the same number of cells.
+        left: columns to align left; the others are aligned right.
     """
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return [
@@ -202,7 +202,7 @@ def _joined(heading: Heading, arrows: dict[str, str]) -> str:
 
 
 def _groups(columns: Sequence[Heading]) -> list[tuple[str, int]]:
-    """Neighbouring columns with the same group, and how many they are."""
+    """Return the groups of adjacent columns, and the number of columns in each."""
     groups: list[tuple[str, int]] = []
     for heading in columns:
         if groups and groups[-1][0] == heading.group:

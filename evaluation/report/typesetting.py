@@ -1,4 +1,4 @@
-"""Setting figures as tables: what the layouts of all papers have in common.
+"""Builds tables from figures: the shared part of all papers' layouts.
 
 Tested by `tests/evaluation/report/test_layouts.py`.
 """
@@ -11,18 +11,18 @@ from typing import Any
 
 from evaluation.files import file_name
 from evaluation.metrics.metrics import METRICS
-from evaluation.protocols.results import ALL_VARIANTS, NAMES_A_FIGURE, Line
-from evaluation.report.tables import Heading, Number, Row, Table, words
+from evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line
+from evaluation.report.tables import Heading, Number, Row, Table, display_name
 
 
 @dataclass(frozen=True)
-class Setter:
-    """Sets tables; knows what is common to those of one way of training.
+class TableBuilder:
+    """Builds tables; holds the settings shared by the tables of one training method.
 
     Attributes:
-        labels: what tells its tables from others of the same layout.
-        titles: of detectors.
-        remark: what the notes of all its tables end with.
+        labels: labels that distinguish its tables from others of the same layout.
+        titles: display names of the detectors.
+        remark: sentence at the end of every table's note.
     """
 
     labels: tuple[str, ...]
@@ -30,7 +30,7 @@ class Setter:
     remark: str = ""
 
     def methods(self, lines: Sequence[Line]) -> dict[str, str]:
-        """Names of detectors with their titles, in their order."""
+        """Return the names and titles of the lines' detectors, in order."""
         names = dict.fromkeys(line["detector"] for line in lines)
         return {name: self.titles.get(name, name) for name in names}
 
@@ -42,7 +42,7 @@ class Setter:
         columns: Sequence[tuple[Heading, Line]],
         lines: Sequence[Line],
     ) -> Table:
-        """A row for each detector; each column has the figures that are named as the one beside its heading."""
+        """Build a table with one row per detector; each column shows the figure of the line next to its heading."""
         cells = {(line["detector"], figure_name(line)): line for line in lines}
         rows = [
             Row(full, tuple(cell(cells.get((detector, figure_name(line)))) for _, line in columns))
@@ -61,19 +61,19 @@ class Setter:
         rows: Sequence[Row],
         **others: Any,
     ) -> Table:
-        """A table that is named like its neighbours."""
-        full = ", ".join([title, *map(words, self.labels)])
+        """Build a table with the shared labels in its name and title."""
+        full = ", ".join([title, *map(display_name, self.labels)])
         note = f"{note} {self.remark}".strip()
         return Table(file_name(*parts, *self.labels), full, note, stub, tuple(columns), tuple(rows), **others)
 
 
 def figure_name(line: Line) -> tuple[str, ...]:
-    """What tells a figure from others of the same detector and run."""
-    return tuple(line[name] for name in NAMES_A_FIGURE)
+    """Return the values that identify a figure among those of a detector and run."""
+    return tuple(line[name] for name in FIGURE_KEY)
 
 
 def distinct(lines: Iterable[Line]) -> list[Line]:
-    """The first line of each figure, whichever detector's it is."""
+    """Return the first line of each figure, of any detector."""
     found: dict[tuple[str, ...], Line] = {}
     for line in lines:
         found.setdefault(figure_name(line), line)
@@ -81,25 +81,25 @@ def distinct(lines: Iterable[Line]) -> list[Line]:
 
 
 def heading(group: str, line: Line) -> Heading:
-    """The heading of a column of a metric."""
+    """Return the heading of a metric's column."""
     metric = METRICS[line["metric"]]
-    # Which side is positive stands in the note, once for the table.
+    # The table's note states the positive class once for all columns.
     return Heading(group, metric.title.partition(" (")[0], metric.better)
 
 
 def number(line: Line) -> Number:
-    """A figure over runs as tables print it, in the unit of its paper."""
+    """Return a figure over runs as printed in tables, in the paper's unit."""
     deviation = None if line["std"] is None else line["std"] * line["factor"]
     return Number(line["mean"] * line["factor"], deviation)
 
 
 def cell(line: Line | None) -> tuple[Number, ...]:
-    """A cell with one number, or an empty one."""
+    """Return a cell with one number, or an empty cell."""
     return () if line is None else (number(line),)
 
 
 def over(lines: Sequence[Line]) -> str:
-    """A sentence on how many runs numbers are of."""
+    """Return a sentence on the number of runs."""
     fewest, most = min(line["runs"] for line in lines), max(line["runs"] for line in lines)
     if most == 1:
         return "" if lines[0]["variant"] == ALL_VARIANTS else "One run."

@@ -1,8 +1,8 @@
-"""Duplicates: which rows of a release show the same picture as another row, and what leaving them out removes.
+"""Finds the rows of a release that duplicate other rows, and counts what leaving them out removes.
 
 A release has one table of pairs, the config `duplicates` with the split `pairs`. Each line is a pair of rows whose
-images are equal (distance 0) or nearly so. Releases built before it have, in some configs, the column
-`near_duplicate_of` instead, which names the training image that a row nearly repeats.
+images are identical (distance 0) or nearly so. In releases built before it existed, some configs have the column
+`near_duplicate_of` instead, with the id of the training image that a row nearly duplicates.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import pyarrow.compute as pc
 from evaluation.scoring.rows import Rows
 
 NEAR_DUPLICATE_OF = "near_duplicate_of"
-"""The column of older releases: the id of the training image that a row nearly repeats, or an empty text."""
+"""Column of older releases: the id of the training image that a row nearly duplicates, or an empty string."""
 
-IN_PAIRS = "stand in a pair of the release's table of duplicates"
-NEAR_TRAINING = f"nearly repeat a training image, by the column {NEAR_DUPLICATE_OF}"
+IN_PAIRS = "appear in a pair of the release's table of duplicates"
+NEAR_TRAINING = f"nearly duplicate a training image, according to the column {NEAR_DUPLICATE_OF}"
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """The rows of a split that figures without duplicates leave out.
+    """Counts of a split's rows that figures without duplicates leave out.
 
     Attributes:
-        protocol: the protocol that judges the split.
-        config: its config.
-        split: its name.
-        rows: how many rows it has.
-        duplicates: how many of them are duplicates themselves.
-        made_from_duplicates: how many more are made from a duplicate, or are what a duplicate is made from.
-        why: how the release says that rows are duplicates: `IN_PAIRS` or `NEAR_TRAINING`.
+        protocol: the protocol that evaluates the split.
+        config: the split's config.
+        split: name of the split.
+        rows: number of its rows.
+        duplicates: number of rows that are duplicates themselves.
+        made_from_duplicates: number of further rows made from a duplicate's source image, or its clean originals.
+        why: why rows count as duplicates: `IN_PAIRS` or `NEAR_TRAINING`.
     """
 
     protocol: str
@@ -48,20 +48,20 @@ class LeftOut:
 
     @property
     def left_out(self) -> int:
-        """How many rows are left out."""
+        """Number of rows left out."""
         return self.duplicates + self.made_from_duplicates
 
 
-def marked(rows: pa.Table, of_split: pa.Array | None) -> tuple[str, pa.ChunkedArray | pa.Array]:
-    """Which rows of a split are duplicates, and why they are called so.
+def find_duplicates(rows: pa.Table, of_split: pa.Array | None) -> tuple[str, pa.ChunkedArray | pa.Array]:
+    """Find the duplicates among a split's rows, and say why they count as such.
 
     Args:
-        rows: of the split, n of them.
-        of_split: the ids of its rows that stand in pairs; None where the release has no table of pairs.
+        rows: the n rows of the split.
+        of_split: ids of its rows that appear in pairs; None if the release has no table of pairs.
 
     Returns:
-        `IN_PAIRS`, `NEAR_TRAINING` for a release that has the column `NEAR_DUPLICATE_OF` instead of the table, or an
-        empty text where it has neither; and n booleans.
+        `IN_PAIRS`, `NEAR_TRAINING` for a release with the column `NEAR_DUPLICATE_OF` instead of the table, or an empty
+        string if it has neither; and n booleans.
     """
     if of_split is not None:
         return IN_PAIRS, pc.is_in(rows["id"], value_set=of_split) if len(of_split) else pa.repeat(False, len(rows))
@@ -71,16 +71,16 @@ def marked(rows: pa.Table, of_split: pa.Array | None) -> tuple[str, pa.ChunkedAr
 
 
 def made_from_duplicates(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Rows that are no duplicates and go with one: made from it, or what it is made from.
+    """Find rows that are not duplicates themselves, but share their source image with one.
 
-    A shifted row and the clean one have one `source_id` and different ids; without the clean row nobody could tell
-    what the shift has changed. The same image in another config (the same id) is judged by that config's own pairs.
+    A shifted row and its clean original have the same `source_id` and different ids; an evaluation of the shift needs
+    both, so both are left out. The same image in another config (the same id) is decided by that config's own pairs.
 
     Args:
-        rows: n rows, whose `duplicate` is not None.
+        rows: n rows with `duplicate` set.
 
     Returns:
-        Shape (n,).
+        Booleans, shape (n,).
     """
     assert rows.duplicate is not None
     if not rows.duplicate.any():
@@ -91,12 +91,12 @@ def made_from_duplicates(rows: Rows) -> npt.NDArray[np.bool_]:
 
 
 def count_left_out(rows: Rows, protocol: str, why: Mapping[str, str]) -> list[LeftOut]:
-    """Count the rows that figures without duplicates leave out, for each split that loses any.
+    """Count the rows that figures without duplicates leave out, for each affected split.
 
     Args:
-        rows: that a protocol judges.
-        protocol: its name.
-        why: by config, why its duplicates are called so.
+        rows: the rows that a protocol evaluates.
+        protocol: name of the protocol.
+        why: by config, why rows count as duplicates.
     """
     if rows.duplicate is None or not rows.duplicate.any():
         return []
@@ -107,21 +107,21 @@ def count_left_out(rows: Rows, protocol: str, why: Mapping[str, str]) -> list[Le
         of_config = rows.config == config
         for split in np.unique(rows.split[of_config & gone]).tolist():
             mine = of_config & (rows.split == split)
-            n, marked, more = (int(np.count_nonzero(flags & mine)) for flags in (mine, rows.duplicate, made))
-            # A config without the older column may hold what is made from another config's duplicates.
-            found.append(LeftOut(protocol, config, split, n, marked, more, why.get(config, NEAR_TRAINING)))
+            total, own, more = (int(np.count_nonzero(flags & mine)) for flags in (mine, rows.duplicate, made))
+            # A config without the older column may have rows made from another config's duplicates.
+            found.append(LeftOut(protocol, config, split, total, own, more, why.get(config, NEAR_TRAINING)))
     return found
 
 
-def sentence(left_out: Sequence[LeftOut]) -> str:
-    """Says how many rows figures without duplicates lack, and why.
+def describe_left_out(left_out: Sequence[LeftOut]) -> str:
+    """Summarize in a sentence how many rows figures without duplicates leave out, and why.
 
     Args:
-        left_out: of one protocol or of several, which may judge the same splits.
+        left_out: counts of one or more protocols, which may share splits.
     """
     splits = {(one.config, one.split): one for one in left_out}
     if not splits:
-        return "No row that is judged is a duplicate; figures without duplicates are those of all rows."
+        return "None of the evaluated rows is a duplicate, so figures without duplicates equal those on all rows."
     rows = sum(one.left_out for one in splits.values())
     why = " or ".join(dict.fromkeys(one.why for one in splits.values()))
     made = " or are made from rows that do" if any(one.made_from_duplicates for one in splits.values()) else ""
@@ -132,6 +132,6 @@ def sentence(left_out: Sequence[LeftOut]) -> str:
 
 
 def _among(values: npt.NDArray[np.str_], wanted: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
-    # A hash table; numpy's isin sorts, which takes ten times longer for text.
+    # Arrow uses a hash table; numpy's isin sorts, which takes ten times longer for text.
     found = pc.is_in(pa.array(values, pa.string()), value_set=pa.array(wanted, pa.string()))
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -1,11 +1,11 @@
-"""Fitting detectors on in-distribution rows, choosing their hyperparameters, and scoring every row."""
+"""Fits detectors on in-distribution rows, searches their hyperparameters, and scores rows."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,24 +14,23 @@ import numpy.typing as npt
 from evaluation.detectors.base import Detector, Method, Scores
 from evaluation.detectors.registry import METHODS, method
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.features.cache import Key, Shelf
+from evaluation.features.cache import FeatureCache, Key
 from evaluation.metrics.metrics import auroc
 from evaluation.models.features import Features
+from evaluation.progress import Log
 
 TRAIN, VALIDATION, EXTERNAL = "train", "validation", "external_validation"
 
-Say = Callable[[str], object]
-"""Takes one line for the person who waits."""
-
 
 @dataclass(frozen=True)
-class Sources:
-    """Splits that detectors are fitted and tuned on; None where there is none.
+class FitSplits:
+    """The splits that detectors are fitted and tuned on; None if there is none.
 
     Attributes:
-        train: fits most detectors; validation where no training rows are at hand.
-        validation: fits those that need rows that the model was not trained on, and is the known side of a search.
-        external: the unknown side of a search, and the only unknowns that anything is chosen by.
+        train: most detectors are fitted on it; the validation split if there are no training rows.
+        validation: for detectors that must be fitted on rows outside the training set; the in-distribution side of a
+            search.
+        external: the OoD side of a search, and the only unknown rows that any choice depends on.
     """
 
     train: Key | None
@@ -41,12 +40,12 @@ class Sources:
 
 @dataclass(frozen=True)
 class Trial:
-    """One set of hyperparameters in a search.
+    """One trial of a hyperparameter search.
 
     Attributes:
-        hyperparameters: by name.
-        auroc: of validation against external rows; None where the detector cannot be made so.
-        problem: why not; empty where it can.
+        hyperparameters: values by name.
+        auroc: AUROC of validation against external rows; None if the detector cannot be fitted or scored.
+        problem: the reason for that, else empty.
     """
 
     hyperparameters: Mapping[str, float]
@@ -56,13 +55,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A detector that is ready to score.
+    """A fitted detector with its hyperparameters.
 
     Attributes:
-        method: what it is.
-        detector: fitted.
-        hyperparameters: those that were chosen.
-        trials: what they were chosen from; empty without a search.
+        method: the method.
+        detector: the fitted detector.
+        hyperparameters: the chosen values.
+        trials: the trials of the search; empty without one.
     """
 
     method: Method
@@ -71,26 +70,28 @@ class Fitted:
     trials: tuple[Trial, ...] = ()
 
 
-def find_sources(splits: Mapping[str, Sequence[str]], configs: Sequence[str], fit_configs: Sequence[str]) -> Sources:
-    """The splits to fit and tune on.
+def find_fit_splits(
+    splits: Mapping[str, Sequence[str]], configs: Sequence[str], fit_configs: Sequence[str]
+) -> FitSplits:
+    """Choose the splits to fit and tune on.
 
-    Training rows are those of the fit configs, else of `<config>-train`, else the validation rows.
+    Training rows come from the fit configs, else from `<config>-train`, else they are the validation rows.
 
     Args:
         splits: splits with features, by config.
         configs: the configs to score.
-        fit_configs: configs to fit on; empty for those that belong to `configs`.
+        fit_configs: configs to fit on; empty for the defaults of `configs`.
 
     Raises:
-        EvaluationError: there are no features of a fit config, or none of its splits can be fitted on.
+        EvaluationError: there are no features of a fit config, or it has neither training nor validation rows.
     """
     for config in fit_configs:
         if config not in splits:
             raise unknown_name("config with features to fit on", config, splits)
         if not {TRAIN, VALIDATION} & set(splits[config]):
             raise EvaluationError(
-                f"expected features of a split train or validation of {config} to fit on, found those of "
-                f"{', '.join(splits[config])}; extract one of the two."
+                f"{config} has no features of train or validation to fit on, only of {', '.join(splits[config])}. "
+                "Extract one of the two."
             )
 
     def first(split: str, where: Iterable[str]) -> Key | None:
@@ -98,44 +99,46 @@ def find_sources(splits: Mapping[str, Sequence[str]], configs: Sequence[str], fi
 
     training = [*configs, *(f"{config}-train" for config in configs)]
     validation = first(VALIDATION, [*fit_configs, *configs])
-    return Sources(first(TRAIN, fit_configs or training) or validation, validation, first(EXTERNAL, configs))
+    return FitSplits(first(TRAIN, fit_configs or training) or validation, validation, first(EXTERNAL, configs))
 
 
 class Scorer:
-    """Fits each method once, and scores splits.
+    """Fits methods, each once, and scores splits.
 
     Args:
-        shelf: what methods read.
-        sources: what they are fitted and tuned on.
-        search: choose hyperparameters; without it the defaults are taken.
-        say: told what is left out or cannot be searched.
+        cache: loads the features.
+        fit_splits: the splits to fit and tune on.
+        search: search hyperparameters; if false, use the defaults.
+        log: receives a line about each method that is left out or cannot be searched.
     """
 
-    def __init__(self, shelf: Shelf, sources: Sources, *, search: bool = True, say: Say = lambda text: None) -> None:
-        self.shelf = shelf
-        self.sources = sources
+    def __init__(
+        self, cache: FeatureCache, fit_splits: FitSplits, *, search: bool = True, log: Log = lambda text: None
+    ) -> None:
+        self.cache = cache
+        self.fit_splits = fit_splits
         self.search = search
-        self.say = say
-        self._head = shelf.store.head()
+        self.log = log
+        self._head = cache.store.head()
         self._fitted: dict[str, Fitted] = {}
         self._scores: dict[tuple[str, Key], Scores] = {}
 
     def fit(self, name: str) -> Fitted:
-        """Fit a method, after those whose scores it reads.
+        """Fit a method, and before it the methods whose scores it combines.
 
         Raises:
-            EvaluationError: there is no such method, it cannot be used with what there is, or cannot be fitted.
+            EvaluationError: there is no such method, its features are not available, or it cannot be fitted.
         """
         if name not in self._fitted:
             chosen = method(name)
-            self.shelf.check(chosen)
-            for part in chosen.parts:
-                self.fit(part)
+            self.cache.check(chosen)
+            for base in chosen.base_methods:
+                self.fit(base)
             self._fitted[name] = self._choose(chosen)
         return self._fitted[name]
 
     def score(self, name: str, key: Key) -> Scores:
-        """Scores of a fitted method, shape (n,), higher = more unknown; computed once for each split."""
+        """Return a method's scores of a split, shape (n,), higher = more unknown; computed once."""
         if (name, key) not in self._scores:
             fitted = self.fit(name)
             features = self._read(fitted.method, fitted.hyperparameters, key)
@@ -143,48 +146,50 @@ class Scorer:
         return self._scores[name, key]
 
     def predictions(self, name: str, key: Key) -> npt.NDArray[np.int64]:
-        """Predicted classes, shape (n,)."""
+        """Return the predicted classes of a split, shape (n,)."""
         fitted = self.fit(name)
-        return self.shelf.predictions(fitted.method, fitted.hyperparameters, key)
+        return self.cache.predictions(fitted.method, fitted.hyperparameters, key)
 
     def forget(self, key: Key) -> None:
-        """Drop the scores of a split, which nothing asks for again."""
+        """Free the cached scores of a split."""
         for known in [pair for pair in self._scores if pair[1] == key]:
             del self._scores[known]
 
     def _read(self, chosen: Method, hyperparameters: Mapping[str, float], key: Key) -> Features:
-        features = self.shelf.read(chosen, hyperparameters, key)
-        if chosen.parts:
-            features = dataclasses.replace(features, scores={part: self.score(part, key) for part in chosen.parts})
+        features = self.cache.read(chosen, hyperparameters, key)
+        if chosen.base_methods:
+            features = dataclasses.replace(
+                features, scores={base: self.score(base, key) for base in chosen.base_methods}
+            )
         return features
 
     def _choose(self, chosen: Method) -> Fitted:
         sets = [dict(zip(chosen.grid, values, strict=True)) for values in itertools.product(*chosen.grid.values())]
-        if len(sets) == 1 or not self.search or not (self.sources.validation and self.sources.external):
+        if len(sets) == 1 or not self.search or not (self.fit_splits.validation and self.fit_splits.external):
             default = Fitted(chosen, self._make(chosen, sets[0]), sets[0])
             if len(sets) > 1 and self.search:
-                self.say(
-                    f"{chosen.name}: its hyperparameters are the defaults, since there are no features of both "
-                    f"{VALIDATION} and {EXTERNAL} to choose them on"
+                self.log(
+                    f"{chosen.name}: using the default hyperparameters, because there are no features of both "
+                    f"{VALIDATION} and {EXTERNAL} to search on"
                 )
             return default
-        if chosen.together is None:
+        if chosen.score_together is None:
             trials = tuple(self._try(chosen, [hyperparameters])[0] for hyperparameters in sets)
         else:
             trials = self._try(chosen, sets)
         possible = [trial for trial in trials if trial.auroc is not None]
         if not possible:
             raise EvaluationError(trials[0].problem)
-        # The first of the best: the default, where nothing is better.
+        # `max` returns the first of equals, so the default wins ties.
         best = max(possible, key=lambda trial: trial.auroc or 0.0).hyperparameters
         return Fitted(chosen, self._make(chosen, best), best, trials)
 
     def _try(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> tuple[Trial, ...]:
-        """Hold validation rows against external ones, as the unified unknown detection paper does (section 4).
+        """Compute the AUROC of validation against external rows, as in the unified benchmark (section 4).
 
         Args:
             chosen: the method.
-            sets: hyperparameters to try; several only of a method whose detectors score together.
+            sets: hyperparameters to try; several only for a method whose detectors can score together.
         """
         made: dict[int, Detector] = {}
         problems: dict[int, str] = {}
@@ -205,12 +210,12 @@ class Scorer:
     def _areas(
         self, chosen: Method, hyperparameters: Mapping[str, float], detectors: Sequence[Detector]
     ) -> list[float]:
-        """The AUROC of validation against external rows, of each detector."""
-        assert self.sources.validation is not None and self.sources.external is not None
-        if not detectors:  # nor is anything looked at for them
+        """Return each detector's AUROC of validation against external rows."""
+        assert self.fit_splits.validation is not None and self.fit_splits.external is not None
+        if not detectors:  # then no features are needed, either
             return []
-        known = _in_distribution(self._read(chosen, hyperparameters, self.sources.validation))
-        unknown = self._read(chosen, hyperparameters, self.sources.external)
+        known = _in_distribution(self._read(chosen, hyperparameters, self.fit_splits.validation))
+        unknown = self._read(chosen, hyperparameters, self.fit_splits.external)
         truth = np.repeat([False, True], [len(known), len(unknown)])
         sides = (_scores(chosen, detectors, features) for features in (known, unknown))
         return [auroc(np.concatenate(pair), truth) for pair in zip(*sides, strict=True)]
@@ -218,39 +223,39 @@ class Scorer:
     def _make(self, chosen: Method, hyperparameters: Mapping[str, float]) -> Detector:
         arguments = dict(hyperparameters)
         if "seed" in inspect.signature(chosen.make).parameters:
-            arguments["seed"] = self.shelf.seed
+            arguments["seed"] = self.cache.seed
         if chosen.fit == "none":
             return chosen.make(None, self._head, **arguments)
-        key = self.sources.train if chosen.fit == "train" else self.sources.validation
+        key = self.fit_splits.train if chosen.fit == "train" else self.fit_splits.validation
         if key is None:
             wanted = f"{TRAIN} or {VALIDATION}" if chosen.fit == "train" else VALIDATION
             raise EvaluationError(
-                f"expected features of a split {wanted} to fit {chosen.name} on, found none in "
-                f"{self.shelf.store.root}; extract one."
+                f"{self.cache.store.root} has no features of {wanted}, on which {chosen.name} is fitted. Extract such "
+                "a split."
             )
         features = _in_distribution(self._read(chosen, hyperparameters, key))
         if not len(features):
             raise EvaluationError(
-                f"expected labels in {'/'.join(key)} to fit {chosen.name} on, found a split without; name another "
-                "config with --fit-config."
+                f"{'/'.join(key)} has no labelled rows to fit {chosen.name} on. Choose another config with "
+                "--fit-config."
             )
         return chosen.make(features, self._head, **arguments)
 
 
 def _scores(chosen: Method, detectors: Sequence[Detector], features: Features) -> list[Scores]:
-    if chosen.together is not None:
-        return chosen.together(detectors, features)
+    if chosen.score_together is not None:
+        return chosen.score_together(detectors, features)
     return [detector.score(features) for detector in detectors]
 
 
 def _in_distribution(features: Features) -> Features:
-    """The rows of an in-distribution class: some configs have both sides in one split."""
+    """Select the rows of in-distribution classes: some splits mix in-distribution and unknown rows."""
     known = features.labels >= 0
     return features if known.all() else features.take(known)
 
 
 def expand(names: Sequence[str] | None) -> tuple[str, ...]:
-    """The names of methods that are asked for; None, or `all` among them, stands for every one.
+    """Expand a list of methods; None, or `all` among them, means every method.
 
     Raises:
         EvaluationError: there is no such method.

@@ -1,4 +1,4 @@
-"""The rows of a release beside one detector's scores: what every protocol judges."""
+"""Rows of a release with one detector's scores: the input of every protocol."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from evaluation.errors import EvaluationError
 from evaluation.metrics.ranking import Ranking, rank
 
 IN_DISTRIBUTION = "in_distribution"
-"""The role of rows that a detector should accept."""
+"""Role of the rows that a detector should accept."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """n rows of one or several configs, in any order.
+    """n rows of one or more configs, in any order, with one detector's scores.
 
     Attributes:
         id: the release's `id`, shape (n,).
-        config: name of the row's config, shape (n,).
-        split: name of its split, shape (n,).
-        role: name of its role as the release writes it (`in_distribution`, `near_ood`, ...), shape (n,).
-        label: in-distribution class as an index, shape (n,); -1 where no such class applies.
-        class_id: the source's own class, shape (n,).
-        source_id: the image that the row shows or is made from, unique among all sources, shape (n,): a corrupted row
-            and the clean one it comes from have the same.
+        config: config of each row, shape (n,).
+        split: split of each row, shape (n,).
+        role: role of each row by name (`in_distribution`, `near_ood`, ...), shape (n,).
+        label: in-distribution class as an index, shape (n,); -1 for rows outside these classes.
+        class_id: class in the source dataset, shape (n,).
+        source_id: the source image of the row, unique among all sources, shape (n,): a corrupted row and its clean
+            original have the same.
         score: shape (n,), float64, finite, higher = more unknown.
-        prediction: predicted class as an index, shape (n,), any for rows without a label; None without predictions.
-        duplicate: whether the release says that the row shows the same picture as another one (`duplicates`), shape
-            (n,); None where the release does not say which rows do.
+        prediction: predicted class as an index, shape (n,), arbitrary for rows without a label; None without
+            predictions.
+        duplicate: whether the release lists the row as a duplicate of another (`duplicates`), shape (n,); None if the
+            release does not say.
 
     Raises:
         EvaluationError: the columns have different lengths, or a score is NaN or infinite.
@@ -55,14 +56,14 @@ class Rows:
         for name, shape in shapes.items():
             if shape != (len(self),):
                 raise EvaluationError(
-                    f"expected one {name} for each of {len(self):,} rows, found the shape {shape}; join the scores "
-                    "with the release by id."
+                    f"{name} has the shape {shape}, but there are {len(self):,} rows. Join the scores with the "
+                    "release by id."
                 )
         finite = np.isfinite(self.score)
         if not finite.all():
             raise EvaluationError(
-                f"expected finite scores, found {np.count_nonzero(~finite):,} that are NaN or infinite, the first at "
-                f"{self.id[~finite][0]}; mend the detector, since no metric can rank such rows."
+                f"Scores of {np.count_nonzero(~finite):,} rows are NaN or infinite, the first at "
+                f"{self.id[~finite][0]}. Fix the detector: no metric can rank such rows."
             )
 
     def __len__(self) -> int:
@@ -76,35 +77,33 @@ class Rows:
 
     @property
     def wrong(self) -> npt.NDArray[np.bool_]:
-        """Whether each row's prediction is not its label, shape (n,); a row without a label is always wrong.
+        """Whether each row's prediction differs from its label, shape (n,); always true for rows without a label.
 
         Raises:
             EvaluationError: there are no predictions.
         """
         if self.prediction is None:
-            raise EvaluationError(
-                "expected predictions, found scores alone; add a column prediction (or class) to the scores file."
-            )
+            raise EvaluationError("The scores file has no predictions; add a column prediction (or class) to it.")
         wrong: npt.NDArray[np.bool_] = (self.label < 0) | (self.prediction != self.label)
         return wrong
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Rows:
-        """Return the rows for which `chosen`, of shape (n,), holds."""
+        """Select the rows where `chosen`, of shape (n,), is true."""
         columns = {column.name: getattr(self, column.name) for column in fields(self)}
         return replace(self, **{name: values[chosen] for name, values in columns.items() if values is not None})
 
     def by(self, column: Literal["config", "split"]) -> dict[str, Rows]:
-        """Return the rows of each config or split, by its name, sorted."""
+        """Group the rows by config or split, sorted by name."""
         values = getattr(self, column)
         return {name: self.where(values == name) for name in np.unique(values).tolist()}
 
 
 def known_rows(rows: Rows, split: str) -> Rows:
-    """The in-distribution rows of a split.
+    """Return the in-distribution rows of a split.
 
     Args:
-        rows: of one config.
-        split: its name.
+        rows: rows of one config.
+        split: name of the split.
 
     Raises:
         EvaluationError: there are none.
@@ -112,18 +111,18 @@ def known_rows(rows: Rows, split: str) -> Rows:
     found = rows.where(rows.known & (rows.split == split))
     if not len(found):
         raise EvaluationError(
-            f"expected in-distribution rows in {split} of {' and '.join(rows.by('config'))}, found none among "
-            f"{len(rows):,} rows; score that split too."
+            f"{split} of {' and '.join(rows.by('config'))} has no in-distribution rows among {len(rows):,} rows. "
+            "Score that split, too."
         )
     return found
 
 
 def unknown_splits(rows: Rows, roles: Sequence[str]) -> dict[str, Rows]:
-    """The rows of some roles by their split, in the order of the roles and then by name.
+    """Return the rows of some roles by split, in the order of the roles and then by name.
 
     Args:
-        rows: of one config.
-        roles: such as `near_ood`.
+        rows: rows of one config.
+        roles: roles such as `near_ood`.
 
     Raises:
         EvaluationError: there are none.
@@ -133,20 +132,20 @@ def unknown_splits(rows: Rows, roles: Sequence[str]) -> dict[str, Rows]:
         found.update(rows.where(rows.role == role).by("split"))
     if not found:
         raise EvaluationError(
-            f"expected rows of the role {' or '.join(roles)} in {' and '.join(rows.by('config'))}, found "
-            f"{', '.join(np.unique(rows.role).tolist())}; score a split of unknowns too, or name another protocol."
+            f"{' and '.join(rows.by('config'))} has no rows of the role {' or '.join(roles)} (found: "
+            f"{', '.join(np.unique(rows.role).tolist())}). Score a split of unknowns, too, or choose another protocol."
         )
     return found
 
 
-def against(known: Rows, *unknown: Rows) -> Ranking:
-    """Rank rows that ought to be accepted against rows that ought to be refused."""
+def rank_known_unknown(known: Rows, *unknown: Rows) -> Ranking:
+    """Rank in-distribution rows against unknown ones."""
     scores = [known.score, *(rows.score for rows in unknown)]
     return rank(np.concatenate(scores), np.arange(sum(map(len, scores))) >= len(known))[0]
 
 
-def mistakes(rows: Rows) -> Ranking:
-    """Rank rows classified right against rows classified wrong.
+def rank_errors(rows: Rows) -> Ranking:
+    """Rank correctly classified rows against misclassified ones.
 
     Raises:
         EvaluationError: there are no predictions.

@@ -1,4 +1,4 @@
-"""A run of `python -m evaluation score`: which detectors and rows, and the files that come of it.
+"""Runs `python -m evaluation score`: chooses configs, fits and scores, and writes the trials.
 
 Tested by `tests/evaluation/scoring/test_fit.py`.
 """
@@ -9,56 +9,97 @@ import csv
 import hashlib
 import importlib.metadata
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.features.cache import Key, Shelf
+from evaluation.features.cache import FeatureCache, Key
 from evaluation.features.store import Store
-from evaluation.files import replacing
-from evaluation.scoring.fit import Fitted, Say, Scorer
-from evaluation.scoring.joining import NOT_JUDGED
-from evaluation.scoring.scores import About
+from evaluation.files import atomic_path
+from evaluation.progress import Log, Progress
+from evaluation.scoring.fit import Fitted, Scorer, expand, find_fit_splits
+from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
+from evaluation.scoring.scores import Provenance
 
 _PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
-"""Packages whose version may change a score."""
+"""Packages whose version may affect scores."""
+
+
+def score(
+    features: str | Path,
+    detectors: Sequence[str] | None = None,
+    *,
+    configs: Sequence[str] = (),
+    fit_configs: Sequence[str] = (),
+    search: bool = True,
+    seed: int = 0,
+    log: Log = lambda text: None,
+) -> pa.Table:
+    """Fit detectors on extracted features, and score every row.
+
+    Detectors that need several models, or a second pass over the images, are not available here;
+    `python -m evaluation score` has options for them.
+
+    Args:
+        features: folder written by `python -m evaluation extract`.
+        detectors: keys of `METHODS`; None for all that can be used with these features.
+        configs: configs to score; empty for all with rows to evaluate.
+        fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else the validation rows.
+        search: search hyperparameters on `external_validation`; if false, use the defaults.
+        seed: random seed.
+        log: receives a line about each detector that is left out or cannot be searched.
+
+    Returns:
+        Columns `id`, `detector`, `score` (higher = more unknown) and `prediction`, as for `score_all`.
+
+    Raises:
+        EvaluationError: there are no such features, configs or detectors, or a detector named here cannot be fitted.
+    """
+    store = Store.open(Path(features))
+    splits = store.splits()
+    chosen = choose_configs(store, configs)
+    scorer = Scorer(
+        FeatureCache(store, seed=seed), find_fit_splits(splits, chosen, fit_configs), search=search, log=log
+    )
+    fitted = fit_all(scorer, expand(detectors), leave_out=detectors is None, progress=lambda count: None)
+    keys = [(config, split) for config in chosen for split in splits[config]]
+    return score_all(scorer, fitted, keys, lambda count: None)
 
 
 def choose_configs(store: Store, wanted: Sequence[str]) -> tuple[str, ...]:
-    """The configs to score: those asked for, else all with features of a split that is judged.
+    """Choose the configs to score: the given ones, else all with features of splits to evaluate.
 
     Raises:
-        EvaluationError: there are no features of one, or nothing to judge at all.
+        EvaluationError: a config has no features, or there is no split to evaluate.
     """
     here = store.splits()
     for config in wanted:
         if config not in here:
             raise unknown_name(f"config with features in {store.root}", config, here)
-    found = tuple(wanted) or tuple(config for config, splits in here.items() if set(splits) - set(NOT_JUDGED))
+    found = tuple(wanted) or tuple(config for config, splits in here.items() if set(splits) - set(FIT_AND_TUNE_SPLITS))
     if not found:
         raise EvaluationError(
-            f"expected features of splits to judge in {store.root}, found those of "
-            f"{', '.join(f'{config}/{split}' for config in here for split in here[config]) or 'none'}; extract more."
+            f"{store.root} has no features of splits to evaluate, only of "
+            f"{', '.join(f'{config}/{split}' for config in here for split in here[config]) or 'none'}. Extract more "
+            "splits."
         )
     return found
 
 
-def fit_all(
-    scorer: Scorer, names: Sequence[str], *, leave_out: bool, advance: Callable[[int], object]
-) -> list[Fitted]:
+def fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress: Progress) -> list[Fitted]:
     """Fit detectors.
 
     Args:
-        scorer: fits.
-        names: of the methods.
-        leave_out: say of a method that cannot be used or fitted why, and go on without it.
-        advance: progress, in methods.
+        scorer: fits the methods.
+        names: names of the methods.
+        leave_out: skip methods that cannot be used or fitted, with a log line.
+        progress: called with the number of methods done.
 
     Raises:
-        EvaluationError: one cannot be used or fitted, and is not to be left out; or none is left.
+        EvaluationError: a method cannot be used or fitted and `leave_out` is false, or all were left out.
     """
     fitted = []
     for name in names:
@@ -67,58 +108,56 @@ def fit_all(
         except EvaluationError as error:
             if not leave_out:
                 raise
-            scorer.say(f"{name} is left out: {error}")
-        advance(1)
+            scorer.log(f"{name} is left out: {error}")
+        progress(1)
     if not fitted:
-        raise EvaluationError("expected a detector that can be used with these features, found none; see the reasons.")
+        raise EvaluationError("No detector can be used with these features; see the reasons above.")
     return fitted
 
 
-def score_all(
-    scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], advance: Callable[[int], object]
-) -> pa.Table:
-    """Score every row of some splits with every detector, each id once.
+def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], progress: Progress) -> pa.Table:
+    """Score the rows of some splits with every detector, each id once.
 
     Args:
-        scorer: where they were fitted.
+        scorer: the scorer that fitted the detectors.
         fitted: the detectors.
-        keys: the splits; of an id that stands in several the first row counts, since it is the same image.
-        advance: progress, in splits.
+        keys: the splits; if several have an id, its first row counts, because an id stands for one image.
+        progress: called with the number of splits done.
 
     Returns:
-        Columns `id`, `detector`, `score` and `prediction`, detector by detector, rows in the release's order.
+        Columns `id`, `detector`, `score` and `prediction`; detector by detector, rows in the release's order.
     """
     known: set[str] = set()
     columns: dict[str, list[list[pa.Array]]] = {one.method.name: [] for one in fitted}
     for key in keys:
-        ids = scorer.shelf.features(key).ids
+        ids = scorer.cache.features(key).ids
         new = np.array([id_ not in known for id_ in ids.tolist()], dtype=bool)
         known.update(ids.tolist())
-        for name, parts in columns.items():
+        for name, pieces in columns.items():
             values = ids[new], scorer.score(name, key)[new], scorer.predictions(name, key)[new]
-            parts.append([pa.array(array) for array in values])
+            pieces.append([pa.array(array) for array in values])
         scorer.forget(key)
-        advance(1)
+        progress(1)
     tables = []
-    for name, parts in columns.items():
-        ids, scores, predictions = (pa.chunked_array(arrays) for arrays in zip(*parts, strict=True))
+    for name, pieces in columns.items():
+        ids, scores, predictions = (pa.chunked_array(arrays) for arrays in zip(*pieces, strict=True))
         detector = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(ids), np.int8)), [name]).cast(pa.string())
         tables.append(pa.table({"id": ids, "detector": detector, "score": scores, "prediction": predictions}))
     return pa.concat_tables(tables)
 
 
-def about_run(shelf: Shelf, configs: Sequence[str], fitted: Sequence[Fitted]) -> About:
-    """Where the scores of a run come from."""
-    identities = [store.identity for store in (shelf.store, *shelf.members)]
+def run_provenance(cache: FeatureCache, configs: Sequence[str], fitted: Sequence[Fitted]) -> Provenance:
+    """Return the provenance of a run's scores."""
+    identities = [store.identity for store in (cache.store, *cache.members)]
     digests = [identity.model_digest for identity in identities]
     members = {"members": float(len(identities))}
-    return About(
-        release_digest=shelf.store.identity.release_digest,
+    return Provenance(
+        release_digest=cache.store.identity.release_digest,
         configs=tuple(configs),
         model=" + ".join(identity.model for identity in identities),
-        # Of one model its own; of several, one over theirs in order.
+        # For several models, a digest over theirs in order.
         model_digest=digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
-        seed=shelf.seed,
+        seed=cache.seed,
         hyperparameters={
             one.method.name: {**one.hyperparameters, **(members if one.method.reads == "members" else {})}
             for one in fitted
@@ -128,7 +167,7 @@ def about_run(shelf: Shelf, configs: Sequence[str], fitted: Sequence[Fitted]) ->
 
 
 def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
-    """Write what hyperparameters were tried and chosen, as CSV; a file of an earlier run goes where nothing was.
+    """Write the trials of hyperparameter searches as CSV; without any, delete the file of an earlier run.
 
     Args:
         path: the file.
@@ -137,41 +176,43 @@ def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
     if not any(one.trials for one in fitted):
         path.unlink(missing_ok=True)
         return
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["detector", "hyperparameters", "auroc_external_validation", "chosen", "problem"])
         for one in fitted:
             for trial in one.trials:
                 area = "" if trial.auroc is None else repr(trial.auroc)
                 chosen = int(trial.hyperparameters == one.hyperparameters)
-                writer.writerow([one.method.name, named(trial.hyperparameters), area, chosen, trial.problem])
+                writer.writerow(
+                    [one.method.name, format_hyperparameters(trial.hyperparameters), area, chosen, trial.problem]
+                )
 
 
-def describe(fitted: Fitted) -> str:
-    """One line on how a detector was made."""
-    values = named(fitted.hyperparameters)
+def describe_fitted(fitted: Fitted) -> str:
+    """Describe a fitted detector in one line."""
+    values = format_hyperparameters(fitted.hyperparameters)
     if not fitted.trials:
         return f"{fitted.method.name}: {values}" if values else fitted.method.name
     best = next(trial for trial in fitted.trials if trial.hyperparameters == fitted.hyperparameters)
     failed = sum(trial.auroc is None for trial in fitted.trials)
-    without = f", {failed} of them impossible here" if failed else ""
+    without = f", {failed} of which cannot be used here" if failed else ""
     return (
         f"{fitted.method.name}: {values}, the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} on "
         f"external_validation{without}"
     )
 
 
-def named(hyperparameters: Mapping[str, float]) -> str:
-    """Hyperparameters as text."""
+def format_hyperparameters(hyperparameters: Mapping[str, float]) -> str:
+    """Format hyperparameters as text."""
     return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
 
 
-def warn(say: Say, shelf: Shelf, keys: Sequence[Key]) -> None:
-    """Say what in the features makes scores less comparable: splits that were computed in different ways."""
-    ways = {tuple(sorted(shelf.store.parts(*key).computed().items())): key for key in keys}
+def warn_about_environments(log: Log, cache: FeatureCache, keys: Sequence[Key]) -> None:
+    """Log a warning if splits were extracted in different environments."""
+    ways = {tuple(sorted(cache.store.row_blocks(*key).environment().items())): key for key in keys}
     if len(ways) > 1:
-        say(
-            "features were computed in more than one way (device, batch size, threads or version of torch), so that "
+        log(
+            "Features were computed in more than one environment (device, batch size, threads or torch version), so "
             f"rows of {' and '.join('/'.join(key) for key in ways.values())} may differ in their last digits"
         )
 
@@ -182,5 +223,5 @@ def _versions() -> dict[str, str]:
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            continue  # an extra that this run has not used
+            continue  # an optional package that this run did not use
     return found

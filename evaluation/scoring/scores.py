@@ -1,16 +1,15 @@
-"""Scores files: all that a report needs of a detector, whoever made it.
+"""Scores files: a detector's scores in the format that reports read, whatever tool wrote them.
 
-Parquet or CSV with the columns `id` and `score` (higher = more unknown), and of these what there is:
+Parquet or CSV with the columns `id` and `score` (higher = more unknown), and optionally:
 
-| column | what |
+| column | content |
 |---|---|
-| `detector` | name of the detector; without it the whole file is one detector, named as the file |
+| `detector` | name of the detector; without it the file holds one detector, named after the file |
 | `prediction` | predicted class, as an index into the config's label names |
 | `class` | predicted class by name, in place of `prediction` |
 
-Predictions are needed only by protocols that ask which in-distribution rows are misclassified, and only for rows that
-have a class. Files that `python -m evaluation score` writes also carry an `About`, as JSON in the Parquet schema's
-metadata.
+Predictions are needed only by protocols that evaluate misclassified in-distribution rows, and only for labelled rows.
+Files written by `python -m evaluation score` also carry an `Provenance`, as JSON in the Parquet schema's metadata.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from evaluation.errors import EvaluationError
-from evaluation.files import replacing
+from evaluation.files import atomic_path
 
 METADATA = b"unknown_detection"
-"""Key of the `About` in a Parquet schema's metadata."""
+"""Key of the `Provenance` in a Parquet schema's metadata."""
 
 COLUMNS: Mapping[str, pa.DataType] = {
     "id": pa.string(),
@@ -38,23 +37,23 @@ COLUMNS: Mapping[str, pa.DataType] = {
     "prediction": pa.int64(),
     "class": pa.string(),
 }
-"""All columns that a scores file may have, in the order that they are written in."""
+"""All columns that a scores file may have, in the order in which they are written."""
 
 _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class About:
-    """Where scores come from.
+class Provenance:
+    """The provenance of scores.
 
     Attributes:
         release_digest: digest of the release whose rows were scored.
-        configs: configs of it that were scored.
-        model: name of the model, for people.
+        configs: the scored configs.
+        model: name of the model, for display.
         model_digest: SHA-256 of its weights.
         seed: seed of the run.
-        hyperparameters: of each detector, by name.
-        versions: of the packages that the scores depend on, by name.
+        hyperparameters: hyperparameters of each detector, by name.
+        versions: versions of the packages that the scores depend on, by name.
     """
 
     release_digest: str
@@ -66,117 +65,116 @@ class About:
     versions: dict[str, str]
 
 
-def write_scores(path: Path, scores: pa.Table, about: About) -> None:
-    """Write a scores file; equal arguments give equal bytes.
+def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
+    """Write a scores file; equal arguments produce equal bytes.
 
     Args:
-        path: a name that ends in `.parquet`; a file there is replaced at once or not at all.
-        scores: `id` and `score`, and of `COLUMNS` what else there is; each id once for a detector, also where configs
-            share rows.
-        about: where the scores come from.
+        path: a path that ends in `.parquet`; an existing file is replaced atomically.
+        scores: a table with `id`, `score` and any other of `COLUMNS`; each id once per detector, even if several
+            configs share the row.
+        provenance: the provenance of the scores.
 
     Raises:
-        EvaluationError: the name does not end in `.parquet`, or the table is not one of scores.
+        EvaluationError: the path does not end in `.parquet`, or the table is not a valid scores table.
     """
     if path.suffix != ".parquet":
-        raise EvaluationError(f"expected a name that ends in .parquet to write scores to, found {path}; rename it.")
+        raise EvaluationError(f"The scores file must end in .parquet, found {path}. Rename it.")
     table = _checked(scores, str(path), COLUMNS)
-    table = table.replace_schema_metadata({METADATA: json.dumps(asdict(about), sort_keys=True)})
-    with replacing(path) as temporary:
+    table = table.replace_schema_metadata({METADATA: json.dumps(asdict(provenance), sort_keys=True)})
+    with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 
-def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tuple[pa.Table, About | None]:
+def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tuple[pa.Table, Provenance | None]:
     """Read a scores file.
 
     Args:
         path: a Parquet or CSV file.
-        columns: all columns that it may have and their types, for a reader that takes other than `COLUMNS`.
+        columns: the allowed columns and their types, for readers of formats other than `COLUMNS`.
 
     Returns:
-        The table: `id`, `detector` (the file's name without its ending, where it has no such column), `score` as
-        float64, and `prediction` and `class` where the file has them; and where the scores come from, if it says so.
+        The table with `id`, `detector` (the file's stem if there is no such column), `score` as float64, and
+        `prediction` and `class` if present; and the provenance, if the file has one.
 
     Raises:
-        EvaluationError: the file cannot be read, has no rows, lacks a column, has one that means nothing here, or
-            holds empty ids or scores that are not finite.
+        EvaluationError: the file cannot be read, has no rows, lacks a column or has an unknown one, or has empty ids
+            or non-finite scores.
     """
     if not path.is_file():
-        raise EvaluationError(f"expected a scores file at {path}, found none; check the path.")
+        raise EvaluationError(f"There is no scores file {path}; check the path.")
     if path.suffix not in (".csv", ".parquet"):
-        raise EvaluationError(f"expected scores as .parquet or .csv, found {path}; convert it.")
+        raise EvaluationError(f"{path} is neither .parquet nor .csv; convert it.")
     try:
         table = pq.read_table(path) if path.suffix == ".parquet" else _read_csv(path, columns)
     except (pa.ArrowInvalid, OSError) as error:
         raise EvaluationError(
-            f"expected scores in {path}, found what cannot be read: {_first_line(error)}."
+            f"Cannot read scores from {path}: {_first_line(error)}. Write the file again."
         ) from error
-    about = _about(table.schema.metadata or {}, path)
+    provenance = _provenance(table.schema.metadata or {}, path)
     if not len(table):
-        raise EvaluationError(f"expected scores in {path}, found no rows; write it again.")
+        raise EvaluationError(f"{path} has no rows; write it again.")
     if "detector" not in table.column_names:
         table = table.append_column("detector", pa.repeat(path.stem, len(table)))
-    return _checked(table, str(path), columns), about
+    return _checked(table, str(path), columns), provenance
 
 
-def shown(ids: pa.Array | pa.ChunkedArray) -> str:
-    """How many ids there are and the first of them, for a message.
+def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
+    """Summarize ids for a message: their number and the first of them.
 
     Args:
         ids: at least one string.
 
     Returns:
-        Such as `5 ids (a, b, c, ...)`.
+        For example `5 ids (a, b, c, ...)`.
     """
     first = ", ".join(ids.slice(0, _SHOWN).to_pylist()) + (", ..." if len(ids) > _SHOWN else "")
     return f"{len(ids):,} id{'s' if len(ids) > 1 else ''} ({first})"
 
 
 def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) -> pa.Table:
-    """The table with columns of `columns` in their order and types."""
+    """Check a table's columns and values, and return it with the order and types of `columns`."""
     names = table.column_names
     if not {"id", "score"} <= set(names) <= set(columns) or len(set(names)) < len(names):
         others = ", ".join(name for name in columns if name not in ("id", "score"))
         raise EvaluationError(
-            f"expected the columns id and score, and at most {others} beside them, in {where}, found "
-            f"{', '.join(names)}; rename or take out the others."
+            f"{where} needs the columns id and score, and may have {others} (found: {', '.join(names)}). Rename or "
+            "remove the others."
         )
     try:
         table = pa.table({name: table[name].cast(kind) for name, kind in columns.items() if name in names})
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise EvaluationError(
-            f"expected text as ids and names, numbers as scores and whole numbers as predictions in {where}, found: "
-            f"{_first_line(error)}."
+            f"{where} has values of a wrong type: {_first_line(error)}. Ids and names are text, scores are numbers, "
+            "predictions are integers."
         ) from error
     for name in ("id", "detector"):
         if name in names and (table[name].null_count or pc.any(pc.equal(table[name], "")).as_py()):
-            raise EvaluationError(f"expected a {name} in every row of {where}, found empty ones; fill them.")
+            raise EvaluationError(f"{where} has rows without {'an' if name == 'id' else 'a'} {name}; fill them.")
     finite = pc.fill_null(pc.is_finite(table["score"]), False)
     if not pc.all(finite, min_count=0).as_py():
-        bad = shown(table["id"].filter(pc.invert(finite)))
+        bad = summarize_ids(table["id"].filter(pc.invert(finite)))
         raise EvaluationError(
-            f"expected finite scores in {where}, found none, NaN or infinity at {bad}; mend the detector, since no "
-            "metric can rank such rows."
+            f"{where} has empty, NaN or infinite scores at {bad}. Fix the detector: no metric can rank such rows."
         )
     return table
 
 
 def _read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
-    # Types are given, so that ids like 00017 stay as they are.
+    # Explicit types keep ids such as 00017 as text.
     options = pa.csv.ConvertOptions(column_types=dict(columns), strings_can_be_null=True)
     return pa.csv.read_csv(path, convert_options=options)
 
 
-def _about(metadata: Mapping[bytes, bytes], path: Path) -> About | None:
+def _provenance(metadata: Mapping[bytes, bytes], path: Path) -> Provenance | None:
     if METADATA not in metadata:
         return None
     try:
         found = json.loads(metadata[METADATA])
-        return About(**{**found, "configs": tuple(found["configs"])})
+        return Provenance(**{**found, "configs": tuple(found["configs"])})
     except (ValueError, TypeError, KeyError) as error:
         raise EvaluationError(
-            f"expected what `python -m evaluation score` notes in the metadata of {path}, found something else; "
-            "write the file again, or without that metadata."
+            f"The metadata of {path} is not valid provenance as `python -m evaluation score` writes it. Write the "
+            "file again, or without that metadata."
         ) from error
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from builders.duplicates.distance import distance
 from builders.duplicates.exact import exact_pairs, rows_named
 from builders.errors import BuildError
 from builders.release.duplicates import (
@@ -22,13 +24,37 @@ from builders.release.duplicates import (
     unfolded,
 )
 from builders.release.manifest import is_training
+from hf_scripts.checks.images import Picture
 from hf_scripts.checks.problems import Problems
 
 _PROBLEM = "duplicates"
 
+# Distances are published as they were computed in float32, whose steps below 1 are at most 6e-8.
+_ROUNDING = 1e-6
 
-def check_duplicates(root: Path, manifest: Mapping[str, Any]) -> tuple[Problems, list[str]]:
+
+def named_rows(root: Path, manifest: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """The ids of a release's table of duplicates by split; none where there is no table that can be read."""
+    named: dict[str, set[str]] = {}
+    path = root / manifest[KEY]["path"] if KEY in manifest else root
+    if path.is_file():
+        with contextlib.suppress(BuildError):  # said where the table is checked
+            for pair in read_pairs(path):
+                named.setdefault(pair.split, set()).add(pair.id)
+                named.setdefault(pair.other_split, set()).add(pair.other_id)
+    return {key: frozenset(ids) for key, ids in named.items()}
+
+
+def check_duplicates(
+    root: Path, manifest: Mapping[str, Any], pictures: Mapping[tuple[str, str], Picture] | None = None
+) -> tuple[Problems, list[str]]:
     """Compare the table of duplicates with the rows. All indexes must be readable.
+
+    Args:
+        root: the release.
+        manifest: its manifest.
+        pictures: decoded images by split and id, which pairs of other digests are compared with; a pair without both
+            is not compared.
 
     Returns:
         The problems, and notes: how many pairs there are by pair of splits, and what was not compared. A release that
@@ -53,6 +79,7 @@ def check_duplicates(root: Path, manifest: Mapping[str, Any]) -> tuple[Problems,
     _check_form(table, pairs, problems)
     _check_rows(indexes, manifest, pairs, problems)
     _check_missing(manifest, exact, pairs, problems)
+    _check_pictures(manifest, pairs, pictures or {}, problems)
     return problems, [*_counts(manifest, pairs), *_not_compared(manifest)]
 
 
@@ -129,6 +156,29 @@ def _check_missing(
         if pair.splits in compared and pair.place not in listed:
             rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
             problems.add("unlisted pair", f"{manifest[KEY]['path']}: expected the pair {rows}, which are equal")
+
+
+def _check_pictures(
+    manifest: Mapping[str, Any],
+    pairs: Sequence[Pair],
+    pictures: Mapping[tuple[str, str], Picture],
+    problems: Problems,
+) -> None:
+    """Check the distance of every pair whose images are both decoded."""
+    for number, pair in enumerate(pairs):
+        one, other = pictures.get((pair.split, pair.id)), pictures.get((pair.other_split, pair.other_id))
+        if one is None or other is None or one.sha256 == other.sha256:
+            continue  # equal pixels, whose distance is looked at with the digests
+        if one.pixels is None or other.pixels is None:
+            found = ["other pixels"]
+        else:
+            # The measure moves one of the two; which of them the table does not say.
+            found_distances = [distance(*both) for both in ((one.pixels, other.pixels), (other.pixels, one.pixels))]
+            if any(abs(value - pair.distance) <= _ROUNDING for value in found_distances):
+                continue
+            found = [f"{value:.6g}" for value in found_distances]
+        where = f"{manifest[KEY]['path']} row {number}, {pair.id} and {pair.other_id}"
+        problems.add(_PROBLEM, f"{where}: expected distance {pair.distance:.6g}, found {' or '.join(found)}")
 
 
 def _counts(manifest: Mapping[str, Any], pairs: Sequence[Pair]) -> list[str]:

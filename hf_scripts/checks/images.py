@@ -5,14 +5,40 @@ Tested by `tests/hf_scripts/checks/test_rows.py`.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import warnings
+from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.duplicates.distance import SIDE
 from builders.release import images
 from hf_scripts.checks.problems import Problems
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A decoded image: `builders.release.images.pixel_sha256`, and its pixels (32, 32, 3) where it is of that size."""
+
+    sha256: str
+    pixels: npt.NDArray[np.uint8] | None
+
+
+def pictures_of(rows: pa.RecordBatch, wanted: frozenset[str]) -> dict[str, Picture]:
+    """Decode the images of some rows by id; one that does not decode is left out, and said by `check_images`."""
+    found = {}
+    encoded = pc.struct_field(rows.column("image"), "bytes")
+    for row_id, data in zip(rows.column("id").to_pylist(), encoded, strict=True):
+        if row_id in wanted and data.is_valid:
+            with contextlib.suppress(*images.DECODE_ERRORS):
+                image = images.decode(data.as_py())
+                small = image.mode == "RGB" and image.size == (SIDE, SIDE)
+                found[row_id] = Picture(images.pixel_sha256(image), np.asarray(image) if small else None)
+    return found
 
 
 def check_images(rows: pa.RecordBatch, path: str, first: int, problems: Problems, *, decode: bool) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
 from builders.release.schema import arrow_schema
-from hf_scripts.checks.images import check_images
+from hf_scripts.checks.images import Picture, check_images, pictures_of
 from hf_scripts.checks.manifest import Listed, check_file
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.values import Split, check_values
@@ -38,10 +38,14 @@ UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one task found; `rows` is None where the file could not be read through."""
+    """What one task found; `rows` is None where the file could not be read through.
+
+    `pictures` are decoded images of the rows that the task was asked for, by id.
+    """
 
     problems: Problems
     rows: int | None = None
+    pictures: Mapping[str, Picture] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,30 +81,32 @@ class ShardTask(FileTask):
     """One shard with pixels.
 
     `index` is the file whose rows from `first` on repeat the shard's (None: they cannot be compared). Without
-    `decode`, no image is decoded.
+    `decode`, no image is decoded; with it those of the ids in `wanted` are handed on.
     """
 
     split: Split
     index: str | None
     first: int
     decode: bool
+    wanted: frozenset[str] = frozenset()
 
     def check(self) -> Outcome:
         """Check file, schema, structure, and every row with its image."""
-        problems = check_file(self.root, self.file)
+        problems, pictures = check_file(self.root, self.file), {}
         if "file missing" in problems.counts:
             return Outcome(problems)
         try:
             with _open(self.root / self.file.path) as parquet:
                 _check_structure(parquet, self.file.path, problems)
                 if _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=True):
-                    self._check_rows(parquet, problems)
-                return Outcome(problems, parquet.metadata.num_rows)
+                    pictures = self._check_rows(parquet, problems)
+                return Outcome(problems, parquet.metadata.num_rows, pictures)
         except UNREADABLE as error:
             problems.add("Parquet", f"{self.file.path}: expected a readable Parquet file, found {_brief(error)}")
         return Outcome(problems)
 
-    def _check_rows(self, parquet: pq.ParquetFile, problems: Problems) -> None:
+    def _check_rows(self, parquet: pq.ParquetFile, problems: Problems) -> dict[str, Picture]:
+        pictures: dict[str, Picture] = {}
         index = _IndexRows(self.root / self.index, self.split, self.first) if self.index else None
         first = 0
         for group in range(parquet.num_row_groups):
@@ -110,7 +116,10 @@ class ShardTask(FileTask):
                 check_images(batch, self.file.path, first, problems, decode=self.decode)
                 if index is not None:
                     _compare(rows, index.take(batch.num_rows), self, first, problems)
+                if self.decode and self.wanted:
+                    pictures |= pictures_of(batch, self.wanted)
                 first += batch.num_rows
+        return pictures
 
 
 @dataclass(frozen=True)

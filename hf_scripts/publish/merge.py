@@ -115,7 +115,7 @@ def _check_benchmarks(
         was, now = there["benchmarks"][name], ours["benchmarks"][name]
         differ = [field for field in _IDENTITY if was.get(field) != now.get(field)]
         # A minor version of a benchmark adds splits and leaves the rows of the others.
-        if _numbers(was["version"])[:1] != _numbers(now["version"])[:1]:
+        if _numbers(was["version"])[:1] != _numbers(now["version"])[:1] or _variant(was) != _variant(now):
             differ.insert(0, "version")
         if differ:
             field = differ[0]
@@ -127,7 +127,12 @@ def _check_benchmarks(
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdecimal() else 0 for part in version.split("."))
+    return tuple(int(part) if part.isdecimal() else 0 for part in version.partition("+")[0].split("."))
+
+
+def _variant(benchmark: Mapping[str, Any]) -> str:
+    """What follows the plus in a benchmark's version: another choice of rows."""
+    return str(benchmark["version"]).partition("+")[2]
 
 
 def _splits(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], dict[str, Any]]]:

@@ -17,6 +17,11 @@ SPLITS = (
 )
 
 
+def with_comment(data):
+    """The same JPEG with a comment (ITU-T T.81, B.2.4.5): other bytes, the same pixels."""
+    return data[:2] + b"\xff\xfe\x00\x04hi" + data[2:]
+
+
 def linked(source, target):
     """A copy of a folder whose files are links, so that one of them can be replaced."""
     for path in sorted(source.rglob("*")):

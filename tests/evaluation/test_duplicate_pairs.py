@@ -107,7 +107,7 @@ def test_another_table_under_the_same_name_and_card_is_read_anew(root):
 def test_a_card_without_the_config_is_refused(root):
     card = (root / "README.md").read_text(encoding="utf-8")
     (root / "README.md").write_text(card.replace("config_name: duplicates", "config_name: other"), encoding="utf-8")
-    assert "expected load_dataset to read duplicates/pairs" in refusal(root)
+    assert "load_dataset cannot read duplicates/pairs" in refusal(root)
 
 
 COLUMNS_IN_ORDER = list(COLUMNS)
@@ -149,7 +149,7 @@ def test_a_table_of_other_rows_or_columns_is_refused(root, table, says):
 def test_a_file_that_is_no_table_is_refused(root):
     (root / "duplicates" / "pairs.parquet").write_bytes(b"PAR1")
     put_entry(root, rows=2)
-    assert "is no Parquet file" in refusal(root)
+    assert "is not a Parquet file" in refusal(root)
     put_table(root, pairs_table(PAIRS), rows=3)
     assert "has 2 pairs, but the manifest says 3" in refusal(root)
 

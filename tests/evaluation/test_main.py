@@ -50,4 +50,4 @@ def test_a_missing_extra_is_one_sentence(tmp_path):
     arguments = ["graph", str(tmp_path / "scores.csv"), "--out", str(tmp_path / "graph")]
     done = subprocess.run([sys.executable, "-c", WITHOUT, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
-    assert "error: expected networkx to do this, found it not installed; install it with pip" in done.stderr
+    assert "error: networkx is not installed, but needed to run this command. Install it with pip" in done.stderr

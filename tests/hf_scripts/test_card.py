@@ -69,6 +69,8 @@ def test_features_are_those_of_a_card_that_lists_them(cifar_release, tmp_path, c
     text = (listing / "README.md").read_text(encoding="utf-8")
     front, rest = front_of(text)
     for info in front["dataset_info"]:
+        if info["config_name"] == "duplicates":
+            continue  # version 1.0.0 had no such table
         entry = manifest["configs"][info["config_name"].removesuffix("-index")]
         schema = arrow_schema(entry["label_names"], entry["columns"], image=not info["config_name"].endswith("-index"))
         info["features"] = datasets.Features.from_arrow_schema(schema)._to_yaml_list()

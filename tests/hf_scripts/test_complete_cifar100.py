@@ -61,6 +61,7 @@ def test_the_published_lists_have_these_equal_pairs():
     assert len(complete.near_pairs()) > 500
 
 
+@pytest.mark.timeout(900)  # half a minute on an idle machine
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_complete_cifar100_with_its_pairs_is_built_verified_published_and_loaded(cifar100, push, seed):
     flags = ["--out", "release", "--workers", "1", "--quiet", *([] if seed == 0 else ["--index-only"])]

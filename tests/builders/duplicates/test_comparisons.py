@@ -40,13 +40,17 @@ def pixels_of(root):
 
 def test_every_distance_is_that_of_the_two_images(whole):
     pictures, pairs = pixels_of(whole), read_pairs(table(whole))
-    assert pairs
+    measured = [pair for pair in pairs if pair.split == "cifar-train/train" != pair.other_split]
+    assert measured
     for pair in pairs:
-        # The training image is the reference, which the measure does not move (builders.duplicates.distance).
         one, other = pictures[pair.split, pair.id], pictures[pair.other_split, pair.other_id]
-        assert pair.split == "cifar-train/train"
-        assert pair.distance == pytest.approx(float(distance(other, one)), abs=1e-6)
-        assert pair.distance <= THRESHOLD
+        if pair in measured:
+            # The training image is the reference, which the measure does not move (builders.duplicates.distance).
+            assert pair.distance == pytest.approx(float(distance(other, one)), abs=1e-6)
+            assert pair.distance <= THRESHOLD
+        else:  # only training images are looked for by the measure
+            assert pair.distance == 0
+            assert np.array_equal(one, other)
 
 
 def test_the_manifest_says_what_was_compared(whole):
@@ -70,7 +74,8 @@ def test_the_order_of_runs_does_not_show(demo, whole, tmp_path, order):
 
 def test_splits_without_shards_take_part(demo, whole, tmp_path):
     build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=SPLITS[:2], index_only=True)
-    assert read_pairs(table(tmp_path)) == []
+    first = [pair for pair in read_pairs(table(whole)) if set(pair.splits) <= set(SPLITS[:2])]
+    assert read_pairs(table(tmp_path)) == first
     build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=SPLITS[2:], index_only=True)
     assert table(tmp_path).read_bytes() == table(whole).read_bytes()
     assert not (tmp_path / "data").exists()

@@ -11,7 +11,7 @@ from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
 from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo, files_of
-from tests.builders.planted import SPLITS, Planting
+from tests.builders.planted import SPLITS, Planting, with_comment
 
 TEST, NEAR, VALIDATION, EXTERNAL, TRAIN = (
     "imagenet/test",
@@ -20,11 +20,6 @@ TEST, NEAR, VALIDATION, EXTERNAL, TRAIN = (
     "imagenet/external_validation",
     "imagenet-train/train",
 )
-
-
-def with_comment(data):
-    """The same JPEG with a comment (ITU-T T.81, B.2.4.5): other bytes, the same pixels."""
-    return data[:2] + b"\xff\xfe\x00\x04hi" + data[2:]
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +119,7 @@ def test_decoding_finds_equal_pixels_of_other_bytes(planted, own, whole, tmp_pat
     assert read_manifest(tmp_path)["duplicates"]["compared"] == [{"by": "bytes"} | every, {"by": "pixels"} | every]
     data = {name: content for name, content in files_of(tmp_path).items() if name.startswith(("data/", "index/"))}
     assert data.items() <= files_of(whole).items()
-    assert verify([str(tmp_path), "--quick", "--workers", "1"]) == 0
+    assert verify([str(tmp_path), "--workers", "1"]) == 0
     # Without the state of the runs the table of the folder is carried on.
     shutil.rmtree(tmp_path / ".state" / "parts")
     build_demo(sources, tmp_path, splits=SPLITS[:1])

@@ -56,7 +56,7 @@ def test_flat_validation_images_of_both_kinds(tmp_path):
         (
             "train",
             f"train/{TENCH}/{TENCH}_1.jpg",
-            "the edition with blurred faces (101 training",
+            "the edition with blurred faces (101 training and 3",
         ),
         ("val", "val/ILSVRC2012_val_00000293.jpg", "the files of ILSVRC2012 end in .JPEG"),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 from evaluation.__main__ import main
 from evaluation.releases import open_release
-from evaluation.scoring.scores import About, write_scores
+from evaluation.scoring.scores import Provenance, write_scores
 from tests.evaluation.facets_release import CONFIG, make_facets
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
@@ -48,8 +48,8 @@ def test_from_names_to_a_graph(tmp_path, capsys):
         "isolated": ["2", "1", "12"],
     }
     assert told.out.splitlines()[2].split()[-3:] == ["5", "4", "81"]
-    assert "evident-id    not done: no roles known" in told.out
-    assert "edges of few images, fewer than 10" in told.out
+    assert "evident-id    skipped: roles are unknown" in told.out
+    assert "edges with few images, fewer than 10" in told.out
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == FILES
     found = networkx.read_graphml(tmp_path / "out" / "graph.graphml")
     assert list(found.edges(data="weight")) == [("imagenet:beagle", "places365:kennel/outdoor", 12)]
@@ -71,7 +71,7 @@ def test_from_a_release_s_scores(tmp_path, capsys):
     release = open_release(str(make_facets(tmp_path / "facets")))
     ids = [f"imagenet/n02088364/{number}.jpg" for number in range(3)] + ["places365/b/bedroom/0.jpg"]
     table = pa.table({"id": ids, "detector": ["msp"] * 4, "score": [3.0, 1.0, 2.0, 0.0], "prediction": [2, 2, 1, 0]})
-    about = About(release.digest, (CONFIG,), "model", "ab", 0, {}, {})
+    about = Provenance(release.digest, (CONFIG,), "model", "ab", 0, {}, {})
     write_scores(tmp_path / "run.parquet", table, about)
     asked = ["--release", str(tmp_path / "facets"), "--min-weight", "2", "--out", str(tmp_path / "out")]
     assert main(["graph", str(tmp_path / "run.parquet"), *asked]) == 0
@@ -85,10 +85,10 @@ def test_from_a_release_s_scores(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        (["--min-weight", "100"], "none after light-edges"),
-        (["--config", "facets-t1"], "expected --release with --config"),
+        (["--min-weight", "100"], "The step light-edges leaves no edge"),
+        (["--config", "facets-t1"], "--config, --split and --revision apply to a release only"),
         (["--detector", "msp"], "'msp'"),
-        (["--release", "nowhere"], "found nowhere, which is neither"),
+        (["--release", "nowhere"], "nowhere is neither"),
         (["--keep", "loops"], "'loops' is not one of"),
         (["--accepted", "0"], "0 is not in the range"),
     ],

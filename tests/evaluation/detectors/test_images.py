@@ -12,13 +12,13 @@ from torchvision.transforms import functional  # noqa: E402
 from evaluation.detectors.images import IMAGE_METHODS  # noqa: E402
 from evaluation.detectors.looks import (  # noqa: E402
     crop,
-    dropping,
-    look_at_crops,
-    look_perturbed,
-    look_with_dropout,
+    dropout_enabled,
     mean_cosine,
     perturbed,
     row_seed,
+    run_on_crops,
+    run_perturbed,
+    run_with_dropout,
 )
 from evaluation.errors import EvaluationError  # noqa: E402
 from evaluation.models.features import Features  # noqa: E402
@@ -69,7 +69,9 @@ def seen(columns):
 def score(name, model, images=None, ids=IDS, seed=0, **hyperparameters):
     method = IMAGE_METHODS[name]
     hyperparameters = {key: values[0] for key, values in method.grid.items()} | hyperparameters
-    columns = method.look.run(model, images_of() if images is None else images, ids, seed=seed, **hyperparameters)
+    columns = method.image_pass.run(
+        model, images_of() if images is None else images, ids, seed=seed, **hyperparameters
+    )
     return method.make(None, None, **hyperparameters).score(seen(columns))
 
 
@@ -120,7 +122,7 @@ def test_dropout_is_drawn_for_each_row_from_its_id(with_dropout):
         passes.append((kept @ module.fc.weight.T.double() + module.fc.bias).softmax(1))
     p = torch.stack(passes).numpy()
     mean = p.mean(0)
-    found = look_with_dropout(with_dropout, images, IDS, seed=7, samples=4)
+    found = run_with_dropout(with_dropout, images, IDS, seed=7, samples=4)
     assert np.allclose(np.exp(found["logits"]), mean, atol=1e-6)
     information = -(mean * np.log(mean)).sum(1) + (p * np.log(p)).sum(2).mean(0)
     assert np.allclose(found["mutual_information"], information, atol=1e-6)
@@ -169,7 +171,7 @@ def test_only_dropout_layers_are_switched_on():
     model.module.layer1[2].register_forward_pre_hook(lambda _, inputs: dropped.update(maps=inputs[0]))
     model.module.depth.register_forward_hook(lambda *seen: dropped.update(depth=seen[2]))
     generators = [torch.Generator().manual_seed(row) for row in range(40)]
-    with dropping(model, generators), torch.no_grad():
+    with dropout_enabled(model, generators), torch.no_grad():
         model.module(images_of(40))
     # Whole channels, of each image others, about half of them; what is kept is doubled.
     zero = (dropped["maps"] == 0).flatten(2)
@@ -189,7 +191,7 @@ def test_only_dropout_layers_are_switched_on():
 
 @pytest.mark.parametrize("name", ["mc_dropout", "mc_dropout_mi"])
 def test_a_model_without_dropout(cnn, name):
-    with pytest.raises(EvaluationError, match="expected dropout layers in it, found none that drop anything"):
+    with pytest.raises(EvaluationError, match=r"it has no dropout layers with a positive rate\. Leave mc_dropout"):
         score(name, cnn)
 
 
@@ -237,9 +239,9 @@ def test_cadet_by_hand(cnn):
 
 
 LOOKS = {
-    "perturbed": (look_perturbed, {"temperature": 10.0, "epsilon": 0.0014}),
-    "dropout": (look_with_dropout, {"samples": 3}),
-    "crops": (look_at_crops, {"views": 3}),
+    "perturbed": (run_perturbed, {"temperature": 10.0, "epsilon": 0.0014}),
+    "dropout": (run_with_dropout, {"samples": 3}),
+    "crops": (run_on_crops, {"views": 3}),
 }
 
 
@@ -249,12 +251,12 @@ def test_a_row_has_its_numbers_in_any_batch(with_dropout, name):
 
     The sign of a gradient that is nearly zero would change more; none of these images has one.
     """
-    look, hyperparameters = LOOKS[name]
-    whole = look(with_dropout, images_of(), IDS, seed=0, **hyperparameters)
+    image_pass, hyperparameters = LOOKS[name]
+    whole = image_pass(with_dropout, images_of(), IDS, seed=0, **hyperparameters)
     order = np.random.default_rng(0).permutation(len(IDS))
-    shuffled = look(with_dropout, images_of()[order], [IDS[row] for row in order], seed=0, **hyperparameters)
+    shuffled = image_pass(with_dropout, images_of()[order], [IDS[row] for row in order], seed=0, **hyperparameters)
     alone = [
-        look(with_dropout, images_of()[row : row + 1], IDS[row : row + 1], seed=0, **hyperparameters)
+        image_pass(with_dropout, images_of()[row : row + 1], IDS[row : row + 1], seed=0, **hyperparameters)
         for row in range(len(IDS))
     ]
     for column, values in whole.items():
@@ -265,8 +267,8 @@ def test_a_row_has_its_numbers_in_any_batch(with_dropout, name):
 
 @pytest.mark.parametrize("name", ["dropout", "crops"])
 def test_the_seed_decides(with_dropout, name):
-    look, hyperparameters = LOOKS[name]
-    one, same, other = (look(with_dropout, images_of(), IDS, seed=seed, **hyperparameters) for seed in (0, 0, 1))
+    image_pass, hyperparameters = LOOKS[name]
+    one, same, other = (image_pass(with_dropout, images_of(), IDS, seed=seed, **hyperparameters) for seed in (0, 0, 1))
     for column, values in one.items():
         assert np.array_equal(values, same[column])
         assert not np.allclose(values, other[column])

@@ -144,17 +144,17 @@ def test_temperature_of_one_leaves_the_order_of_msp():
 @pytest.mark.parametrize("make", [scores.make_temperature, scores.make_energy])
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
 def test_temperature_must_be_positive(make, temperature):
-    with pytest.raises(EvaluationError, match="expected a temperature above 0"):
+    with pytest.raises(EvaluationError, match=r"temperature (of energy )?must be above 0"):
         make(toy_features(), None, temperature=temperature)
 
 
 def test_temperature_needs_labels():
-    with pytest.raises(EvaluationError, match="fit temperature on, found 2 of 162 rows with others"):
+    with pytest.raises(EvaluationError, match=r"^2 of 162 rows to fit temperature on have no label"):
         scores.make_temperature(toy_features(unknown=2), None)
 
 
 def test_logits_that_are_not_finite_are_refused_with_their_row():
     features = toy_features(rows=20)
     features.logits[13, 2] = np.inf
-    with pytest.raises(EvaluationError, match=f"expected finite numbers in the logits.*{features.ids[13]}"):
+    with pytest.raises(EvaluationError, match=f"logits of '{features.ids[13]}' are NaN or infinite. Check"):
         scores.LogitScore(scores.msp).score(features)

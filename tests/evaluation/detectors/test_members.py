@@ -79,21 +79,23 @@ def test_averaged_models_score_as_one_model():
 )
 def test_models_of_other_rows_or_classes_are_not_averaged(change):
     first, second, _ = models(toy_features(rows=30))
-    with pytest.raises(EvaluationError, match="expected model 2 of the ensemble"):
+    with pytest.raises(
+        EvaluationError, match=r"Model 2 of the ensemble has other rows, labels or classes .* Extract all models"
+    ):
         members.average([first, change(second)])
 
 
 def test_one_model_is_no_ensemble():
     features = toy_features(rows=30, members=1)
-    with pytest.raises(EvaluationError, match="expected at least 2 models"):
+    with pytest.raises(EvaluationError, match="needs at least 2 models, found 1; extract"):
         members.average(models(features))
     for make in (members.make_mutual_information, members.make_deep_ensemble):
-        with pytest.raises(EvaluationError, match="logits of at least 2 members, found 1"):
+        with pytest.raises(EvaluationError, match="At least 2 members with logits are needed, found 1; extract"):
             make(None, None).score(features)
 
 
 def test_members_have_the_same_classes():
     features = toy_features(rows=30)
     uneven = dataclasses.replace(features, members=(features.logits, features.logits[:, :2]))
-    with pytest.raises(EvaluationError, match=r"members' logits of shape \(rows, 4\)"):
+    with pytest.raises(EvaluationError, match=r"members' logits must have the shape \(rows, 4\)"):
         members.make_mutual_information(None, None).score(uneven)

@@ -45,7 +45,9 @@ def test_nearly_equal_rows_have_their_exact_distance():
 
 @pytest.mark.parametrize("k", [0, 121])
 def test_knn_needs_as_many_rows(k):
-    with pytest.raises(EvaluationError, match=f"neighbors of knn from 1 to the 120 rows it is fitted on, found {k};"):
+    with pytest.raises(
+        EvaluationError, match=f"neighbors of knn must be from 1 to the 120 rows it is fitted on, found {k}[.] Give"
+    ):
         neighbors.make_knn(FITTED, None, neighbors=k)
 
 
@@ -68,7 +70,7 @@ def test_relation_is_the_negated_mean_over_the_bank(power, cutoff, bank_rows, mo
 
 @pytest.mark.parametrize("hyperparameters", [{"power": 0.0}, {"cutoff": -0.1}])
 def test_relation_parameters_out_of_range_are_refused(hyperparameters):
-    with pytest.raises(EvaluationError, match="expected power above 0 and cutoff of at least 0"):
+    with pytest.raises(EvaluationError, match="relation needs power above 0 and cutoff of at least 0"):
         neighbors.make_relation(FITTED, None, **hyperparameters)
 
 
@@ -84,22 +86,22 @@ def test_relation_parameters_out_of_range_are_refused(hyperparameters):
 def test_several_score_together_as_each_does(make, sets, bank_rows, monkeypatch):
     monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
     detectors = [make(FITTED, None, **hyperparameters) for hyperparameters in sets]
-    together = detectors[0].score_together(detectors, TESTED)
-    assert len(together) == len(sets)
-    for detector, scores in zip(detectors, together, strict=True):
+    score_together = detectors[0].score_together(detectors, TESTED)
+    assert len(score_together) == len(sets)
+    for detector, scores in zip(detectors, score_together, strict=True):
         np.testing.assert_allclose(scores, detector.score(TESTED), rtol=1e-12)
-        assert not np.array_equal(scores, together[detector is detectors[0]])
+        assert not np.array_equal(scores, score_together[detector is detectors[0]])
 
 
 @pytest.mark.parametrize("make", [neighbors.make_knn, neighbors.make_relation])
 def test_a_bank_with_nan_is_refused(make):
     spoiled = FITTED.penultimate.copy()
     spoiled[7, 3] = np.nan
-    with pytest.raises(EvaluationError, match=f"finite numbers in the penultimate features.*{FITTED.ids[7]}"):
+    with pytest.raises(EvaluationError, match=f"penultimate features of '{FITTED.ids[7]}' are NaN or infinite. Check"):
         make(dataclasses.replace(FITTED, penultimate=spoiled), None)
 
 
 @pytest.mark.parametrize("make", [neighbors.make_knn, neighbors.make_relation])
 def test_features_of_another_width_are_refused(make):
-    with pytest.raises(EvaluationError, match=r"penultimate features of shape \(rows, 12\)"):
+    with pytest.raises(EvaluationError, match=r"penultimate features must have the shape \(rows, 12\)"):
         make(FITTED, None).score(dataclasses.replace(TESTED, penultimate=TESTED.blocks[0]))

@@ -49,19 +49,19 @@ def test_a_feature_that_never_changes_is_left_at_zero():
 
 @pytest.mark.parametrize("hyperparameters", [{"depth": 1.5}, {"nu": 0.0}, {"nu": 1.1}, {"rows": 1}])
 def test_parameters_out_of_range_are_refused(hyperparameters):
-    with pytest.raises(EvaluationError, match="expected depth from 0 to 1, nu above 0 and up to 1"):
+    with pytest.raises(EvaluationError, match="oodl needs depth from 0 to 1, nu above 0 and up to 1"):
         oodl.make_oodl(FITTED, None, **hyperparameters)
 
 
 def test_blocks_must_have_been_extracted():
-    with pytest.raises(EvaluationError, match="at least 1 blocks for oodl, found 0"):
+    with pytest.raises(EvaluationError, match=r"oodl needs features of at least 1 blocks, found 0\. Extract"):
         oodl.make_oodl(dataclasses.replace(FITTED, blocks=()), None)
-    with pytest.raises(EvaluationError, match="at least 3 blocks for oodl, found 1"):
+    with pytest.raises(EvaluationError, match=r"oodl needs features of at least 3 blocks, found 1\. Extract"):
         oodl.make_oodl(FITTED, None, depth=1.0).score(dataclasses.replace(TESTED, blocks=TESTED.blocks[:1]))
-    with pytest.raises(EvaluationError, match=r"features of block 1 of shape \(rows, 5\)"):
+    with pytest.raises(EvaluationError, match=r"features of block 1 must have the shape \(rows, 5\)"):
         oodl.make_oodl(FITTED, None).score(dataclasses.replace(TESTED, blocks=TESTED.blocks[1:]))
 
 
 def test_equal_rows_are_not_fitted():
-    with pytest.raises(EvaluationError, match="features of block 1 that differ to fit oodl on, found 160 equal rows"):
+    with pytest.raises(EvaluationError, match=r"Features of block 1 are equal in all 160 rows, .* fit on more rows"):
         oodl.make_oodl(dataclasses.replace(FITTED, blocks=(np.ones((160, 4)),)), None)

@@ -36,7 +36,7 @@ def test_she_needs_a_right_row_of_each_class():
     wrong[FITTED.labels == 2, 2] = -100
     with pytest.raises(
         EvaluationError,
-        match="1 correctly classified rows of each of the 4 classes to fit she on, found 0 of class 2;",
+        match=r"1 correctly classified rows of each of the 4 classes to fit on, found 0 of class 2\. Fit on more",
     ):
         penultimate.make_she(dataclasses.replace(FITTED, logits=wrong), HEAD)
 
@@ -65,12 +65,14 @@ def test_vim_is_the_virtual_logit_less_the_energy(dimension):
 
 @pytest.mark.parametrize("dimension", [-1, WIDTH, WIDTH + 1])
 def test_vim_leaves_a_residual(dimension):
-    with pytest.raises(EvaluationError, match="expected dimension of vim from 0 to 11"):
+    with pytest.raises(EvaluationError, match="dimension of vim must be from 0 to 11"):
         penultimate.make_vim(FITTED, HEAD, dimension=dimension)
 
 
 def test_vim_of_fewer_rows_than_dimensions_has_no_residual():
-    with pytest.raises(EvaluationError, match="principal subspace of 6 dimensions that vim fits, found 5 rows"):
+    with pytest.raises(
+        EvaluationError, match=r"All 5 rows lie in the principal subspace of 6 dimensions that vim fits\. Fit"
+    ):
         penultimate.make_vim(FITTED.take(slice(5)), HEAD)
 
 
@@ -103,6 +105,6 @@ def test_gradnorm_is_the_norm_of_the_loss_gradient_by_the_weights():
 def test_features_of_another_width_are_refused(make, field):
     detector = make(FITTED, HEAD)
     with pytest.raises(
-        EvaluationError, match=r"of shape \(rows, (4|12)\) as the detector was made for, found \(30, 5\)"
+        EvaluationError, match=r"must have the shape \(rows, (4|12)\) that the detector was made for, found \(30, 5\)"
     ):
         detector.score(dataclasses.replace(TESTED, **{field: TESTED.blocks[0]}))

@@ -19,8 +19,8 @@ NEEDS_SCIKIT_LEARN = {"oodl", "ens_v", "ens_r", "ens_f"}
 
 def with_parts(fitted, features):
     """The features with the scores that mixtures read; those of image readers are the toy's own."""
-    parts = {part for name in ON_FEATURES for part in METHODS[name].parts} - set(features.scores)
-    scores = {part: METHODS[part].make(fitted, HEAD).score(features) for part in sorted(parts)}
+    base_methods = {part for name in ON_FEATURES for part in METHODS[name].base_methods} - set(features.scores)
+    scores = {part: METHODS[part].make(fitted, HEAD).score(features) for part in sorted(base_methods)}
     return dataclasses.replace(features, scores={**features.scores, **scores})
 
 
@@ -64,8 +64,8 @@ def test_scores_follow_their_rows_in_any_order(scored):
 @pytest.mark.parametrize("batch", [1, 7, 64])
 def test_scores_do_not_depend_on_the_batch(scored, batch):
     detector, scores = scored
-    parts = [detector.score(TESTED.take(slice(start, start + batch))) for start in range(0, len(TESTED), batch)]
-    same(np.concatenate(parts), scores)
+    base_methods = [detector.score(TESTED.take(slice(start, start + batch))) for start in range(0, len(TESTED), batch)]
+    same(np.concatenate(base_methods), scores)
 
 
 def test_scores_do_not_depend_on_the_rows_beside_them(scored):
@@ -119,13 +119,16 @@ def test_rows_of_no_class_get_higher_scores(name):
 
 @pytest.mark.parametrize("name", FITTED_ON_ROWS)
 def test_rows_without_a_class_are_not_fitted(name):
-    with pytest.raises(EvaluationError, match=rf"to fit {name} on, found 3 of 43 rows with others.*label -1"):
+    with pytest.raises(
+        EvaluationError,
+        match=rf"^3 of 43 rows to fit {name} on have no label.*label -1\. Fit on an in-distribution split",
+    ):
         METHODS[name].make(toy_features(rows=40, unknown=3), HEAD)
 
 
 @pytest.mark.parametrize("name", FITTED_ON_ROWS)
 def test_no_rows_are_not_fitted(name):
-    with pytest.raises(EvaluationError, match=f"expected rows to fit {name} on, found none"):
+    with pytest.raises(EvaluationError, match=f"no rows to fit {name} on; extract the split"):
         METHODS[name].make(FITTED.take(slice(0)), HEAD)
 
 
@@ -133,7 +136,7 @@ def test_no_rows_are_not_fitted(name):
 def test_labels_beyond_the_logits_are_not_fitted(name):
     labels = FITTED.labels.copy()
     labels[5] = 4
-    with pytest.raises(EvaluationError, match=rf"labels 0 to 3 to fit {name} on.*with label 4"):
+    with pytest.raises(EvaluationError, match=rf"rows to fit {name} on have no label from 0 to 3.*with label 4"):
         METHODS[name].make(dataclasses.replace(FITTED, labels=labels), HEAD)
 
 
@@ -161,10 +164,10 @@ def test_names_are_unique_keys_with_titles_and_sources():
     assert all(name == each.name for name, each in METHODS.items())
     assert len({each.title for each in METHODS.values()}) == len(METHODS)
     assert all(each.source for each in METHODS.values())
-    assert all(part in METHODS or part in {"odin", "cadet"} for each in METHODS.values() for part in each.parts)
+    assert all(part in METHODS or part in {"odin", "cadet"} for each in METHODS.values() for part in each.base_methods)
 
 
 def test_a_method_is_found_by_its_name_or_its_neighbours_are_named():
     assert method("vim") is METHODS["vim"]
-    with pytest.raises(EvaluationError, match="expected the name of a detector, found 'mahalanobi'; the nearest are"):
+    with pytest.raises(EvaluationError, match="'mahalanobi' is not a detector; the closest names are mahalanobis,"):
         method("mahalanobi")

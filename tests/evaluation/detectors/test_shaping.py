@@ -81,7 +81,10 @@ def test_ash_of_features_that_are_no_activations_says_which_row_it_fails_on():
     features = toy_features(rows=20, seed=2)
     # The six kept add up to -0.01, all twelve to -12.01: exp(1201) is infinite.
     features.penultimate[3] = [1, 1, 1, -1, -1, -1.01, *[-2] * 6]
-    with pytest.raises(EvaluationError, match=f"expected a finite score of every row.*{features.ids[3]}"):
+    with pytest.raises(
+        EvaluationError,
+        match=f"The score of '{features.ids[3]}' is nan: its penultimate features are outside the domain",
+    ):
         shaping.make_ash(None, HEAD, pruned=0.5).score(features)
 
 
@@ -91,8 +94,8 @@ def test_ash_of_features_that_are_no_activations_says_which_row_it_fails_on():
         (shaping.make_react, {"quantile": 1.0}, "quantile of react"),
         (shaping.make_dice, {"sparsity": -0.1}, "sparsity of dice"),
         (shaping.make_ash, {"pruned": 1.0}, "pruned of ash"),
-        (shaping.make_ash, {"pruned": 0.99}, "ash to keep some of 12 features"),
-        (shaping.make_ash, {"variant": "q"}, "variant s, b or p of ash, found 'q'"),
+        (shaping.make_ash, {"pruned": 0.99}, "ash would keep none of 12 features"),
+        (shaping.make_ash, {"variant": "q"}, "ash has no variant 'q'; choose s, b or p"),
     ],
 )
 def test_parameters_out_of_range_are_refused(make, hyperparameters, message):
@@ -103,5 +106,7 @@ def test_parameters_out_of_range_are_refused(make, hyperparameters, message):
 @pytest.mark.parametrize("make", [shaping.make_react, shaping.make_dice, shaping.make_ash])
 def test_features_of_another_width_are_refused(make):
     narrow = dataclasses.replace(TESTED, penultimate=TESTED.blocks[0])
-    with pytest.raises(EvaluationError, match=r"penultimate features of shape \(rows, 12\).*found \(30, 5\)"):
+    with pytest.raises(
+        EvaluationError, match=r"penultimate features must have the shape \(rows, 12\).*found \(30, 5\)"
+    ):
         make(FITTED, HEAD).score(narrow)

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -128,9 +129,9 @@ def test_another_batch_size_changes_the_last_digits_only(extract, weights, relea
         assert (
             extract("--splits", "test", "--batch-size", size, out=size, model=model, path=path, where=release)[0] == 0
         )
-    one = Store.open(tmp_path / "1").parts(CONFIG, "test").read()
+    one = Store.open(tmp_path / "1").row_blocks(CONFIG, "test").read()
     for size in ("4", "7"):
-        other = Store.open(tmp_path / size).parts(CONFIG, "test").read()
+        other = Store.open(tmp_path / size).row_blocks(CONFIG, "test").read()
         for name in ("logits", "penultimate", block_column(0), block_column(1)):
             assert np.abs(one[name] - other[name]).max() < 1e-5 * np.abs(one[name]).max()
 
@@ -194,14 +195,14 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(extract, weights, tmp_pa
         *(str(text) for pair in arguments.items() for text in pair),
     ]
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE)
-    parts = Store(tmp_path / "killed", None).parts(CONFIG, "test").folder
-    while process.poll() is None and not list(parts.glob("0*.arrow")):
+    row_blocks = Store(tmp_path / "killed", None).row_blocks(CONFIG, "test").folder
+    while process.poll() is None and not list(row_blocks.glob("0*.arrow")):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     # The worker has ended too, with or without a complaint, once nobody holds its stderr open any more.
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
-    kept = contents(parts)
+    kept = contents(row_blocks)
     assert 1 <= len(kept) < 3
     code, out, _ = extract(where=release, model=model, out="killed")
     assert code == 0
@@ -260,36 +261,37 @@ def refused(ran):
     assert code == 2
     lines = err.splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith("error: expected ")
+    assert lines[0].startswith("error: ")
+    assert re.search(r"[.;] \w", lines[0]), "the next step follows"
     return lines[0]
 
 
 def test_a_model_of_another_number_of_classes(extract, tmp_path):
     torch.save(small_models.of_three().state_dict(), tmp_path / "three.pt")
     said = refused(extract(model=f"{FILE}:of_three", path=tmp_path / "three.pt"))
-    assert f"for each of the {len(LABELS)} classes of the config, found 3" in said
+    assert f"of_three has 3 logits, but the config has {len(LABELS)} classes. Use" in said
     assert not (tmp_path / "out").exists()
 
 
 def test_weights_that_do_not_fit(extract, tmp_path):
     torch.save(small_models.cnn(5).state_dict(), tmp_path / "five.pt")
-    assert "for 4 classes, found" in refused(extract(path=tmp_path / "five.pt"))
+    assert "has weights for 5 classes, but" in refused(extract(path=tmp_path / "five.pt"))
     torch.save({"fc.weight": torch.ones(4, 10)}, tmp_path / "few.pt")
-    assert "that are missing (fc.bias, layer1.0.bias, " in refused(extract(path=tmp_path / "few.pt"))
+    assert "missing (fc.bias, layer1.0.bias, " in refused(extract(path=tmp_path / "few.pt"))
 
 
 def test_no_cuda_where_it_is_asked_for(extract, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "expected a CUDA device, found none" in refused(extract(device="cuda"))
+    assert "finds no CUDA device; give --device cpu" in refused(extract(device="cuda"))
 
 
 @pytest.mark.parametrize(
     ("flags", "found"),
     [
-        ({"config": "smal"}, "found 'smal'; the nearest are small"),
-        ({"flags": ("--splits", "near_od")}, "found 'near_od'; the nearest are near_ood"),
-        ({"flags": ("--splits", "other/test")}, "found 'other/test'; the nearest are test"),
-        ({"where": "nowhere"}, "expected a release folder or ORG/NAME"),
+        ({"config": "smal"}, "'smal' is not a config of"),
+        ({"flags": ("--splits", "near_od")}, "'near_od' is not a split of small; the closest names are near_ood"),
+        ({"flags": ("--splits", "other/test")}, "'other/test' is not a split of small; the closest names are test"),
+        ({"where": "nowhere"}, "nowhere is neither a folder nor a repository ORG/NAME"),
     ],
     ids=["config", "split", "split of another config", "release"],
 )
@@ -302,9 +304,9 @@ def test_features_of_another_release_or_model_in_the_same_folder(extract, tmp_pa
     assert extract("--splits", "test")[0] == 0
     before = contents(tmp_path / "out")
     other = small_release(tmp_path / "other", {f"{CONFIG}/test": range(5)})
-    assert "expected the release with digest" in refused(extract(where=other))
+    assert "are of the release with digest" in refused(extract(where=other))
     torch.save(of_seed(small_models.cnn, num_classes=4).state_dict(), tmp_path / "other.pt")
-    assert "found small_models.py:cnn with digest" in refused(extract(path=tmp_path / "other.pt"))
+    assert "not of small_models.py:cnn with digest" in refused(extract(path=tmp_path / "other.pt"))
     assert contents(tmp_path / "out") == before
 
 
@@ -319,7 +321,7 @@ def test_an_image_that_cannot_be_decoded(extract, release, tmp_path):
     pq.write_table(table, path)
     for workers in ("0", "1"):
         said = refused(extract("--splits", "test", "--workers", workers, where=copy))
-        assert "expected an image in row source/test/21.png, found one that cannot be decoded" in said
+        assert "The image of row source/test/21.png cannot be decoded" in said
 
 
 def test_logits_that_are_no_numbers(extract, tmp_path):
@@ -327,7 +329,7 @@ def test_logits_that_are_no_numbers(extract, tmp_path):
     with torch.no_grad():
         model.fc.bias[1] = float("nan")
     torch.save(model.state_dict(), tmp_path / "nan.pt")
-    assert "expected " in refused(extract(path=tmp_path / "nan.pt"))
+    assert "The logits of small_models.py:cnn differ by nan" in refused(extract(path=tmp_path / "nan.pt"))
 
 
 def test_help_needs_no_torch():
@@ -347,7 +349,7 @@ def test_a_release_on_the_hub(release, extract, hub, api, only_loopback, tmp_pat
     assert out.startswith(f"release  org/small at commit {hub.tags('org/small')['v1.0.0'][:12]}, digest")
     assert extract("--splits", "test")[0] == 0
     assert contents(tmp_path / "hub") == contents(tmp_path / "out")
-    assert "expected configs with label_names" in refused(extract(where="org/small"))
+    assert "must list configs with label_names" in refused(extract(where="org/small"))
 
 
 class Terminal(io.StringIO):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evaluation.errors import EvaluationError
-from evaluation.features.blocks import Parts
+from evaluation.features.blocks import RowBlocks
 from evaluation.features.store import Identity, Store, block_column
 from evaluation.models.features import Head
 
@@ -30,11 +30,11 @@ def columns(rows):
     }
 
 
-def fill(parts, rows=10, size=4, computed=COMPUTED):
+def fill(row_blocks, rows=10, size=4, environment=COMPUTED):
     """Compute what is missing; which row numbers that were."""
-    missing = parts.begin(rows, size, computed)
+    missing = row_blocks.begin(rows, size, environment)
     for part in missing:
-        parts.write(part, columns(part), rows, computed)
+        row_blocks.write(part, columns(part), rows, environment)
     return missing
 
 
@@ -43,71 +43,71 @@ def contents(folder):
 
 
 def test_parts_are_read_in_order(tmp_path):
-    parts = Parts(tmp_path / "parts")
-    assert fill(parts) == [range(0, 4), range(4, 8), range(8, 10)]
-    found = parts.read()
+    row_blocks = RowBlocks(tmp_path / "parts")
+    assert fill(row_blocks) == [range(0, 4), range(4, 8), range(8, 10)]
+    found = row_blocks.read()
     for name, values in columns(range(10)).items():
         assert np.array_equal(found[name], values)
         assert found[name].dtype.kind == values.dtype.kind
     assert found["logits"].dtype == np.float32
-    assert list(parts.read(["label"])) == ["label"]
-    assert parts.computed() == COMPUTED
+    assert list(row_blocks.read(["label"])) == ["label"]
+    assert row_blocks.environment() == COMPUTED
 
 
 def test_only_what_is_missing_is_computed_again(tmp_path):
-    parts = Parts(tmp_path / "parts")
-    fill(parts)
-    whole = contents(parts.folder)
-    assert fill(parts) == []
-    (parts.folder / "000000004-000000008.arrow").unlink()
+    row_blocks = RowBlocks(tmp_path / "parts")
+    fill(row_blocks)
+    whole = contents(row_blocks.folder)
+    assert fill(row_blocks) == []
+    (row_blocks.folder / "000000004-000000008.arrow").unlink()
     # What a killed run leaves: a file under its temporary name.
-    (parts.folder / ".123.000000004-000000008.arrow").write_bytes(b"half")
-    assert not parts.is_whole()
-    with pytest.raises(EvaluationError, match="found 2 parts of them; run the command"):
-        parts.read()
-    assert fill(parts) == [range(4, 8)]
-    assert contents(parts.folder) == whole
+    (row_blocks.folder / ".123.000000004-000000008.arrow").write_bytes(b"half")
+    assert not row_blocks.is_whole()
+    with pytest.raises(EvaluationError, match=r"it has only 2 blocks of its rows\. Run the command"):
+        row_blocks.read()
+    assert fill(row_blocks) == [range(4, 8)]
+    assert contents(row_blocks.folder) == whole
 
 
 @pytest.mark.parametrize("content", [b"", b"ARROW1\0\0", None], ids=["empty", "cut", "of something else"])
 def test_a_part_that_is_none_is_computed_again(tmp_path, content):
-    parts = Parts(tmp_path / "parts")
-    fill(parts)
-    whole = contents(parts.folder)
-    first = parts.folder / "000000000-000000004.arrow"
-    (parts.folder / "000000008-000000010.arrow").unlink()
+    row_blocks = RowBlocks(tmp_path / "parts")
+    fill(row_blocks)
+    whole = contents(row_blocks.folder)
+    first = row_blocks.folder / "000000000-000000004.arrow"
+    (row_blocks.folder / "000000008-000000010.arrow").unlink()
     if content is None:
-        parts.write(range(4), columns(range(4)), 99, COMPUTED)
+        row_blocks.write(range(4), columns(range(4)), 99, COMPUTED)
     else:
         first.write_bytes(content)
-    assert fill(parts) == [range(0, 4), range(8, 10)]
-    assert contents(parts.folder) == whole
+    assert fill(row_blocks) == [range(0, 4), range(8, 10)]
+    assert contents(row_blocks.folder) == whole
 
 
 @pytest.mark.parametrize(
-    "changed", [{"size": 5}, {"computed": {**COMPUTED, "device": "cuda"}}], ids=["size", "device"]
+    "changed", [{"size": 5}, {"environment": {**COMPUTED, "device": "cuda"}}], ids=["size", "device"]
 )
 def test_rows_are_never_mixed_that_were_computed_in_two_ways(tmp_path, changed):
-    parts = Parts(tmp_path / "parts")
-    fill(parts)
+    row_blocks = RowBlocks(tmp_path / "parts")
+    fill(row_blocks)
     # A whole split stays as it is.
-    assert fill(parts, **changed) == []
-    assert parts.computed() == COMPUTED
-    (parts.folder / "000000008-000000010.arrow").unlink()
-    assert sum(map(len, fill(parts, **changed))) == 10
-    assert parts.is_whole()
+    assert fill(row_blocks, **changed) == []
+    assert row_blocks.environment() == COMPUTED
+    (row_blocks.folder / "000000008-000000010.arrow").unlink()
+    assert sum(map(len, fill(row_blocks, **changed))) == 10
+    assert row_blocks.is_whole()
 
 
 def test_no_rows_at_all_are_not_whole(tmp_path):
-    assert not Parts(tmp_path / "nothing").is_whole()
+    assert not RowBlocks(tmp_path / "nothing").is_whole()
 
 
 def test_a_store_gives_back_what_was_put_in(tmp_path):
     store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
-    fill(store.parts("cifar", "test"))
-    fill(store.parts("cifar", "near_ood"))
-    fill(store.parts("cifar-train", "train"))
-    (store.parts("cifar", "near_ood").folder / "000000008-000000010.arrow").unlink()
+    fill(store.row_blocks("cifar", "test"))
+    fill(store.row_blocks("cifar", "near_ood"))
+    fill(store.row_blocks("cifar-train", "train"))
+    (store.row_blocks("cifar", "near_ood").folder / "000000008-000000010.arrow").unlink()
     store = Store.open(tmp_path / "out")
     assert store.identity == IDENTITY
     assert store.splits() == {"cifar": ("test",), "cifar-train": ("train",)}
@@ -125,9 +125,11 @@ def test_a_store_gives_back_what_was_put_in(tmp_path):
 
 def test_blocks_are_read_one_at_a_time_when_asked_for(tmp_path, monkeypatch):
     store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
-    fill(store.parts("cifar", "test"))
-    asked, read = [], Parts.read
-    monkeypatch.setattr(Parts, "read", lambda parts, names=None: asked.append(names) or read(parts, names))
+    fill(store.row_blocks("cifar", "test"))
+    asked, read = [], RowBlocks.read
+    monkeypatch.setattr(
+        RowBlocks, "read", lambda row_blocks, names=None: asked.append(names) or read(row_blocks, names)
+    )
     features, expected = store.features("cifar", "test"), columns(range(10))
     some = features.take(np.array([7, 2]))
     assert asked == [("id", "label", "logits", "penultimate")]
@@ -140,20 +142,23 @@ def test_blocks_are_read_one_at_a_time_when_asked_for(tmp_path, monkeypatch):
 
 def test_what_has_not_been_extracted(tmp_path):
     store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
-    fill(store.parts("cifar", "test"))
-    with pytest.raises(EvaluationError, match=r"found 'cifer'; the nearest are cifar\."):
+    fill(store.row_blocks("cifar", "test"))
+    with pytest.raises(EvaluationError, match=r"'cifer' is not a config .*; the closest names are cifar\."):
         store.features("cifer", "test")
-    with pytest.raises(EvaluationError, match=r"found 'tests'; the nearest are test\."):
+    with pytest.raises(EvaluationError, match=r"'tests' is not a split .*; the closest names are test\."):
         store.features("cifar", "tests")
 
 
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"release_digest": "c" * 64}, "the release with digest aaaaaaaaaaaa .* found one with digest cccccccccccc"),
-        ({"model_digest": "c" * 64}, "with digest bbbbbbbbbbbb .* found it.py:model with digest cccccccccccc"),
-        ({"blocks": ("layer2",)}, "blocks layer2 .* and the blocks layer1, layer2"),
-        ({"label_names": ("x", "z", "y")}, "of 3 classes as in this config"),
+        (
+            {"release_digest": "c" * 64},
+            "with digest aaaaaaaaaaaa, not of the one with digest cccccccccccc",
+        ),
+        ({"model_digest": "c" * 64}, "with digest bbbbbbbbbbbb, not of it.py:model with digest cccccccccccc"),
+        ({"blocks": ("layer2",)}, r"blocks layer1, layer2\) than this config and model .* blocks layer2\)"),
+        ({"label_names": ("x", "z", "y")}, r"other classes or blocks \(3 classes;"),
     ],
     ids=["release", "model", "blocks", "classes"],
 )
@@ -168,9 +173,9 @@ def test_a_folder_belongs_to_one_release_and_one_model(tmp_path, changes, found)
 
 def test_a_folder_of_other_things(tmp_path):
     (tmp_path / "photo.jpg").write_bytes(b"")
-    with pytest.raises(EvaluationError, match="found other things in"):
+    with pytest.raises(EvaluationError, match=r"has files that are not features\. Choose"):
         Store.begin(tmp_path, IDENTITY, HEAD)
-    with pytest.raises(EvaluationError, match=r"found no features\.json there; run"):
+    with pytest.raises(EvaluationError, match=r"there is no features\.json\. Run"):
         Store.open(tmp_path)
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / ".123.features.json").write_text("{")
@@ -180,7 +185,7 @@ def test_a_folder_of_other_things(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', '{"format": 2}'])
 def test_a_record_that_is_none(tmp_path, text):
     (tmp_path / "features.json").write_text(text)
-    with pytest.raises(EvaluationError, match="expected features of format 1"):
+    with pytest.raises(EvaluationError, match="does not have format 1 of features; extract"):
         Store.open(tmp_path)
 
 
@@ -204,7 +209,7 @@ def test_one_process_writes_at_a_time(tmp_path):
     other = multiprocessing.get_context("fork").Process(target=hold, args=(tmp_path / "out", theirs))
     other.start()
     assert ours.recv() == "held"
-    with pytest.raises(EvaluationError, match="found another process at it"), store.writing():
+    with pytest.raises(EvaluationError, match="Another process is writing to"), store.writing():
         pass
     other.kill()
     other.join()

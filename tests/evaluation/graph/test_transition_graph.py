@@ -79,14 +79,14 @@ def test_every_step_takes_what_the_paper_takes_and_is_counted():
         (("imagenet:beagle", "places365:pet_shop"), (3, 0.6)),
     ]
     assert nodes(graph) == ["imagenet:beagle", "places365:pet_shop", "places365:water_tower", "sun397:water tower"]
-    assert not any(stage.not_done for stage in stages)
+    assert not any(stage.skipped for stage in stages)
 
 
 def test_a_step_that_is_kept_takes_nothing():
     for step in STEPS:
         _, stages = prune(transitions(), min_weight=2, accepted=0.7, keep=[step])
         place = list(STEPS).index(step)
-        assert [stage.step for stage in stages if stage.not_done] == [step]
+        assert [stage.step for stage in stages if stage.skipped] == [step]
         assert stages[place + 1].images == stages[place].images
         assert (stages[place + 1].nodes, stages[place + 1].edges) == (stages[place].nodes, stages[place].edges)
 
@@ -101,7 +101,7 @@ def test_all_steps_kept_leave_the_whole_graph():
 
 def test_without_roles_nobody_is_evidently_in_distribution():
     _, stages = prune(transitions(roles=False), min_weight=1)
-    assert {stage.step: stage.not_done for stage in stages if stage.not_done} == {"evident-id": "no roles known"}
+    assert {stage.step: stage.skipped for stage in stages if stage.skipped} == {"evident-id": "roles are unknown"}
     assert counts(stages)["evident-id"] == counts(stages)["self-loops"]
 
 
@@ -191,18 +191,18 @@ def refusal(lines, **how):
 
 
 def test_the_step_that_leaves_nothing_is_named():
-    assert "none after self-loops, which took the last 1 " in refusal(IMAGES[:1])
-    assert "none after evident-id, which took the last 1 " in refusal(IMAGES[6:], accepted=1)
-    assert "none after same-dataset, which took the last 1 " in refusal(IMAGES[:2], accepted=0.1)
-    assert "none after same-names, which took the last 1 " in refusal(IMAGES[2:3], accepted=0.1)
+    assert "The step self-loops leaves no edge: it removes the last 1 " in refusal(IMAGES[:1])
+    assert "The step evident-id leaves no edge: it removes the last 1 " in refusal(IMAGES[6:], accepted=1)
+    assert "The step same-dataset leaves no edge: it removes the last 1 " in refusal(IMAGES[:2], accepted=0.1)
+    assert "The step same-names leaves no edge: it removes the last 1 " in refusal(IMAGES[2:3], accepted=0.1)
     # 95 % of 10 images is all of them, so that the three edges of unknown images are left.
     said = refusal(IMAGES)
-    assert "none after light-edges, which took the last 3 " in said
-    assert "at most 4 images where 10 are asked for; lower --min-weight." in said
+    assert "The step light-edges leaves no edge: it removes the last 3 " in said
+    assert "at most 4 images each, but the minimum is 10. Lower --min-weight." in said
 
 
 def test_no_such_step():
-    assert "'self-loop'; the nearest are self-loops" in refusal(IMAGES, keep=["self-loop"])
+    assert "'self-loop' is not a pruning step; the closest names are self-loops" in refusal(IMAGES, keep=["self-loop"])
 
 
 def test_edges_are_a_table_with_the_heaviest_first(tmp_path):

@@ -202,7 +202,7 @@ def test_better_scores_are_better(name):
 def test_scores_that_are_not_finite_are_refused(name, bad):
     scores, flags = rows("ties")
     scores[17] = bad
-    with pytest.raises(EvaluationError, match="found 1 of 200 that are NaN or infinite, row 17 first"):
+    with pytest.raises(EvaluationError, match="1 of 200 scores are NaN or infinite, first in row 17"):
         value(name, scores, flags)
 
 
@@ -210,17 +210,17 @@ def test_scores_that_are_not_finite_are_refused(name, bad):
 @pytest.mark.parametrize(
     ("scores", "flags", "sentence"),
     [
-        ([0.1, 0.2, 0.3], [0, 1], r"a flag for each of 3 scores, found flags of shape \(2,\)"),
-        ([0.1, 0.2], [[0], [1]], r"found flags of shape \(2, 1\)"),
-        ([0.1, 0.2], 1, r"found flags of shape \(\)"),
-        ([[0.1, 0.2]], [0, 1], r"found the shape \(1, 2\)"),
-        ([], [], r"found the shape \(0,\)"),
-        (["low", "high"], [0, 1], "expected numbers as scores"),
-        ([0.1, 1j], [0, 1], "expected numbers as scores"),
-        ([0.1, 0.2], [0, 2], "expected flags that are bool, or 0 and 1"),
-        ([0.1, 0.2], [0, np.nan], "expected flags that are bool, or 0 and 1"),
-        ([0.1, 0.2], [0, -1], "expected flags that are bool, or 0 and 1"),
-        ([0.1, 0.2], ["known", "unknown"], "expected flags that are bool, or 0 and 1"),
+        ([0.1, 0.2, 0.3], [0, 1], r"Flags have the shape \(2,\), but there are 3 scores"),
+        ([0.1, 0.2], [[0], [1]], r"Flags have the shape \(2, 1\)"),
+        ([0.1, 0.2], 1, r"Flags have the shape \(\)"),
+        ([[0.1, 0.2]], [0, 1], r"Scores have the shape \(1, 2\)"),
+        ([], [], r"Scores have the shape \(0,\)"),
+        (["low", "high"], [0, 1], "give one real number per row"),
+        ([0.1, 1j], [0, 1], "give one real number per row"),
+        ([0.1, 0.2], [0, 2], "neither bool nor 0 and 1"),
+        ([0.1, 0.2], [0, np.nan], "neither bool nor 0 and 1"),
+        ([0.1, 0.2], [0, -1], "neither bool nor 0 and 1"),
+        ([0.1, 0.2], ["known", "unknown"], "neither bool nor 0 and 1"),
     ],
 )
 def test_what_is_not_a_column_of_scores_and_one_of_flags_is_refused(name, scores, flags, sentence):
@@ -246,18 +246,18 @@ def test_a_model_that_is_always_right_or_always_wrong_has_a_risk(scores):
 
 @pytest.mark.parametrize("function", [fpr_at_95_tpr, detection_error])
 def test_a_side_that_does_not_exist_is_refused(function):
-    with pytest.raises(EvaluationError, match="found 'ood'"):
+    with pytest.raises(EvaluationError, match="There is no class 'ood'; choose known or unknown"):
         function([0, 1], [0, 1], positive="ood")
 
 
 @pytest.mark.parametrize("function", [aupr_in, aupr_out])
 def test_an_estimator_that_does_not_exist_is_refused(function):
-    with pytest.raises(EvaluationError, match="found 'simpson'"):
+    with pytest.raises(EvaluationError, match="There is no estimator 'simpson'; choose average_precision"):
         function([0, 1], [0, 1], estimator="simpson")
 
 
 def test_decisions_that_are_not_are_refused():
-    with pytest.raises(EvaluationError, match="expected decisions"):
+    with pytest.raises(EvaluationError, match="Decisions must be bool, or 0 and 1; compare"):
         balanced_accuracy([0, 1], [0.2, 0.7])
 
 

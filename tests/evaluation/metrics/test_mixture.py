@@ -233,12 +233,12 @@ def test_a_component_without_variance_outweighs_the_others():
 @pytest.mark.parametrize(
     ("means", "variances", "sentence"),
     [
-        ([], [], "finite means"),
-        ([1.0, 2.0], [1.0], "a variance for each of 2 means, found 1"),
-        ([1.0, math.nan], [1.0, 1.0], "finite means"),
-        ([1.0], [math.inf], "finite variances"),
-        ([1.0, 2.0], [-0.1, 1.0], "variances of 0 and more"),
-        ([[1.0]], [[1.0]], "a row of finite means"),
+        ([], [], "The means must be finite"),
+        ([1.0, 2.0], [1.0], "There are 2 means but 1 variances; give one"),
+        ([1.0, math.nan], [1.0, 1.0], "The means must be finite"),
+        ([1.0], [math.inf], "The variances must be finite"),
+        ([1.0, 2.0], [-0.1, 1.0], "Variances must be at least 0"),
+        ([[1.0]], [[1.0]], "means must be finite numbers in one dimension"),
     ],
 )
 def test_what_cannot_be_mixed_is_refused(means, variances, sentence):
@@ -247,16 +247,16 @@ def test_what_cannot_be_mixed_is_refused(means, variances, sentence):
 
 
 def test_weights_that_would_be_infinite_are_refused():
-    with pytest.raises(EvaluationError, match="an epsilon above 0"):
+    with pytest.raises(EvaluationError, match="epsilon above 0"):
         mixture([1.0], [0.0], epsilon=0)
 
 
 def test_moments_of_nothing_are_refused():
-    with pytest.raises(EvaluationError, match="finite values"):
+    with pytest.raises(EvaluationError, match="The values must be finite"):
         moments([])
 
 
 def test_no_coefficient_of_variation_at_mean_0():
-    with pytest.raises(EvaluationError, match="mean other than 0"):
+    with pytest.raises(EvaluationError, match="mean of 0 has no coefficient of variation"):
         Mixture(0.0, 1.0).robustness("higher")
     assert Mixture(0.0, 1.0).robustness("lower") == 0

@@ -9,7 +9,7 @@ torchvision = pytest.importorskip("torchvision", reason="its models are read")
 from torch import nn  # noqa: E402
 
 from evaluation.errors import EvaluationError  # noqa: E402
-from evaluation.models.layers import check_head, find_layers, watching  # noqa: E402
+from evaluation.models.layers import capture_outputs, check_head, find_layers  # noqa: E402
 from tests.evaluation.small_models import cnn, of_seed  # noqa: E402
 
 
@@ -21,7 +21,7 @@ def _one_thread():
 def look(model, images, declared=None):
     """The layers found, and what a run leaves."""
     layers = find_layers(model, images, declared=declared, name="it")
-    with torch.inference_mode(), watching(model, layers) as seen:
+    with torch.inference_mode(), capture_outputs(model, layers) as seen:
         seen.logits = model(images)
         head = model.get_submodule(layers.head)
         bias = 0 if head.bias is None else head.bias
@@ -149,18 +149,30 @@ class Scaled(nn.Module):
 
 def test_logits_that_are_changed_in_place_are_refused():
     look(Scaled(1.0).eval(), images_of(2))
-    with pytest.raises(EvaluationError, match=r"expected the logits of it to be its penultimate features times"):
+    with pytest.raises(EvaluationError, match=r"The logits of it differ by .* from its penultimate features times"):
         look(Scaled(0.5).eval(), images_of(2))
 
 
 @pytest.mark.parametrize(
     ("model", "declared", "found"),
     [
-        (nn.Flatten(), None, "to be the output of a linear layer, found none"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3), nn.Softmax(1)), None, "linear layer, found none"),
-        (nn.Conv2d(3, 3, 1), None, r"one tensor of images x classes, found a tensor of shape \(3, 3, 2, 2\)"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), None, "found 0 of them; name submodules"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), ["5"], "found no 5; `named_modules`"),
+        (nn.Flatten(), None, "No linear layer of it outputs its logits"),
+        (
+            nn.Sequential(nn.Flatten(), nn.Linear(12, 3), nn.Softmax(1)),
+            None,
+            "No linear layer of it outputs its logits",
+        ),
+        (
+            nn.Conv2d(3, 3, 1),
+            None,
+            r"shape \(images, classes\), but returns a tensor of shape \(3, 3, 2, 2\)",
+        ),
+        (
+            nn.Sequential(nn.Flatten(), nn.Linear(12, 3)),
+            None,
+            "Only 0 blocks of it run once .* Name",
+        ),
+        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), ["5"], "has no submodules 5, .*; `named_modules`"),
     ],
 )
 def test_models_that_detectors_cannot_read(model, declared, found):

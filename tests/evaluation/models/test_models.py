@@ -44,7 +44,7 @@ def test_a_model_from_a_file(weights):
     made = of_seed(small_models.cnn, num_classes=4)
     model = open_model(f"{FILE}:cnn", weights(made), 4, device="cpu")
     images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    seen = model.see(images)
+    seen = model.forward(images)
     with torch.no_grad():
         first = made.layer1(images)
         second = made.layer2(first).mean((2, 3))
@@ -82,8 +82,8 @@ def test_a_model_of_timm(weights):
     image = transform(picture(300, 200))
     assert torch.equal(model.preprocessing(picture(300, 200)), image)
     with torch.no_grad():
-        assert torch.allclose(model.see(image[None]).logits, made(image[None]))
-    assert model.preprocessing.about["crop_pct"] == config["crop_pct"]
+        assert torch.allclose(model.forward(image[None]).logits, made(image[None]))
+    assert model.preprocessing.description["crop_pct"] == config["crop_pct"]
 
 
 def test_models_of_torchvision(weights):
@@ -94,7 +94,7 @@ def test_models_of_torchvision(weights):
     for spec, entry in (("resnet50", entries.DEFAULT), ("resnet50.IMAGENET1K_V1", entries.IMAGENET1K_V1)):
         model = open_model(f"torchvision:{spec}", path, 4, device="cpu")
         assert torch.equal(model.preprocessing(picture(300, 200)), entry.transforms()(picture(300, 200)))
-        assert model.preprocessing.about["resize_size"] == entry.transforms().resize_size
+        assert model.preprocessing.description["resize_size"] == entry.transforms().resize_size
         digests.add(model.digest)
     assert len(digests) == 2
 
@@ -118,22 +118,22 @@ def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):
 @pytest.mark.parametrize(
     ("spec", "found"),
     [
-        ("resnet18", "found resnet18; write it so"),
-        ("other:resnet18", "found other:resnet18; write it so"),
-        ("timm:resnet18d_", "model of timm, found 'resnet18d_'; the nearest are resnet18d"),
-        ("timm:hf_hub:someone/model", "model of timm, found 'hf_hub:someone/model'"),
-        ("timm:xqzj", r"`timm.list_models\(\)` gives all"),
-        ("torchvision:resnet19", "the nearest are resnet18"),
+        ("resnet18", "resnet18 does not name a model; write timm:NAME"),
+        ("other:resnet18", "other:resnet18 does not name a model; write"),
+        ("timm:resnet18d_", "timm has no model 'resnet18d_'; the closest names are resnet18d"),
+        ("timm:hf_hub:someone/model", "timm has no model 'hf_hub:someone/model'"),
+        ("timm:xqzj", r"`timm.list_models\(\)` lists all"),
+        ("torchvision:resnet19", "the closest names are resnet18"),
         (
             "torchvision:resnet18.IMAGENET1K_V7",
-            "torchvision weights, found 'IMAGENET1K_V7'; the nearest are IMAGENET1K",
+            "torchvision weights has no model 'IMAGENET1K_V7'; the closest names are IMAGENET1K",
         ),
-        ("torchvision:fcn_resnet50", "model of torchvision, found 'fcn_resnet50'"),
-        ("nowhere.py:cnn", "found nothing there"),
-        (f"{FILE}:cmm", "expected a function cmm"),
-        (f"{FILE}:no_model", "expected a torch.nn.Module from small_models.py:no_model, found a dict"),
-        (f"{FILE}:without_preprocessing", "expected an attribute `preprocessing` .* found none"),
-        (f"{FILE}:of_three", "for each of the 4 classes of the config, found 3"),
+        ("torchvision:fcn_resnet50", "torchvision has no model 'fcn_resnet50'"),
+        ("nowhere.py:cnn", "There is no file nowhere.py"),
+        (f"{FILE}:cmm", "has no function cmm; check"),
+        (f"{FILE}:no_model", "small_models.py:no_model returns a dict, not a torch.nn.Module; return"),
+        (f"{FILE}:without_preprocessing", "needs an attribute `preprocessing` .* .found: none"),
+        (f"{FILE}:of_three", "has 3 logits, but the config has 4 classes"),
     ],
 )
 def test_models_that_cannot_be_opened(tmp_path, spec, found):
@@ -150,19 +150,22 @@ def test_weights_of_another_number_of_classes(weights, made_for):
         made = torchvision.models.get_model(name, weights=None, num_classes=5)
     else:
         made = small_models.cnn(5)
-    with pytest.raises(EvaluationError, match=r"for 4 classes, found .* with 5"):
+    with pytest.raises(EvaluationError, match=r"for 5 classes, but .* needs 4"):
         open_model(made_for, weights(made), 4)
 
 
 @pytest.mark.parametrize(
     ("values", "found"),
     [
-        ({"size": 8}, "found size;"),
-        ([8], "found a list"),
+        ({"size": 8}, "found: size"),
+        ([8], "found: a list"),
         ({"size": 8, "mean": [0], "std": [1]}, r"mean \[0.0\]"),
         ({"size": [8], "mean": [0, 0, 0], "std": [1, 1, 1]}, r"size \[8\]"),
         ({"size": 8, "mean": [0, 0, 0], "std": [1, 0, 1]}, r"std \[1.0, 0.0, 1.0\]"),
-        ({"size": 8, "mean": [0, 0, 0], "std": [1, 1, 1], "interpolation": "cubic"}, "the nearest are bicubic"),
+        (
+            {"size": 8, "mean": [0, 0, 0], "std": [1, 1, 1], "interpolation": "cubic"},
+            "an interpolation; the closest names are bicubic",
+        ),
     ],
     ids=lambda value: None if isinstance(value, str) else "values",
 )
@@ -174,5 +177,5 @@ def test_declarations_that_are_none(values, found):
 def test_no_cuda_where_it_is_asked_for(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert pick_device("auto") == pick_device("cpu") == "cpu"
-    with pytest.raises(EvaluationError, match=r"expected a CUDA device, found none"):
+    with pytest.raises(EvaluationError, match="finds no CUDA device; give --device cpu"):
         pick_device("cuda")

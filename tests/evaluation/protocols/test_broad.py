@@ -149,28 +149,28 @@ def test_a_changed_row_without_its_clean_one_is_refused():
     rows = make_rows(*GROUPS)
     without = rows.where(~(rows.known & (rows.source_id == IMAGES[ORDER[0]])))
     with pytest.raises(
-        EvaluationError, match=f"every row of autoattack_vit .* found none for 1, such as {IMAGES[ORDER[0]]}"
+        EvaluationError, match=f"Rows of autoattack_vit lack their clean original .*: 1, such as {IMAGES[ORDER[0]]}"
     ):
         figures("broad", without)
 
 
 def test_clean_images_that_come_twice_are_refused():
     again = ("broad-other", *REFERENCE[1:])
-    with pytest.raises(EvaluationError, match="found imagenet/val/0 twice"):
+    with pytest.raises(EvaluationError, match="imagenet/val/0 appears twice among the clean rows; score one"):
         figures("broad", make_rows(*GROUPS, again))
 
 
 def test_clean_rows_of_other_classes_alone_are_refused():
     config, split, role, scores, columns = REFERENCE
     other = (config, split, role, scores, {**columns, "class_id": ["n01440764"] * N})
-    with pytest.raises(EvaluationError, match="CoComageNet's 17 classes, found none"):
+    with pytest.raises(EvaluationError, match="no clean rows of CoComageNet's 17 classes"):
         figures("broad", make_rows(other, *SHIFTED))
 
 
 def test_predictions_that_are_never_right_are_refused():
     config, split, role, scores, columns = REFERENCE
     wrong = (config, split, role, scores, {**columns, "wrong": [True] * N})
-    with pytest.raises(EvaluationError, match="classified right, found none of 40"):
+    with pytest.raises(EvaluationError, match="None of 40 clean rows is correctly classified"):
         figures("broad", make_rows(wrong, *SHIFTED))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from evaluation.errors import EvaluationError
 from evaluation.protocols.figures import Figure
-from evaluation.protocols.results import COLUMNS, NAMES_A_FIGURE, Run, over_runs, read_figures, tidy, write_figures
+from evaluation.protocols.results import COLUMNS, FIGURE_KEY, Run, over_runs, read_figures, tidy, write_figures
 
 
 def run(name="adam-0", seed=0, variant="adam", digest=None):
@@ -76,10 +76,10 @@ def test_every_figure_is_a_line_with_its_run_and_its_release():
 
 def test_the_schema_has_every_field_of_a_figure_and_says_what_it_is():
     assert set(Figure.__dataclass_fields__) < set(COLUMNS)
-    assert set(NAMES_A_FIGURE) == set(Figure.__dataclass_fields__) - {
+    assert set(FIGURE_KEY) == set(Figure.__dataclass_fields__) - {
         "value", "factor", "n_known", "n_unknown", "left_out"
     }  # fmt: skip
-    assert all(column.what for column in COLUMNS.values())
+    assert all(column.description for column in COLUMNS.values())
 
 
 def test_what_is_written_is_read_back_and_the_same_bytes_come_again(tmp_path):
@@ -137,7 +137,7 @@ def test_one_run_has_no_deviation_and_variants_and_detectors_stay_apart_in_order
 
 
 def test_the_same_run_twice_is_refused_but_not_scores_of_unknown_origin():
-    with pytest.raises(EvaluationError, match="seed 0 and the same weights in adam-0 and again"):
+    with pytest.raises(EvaluationError, match="adam-0 and again both have msp with seed 0 and the same weights"):
         table((run(), "msp", [figure(0.5)]), (run("again", 0, digest="weights of adam-0"), "msp", [figure(0.5)]))
     assert (
         len(
@@ -153,8 +153,8 @@ def test_what_are_no_figures_is_refused(tmp_path):
     with pytest.raises(EvaluationError, match=r"no figures\.parquet"):
         read_figures(tmp_path)
     (tmp_path / "figures.parquet").write_bytes(b"no")
-    with pytest.raises(EvaluationError, match="cannot be read"):
+    with pytest.raises(EvaluationError, match="Cannot read figures from"):
         read_figures(tmp_path)
     pq.write_table(pa.table({"value": [1.0]}), tmp_path / "figures.parquet")
-    with pytest.raises(EvaluationError, match=r"format 2 in .*, found none"):
+    with pytest.raises(EvaluationError, match="has format none, but this version reads format 2"):
         read_figures(tmp_path)

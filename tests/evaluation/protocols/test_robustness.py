@@ -112,15 +112,18 @@ def test_without_duplicates_rows_are_mixed_apart():
 @pytest.mark.parametrize(
     ("runs", "sentence"),
     [
-        ({}, "two or more optimizers, found none"),
-        ({"adam": [[FPR], [FPR]]}, "two or more optimizers, found adam"),
-        ({"adam": [[FPR]], "sgd": [[FPR], [FPR]]}, "two or more models trained with adam, found 1"),
-        ({"adam": [[FPR], [FPR]], "sgd": [[FPR], [FPR, AUROC]]}, "found auroc of mnist, far_ood_fashion for some"),
+        ({}, "two or more optimizers, but there are results of none only"),
+        ({"adam": [[FPR], [FPR]]}, "two or more optimizers, but there are results of adam only"),
+        ({"adam": [[FPR]], "sgd": [[FPR], [FPR]]}, "There are 1 models trained with adam, but its variance needs two"),
+        (
+            {"adam": [[FPR], [FPR]], "sgd": [[FPR], [FPR, AUROC]]},
+            "the figure auroc of mnist, far_ood_fashion",
+        ),
         (
             {"adam": [[FPR], [FPR]], "sgd": [[replace(FPR, unknown="other")], [FPR]]},
-            "expected the same figures of every model",
+            "Not all models have the figure",
         ),
-        ({"adam": [[replace(FPR, value=np.nan)], [FPR]], "sgd": [[FPR], [FPR]]}, "finite values"),
+        ({"adam": [[replace(FPR, value=np.nan)], [FPR]], "sgd": [[FPR], [FPR]]}, "values must be finite"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(runs, sentence):

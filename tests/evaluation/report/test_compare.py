@@ -57,11 +57,11 @@ def test_two_ways_of_training_can_be_compared_where_each_report_has_one():
 
 def test_another_release_is_refused_and_both_are_named():
     values = {("auroc", 100.0): [0.9]}
-    with pytest.raises(EvaluationError, match=r"found digits \(ab\) and digits \(cd\)"):
+    with pytest.raises(EvaluationError, match=r"different releases: digits \(ab\) and digits \(cd\)"):
         compare(report(values), report(values, digest="cd"))
 
 
 def test_nothing_in_common_is_refused():
     values = {("auroc", 100.0): [0.9]}
-    with pytest.raises(EvaluationError, match="found none"):
+    with pytest.raises(EvaluationError, match="have no figure in common; write both"):
         compare(report(values), report(values, detector="energy"))

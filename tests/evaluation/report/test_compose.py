@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import roc_auc_score
 
+import evaluation
 from evaluation.__main__ import main
 from evaluation.demo.release import CONFIG, MIXED, make_release
 from evaluation.protocols.results import COLUMNS, read_figures
 from evaluation.releases import open_release
 from evaluation.report import folder as report_folder
 from evaluation.scoring.joining import release_index
-from evaluation.scoring.scores import About, write_scores
+from evaluation.scoring.scores import Provenance, write_scores
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def write(path, root, made, detectors=("msp", "mine"), seed=0, keep=None):
         for name in detectors
     ]
     digest = open_release(str(root)).digest
-    about = About(
+    about = Provenance(
         digest, (CONFIG,), f"folder/net.py:make {path.stem}", path.stem, seed, {"mine": {"k": 3.0}}, {"torch": "2"}
     )
     write_scores(path, pa.concat_tables(tables), about)
@@ -77,6 +78,12 @@ def report(out, root, *words):
 def value(figures, **named):
     (found,) = [line["value"] for line in figures.to_pylist() if named.items() <= line.items()]
     return found
+
+
+def test_the_public_function_gives_the_figures_of_the_command(tmp_path, root, rows):
+    path = write(tmp_path / "run.parquet", root, rows(0))
+    assert report(tmp_path / "out", root, "--scores", path) == 0
+    assert evaluation.evaluate([path], open_release(str(root))).equals(read_figures(tmp_path / "out"))
 
 
 def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, root, rows):
@@ -125,11 +132,11 @@ def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, root, rows, c
     figures = read_figures(tmp_path / "out")
     assert set(figures["detector"].to_pylist()) == {"theirs"}
     assert set(figures["setting"].to_pylist()) == {"ood_detection"}, "what needs predictions is left out"
-    note = "without predictions of theirs there are no figures of: Unknown detection, Misclassification detection"
+    note = "no predictions of theirs, so no figures of Unknown detection, Misclassification detection"
     assert f"note: {note}\n" in capsys.readouterr().out
     assert f"- {note}\n" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert report(tmp_path / "out", root, "--scores", tmp_path / "theirs.csv") == 2
-    assert "name those that the scores are of with --config" in capsys.readouterr().err
+    assert "Name the configs of the scores with --config" in capsys.readouterr().err
 
 
 def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, root, rows):
@@ -154,16 +161,16 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
     ]
     assert len(runs) == 4
     assert min(runs) <= mean["value"] <= max(runs)
-    assert "## Robustness to the way of training" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "## Robustness to the training method" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda made: made["split"] != "near_ood", "each of the 120 rows of digits/near_ood"),
+        (lambda made: made["split"] != "near_ood", "lacks scores of .* of the 120 rows of digits/near_ood"),
         (
             lambda made: made["id"] != made["id"][made["split"] == "test"][3],
-            r"found none for 1 id \(sklearn-digits/\d+\)",
+            r"lacks scores of msp for 1 id \(sklearn-digits/\d+\)",
         ),
     ],
 )
@@ -181,10 +188,10 @@ def test_extra_and_repeated_ids_are_refused(tmp_path, root, rows, capsys):
     made = rows(0)
     extra = {name: np.append(values, values[:1]) for name, values in made.items()}
     assert report(tmp_path / "out", root, "--scores", write(tmp_path / "twice.parquet", root, extra)) == 2
-    assert "found more for 1 id" in capsys.readouterr().err
+    assert "has several scores of msp for 1 id" in capsys.readouterr().err
     extra["id"] = np.append(made["id"], "elsewhere/1")
     assert report(tmp_path / "out", root, "--scores", write(tmp_path / "extra.parquet", root, extra)) == 2
-    assert "found 1 id (elsewhere/1) that the release does not have there" in capsys.readouterr().err
+    assert "has 1 id (elsewhere/1) that digits of the release does not have" in capsys.readouterr().err
 
 
 def test_scores_of_another_release_are_refused(tmp_path, root, rows, capsys):
@@ -192,19 +199,19 @@ def test_scores_of_another_release_are_refused(tmp_path, root, rows, capsys):
     write(path, root, rows(0))
     table = pq.read_table(path)
     about = json.loads(table.schema.metadata[b"unknown_detection"])
-    write_scores(path, table, About(**{**about, "configs": (CONFIG,), "release_digest": "ab" * 32}))
+    write_scores(path, table, Provenance(**{**about, "configs": (CONFIG,), "release_digest": "ab" * 32}))
     assert report(tmp_path / "out", root, "--scores", path) == 2
-    assert "found scores of a release with digest abababababab" in capsys.readouterr().err
+    assert "has scores of a release with digest abababababab" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--protocol", "unkown-detection"), "the nearest are unknown-detection"),
-        (("--protocol", "od-test=cifar"), "config with scores, found 'cifar'"),
-        (("--config", "facets-digits"), "config with scores, found 'facets-digits'"),
-        (("--protocol", "facets"), "expected unknown rows in test of digits"),
-        (("--protocol", "optimizer-robustness"), "two or more models of two or more ways of training"),
+        (("--protocol", "unkown-detection"), "the closest names are unknown-detection"),
+        (("--protocol", "od-test=cifar"), "'cifar' is not a config with scores"),
+        (("--config", "facets-digits"), "'facets-digits' is not a config with scores"),
+        (("--protocol", "facets"), "test of digits has in-distribution rows only"),
+        (("--protocol", "optimizer-robustness"), "two or more models for each of two or more training methods"),
     ],
 )
 def test_what_cannot_be_judged_is_refused(tmp_path, root, rows, capsys, words, says):
@@ -216,24 +223,24 @@ def test_two_files_of_one_name_and_one_run_twice_are_refused(tmp_path, root, row
     (tmp_path / "b").mkdir()
     paths = [write(tmp_path / name / "run.parquet", root, rows(0)) for name in (".", "b")]
     assert report(tmp_path / "out", root, "--scores", *paths) == 2
-    assert "found run more than once" in capsys.readouterr().err
+    assert "Several scores files have the name run; rename them" in capsys.readouterr().err
     again = tmp_path / "again.parquet"
     again.write_bytes((tmp_path / "run.parquet").read_bytes())
     assert report(tmp_path / "out", root, "--scores", paths[0], again) == 2
-    assert "the same weights in run and again" in capsys.readouterr().err
+    assert "run and again both have" in capsys.readouterr().err
 
 
 def test_ways_of_training_whose_files_would_have_one_name_are_refused(tmp_path, root, rows, capsys):
     paths = [write(tmp_path / f"{name}.parquet", root, rows(0)) for name in "ab"]
     assert report(tmp_path / "out", root, "--scores", f"x y={paths[0]}", f"x/y={paths[1]}") == 2
-    assert "found 'x y' and 'x/y'" in capsys.readouterr().err
+    assert "The training methods 'x y' and 'x/y'" in capsys.readouterr().err
 
 
 def test_a_dry_run_checks_and_writes_nothing(tmp_path, root, rows, capsys):
     assert report(tmp_path / "out", root, "--dry-run", "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 0
     said = capsys.readouterr().out
     assert "unknown-detection: digits" in said
-    assert f"nothing was written; the report would be in {tmp_path / 'out'}" in said
+    assert f"nothing was written; the report would go to {tmp_path / 'out'}" in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.parquet"]
 
 
@@ -259,12 +266,12 @@ def test_a_report_is_replaced_but_nothing_else(tmp_path, root, rows, capsys):
     assert report(out, root, "--scores", path) == 0
     (out / "tables" / "left-over.md").write_text("mine")
     assert report(out, root, "--scores", path) == 2
-    assert "found tables/left-over.md and 0 more files beside" in capsys.readouterr().err
+    assert "1, such as tables/left-over.md. Choose another folder" in capsys.readouterr().err
     (out / "tables" / "left-over.md").unlink()
     assert report(out, root, "--protocol", "od-test", "--scores", path) == 0
     assert not (out / "tables" / "unknown-detection-digits.md").exists()
     assert report(path, root, "--scores", path) == 2
-    assert "found a file; name another" in capsys.readouterr().err
+    assert "is a file, not a folder for the report; choose another" in capsys.readouterr().err
 
 
 def test_a_report_that_breaks_off_leaves_the_old_one(tmp_path, root, rows, monkeypatch):
@@ -299,7 +306,7 @@ def test_what_is_asked_of_several_runs_needs_another_protocol(tmp_path, root, ro
         for seed, name in enumerate(["a0", "a1", "b0", "b1"])
     ]
     assert report(tmp_path / "out", root, "--protocol", "optimizer-robustness", "--scores", *files) == 2
-    assert "another protocol beside optimizer-robustness" in capsys.readouterr().err
+    assert "optimizer-robustness compares the figures of another protocol" in capsys.readouterr().err
     assert report(tmp_path / "out", root, "--scores", *files[:3]) == 0
     assert "optimizer-robustness" not in capsys.readouterr().out, "not asked for, and one b is too few"
 
@@ -308,7 +315,7 @@ def test_a_package_that_is_missing_is_named_before_anything_is_done(tmp_path, ro
     path = write(tmp_path / "run.parquet", root, rows(0))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["report", "--release", str(root), "--out", str(tmp_path / "out"), "--scores", path]) == 2
-    assert "expected matplotlib to draw plots, found it not installed" in capsys.readouterr().err
+    assert "matplotlib is not installed, but needed to draw plots" in capsys.readouterr().err
 
 
 def test_pictures_are_drawn_and_shown(tmp_path, root, rows):
@@ -337,7 +344,7 @@ def test_facets_configs_are_judged_by_facets_unasked(tmp_path, root):
     write_scores(
         tmp_path / "perfect.parquet",
         pa.table({"id": index.rows.id, "score": scores}),
-        About(open_release(str(root)).digest, (MIXED,), "m", "m", 0, {}, {}),
+        Provenance(open_release(str(root)).digest, (MIXED,), "m", "m", 0, {}, {}),
     )
     assert report(tmp_path / "out", root, "--scores", tmp_path / "perfect.parquet") == 0
     figures = read_figures(tmp_path / "out")

@@ -17,8 +17,8 @@ from evaluation.scoring.duplicates import (
     NEAR_TRAINING,
     LeftOut,
     count_left_out,
+    describe_left_out,
     made_from_duplicates,
-    sentence,
 )
 from evaluation.scoring.joining import release_index
 from tests.evaluation.duplicates_release import PAIRS, make_release
@@ -106,14 +106,14 @@ def test_the_report_counts_them_by_split_and_says_why(judged):
         {**common, "split": "test", "rows": 4, "duplicates": 2},
     ]
     said = (
-        "Figures without duplicates leave out 3 rows of 2 splits because they stand in a pair of the release's table "
+        "Figures without duplicates leave out 3 rows of 2 splits because they appear in a pair of the release's table "
         "of duplicates."
     )
     assert said in record["notes"]
     page = (judged / "README.md").read_text(encoding="utf-8")
     assert f"- {said}\n" in page
     assert "| imagenet/near_ood | 3 | 1 | 0 | 1 |\n| imagenet/test | 4 | 2 | 0 | 2 |\n" in page
-    assert "### What duplicates change on imagenet" in page
+    assert "### Effect of duplicates on imagenet" in page
     alone = (judged / "tables" / "unknown-detection-imagenet-without-duplicates.md").read_text(encoding="utf-8")
     assert alone.rstrip().endswith(said)
     counted = (judged / "tables" / "duplicates-left-out-unknown-detection.csv").read_text(encoding="utf-8")
@@ -158,7 +158,7 @@ def test_without_pairs_both_kinds_of_figures_are_the_same_and_are_computed_once(
     out = report(tmp_path, make_release(tmp_path / "release", pairs=[]))
     both = [[line["value"] for line in lines(out, rows=rows)] for rows in ("as_published", "without_duplicates")]
     assert both[0] == both[1] != []
-    assert "No row that is judged is a duplicate" in (out / "README.md").read_text(encoding="utf-8")
+    assert "None of the evaluated rows is a duplicate" in (out / "README.md").read_text(encoding="utf-8")
     calls = []
     plain = PROTOCOLS["facets"].judge
     rows = make_rows(
@@ -216,7 +216,7 @@ def test_what_is_made_from_a_duplicate_goes_with_it_and_what_it_is_made_from_too
     assert {one.why for one in older} == {NEAR_TRAINING}, (
         "a config without the column has what is made from duplicates"
     )
-    assert "leave out 4 rows of 2 splits" in sentence(count_left_out(rows, "broad", why))
+    assert "leave out 4 rows of 2 splits" in describe_left_out(count_left_out(rows, "broad", why))
     found = figures("broad", rows)
     (clean,) = [f for f in found if f.rows == "without_duplicates" and f.setting == "dsd" and not f.statistic]
     assert (clean.n_known, clean.n_unknown, clean.left_out) == (1, 1, 4)

@@ -5,6 +5,7 @@ Features are those of `detectors/toy.py`. AUROCs are counted pair by pair.
 
 import csv
 import dataclasses
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import evaluation
 from evaluation.__main__ import main
 from evaluation.detectors.registry import METHODS, method
 from evaluation.errors import EvaluationError
-from evaluation.features.cache import Shelf
+from evaluation.features.cache import FeatureCache
 from evaluation.features.store import Identity, Store, block_column
 from evaluation.models.features import Features
-from evaluation.scoring.fit import Scorer, find_sources
+from evaluation.scoring.fit import Scorer, find_fit_splits
 from evaluation.scoring.scores import read_scores
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
 
@@ -55,7 +57,7 @@ def fill(root, splits=SPLITS, identity=IDENTITY):
         columns = {"id": features.ids, "label": features.labels, "logits": features.logits}
         columns |= {"penultimate": features.penultimate}
         columns |= {block_column(number): block for number, block in enumerate(features.blocks)}
-        store.parts(*key).write(range(len(features)), columns, len(features), {"device": "cpu"})
+        store.row_blocks(*key).write(range(len(features)), columns, len(features), {"device": "cpu"})
     return store
 
 
@@ -110,6 +112,12 @@ def test_every_row_gets_the_score_of_a_detector_fitted_on_training_rows(score, t
             mine = [found[name, id_] for id_ in features.ids.tolist()]
             assert np.allclose([value for value, _ in mine], detector.score(features), rtol=1e-12, atol=1e-12)
             assert [predicted for _, predicted in mine] == features.logits.argmax(1).tolist()
+
+
+def test_the_public_function_gives_the_rows_of_the_command(score, folder, tmp_path):
+    score("--seed", "3", detectors="msp,react")
+    expected = read_scores(tmp_path / "scores.parquet")[0]
+    assert evaluation.score(folder, ["msp", "react"], seed=3).select(expected.column_names).equals(expected)
 
 
 def test_rows_stand_in_the_order_of_the_release(score, folder, tmp_path):
@@ -183,7 +191,7 @@ def test_without_external_rows_defaults_are_taken_and_it_is_said(score, tmp_path
     fill(tmp_path / "few", {key: value for key, value in SPLITS.items() if key[1] != "external_validation"})
     code, _, err = score(detectors="ash", features=tmp_path / "few")
     assert code == 0
-    assert err.startswith("ash: its hyperparameters are the defaults, since there are no features of both validation")
+    assert err.startswith("ash: using the default hyperparameters, because there are no features of both validation")
     assert read_scores(tmp_path / "scores.parquet")[1].hyperparameters == {"ash": {"pruned": 0.9}}
 
 
@@ -194,11 +202,11 @@ def test_hyperparameters_that_cannot_be_are_passed_over(score, tmp_path):
     code, out, _ = score(detectors="knn", features=tmp_path / "few")
     assert code == 0
     assert "knn: " in out
-    assert ", 1 of them impossible here" in out
+    assert ", 1 of which cannot be used here" in out
     with (tmp_path / "scores.search.csv").open(newline="") as file:
         rows = {row["hyperparameters"]: row for row in csv.DictReader(file)}
     assert rows["neighbors=200"]["auroc_external_validation"] == ""
-    assert rows["neighbors=200"]["problem"].startswith("expected ")
+    assert rows["neighbors=200"]["problem"].startswith("neighbors of knn must be from 1 to")
 
 
 def only(*keys):
@@ -224,8 +232,8 @@ def only(*keys):
     ],
 )
 def test_which_rows_fit_and_tune(splits, configs, fit_configs, train, validation):
-    sources = find_sources(splits, configs, fit_configs)
-    assert (sources.train, sources.validation) == (train, validation)
+    fit_splits = find_fit_splits(splits, configs, fit_configs)
+    assert (fit_splits.train, fit_splits.validation) == (train, validation)
 
 
 def test_only_rows_of_a_class_are_fitted_on_and_are_known(score, tmp_path):
@@ -260,7 +268,7 @@ def test_mixtures_read_the_scores_of_their_parts(score, tmp_path):
     assert score(detectors="ens_f")[0] == 0
     found = scores_of(tmp_path / "scores.parquet")
     assert {name for name, _ in found} == {"ens_f"}
-    parts = {name: method(name).make(TRAIN, toy_head()) for name in METHODS["ens_f"].parts}
+    parts = {name: method(name).make(TRAIN, toy_head()) for name in METHODS["ens_f"].base_methods}
 
     def with_scores(features):
         return dataclasses.replace(features, scores={name: part.score(features) for name, part in parts.items()})
@@ -309,7 +317,7 @@ def test_members_of_another_release_are_refused(score, tmp_path):
     member(tmp_path / "member", 1, release_digest="c" * 64)
     code, _, err = score("--member", str(tmp_path / "member"), detectors="deep_ensemble")
     assert code == 2
-    assert "expected the release with digest" in err
+    assert "are of the release with digest" in err
 
 
 def test_all_that_is_possible_without_images_or_members(score, tmp_path):
@@ -331,18 +339,19 @@ def refused(ran):
     assert code == 2
     lines = err.splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith("error: expected ")
+    assert lines[0].startswith("error: ")
+    assert re.search(r"[.;] \w", lines[0]), "the next step follows"
     return lines[0]
 
 
 @pytest.mark.parametrize(
     ("detectors", "found"),
     [
-        ("mps", "name of a detector, found 'mps'; the nearest are msp"),
-        ("msp,mahalonobis", "the nearest are mahalanobis, mahalanobis_all"),
-        ("odin", "expected --release, --model and --weights for odin, which shows the model the images again"),
-        ("ens_r", "expected --release, --model and --weights for odin"),
-        ("deep_ensemble", "expected features of more models for deep_ensemble"),
+        ("mps", "'mps' is not a detector; the closest names are msp"),
+        ("msp,mahalonobis", "the closest names are mahalanobis, mahalanobis_all"),
+        ("odin", "odin runs the model on the images again, which needs --release, --model and --weights"),
+        ("ens_r", "odin runs the model on the images again"),
+        ("deep_ensemble", "deep_ensemble needs features of several models"),
     ],
 )
 def test_detectors_that_cannot_be_used(score, tmp_path, detectors, found):
@@ -353,10 +362,13 @@ def test_detectors_that_cannot_be_used(score, tmp_path, detectors, found):
 @pytest.mark.parametrize(
     ("flags", "found"),
     [
-        (("--config", "toi"), "found 'toi'; the nearest are toy"),
-        (("--fit-config", "toy-trian"), "found 'toy-trian'; the nearest are toy-train, toy"),
-        (("--release", "nowhere"), "expected a release folder or ORG/NAME"),
-        (("--model", "timm:resnet18"), "expected --release, --model and --weights together"),
+        (("--config", "toi"), "the closest names are toy"),
+        (
+            ("--fit-config", "toy-trian"),
+            "to fit on; the closest names are toy-train, toy",
+        ),
+        (("--release", "nowhere"), "nowhere is neither a folder nor a repository ORG/NAME"),
+        (("--model", "timm:resnet18"), "--release, --model and --weights belong together"),
     ],
 )
 def test_flags_that_name_nothing(score, flags, found):
@@ -364,56 +376,56 @@ def test_flags_that_name_nothing(score, flags, found):
 
 
 def test_files_of_another_kind(score, tmp_path):
-    assert "ends in .parquet" in refused(score(out="scores.csv"))
-    assert "found no features.json there" in refused(score(features=tmp_path))
+    assert "must end in .parquet" in refused(score(out="scores.csv"))
+    assert "there is no features.json" in refused(score(features=tmp_path))
 
 
 def test_a_fit_split_without_labels(score, tmp_path):
     fill(tmp_path / "unlabelled", only(("toy", "test")) | {("other", "train"): EXTERNAL})
     said = refused(score("--fit-config", "other", detectors="knn", features=tmp_path / "unlabelled"))
-    assert "expected labels in other/train to fit knn on, found a split without" in said
+    assert "other/train has no labelled rows to fit knn on" in said
 
 
 def test_too_few_rows_of_a_class(score, tmp_path):
     fill(tmp_path / "few", SPLITS | {("toy-train", "train"): TRAIN.take(TRAIN.labels != 2)})
     said = refused(score("--no-search", detectors="mahalanobis", features=tmp_path / "few"))
-    assert "of each of the 4 classes to fit mahalanobis on, found 0 of class 2" in said
+    assert "mahalanobis needs at least 2 rows of each of the 4 classes to fit on, found 0 of class 2" in said
 
 
 def test_no_rows_to_fit_on(score, tmp_path):
     fill(tmp_path / "test", only(("toy", "test")))
-    assert "expected features of a split train or validation to fit knn on" in refused(
+    assert "has no features of train or validation, on which knn is fitted" in refused(
         score("--no-search", detectors="knn", features=tmp_path / "test")
     )
     fill(tmp_path / "trained", only(("toy", "test"), ("toy-train", "train")))
-    assert "expected features of a split validation to fit temperature on" in refused(
+    assert "has no features of validation, on which temperature is fitted" in refused(
         score(detectors="temperature", features=tmp_path / "trained")
     )
     fill(tmp_path / "x", only(("toy", "test")) | {("other", "near_ood"): NEAR})
     said = refused(score("--fit-config", "other", detectors="msp", features=tmp_path / "x"))
-    assert "expected features of a split train or validation of other to fit on, found those of near_ood" in said
+    assert "other has no features of train or validation to fit on, only of near_ood" in said
 
 
 def test_nothing_to_judge(score, tmp_path):
     fill(tmp_path / "train", only(("toy-train", "train")))
-    assert "expected features of splits to judge" in refused(score(features=tmp_path / "train"))
+    assert "no features of splits to evaluate, only of toy-train/train" in refused(score(features=tmp_path / "train"))
 
 
 def test_features_that_were_computed_in_two_ways_are_pointed_out(score, tmp_path):
     store = fill(tmp_path / "mixed")
-    columns = store.parts("toy", "test").read()
-    store.parts("toy", "test").write(range(len(TEST)), columns, len(TEST), {"device": "cuda"})
+    columns = store.row_blocks("toy", "test").read()
+    store.row_blocks("toy", "test").write(range(len(TEST)), columns, len(TEST), {"device": "cuda"})
     code, _, err = score(features=tmp_path / "mixed")
     assert code == 0
-    assert err.startswith("features were computed in more than one way")
+    assert err.startswith("Features were computed in more than one environment")
 
 
 def test_scores_do_not_depend_on_which_detectors_are_asked_for(folder):
     """Nor on the order in which they are fitted."""
     pytest.importorskip("sklearn", reason="scikit-learn fits some")
-    sources = find_sources(Store.open(folder).splits(), ["toy"], [])
-    alone = Scorer(Shelf(Store.open(folder)), sources).score("ens_f", ("toy", "test"))
-    scorer = Scorer(Shelf(Store.open(folder)), sources)
+    fit_splits = find_fit_splits(Store.open(folder).splits(), ["toy"], [])
+    alone = Scorer(FeatureCache(Store.open(folder)), fit_splits).score("ens_f", ("toy", "test"))
+    scorer = Scorer(FeatureCache(Store.open(folder)), fit_splits)
     for name in ("knn", "mahalanobis_all", "msp", "oodl"):
         scorer.fit(name)
         scorer.score(name, ("toy", "near_ood"))
@@ -421,19 +433,19 @@ def test_scores_do_not_depend_on_which_detectors_are_asked_for(folder):
 
 
 def test_memory_holds_a_few_splits_only(folder):
-    shelf = Shelf(Store.open(folder))
+    cache = FeatureCache(Store.open(folder))
     for key in SPLITS:
-        assert isinstance(shelf.features(key), Features)
-    assert len(shelf._features) == 3
+        assert isinstance(cache.features(key), Features)
+    assert len(cache._features) == 3
 
 
 def test_a_grid_without_any_possibility(folder):
     """The sentence is that of the default."""
     splits = Store.open(folder).splits()
-    sources = find_sources(splits, ["toy"], [])
-    few = dataclasses.replace(sources, train=("toy", "near_ood"))
-    with pytest.raises(EvaluationError, match="expected labels in toy/near_ood to fit knn on"):
-        Scorer(Shelf(Store.open(folder)), few).fit("knn")
+    fit_splits = find_fit_splits(splits, ["toy"], [])
+    few = dataclasses.replace(fit_splits, train=("toy", "near_ood"))
+    with pytest.raises(EvaluationError, match="toy/near_ood has no labelled rows to fit knn on"):
+        Scorer(FeatureCache(Store.open(folder)), few).fit("knn")
 
 
 def test_scores_come_together_with_the_rows_of_a_release(score, tmp_path):

@@ -53,7 +53,7 @@ def test_a_split_that_is_not_judged_may_be_left_out_whole():
 
 def test_missing_ids_are_counted_and_named():
     said = refusal(scores(["t0", "t1", "v0", "v1"]))
-    assert "each of the 1 rows of c/near_ood in mine.csv, found none for 1 id (n0)" in said
+    assert "mine.csv lacks scores of msp for 1 id (n0) of the 1 rows of c/near_ood" in said
 
 
 def test_ids_of_no_row_are_counted_once_and_named():
@@ -62,7 +62,7 @@ def test_ids_of_no_row_are_counted_once_and_named():
 
 def test_an_id_twice_is_refused_but_not_for_two_detectors():
     said = refusal(scores(["t0", "t1", "n0", "t1"]))
-    assert "found more for 1 id (t1)" in said
+    assert "mine.csv has several scores of msp for 1 id (t1)" in said
     both = joined(scores(["t0", "n0", "t1"] * 2, [0, 1, 2, 3, 4, 5.0], ["msp"] * 3 + ["energy"] * 3))
     assert list(both) == ["msp", "energy"]
     assert both["energy"].score.tolist() == [3.0, 5.0, 4.0]
@@ -70,7 +70,7 @@ def test_an_id_twice_is_refused_but_not_for_two_detectors():
 
 def test_a_detector_that_misses_an_id_is_named():
     said = refusal(scores(["t0", "n0", "t1", "t0", "n0"], detector=["msp"] * 3 + ["energy"] * 2))
-    assert "a score of energy" in said
+    assert "lacks scores of energy" in said
     assert "1 id (t1)" in said
 
 
@@ -87,7 +87,7 @@ def test_predictions_may_be_numbers_or_names_and_are_needed_where_there_is_a_cla
     assert numbers.prediction.tolist() == names.prediction.tolist() == [1, 0, -1]
     assert numbers.prediction.dtype == np.int64
     said = refusal(scores(["t0", "t1", "n0"], prediction=pa.array([1, None, 0])))
-    assert "a prediction for every row that has a class of msp in mine.csv, found none at 1 id (t1)" in said
+    assert "The prediction of msp in mine.csv is missing for labelled rows: 1 id (t1)" in said
 
 
 def test_names_are_of_the_classes_of_each_row_s_own_config():
@@ -102,7 +102,7 @@ def test_names_are_of_the_classes_of_each_row_s_own_config():
 def test_a_prediction_that_is_no_class_is_refused(columns):
     said = refusal(scores(["t0", "t1", "n0"], **columns))
     assert "one of the 2 classes of c" in said
-    assert f"found {next(iter(columns.values()))[1]} and the like at 1 id (t1)" in said
+    assert f"classes of c: {next(iter(columns.values()))[1]} and the like at 1 id (t1)" in said
 
 
 def test_the_order_of_lines_makes_no_difference():

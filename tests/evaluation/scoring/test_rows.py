@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evaluation.errors import EvaluationError
-from evaluation.scoring.rows import against, known_rows, mistakes, unknown_splits
+from evaluation.scoring.rows import known_rows, rank_errors, rank_known_unknown, unknown_splits
 from tests.evaluation.made_rows import make_rows
 
 ROWS = make_rows(
@@ -39,31 +39,29 @@ def test_unknown_splits_follow_the_roles():
 
 
 def test_rankings_hold_the_right_rows():
-    ranking = against(known_rows(ROWS, "test"), *unknown_splits(ROWS, ["near_ood"]).values())
+    ranking = rank_known_unknown(known_rows(ROWS, "test"), *unknown_splits(ROWS, ["near_ood"]).values())
     assert (ranking.known.tolist(), ranking.unknown.tolist()) == ([0, 1, 2, 3, 3], [0, 0, 0, 0, 1])
-    ranking = mistakes(known_rows(ROWS, "test"))
+    ranking = rank_errors(known_rows(ROWS, "test"))
     assert (ranking.known.tolist(), ranking.unknown.tolist()) == ([0, 1, 1, 2], [0, 0, 1, 1])
 
 
 def test_missing_rows_are_named():
-    with pytest.raises(
-        EvaluationError, match="in-distribution rows in validation of cifar and other, found none among 7"
-    ):
+    with pytest.raises(EvaluationError, match="validation of cifar and other has no in-distribution rows among 7"):
         known_rows(ROWS, "validation")
     with pytest.raises(
-        EvaluationError, match="role external in cifar and other, found far_ood, in_distribution, near_ood"
+        EvaluationError, match=r"no rows of the role external \(found: far_ood, in_distribution, near_ood"
     ):
         unknown_splits(ROWS, ["external"])
 
 
 def test_predictions_are_asked_for():
-    with pytest.raises(EvaluationError, match="found scores alone; add a column prediction"):
-        mistakes(replace(ROWS, prediction=None))
+    with pytest.raises(EvaluationError, match="has no predictions; add a column prediction"):
+        rank_errors(replace(ROWS, prediction=None))
 
 
 @pytest.mark.parametrize("column", ["score", "label", "prediction", "duplicate"])
 def test_columns_of_another_length_are_refused(column):
-    with pytest.raises(EvaluationError, match=rf"one {column} for each of 7 rows, found the shape \(6,\)"):
+    with pytest.raises(EvaluationError, match=rf"{column} has the shape \(6,\), but there are 7 rows\. Join"):
         replace(ROWS, **{column: np.zeros(6)})
 
 
@@ -71,6 +69,6 @@ def test_columns_of_another_length_are_refused(column):
 def test_scores_that_are_not_finite_are_refused_by_id(bad):
     score = np.where(ROWS.id == "cifar/near_ood/near_ood/0000", bad, ROWS.score)
     with pytest.raises(
-        EvaluationError, match="found 1 that are NaN or infinite, the first at cifar/near_ood/near_ood/0000"
+        EvaluationError, match="Scores of 1 rows are NaN or infinite, the first at cifar/near_ood/near_ood/0000"
     ):
         replace(ROWS, score=score)

@@ -1,6 +1,7 @@
 """From a release and a model to a scores file: detectors that read images, and scores that depend on neither batches
 nor workers."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ torch = pytest.importorskip("torch", reason="runs torch models")
 pytest.importorskip("torchvision", reason="preprocesses images")
 
 from evaluation.__main__ import main  # noqa: E402
-from evaluation.detectors.looks import look_with_dropout  # noqa: E402
+from evaluation.detectors.looks import run_with_dropout  # noqa: E402
 from evaluation.detectors.registry import METHODS  # noqa: E402
 from evaluation.features.store import Store  # noqa: E402
 from evaluation.models.loading import batches  # noqa: E402
@@ -81,7 +82,7 @@ def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
     model = open_model(f"{FILE}:with_dropout", base / "weights.pt", 4, device="cpu")
     rows = open_release(str(base / "release")).images(CONFIG, "near_ood")
     images = torch.stack([model.preprocessing(row["image"]) for row in rows])
-    seen = look_with_dropout(model, images, rows["id"], seed=0, samples=30)
+    seen = run_with_dropout(model, images, rows["id"], seed=0, samples=30)
     table = read_scores(tmp_path / "scores.parquet")[0].to_pylist()
     found = {(row["detector"], row["id"]): row for row in table}
     for number, id_ in enumerate(rows["id"]):
@@ -183,17 +184,18 @@ def refused(ran):
     assert code == 2
     lines = err.splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith("error: expected ")
+    assert lines[0].startswith("error: ")
+    assert re.search(r"[.;] \w", lines[0]), "the next step follows"
     return lines[0]
 
 
 def test_a_release_or_a_model_that_the_features_are_not_of(base, score, tmp_path):
     small_release(tmp_path / "another", {f"{CONFIG}/test": range(3)})
     said = refused(score("--release", str(tmp_path / "another"), detectors="odin"))
-    assert "expected the release with digest" in said
-    assert "that the features in" in said
+    assert "are of the release with digest" in said
+    assert "The features in" in said
     said = refused(score("--weights", str(base / "other.pt"), detectors="odin"))
-    assert "expected the model small_models.py:with_dropout with digest" in said
+    assert "are of the model small_models.py:with_dropout with digest" in said
 
 
 def test_dropout_where_there_is_none(base, score, tmp_path):
@@ -202,11 +204,11 @@ def test_dropout_where_there_is_none(base, score, tmp_path):
     assert main(["extract", *flags, "--splits", "test", "--device", "cpu", "--out", str(tmp_path / "cnn")]) == 0
     ours = ("--model", f"{FILE}:cnn", "--weights", str(tmp_path / "cnn.pt"))
     said = refused(score(*ours, detectors="mc_dropout", features=tmp_path / "cnn"))
-    assert "expected dropout layers in small_models.py:cnn, found none that drop anything" in said
+    assert "small_models.py:cnn has no dropout layers with a positive rate" in said
     # Among all, it is left out with that reason.
     code, _, err, scores = score("--no-search", *ours, detectors="all", features=tmp_path / "cnn")
     assert code == 0
-    assert "mc_dropout is left out: expected dropout layers" in err
+    assert "mc_dropout is left out: small_models.py:cnn has no dropout layers" in err
     assert set(IMAGES) - set(scores) == {"mc_dropout", "mc_dropout_mi"}
 
 

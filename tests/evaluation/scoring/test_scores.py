@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from evaluation.errors import EvaluationError
-from evaluation.scoring.scores import METADATA, About, read_scores, shown, write_scores
+from evaluation.scoring.scores import METADATA, Provenance, read_scores, summarize_ids, write_scores
 
-ABOUT = About(
+ABOUT = Provenance(
     release_digest="ab" * 32,
     configs=("cifar",),
     model="demo.py:small",
@@ -86,16 +86,16 @@ def test_float32_scores_are_widened_exactly(tmp_path):
     ("text", "says"),
     [
         ("id\na\n", "columns id and score"),
-        ("id,score,pred\na,1,2\n", "found id, score, pred"),
-        ("id,score,score\na,1,2\n", "found id, score, score"),
+        ("id,score,pred\na,1,2\n", "found: id, score, pred"),
+        ("id,score,score\na,1,2\n", "found: id, score, score"),
         ("id,score\n", "no rows"),
         ("id,score\na,\n", r"1 id \(a\)"),
         ("id,score\na,nan\nb,1\nc,inf\nd,-inf\ne,nan\n", r"4 ids \(a, c, d, ...\)"),
-        ("id,score\n,1\n", "an? id in every row"),
-        ("id,score,detector\na,1,\n", "a detector in every row"),
-        ("id,score\na,high\n", "cannot be read"),
-        ("id,score,prediction\na,1,2.5\n", "cannot be read"),
-        ("", "cannot be read"),
+        ("id,score\n,1\n", "rows without an id"),
+        ("id,score,detector\na,1,\n", "rows without a detector"),
+        ("id,score\na,high\n", "Cannot read scores from"),
+        ("id,score,prediction\na,1,2.5\n", "Cannot read scores from"),
+        ("", "Cannot read scores from"),
     ],
 )
 def test_what_is_no_scores_file_is_refused(tmp_path, text, says):
@@ -106,17 +106,21 @@ def test_what_is_no_scores_file_is_refused(tmp_path, text, says):
 
 def test_text_as_scores_in_parquet_is_refused(tmp_path):
     pq.write_table(pa.table({"id": ["a"], "score": ["high"]}), tmp_path / "mine.parquet")
-    with pytest.raises(EvaluationError, match="numbers as scores"):
+    with pytest.raises(EvaluationError, match="scores are numbers"):
         read_scores(tmp_path / "mine.parquet")
 
 
 def test_damaged_missing_and_other_files_are_refused(tmp_path):
     (tmp_path / "mine.parquet").write_bytes(b"PAR1")
     (tmp_path / "mine.json").write_text("[]")
-    for name, says in (("mine.parquet", "cannot be read"), ("mine.json", "convert"), ("none.csv", "found none")):
+    for name, says in (
+        ("mine.parquet", "Cannot read scores from"),
+        ("mine.json", "convert"),
+        ("none.csv", "no scores file"),
+    ):
         with pytest.raises(EvaluationError, match=says):
             read_scores(tmp_path / name)
-    with pytest.raises(EvaluationError, match=r"ends in \.parquet"):
+    with pytest.raises(EvaluationError, match=r"must end in \.parquet"):
         write_scores(tmp_path / "mine.csv", table(), ABOUT)
 
 
@@ -128,5 +132,5 @@ def test_metadata_of_another_shape_is_refused(tmp_path):
 
 
 def test_ids_are_counted_and_the_first_shown():
-    assert shown(pa.array(["a"])) == "1 id (a)"
-    assert shown(pa.array(list("abcd"))) == "4 ids (a, b, c, ...)"
+    assert summarize_ids(pa.array(["a"])) == "1 id (a)"
+    assert summarize_ids(pa.array(list("abcd"))) == "4 ids (a, b, c, ...)"

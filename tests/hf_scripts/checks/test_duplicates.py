@@ -1,11 +1,12 @@
 """What `verify` says of the table of duplicates: every way in which it can differ from the rows."""
 
 import json
+import shutil
 
 import pytest
 
 from builders.release.card import seal
-from builders.release.duplicates import Pair, comparison, counted, folded
+from builders.release.duplicates import Pair, comparison, counted, folded, read_pairs, write_pairs
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
 from hf_scripts.verify import main as verify
@@ -205,3 +206,31 @@ def test_an_entry_that_cannot_be_read(root, capsys, entry, sentence):
     (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     assert verify([str(root), "--quick", "--workers", "1"]) == 1
     assert sentence in capsys.readouterr().out
+
+
+def test_a_pair_of_other_pixels(root, capsys):
+    keys = (TEST, NEAR, TRAIN)
+    every = {comparison("bytes", one, other) for one in keys for other in keys}
+    add_table(root, lambda pairs: [*pairs, EXTRA], compared=folded(every | {comparison("pixels", TEST, NEAR)}))
+    assert verify([str(root), "--quick", "--workers", "1"]) == 0  # nobody looks at pixels
+    assert verify([str(root), "--workers", "1"]) == 1
+    expected = "source/near_ood/0.png and source/test/1.png: expected distance 0, found other pixels"
+    assert f"duplicates/pairs.parquet row 1, {expected}" in capsys.readouterr().out
+
+
+def test_a_distance_that_the_images_do_not_have(cifar_release, tmp_path, capsys):
+    root = shutil.copytree(cifar_release, tmp_path / "copy", ignore=shutil.ignore_patterns(".state"))
+    layout = Layout(root)
+    pairs = read_pairs(layout.duplicates)
+    near = next(number for number, pair in enumerate(pairs) if pair.distance > 0)
+    wrong = pairs[near]._replace(distance=pairs[near].distance + 0.01)
+    write_pairs(layout.duplicates, [wrong if number == near else pair for number, pair in enumerate(pairs)])
+    manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+    manifest["duplicates"] |= file_entry(layout, layout.duplicates)
+    seal(layout, manifest)
+    assert verify([str(root), "--quick", "--workers", "1"]) == 0
+    assert verify([str(root), "--workers", "1"]) == 1
+    (problem,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("duplicates/pairs.parquet")]
+    place = f"row {near}, {wrong.id} and {wrong.other_id}"
+    assert problem.startswith(f"duplicates/pairs.parquet {place}: expected distance {wrong.distance:.6g}, found ")
+    assert f"{pairs[near].distance:.6g}" in problem

@@ -109,3 +109,11 @@ def test_rows_without_images(manifest):
     bare = without_images(whole)
     assert all(split["data"] == [] for config in bare["configs"].values() for split in config["splits"].values())
     assert all(split["data"] for config in whole["configs"].values() for split in config["splits"].values())
+
+
+def test_a_variant_does_not_join_the_benchmark_that_it_varies(manifest):
+    ours = manifest("variant", {"bench/far_ood": range(2)}, version="1.0.0+without-duplicates")
+    with pytest.raises(BuildError, match=r"version 1\.0\.0 as for .*, found 1\.0\.0\+without-duplicates"):
+        merge(manifest("there", SPLITS), ours, "org/name")
+    merged = merge(ours, ours, "org/name")
+    assert merged["benchmarks"]["bench"]["version"] == "1.0.0+without-duplicates"

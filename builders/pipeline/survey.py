@@ -1,0 +1,133 @@
+"""Looks at the images of a plan before anything is built: their digests, and the pixels of those that are made.
+
+Tested by `tests/builders/pipeline/test_without_duplicates.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders.duplicates.exact import DIGEST
+from builders.executors.base import Executor, Meter
+from builders.pipeline.generated import Making
+from builders.pipeline.read_plan import Located, write_plan
+from builders.pipeline.request import Choices
+from builders.pipeline.shards import ShardTask
+from builders.plan.planner import PlannedSplit
+from builders.release.layout import Layout
+from builders.release.schema import PIXEL_DIGEST, arrow_schema
+from builders.sources.base import SourceIndex
+
+Locate = Callable[[Sequence[PlannedSplit]], list[Located]]
+"""Finds the images of some plans and joins those that are declared in parts."""
+
+
+class Survey:
+    """What is known of images by row id; each image is read once, also over several plans and runs.
+
+    Attributes:
+        digests: `content_sha256`, without images that do not decode and are left out.
+        pixel_digests: `builders.release.images.pixel_sha256` of images that are not made, where all are decoded.
+        pixels: (32, 32, 3) of those images that are asked for.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        choices: Choices,
+        indexes: Mapping[str, SourceIndex],
+        locate: Locate,
+        executor: Executor,
+        meter: Meter,
+    ) -> None:
+        self.folder = layout.state / "survey"
+        self.layout, self.choices, self.indexes = layout, choices, indexes
+        self.locate, self.executor, self.meter = locate, executor, meter
+        self.seen: set[str] = set()
+        self.digests: dict[str, str] = {}
+        self.pixel_digests: dict[str, str] = {}
+        self.pixels: dict[str, npt.NDArray[np.uint8]] = {}
+
+    def look(self, planned: Sequence[PlannedSplit], keeps_pixels: Callable[[str], bool]) -> None:
+        """Read the images of some plans that are not known yet.
+
+        Args:
+            planned: the plans.
+            keeps_pixels: whether the pixels of a split (`config/split`) are wanted, too.
+
+        Raises:
+            BuildError: an image is missing or unreadable (unless partial builds are allowed), or the disk refuses.
+        """
+        new = [some for split in planned if (some := self._unknown(split)) is not None]
+        if not new:
+            return
+        located = self.locate(new)
+        making = Making(self.layout, self.choices, self.indexes, self.executor, self.meter)
+        ready = making.make(located)
+        self._read([split for split in ready.values() if split.making is None], making.roots)
+        for key, split in ready.items():
+            if split.making is not None:
+                made = split.table.filter(pc.equal(split.table["unreadable"], ""))
+                self._know(made, made[DIGEST])
+                if keeps_pixels(key):
+                    self.pixels |= zip(made["id"].to_pylist(), making.pixels(made), strict=True)
+
+    def _unknown(self, split: PlannedSplit) -> PlannedSplit | None:
+        """The part of a plan whose images were not looked at; None where there is none."""
+        ids = split.table["id"].to_pylist()
+        mask = np.array([name not in self.seen for name in ids], bool)
+        self.seen.update(ids)
+        if not mask.any():
+            return None
+        return dataclasses.replace(split, table=split.table.filter(pa.array(mask)), rows=split.rows[mask])
+
+    def _read(self, splits: Sequence[Located], roots: Mapping[str, str]) -> None:
+        """Read images whose bytes pass, as shards without pixels do it; what an earlier run read is there."""
+        parts: list[Path] = []
+        tasks: list[ShardTask] = []
+        for split in splits:
+            name = hashlib.sha256("\n".join([split.digest, str(self.choices.decode)]).encode()).hexdigest()[:16]
+            plan = self.folder / f"{name}.arrow"
+            for pack in split.packs:
+                if not pack.path.exists():
+                    pack.unpack()
+            for shard in range(split.shards):
+                part = self.folder / f"{name}-{shard:05d}.parquet"
+                parts.append(part)
+                if not part.exists():
+                    tasks.append(self._task(split, shard, plan, part, dict(roots)))
+            if any(task.plan == plan for task in tasks):
+                write_plan(split, plan)
+        self.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks))
+        self.executor.run(tasks, self.meter.advance)
+        for part in parts:
+            rows = pq.ParquetFile(part).read()
+            self._know(rows, rows[DIGEST])
+            if PIXEL_DIGEST in rows.column_names:
+                self.pixel_digests |= zip(rows["id"].to_pylist(), rows[PIXEL_DIGEST].to_pylist(), strict=True)
+
+    def _task(self, split: Located, shard: int, plan: Path, part: Path, roots: dict[str, str]) -> ShardTask:
+        return ShardTask(
+            plan=plan,
+            start=split.starts[shard],
+            stop=split.starts[shard + 1],
+            size=split.bytes_of(shard),
+            roots=roots,
+            data=None,
+            part=part,
+            schema=arrow_schema(split.labels, split.config.columns),
+            decode=self.choices.decode,
+            drop_unreadable=self.choices.allow_partial,
+        )
+
+    def _know(self, rows: pa.Table, digests: pa.ChunkedArray) -> None:
+        self.digests |= zip(rows["id"].to_pylist(), digests.to_pylist(), strict=True)

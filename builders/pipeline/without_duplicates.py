@@ -1,0 +1,196 @@
+"""Plans a variant of a benchmark without duplicates (`--withdraw duplicates`); the next ranks refill its quotas.
+
+The published benchmarks contain pictures twice and their rows stay as they are, so this is another benchmark, with
+rows, digests and a version of its own. The rule is ours: of an in-distribution training image and an image of another
+split the latter goes; of any other two rows that show one picture both go, since nobody can say which of their labels
+is right. An image that goes is in none of the splits that are compared with each other. What takes its place may be a
+duplicate too, so the plan is made again until there is none. All splits that are compared take part, also those that a
+run does not build, so that rows do not depend on the order of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from builders.benchmark import Benchmark, group_name
+from builders.duplicates.comparisons import are_compared
+from builders.duplicates.exact import DIGEST, exact_pairs
+from builders.pipeline.survey import Survey
+from builders.plan.planner import PlannedSplit
+from builders.release.duplicates import KNOWN_ROLE, Pair, Row, pair_of
+from builders.release.schema import ROLES
+
+VARIANT = "without-duplicates"
+"""Build metadata of the version (semver.org 2.0.0, item 10) of such a variant."""
+
+Gone = Mapping[str, Mapping[str, str]]
+"""By the name of what is compared (`group_name`), row ids that are left out and for each the other row's id."""
+
+Plan = Callable[[Gone], Sequence[PlannedSplit]]
+"""Plans all splits that are compared, without the images that are gone."""
+
+
+def variant_version(version: str, *, decode: bool) -> str:
+    """The version of a benchmark's variant without duplicates; with `decode` equal pixels of other bytes go, too."""
+    return f"{version}+{VARIANT}" + (".decoded" if decode else "")
+
+
+def compared_with(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
+    """The given splits and those that they are compared with, as `config/split` in declared order."""
+    names = {group_name(benchmark, key.partition("/")[0]) for key in splits}
+    return tuple(key for key in benchmark.parts() if group_name(benchmark, key.partition("/")[0]) in names)
+
+
+def find_duplicates(benchmark: Benchmark, plan: Plan, survey: Survey, say: Callable[[str], object]) -> Gone:
+    """Plan, look for duplicates, leave them out, and plan again, until there are none.
+
+    Args:
+        benchmark: the declaration.
+        plan: plans without what is gone.
+        survey: reads images.
+        say: told of every round.
+    """
+    gone: dict[str, dict[str, str]] = {}
+    near = _NearDuplicates(benchmark, survey)
+    while True:
+        planned = plan(gone)
+        survey.look(planned, lambda key: are_compared(benchmark, key))
+        found = _round(benchmark, planned, survey, near)
+        count = sum(map(len, found.values()))
+        if not count:
+            return gone
+        say(f"--withdraw duplicates: {count:,} images are left out and others move up")
+        for name, images in found.items():
+            gone.setdefault(name, {}).update(images)
+
+
+def leaving(pairs: Iterable[Pair], training: Set[str]) -> dict[str, str]:
+    """The row ids that go, by the rule above, each with the least id of another row that shows its picture.
+
+    Args:
+        pairs: rows that show one picture.
+        training: the splits (`config/split`) of in-distribution training images.
+    """
+    gone: dict[str, str] = {}
+    for pair in pairs:
+        sides = [(pair.id, pair.other_id, pair.split), (pair.other_id, pair.id, pair.other_split)]
+        trained = [split in training for split in pair.splits]
+        for row, other, split in sides:
+            if all(trained) or not any(trained) or split not in training:
+                gone[row] = min(other, gone.get(row, other))
+    return gone
+
+
+def short_classes(full: Sequence[PlannedSplit], planned: Sequence[PlannedSplit]) -> dict[str, str]:
+    """Which splits have classes with fewer images than with their duplicates, in a sentence each, by key.
+
+    Args:
+        full: plans with duplicates.
+        planned: the same splits without.
+    """
+    found = {}
+    for before, after in zip(full, planned, strict=True):
+        counts = [_by_class(split) for split in (before, after)]
+        short = {name: n - counts[1].get(name, 0) for name, n in counts[0].items() if n > counts[1].get(name, 0)}
+        if short:
+            names = ", ".join(f"{name} by {short[name]:,}" for name in sorted(short)[:3])
+            more = f" and {len(short) - 3:,} more" if len(short) > 3 else ""
+            plural = "class is" if len(short) == 1 else "classes are"
+            found[after.key] = f"{len(short):,} {plural} short of images without duplicates: {names}{more}"
+    return found
+
+
+def _by_class(split: PlannedSplit) -> dict[str, int]:
+    counted = split.table.group_by("class_id").aggregate([([], "count_all")])
+    return {row["class_id"]: row["count_all"] for row in counted.to_pylist()}
+
+
+def _round(
+    benchmark: Benchmark, planned: Sequence[PlannedSplit], survey: Survey, near: _NearDuplicates
+) -> dict[str, dict[str, str]]:
+    """What one plan still has to leave out, by the name of what is compared with itself."""
+    rows: dict[str, list[Row]] = {}
+    for split in planned:
+        rows.setdefault(split.split_key, []).extend(_rows(split, survey))
+    together: dict[str, list[str]] = {}
+    for key in rows:
+        together.setdefault(group_name(benchmark, key.partition("/")[0]), []).append(key)
+    training = {
+        key for key, some in rows.items() if key.endswith("/train") and {row.role for row in some} == {KNOWN_ROLE}
+    }
+    found = {}
+    for name, keys in together.items():
+        some = {key: rows[key] for key in keys}
+        pairs = [*_equal(some, survey.digests, survey.folder), *near.among(some)]
+        if survey.pixel_digests:
+            # What is made has a digest over pixels as its content digest.
+            pairs += _equal(some, survey.digests | survey.pixel_digests, survey.folder)
+        found[name] = leaving(pairs, training)
+    return found
+
+
+def _rows(split: PlannedSplit, survey: Survey) -> Iterator[Row]:
+    columns = (split.table[name].to_pylist() for name in ("id", "role", "class_id"))
+    for row_id, role, class_id in zip(*columns, strict=True):
+        if row_id in survey.digests:
+            yield Row(split.split_key, row_id, ROLES[role], class_id)
+
+
+def _equal(rows: Mapping[str, Sequence[Row]], digests: Mapping[str, str], folder: Path) -> list[Pair]:
+    """Pairs of equal digests, as in a release: the rows are written like index files."""
+    indexes = {}
+    for number, (key, some) in enumerate(sorted(rows.items())):
+        columns = {
+            "id": pa.array([row.id for row in some], pa.string()),
+            "role": pa.array([ROLES.index(row.role) for row in some], pa.int64()),
+            "class_id": pa.array([row.class_id for row in some], pa.string()),
+            DIGEST: pa.array([digests[row.id] for row in some], pa.string()),
+        }
+        indexes[key] = folder / f"rows-{number}.parquet"
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns), indexes[key])
+    return exact_pairs(indexes)
+
+
+class _NearDuplicates:
+    """Near-duplicates among the rows of a plan; those of rows that an earlier plan had are remembered."""
+
+    def __init__(self, benchmark: Benchmark, survey: Survey) -> None:
+        self.benchmark, self.survey = benchmark, survey
+        self.searched: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
+        self.found: dict[tuple[str, str], list[tuple[str, str, float]]] = {}
+
+    def among(self, rows: Mapping[str, Sequence[Row]]) -> Iterator[Pair]:
+        """Pairs of the given rows, by `config/split`, as the benchmark's configs ask for them."""
+        for config in self.benchmark.configs:
+            if config.duplicates_of not in rows:
+                continue
+            for key in rows:
+                if key.startswith(f"{config.name}/"):
+                    yield from self._between(key, config.duplicates_of, rows)
+
+    def _between(self, key: str, of: str, rows: Mapping[str, Sequence[Row]]) -> Iterator[Pair]:
+        queries, references = {row.id: row for row in rows[key]}, {row.id: row for row in rows[of]}
+        old, known = self.searched.get((key, of), (set(), set()))
+        pairs = self.found.setdefault((key, of), [])
+        pairs += self._search([q for q in queries if q not in old], list(references))
+        pairs += self._search([q for q in queries if q in old], [r for r in references if r not in known])
+        self.searched[key, of] = (old | queries.keys(), known | references.keys())
+        for query, reference, distance in pairs:
+            if query in queries and reference in references:
+                yield pair_of(queries[query], references[reference], distance)
+
+    def _search(self, queries: Sequence[str], references: Sequence[str]) -> list[tuple[str, str, float]]:
+        if not queries or not references:
+            return []
+        from builders.duplicates.search import find
+
+        sides = [np.stack([self.survey.pixels[name] for name in side]) for side in (queries, references)]
+        found = find(*sides, advance=lambda _: None)
+        places = zip(found.queries.tolist(), found.references.tolist(), found.distances.tolist(), strict=True)
+        return [(queries[query], references[reference], distance) for query, reference, distance in places]
