@@ -7,6 +7,13 @@ from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.demo.write import write_demo
 from builders.facets_benchmark import BENCHMARK as FACETS
 from tests.builders.conftest import build_demo
+from tests.endtoend import is_endtoend
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if is_endtoend(item):
+            item.add_marker("endtoend")
 
 
 def made_once(tmp_path_factory, name, make):

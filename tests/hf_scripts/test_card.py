@@ -69,7 +69,10 @@ def test_features_are_those_of_a_card_that_lists_them(cifar_release, tmp_path, c
     text = (listing / "README.md").read_text(encoding="utf-8")
     front, rest = front_of(text)
     for info in front["dataset_info"]:
-        entry = manifest["configs"][info["config_name"].removesuffix("-index")]
+        name = info["config_name"].removesuffix("-index")
+        if name == "duplicates":
+            continue  # the table of duplicates is younger than such cards
+        entry = manifest["configs"][name]
         schema = arrow_schema(entry["label_names"], entry["columns"], image=not info["config_name"].endswith("-index"))
         info["features"] = datasets.Features.from_arrow_schema(schema)._to_yaml_list()
     (listing / "README.md").write_text(f"---\n{yaml.safe_dump(front)}---\n{rest}", encoding="utf-8")
