@@ -37,6 +37,24 @@ def demo(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def laid_out(demo, tmp_path_factory):
+    """Gives the folder of a demo source in another layout, made once for all tests. Read only."""
+
+    def root_of(key, convert):
+        name = f"layout-{key}-{convert.__name__}"
+
+        def make(folder):
+            folder.mkdir()
+            root = convert(demo[key], folder / "copy")
+            (folder / "root").write_text(root.relative_to(folder).as_posix())
+
+        folder = made_once(tmp_path_factory, name, make)
+        return folder / (folder / "root").read_text()
+
+    return root_of
+
+
+@pytest.fixture(scope="session")
 def imagenet_release(demo, tmp_path_factory):
     """An undisturbed ImageNet-scale release of all splits, built by one worker."""
     return made_once(tmp_path_factory, "release", lambda root: build_demo(demo, root))

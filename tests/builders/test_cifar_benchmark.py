@@ -149,8 +149,8 @@ NEEDED = {
     [(key, convert) for key in NEEDED for convert in LAYOUTS[key]],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_every_layout_gives_the_same_rows(cifar_release, demo, tmp_path, key, convert):
-    roots = demo | {key: convert(demo[key], tmp_path / "copy")}
+def test_every_layout_gives_the_same_rows(cifar_release, demo, laid_out, tmp_path, key, convert):
+    roots = demo | {key: laid_out(key, convert)}
     built = digests(build_demo(roots, tmp_path / "out", benchmark=BENCHMARK, splits=NEEDED[key]))
     expected = digests(read_manifest(cifar_release))
     assert built == {key: expected[key] for key in built}

@@ -191,8 +191,8 @@ def test_killing_a_build_with_workers_leaves_no_process_behind(demo, release, tm
 
 
 @pytest.mark.parametrize("convert", [imagenet_archives, imagenet_parquet])
-def test_archives_and_mirrors_give_the_digests_of_the_folders(convert, demo, manifest, tmp_path):
-    roots = demo | {"imagenet": convert(demo["imagenet"], tmp_path)}
+def test_archives_and_mirrors_give_the_digests_of_the_folders(convert, demo, laid_out, manifest, tmp_path):
+    roots = demo | {"imagenet": laid_out("imagenet", convert)}
     built = build_demo(roots, tmp_path / "out")
     assert digests(built) == digests(manifest)
 
