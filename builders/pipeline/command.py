@@ -25,7 +25,7 @@ from builders.pipeline.summary import built_text, dry_run_text
 from builders.plan.withdrawals import read_withdrawn
 from builders.sources.base import Source
 
-WORKER_IMPORTS = ("builders.pipeline.command", "builders.generate.batches", "numpy.ma")
+WORKER_IMPORTS = ("builders.pipeline.command", "builders.generate.task", "numpy.ma")
 """All that a build's workers use. pyarrow asks for the last at the first array that it makes of one of NumPy's."""
 
 
