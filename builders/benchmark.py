@@ -8,10 +8,13 @@ Tested by `tests/builders/plan/test_planner.py`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from builders.generate.transform import AS_PNG, Transform
+from builders.generate.arrays import AS_PNG
+from builders.generate.contract import Generator
+from builders.release.columns import OODNESS, Column
 from builders.release.schema import Role
 from builders.sources.base import Source
 
@@ -138,7 +141,7 @@ class Oodness:
 class Split:
     """One split: its role, where its images come from, how many, and where the authors' own archive keeps it.
 
-    `transform` makes the images that are stored from the source's; without it they are the source's own.
+    `generator` makes the images that are stored; without it they are the source's own.
 
     A split that holds images of several roles or sources is joined from parts: several values of one `name`, each with
     a `part` of its own, which stand together in their config. Two of them differ in role, source or partitions, and
@@ -155,16 +158,16 @@ class Split:
     take: Take
     count: Count
     published: str = ""
-    transform: Transform | None = None
+    generator: Generator | None = None
     part: str = ""
     labelled: bool = True
     oodness: Oodness | None = None
     ranked_as: str = ""
 
     @property
-    def making(self) -> Transform | None:
-        """What is done to each image, also where that is only to store an array as a PNG; None where bytes pass."""
-        return self.transform or (AS_PNG if self.source.arrays else None)
+    def making(self) -> Generator | None:
+        """What makes the images, also where it only stores arrays as PNG; None where the source's bytes pass."""
+        return self.generator or (AS_PNG if self.source.arrays else None)
 
     def row_id(self, source_id: str) -> str:
         """The id of the row that an image of the source gives."""
@@ -185,15 +188,36 @@ class Config:
     splits: tuple[Split, ...]
     duplicates_of: str = ""
 
+    def __post_init__(self) -> None:
+        columns = self.columns
+        names = [column.name for column in columns]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{self.name} has two different columns {name}.")
+        for column, split in itertools.product(self.generated_columns, self.splits):
+            has = split.making is not None and column in split.making.columns
+            if not has and column.absent is None:
+                raise ValueError(
+                    f"{self.name}/{split.name} lacks the column {column.name} of another split, which has no value "
+                    "for absent rows. Give it one, or declare the splits in two configs."
+                )
+
     @property
     def drawn_labels(self) -> Classes | None:
         """The in-distribution classes where they are drawn."""
         return self.labels if isinstance(self.labels, Classes) and self.labels.draw is not None else None
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[Column, ...]:
         """Columns beside those that every config has."""
-        return ("oodness",) * any(split.oodness is not None for split in self.splits)
+        oodness = (OODNESS,) * any(split.oodness is not None for split in self.splits)
+        return oodness + self.generated_columns
+
+    @property
+    def generated_columns(self) -> tuple[Column, ...]:
+        """Columns that the generators of its splits add, in the order of the splits."""
+        made = [split.making for split in self.splits]
+        return tuple(dict.fromkeys(column for generator in made if generator for column in generator.columns))
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ release                 : errors storage
 sources.base            : errors
 sources.readers         : errors sources.base
 sources                 : errors release sources.base sources.readers taxonomy.tables
-generate                : executors release sources storage
+generate                : errors executors release sources storage
 benchmark               : generate release sources.base
 duplicates              : benchmark executors generate release storage
 plan                    : benchmark errors release sources.base taxonomy.decisions

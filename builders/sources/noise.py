@@ -1,4 +1,4 @@
-"""Noise that this project makes itself: a list of ids, from which `builders.generate.transform` makes images.
+"""Noise that this project makes itself: a list of ids, from which `builders.generate.noise` makes images.
 
 Tested by `tests/builders/test_cifar_benchmark.py`.
 """
