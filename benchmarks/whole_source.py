@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from builders.benchmark import All, Benchmark, Classes, Config, Count, Every, Split
+from builders.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.cli.progress import TerminalMeter
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
@@ -31,9 +31,9 @@ def everything(generator: Generator | None) -> Benchmark:
         role="external",
         source=IMAGENET,
         partitions=("train",),
-        classes=Every("the whole source is built"),
-        take=All(),
-        count=Count(rows=0, paper=0),
+        classes=AllClasses("the whole source is built"),
+        quota=AllImages(),
+        paper=PaperCount(0),
         generator=generator,
     )
     labels = Classes("imagenet", "in_distribution")

@@ -10,7 +10,19 @@ import sys
 from collections.abc import Sequence
 
 from builders import papers
-from builders.benchmark import All, Benchmark, Classes, Config, Count, Draw, Every, PerClass, Rest, Split, Total
+from builders.benchmark import (
+    AllClasses,
+    AllImages,
+    Benchmark,
+    Classes,
+    Config,
+    Draw,
+    PaperCount,
+    PerClass,
+    Rest,
+    Split,
+    Total,
+)
 from builders.executors.processes import without_pandas
 from builders.generate.noise import GAUSSIAN_NOISE
 from builders.generate.resize import FIXED_RESIZE
@@ -26,7 +38,7 @@ _DRAW = Draw(2, key="cifar/test", of_each_group=True)
 KNOWN = Classes("cifar100", "candidate", _DRAW)
 NEAR = Classes("cifar100", "candidate", dataclasses.replace(_DRAW, rest=True))
 EXTERNAL = Classes("tiny158", "keep")
-UNEXAMINED = Every("it has no class in common with CIFAR-100 (section 3.1)")
+UNEXAMINED = AllClasses("it has no class in common with CIFAR-100 (section 3.1)")
 
 BENCHMARK = Benchmark(
     name="cifar",
@@ -49,8 +61,8 @@ BENCHMARK = Benchmark(
                     source=CIFAR100,
                     partitions=("train",),
                     classes=KNOWN,
-                    take=PerClass(50, half=True),
-                    count=Count(rows=2_000, paper=2_000),
+                    quota=PerClass(50, half=True),
+                    paper=PaperCount(2_000),
                     published="valid/cifar40",
                 ),
                 Split(
@@ -59,8 +71,8 @@ BENCHMARK = Benchmark(
                     source=CIFAR100,
                     partitions=("test",),
                     classes=KNOWN,
-                    take=All(),
-                    count=Count(rows=4_000, paper=4_000),
+                    quota=AllImages(),
+                    paper=PaperCount(4_000),
                     published="test/cifar40",
                 ),
                 Split(
@@ -69,10 +81,9 @@ BENCHMARK = Benchmark(
                     source=CIFAR100,
                     partitions=("test",),
                     classes=NEAR,
-                    take=All(),
-                    count=Count(
-                        rows=6_000,
-                        paper=6_000,
+                    quota=AllImages(),
+                    paper=PaperCount(
+                        6_000,
                         why="the authors' repository says 4,000; their table says 6,000, which is 60 classes of 100",
                     ),
                     published="test/cifar60",
@@ -83,8 +94,8 @@ BENCHMARK = Benchmark(
                     source=SVHN,
                     partitions=("test",),
                     classes=UNEXAMINED,
-                    take=Total(4_000),
-                    count=Count(rows=4_000, paper=4_000),
+                    quota=Total(4_000),
+                    paper=PaperCount(4_000),
                     published="test/svhn",
                 ),
                 Split(
@@ -93,8 +104,8 @@ BENCHMARK = Benchmark(
                     source=LSUN,
                     partitions=("test",),
                     classes=UNEXAMINED,
-                    take=Total(4_000),
-                    count=Count(rows=4_000, paper=4_000),
+                    quota=Total(4_000),
+                    paper=PaperCount(4_000),
                     published="test/lsun-fix",
                     generator=FIXED_RESIZE,
                 ),
@@ -104,8 +115,8 @@ BENCHMARK = Benchmark(
                     source=DTD,
                     partitions=("images",),
                     classes=UNEXAMINED,
-                    take=All(),
-                    count=Count(rows=5_640, paper=5_640),
+                    quota=AllImages(),
+                    paper=PaperCount(5_640),
                     published="test/describable-textures",
                     generator=FIXED_RESIZE,
                 ),
@@ -115,8 +126,8 @@ BENCHMARK = Benchmark(
                     source=NOISE,
                     partitions=("images",),
                     classes=UNEXAMINED,
-                    take=All(),
-                    count=Count(rows=10_000, paper=10_000),
+                    quota=AllImages(),
+                    paper=PaperCount(10_000),
                     generator=GAUSSIAN_NOISE,
                 ),
                 Split(
@@ -125,8 +136,8 @@ BENCHMARK = Benchmark(
                     source=IMAGENET,
                     partitions=("train",),
                     classes=EXTERNAL,
-                    take=Total(2_000, half=True),
-                    count=Count(rows=2_000, paper=2_000),
+                    quota=Total(2_000, half=True),
+                    paper=PaperCount(2_000),
                     published="valid/new-tinyimagenet158",
                     generator=FIXED_RESIZE,
                 ),
@@ -144,8 +155,8 @@ BENCHMARK = Benchmark(
                     source=CIFAR100,
                     partitions=("train",),
                     classes=KNOWN,
-                    take=Rest("cifar/validation"),
-                    count=Count(rows=18_000, paper=18_000),
+                    quota=Rest("cifar/validation"),
+                    paper=PaperCount(18_000),
                     published="train/cifar40",
                 ),
             ),
@@ -161,8 +172,8 @@ BENCHMARK = Benchmark(
                     source=IMAGENET,
                     partitions=("train",),
                     classes=EXTERNAL,
-                    take=PerClass(500, apart_from="cifar/external_validation"),
-                    count=Count(rows=79_000, paper=79_000),
+                    quota=PerClass(500, apart_from="cifar/external_validation"),
+                    paper=PaperCount(79_000),
                     published="train/new-tinyimagenet158",
                     generator=FIXED_RESIZE,
                 ),

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from builders import papers
-from builders.benchmark import All, Benchmark, Classes, Config, Count, Draw, PerClass, Rest, Split, Total
+from builders.benchmark import AllImages, Benchmark, Classes, Config, Draw, PaperCount, PerClass, Rest, Split, Total
 from builders.executors.processes import without_pandas
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.food101 import FOOD101
@@ -20,11 +20,6 @@ from builders.sources.places365 import PLACES365
 
 KNOWN = Classes("imagenet", "in_distribution")
 EXTERNAL = Classes("imagenet", "external")
-
-# Training images of the 200 and of the 394 classes, summed over the listing in taxonomy's class table; a test adds
-# them up again. The paper's table 2 counts 1,250 images a class instead, which 9 and 41 of the classes do not have.
-KNOWN_TRAIN_IMAGES = 258_758
-EXTERNAL_TRAIN_IMAGES = 503_669
 
 BENCHMARK = Benchmark(
     name="imagenet",
@@ -38,8 +33,7 @@ BENCHMARK = Benchmark(
             name="imagenet",
             labels=KNOWN,
             description="What evaluation and tuning need: in-distribution validation and test, near and far "
-            "unknowns, and "
-            "external images to choose hyperparameters on.",
+            "unknowns, and external images to choose hyperparameters on.",
             splits=(
                 Split(
                     name="validation",
@@ -47,8 +41,8 @@ BENCHMARK = Benchmark(
                     source=IMAGENET,
                     partitions=("train",),
                     classes=KNOWN,
-                    take=PerClass(50, half=True),
-                    count=Count(rows=10_000, paper=10_000),
+                    quota=PerClass(50, half=True),
+                    paper=PaperCount(10_000),
                     published="valid/imagenet200",
                 ),
                 Split(
@@ -57,8 +51,8 @@ BENCHMARK = Benchmark(
                     source=IMAGENET,
                     partitions=("val",),
                     classes=KNOWN,
-                    take=All(),
-                    count=Count(rows=10_000, paper=10_000),
+                    quota=AllImages(),
+                    paper=PaperCount(10_000),
                     published="test/imagenet200",
                 ),
                 Split(
@@ -67,8 +61,8 @@ BENCHMARK = Benchmark(
                     source=IMAGENET,
                     partitions=("val",),
                     classes=Classes("imagenet", "near_candidate", draw=Draw(200, key="imagenet/near_ood")),
-                    take=All(),
-                    count=Count(rows=10_000, paper=10_000),
+                    quota=AllImages(),
+                    paper=PaperCount(10_000),
                     published="test/near-imagenet200",
                 ),
                 Split(
@@ -77,8 +71,8 @@ BENCHMARK = Benchmark(
                     source=FOOD101,
                     partitions=("images",),
                     classes=Classes("food101", "keep"),
-                    take=Total(10_000),
-                    count=Count(rows=10_000, paper=10_000),
+                    quota=Total(10_000),
+                    paper=PaperCount(10_000),
                     published="test/food101",
                 ),
                 Split(
@@ -87,10 +81,9 @@ BENCHMARK = Benchmark(
                     source=CALTECH256,
                     partitions=("images",),
                     classes=Classes("caltech256", "keep"),
-                    take=All(),
-                    count=Count(
-                        rows=4_747,
-                        paper=4_792,
+                    quota=AllImages(),
+                    paper=PaperCount(
+                        4_792,
                         why="the paper's table counts one more for each of the 45 folders, as `ls -l | wc -l` does "
                         "with its line `total`, so these 45 are very probably the authors'",
                     ),
@@ -102,8 +95,8 @@ BENCHMARK = Benchmark(
                     source=PLACES365,
                     partitions=("val", "train"),
                     classes=Classes("places365", "keep"),
-                    take=Total(10_000),
-                    count=Count(rows=10_000, paper=10_000),
+                    quota=Total(10_000),
+                    paper=PaperCount(10_000),
                     published="test/places365",
                 ),
                 Split(
@@ -112,8 +105,8 @@ BENCHMARK = Benchmark(
                     source=IMAGENET,
                     partitions=("train",),
                     classes=EXTERNAL,
-                    take=PerClass(50, half=True),
-                    count=Count(rows=19_700, paper=19_700),
+                    quota=PerClass(50, half=True),
+                    paper=PaperCount(19_700),
                     published="valid/external-imagenet394",
                 ),
             ),
@@ -130,13 +123,11 @@ BENCHMARK = Benchmark(
                     source=IMAGENET,
                     partitions=("train",),
                     classes=KNOWN,
-                    take=Rest("imagenet/validation"),
-                    count=Count(
-                        rows=KNOWN_TRAIN_IMAGES - 10_000,
-                        paper=250_000,
+                    quota=Rest("imagenet/validation"),
+                    paper=PaperCount(
+                        250_000,
                         why="the paper's table counts 1,250 images a class; ILSVRC2012 has up to 1,300, less 50 for "
-                        "validation, "
-                        "and 9 of the 200 classes have fewer",
+                        "validation, and 9 of the 200 classes have fewer",
                     ),
                     published="train/imagenet200",
                 ),
@@ -153,13 +144,11 @@ BENCHMARK = Benchmark(
                     source=IMAGENET,
                     partitions=("train",),
                     classes=EXTERNAL,
-                    take=Rest("imagenet/external_validation"),
-                    count=Count(
-                        rows=EXTERNAL_TRAIN_IMAGES - 19_700,
-                        paper=492_500,
-                        why="the paper's table counts 1,250 images a class and the authors' repository says "
-                        "485,700; 41 of "
-                        "the 394 classes have fewer than 1,300 images in ILSVRC2012",
+                    quota=Rest("imagenet/external_validation"),
+                    paper=PaperCount(
+                        492_500,
+                        why="the paper's table counts 1,250 images a class and the authors' repository says 485,700; "
+                        "41 of the 394 classes have fewer than 1,300 images in ILSVRC2012",
                     ),
                     published="train/external-imagenet394",
                 ),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from builders.registry import BENCHMARKS
+from builders.sources.registry import SOURCES
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxonomy")
@@ -40,23 +41,28 @@ papers                  :
 storage                 : errors
 executors               : errors
 release                 : errors storage
-sources.base            : errors
+demo                    : taxonomy.tables
+sources.base            : demo errors
 sources.readers         : errors sources.base
-sources                 : errors release sources.base sources.readers taxonomy.tables
+sources                 : demo errors release sources.base sources.readers taxonomy.tables
 generate                : errors executors release sources storage
-benchmark               : generate release sources.base
+selection               : sources.base taxonomy.decisions
+splits                  : generate release selection sources.base
+declaration_checks      : selection splits taxonomy.decisions
+benchmark               : declaration_checks selection sources.base splits
 duplicates              : benchmark executors generate release storage
 plan                    : benchmark errors release sources.base taxonomy.decisions
 adopt                   : benchmark errors plan release sources sources.base sources.readers
 imagenet_benchmark      : benchmark executors papers sources
 cifar_benchmark         : benchmark executors generate papers sources
-facets_benchmark        : benchmark executors papers release sources sources.base taxonomy.decisions taxonomy.rules
+facets_benchmark        : benchmark executors papers sources taxonomy.rules
 registry                : benchmark cifar_benchmark facets_benchmark imagenet_benchmark
 cli                     : errors sources.base
-demo                    : cli errors taxonomy.tables
+demo.write              : demo errors sources
+demo.__main__           : cli demo.write errors registry
 audit                   : cli errors release
-pipeline                : adopt benchmark cli demo duplicates errors executors generate plan registry release sources
-                          sources.base storage
+pipeline                : adopt benchmark cli demo.write duplicates errors executors generate plan registry release
+                          sources sources.base storage
 
 [hf_scripts]
 checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage
@@ -96,7 +102,7 @@ COMMAND_LINE = "builders.pipeline.command"
 FEWEST, MOST = 5, 12
 """Modules of a folder, without `__init__`."""
 
-REGISTRIES = {"builders/sources", "evaluation/detectors"}
+REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 """Folders with a module for each source or family of detectors, which may have more."""
 
 SMALL = {
@@ -347,6 +353,35 @@ def test_the_readme_counts_what_is_declared():
         for key in benchmark.parts():
             count = benchmark.count(key)
             assert listed[key] == (f"{count.rows:,}", f"{count.paper:,}"), key
+
+
+NAMES_SOURCES = {
+    "builders/demo/duplicates.py": "pictures that two sources share",
+    "builders/sources/registry.py": "the registry",
+    "builders/sources/svhn_full.py": "has the licence of the other SVHN",
+    "builders/sources/unpack.py": "one unpacker for each kind of container",
+}
+"""What names a source beside the source's own files and the benchmarks, and why."""
+
+
+def test_a_source_is_named_in_its_own_files_alone():
+    own = {f"builders/{folder}/{key}.py" for folder in ("sources", "demo") for key in SOURCES}
+    assert all((ROOT / path).is_file() for path in own)
+    found = set()
+    for path in (*sources("builders"), *sources("hf_scripts")):
+        name = path.relative_to(ROOT).as_posix()
+        if name.endswith("_benchmark.py"):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        named = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & set(SOURCES)
+        named |= {module.rpartition(".")[2] for module in imports(path) if module in modules_of_sources()}
+        if named - ({path.stem} if name in own else set()):
+            found.add(name)
+    assert found == set(NAMES_SOURCES)
+
+
+def modules_of_sources():
+    return {f"builders.{folder}.{key}" for folder in ("sources", "demo") for key in SOURCES}
 
 
 def test_every_benchmark_is_registered_and_has_configs_of_its_own():

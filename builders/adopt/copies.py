@@ -59,7 +59,7 @@ def adopt(
             of the source.
     """
     declared = benchmark.by_key()
-    parents = [first for key in splits if (first := parent(declared[key][1].take))]
+    parents = [first for key in splits if (first := parent(declared[key][1].quota))]
     wanted = list(dict.fromkeys([*splits, *parents, *sharing_draws(benchmark, splits)]))
     if copy.is_file():
         found = _from_lists(benchmark, wanted, copy, seed)
@@ -202,4 +202,4 @@ def _summary(key: str, split: Split, adopted: Adopted | None, seed: int) -> str:
     if adopted.source_ids is None:
         return f"{text}, their images drawn by rule"
     images = len(adopted.source_ids)
-    return f"{text}, {images:,} images" + (f" (the paper: {split.count.paper:,})" * (images != split.count.paper))
+    return f"{text}, {images:,} images" + (f" (the paper: {split.paper.rows:,})" * (images != split.paper.rows))

@@ -14,7 +14,7 @@ from builders.adopt.class_names import ClassNames
 from builders.adopt.file_listing import Listing, list_images
 from builders.adopt.matching import Matched, Matcher
 from builders.adopt.numbered import are_numbered, classes_by_pixels, classes_in_label_order
-from builders.benchmark import AllOf, Classes, Config, Every, Split
+from builders.benchmark import AllClasses, Classes, ClassesOf, Config, Split
 from builders.errors import NAMED, BuildError, more
 from builders.plan.classes import Adopted, class_ids
 from builders.sources.base import SourceIndex
@@ -81,7 +81,7 @@ def adopt_class_folders(
     """
     listing = list_images(folder)
     named = sorted({*filter(None, listing.classes), *(name for name, _ in listing.empty)})
-    if isinstance(split.classes, Every) or not named:
+    if isinstance(split.classes, AllClasses) or not named:
         note(f"{folder}: its images are made anew and it names no classes to choose, so it is not used")
         return None
     note(f"{folder}: {len(named):,} class folders; its images are made anew from the source")
@@ -154,7 +154,7 @@ def _refuse_roles(config: Config, split: Split, found: Mapping[str, str], seed: 
 
 def _ruled_out(config: Config, split: Split, seed: int) -> frozenset[str]:
     """The source's classes that the role of the split rules out."""
-    if isinstance(config.labels, AllOf) or config.labels.draw is not None:
+    if isinstance(config.labels, ClassesOf) or config.labels.draw is not None:
         return frozenset()  # the copy itself says which are in-distribution; `adopted_draws` compares its sets
     labels = frozenset(class_ids(config.labels, seed=seed))
     if split.role == "in_distribution":

@@ -69,14 +69,14 @@ def follow_rests(
     declared = benchmark.by_key()
     for key in wanted:
         _, split = declared[key]
-        if not isinstance(split.take, Rest):
+        if not isinstance(split.quota, Rest):
             continue
-        first, here = found.get(split.take.of), found.get(key)
-        if first is None and here is not None and here.source_ids is not None and split.take.of in splits:
-            published = declared[split.take.of][1].published
+        first, here = found.get(split.quota.of), found.get(key)
+        if first is None and here is not None and here.source_ids is not None and split.quota.of in splits:
+            published = declared[split.quota.of][1].published
             raise BuildError(
                 f"expected {published} beside {split.published} in the adopted copy, found only the latter, and "
-                f"{split.take.of} drawn by rule would share images with it; add it to the copy, or build other "
+                f"{split.quota.of} drawn by rule would share images with it; add it to the copy, or build other "
                 "splits with --splits."
             )
         # "The rest" is of the same classes; where the copy's are the rule's, the rule explains what is left out.

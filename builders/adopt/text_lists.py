@@ -65,10 +65,8 @@ def adopt_indexes(
     Raises:
         BuildError: no list fits, a line is malformed or names what is not there, or two lists share an image.
     """
-    declared = benchmark.by_key()
     chosen = dict.fromkeys(key for key, names in benchmark.parts().items() if set(names) & set(parts))
-    names = {key: declared[benchmark.parts()[key][0]][1].published for key in chosen}
-    lists = _find(copy, {key: name for key, name in names.items() if name}, benchmark)
+    lists = _find(copy, {key: name for key, name in benchmark.published().items() if key in chosen}, benchmark)
     _refuse_half(chosen, lists, copy)
     finders: dict[tuple[str, str], _Finder] = {}
     found: dict[str, Adopted] = {}
@@ -101,7 +99,7 @@ def _find(copy: Path, names: Mapping[str, str], benchmark: Benchmark) -> dict[st
                 f"expected one list of {key}, found {paths[0]} and {paths[1]}; give the folder that has one."
             )
     if not found:
-        published = dict.fromkeys(split.published for _, split in benchmark.splits() if split.published)
+        published = dict.fromkeys(benchmark.published().values())
         wanted = ", ".join(f"{name} for {key}" for key, name in names.items()) or ", ".join(published)
         raise BuildError(
             f"expected a list of the chosen splits ({wanted}), found "

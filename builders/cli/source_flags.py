@@ -64,9 +64,10 @@ def listed_sources(given: Path | None) -> dict[str, Path]:
 
 
 def missing_sources(missing: Iterable[tuple[Source, str]]) -> list[str]:
-    """Lines that say which sources have no folder, what each is needed for, and which layouts are accepted."""
+    """Lines on the sources that have no folder: what needs each, where to get it, and which layouts are accepted."""
     lines = []
     for source, needing in missing:
         lines.append(f"  --{source.key} DIR  {source.title}, for {needing}")
+        lines += [f"      get it from {source.obtain.page}: {source.obtain.steps}"] if source.obtain else []
         lines += [f"      {layout}" for layout in source.layouts]
     return lines

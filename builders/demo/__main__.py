@@ -14,13 +14,7 @@ import click
 from builders.cli.runner import exit_code
 from builders.demo.write import write_demo
 from builders.errors import explaining_disk
-
-# What each benchmark is built from, in the order of its flags.
-_BENCHMARKS = {
-    "builders.imagenet_benchmark": ("imagenet", "food101", "caltech256", "places365"),
-    "builders.cifar_benchmark": ("cifar100", "svhn", "lsun", "dtd", "imagenet"),
-    "builders.facets_benchmark": ("places365", "svhn_full", "imagenet", "sun397"),
-}
+from builders.registry import BENCHMARKS
 
 
 @click.command(
@@ -36,9 +30,9 @@ def command(folder: Path, seed: int) -> None:
         written = write_demo(folder, seed=seed, progress=True)
     for key, place in written.items():
         click.echo(f"{key}: {place}")
-    for module, keys in _BENCHMARKS.items():
-        flags = " ".join(f"--{key} {folder / key}" for key in keys)
-        click.echo(f"Next: python -m {module} {flags}")
+    for name, benchmark in BENCHMARKS.items():
+        flags = " ".join(f"--{source.key} {folder / source.key}" for source in benchmark.sources() if source.on_disk)
+        click.echo(f"Next: python -m builders.{name}_benchmark {flags}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

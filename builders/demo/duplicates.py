@@ -1,8 +1,8 @@
 """Pictures that the demo's sources hold more than once, as the real sources do.
 
 Pairs of files are copied after all files are written; pairs inside CIFAR-100's pickles are named by class and number
-and set by `demo_containers`. Places are chosen so that, with seed 0, both images of a pair are rows of a complete
-build: of the ImageNet benchmark, of CIFAR's, or of a config of FACETS.
+and set by `builders.demo.cifar100`. Places are chosen so that, with seed 0, both images of a pair are rows of a
+complete build: of the ImageNet benchmark, of CIFAR's, or of a config of FACETS.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class EqualPixels:
 
 # The exact pairs of Barz and Denzler, "Do We Train on Test Data? Purging CIFAR of Near-Duplicates", Journal of Imaging
 # 6(6), 2020, whose lists (ciFAIR) name them: 2 inside test, both of two classes of one superclass, and 10 across test
-# and training, six of two such classes. Number 0 of each class is one of `builders.demo.containers.NEAR_DUPLICATES`.
+# and training, six of two such classes. Number 0 of each class is one of `builders.demo.cifar100.near_duplicates`.
 EQUAL_PIXELS = (
     # Test images 3438 and 7715, 4654 and 6709. With seed 0 seal and girl are in-distribution, otter and baby near-OoD.
     EqualPixels(("test", "otter", 1), ("test", "seal", 1)),

@@ -111,4 +111,11 @@ ENCODERS: Mapping[str, Callable[[Image.Image], bytes]] = {
     "exif-no-denominator": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _NO_DENOMINATOR)),
     "xmp-not-utf8": lambda image: _with_segment(jpeg(image), _XMP),
 }
-"""Ways to store an image, by name; all but the first are troubles."""
+"""Ways to store an image, by name; all but the first are troubles.
+
+`datasets.Image` turns an image by its EXIF orientation and for that writes the other tags anew. With Pillow 13 it
+fails on all `exif-...` kinds but the last: `struct.error` where a tag for a whole number (ResolutionUnit) holds text,
+`TypeError` where a tag for a fraction (XResolution) does, `AttributeError` where one for text (Make, Software,
+Copyright) holds a fraction or a floating point number. `exif-no-denominator` (XResolution 72/0) fails in Pillow 11.0
+(`ZeroDivisionError`) and `xmp-not-utf8` in 11.2 (`UnicodeDecodeError`), neither in 13.
+"""

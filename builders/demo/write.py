@@ -2,8 +2,8 @@
 
 The class names are the real ones, the images are drawn: two colours and a shape for each class, a size, a position
 and a row of bars for each image. File names are fixed; only the pixels depend on the seed. Real archives have
-troubles, and so have these (`builders.demo.files.TROUBLES` and `STRAYS`); they hold pictures twice, and so do these
-(`demo_duplicates`).
+troubles and strays, and so have these (`builders.demo.base`); they hold pictures twice, and so do these
+(`builders.demo.duplicates`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from builders.demo.containers import CONTAINERS
-from builders.demo.containers import PER_CLASS as CONTAINERS_PER_CLASS
+from builders.demo.base import Demo, DemoContainers, DemoFiles, Drawing
 from builders.demo.duplicates import COPIES, DUPLICATES
-from builders.demo.files import FILES, STRAYS, TROUBLES
-from builders.demo.files import PER_CLASS as FILES_PER_CLASS
 from builders.demo.images import ENCODERS, digest, draw, jpeg
 from builders.errors import BuildError
+from builders.sources.registry import SOURCES
+
+DEMOS: dict[str, Demo] = {key: source.demo for key, source in SOURCES.items() if source.demo is not None}
+"""Every source's demo by its key."""
 
 MARKER = "DEMO.txt"
 """The file that says, in the demo's root and in each source's folder, that the images are made up."""
@@ -27,9 +28,6 @@ _MARKER_TEXT = """This folder was written by `python -m builders.demo`.
 Its images are drawn by a program. They have the names and the layout of a real dataset and nothing else of it:
 results computed from them mean nothing. Remove the folder whenever you like.
 """
-
-PER_CLASS = FILES_PER_CLASS | CONTAINERS_PER_CLASS
-"""Training and held-out images of each class, by source."""
 
 
 def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str, Path]:
@@ -51,35 +49,38 @@ def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str
             f"Expected a new or empty folder for the demo, found other files in {root}; name another folder."
         )
     _write(root / MARKER, _MARKER_TEXT.encode())
-    drawings = {key: list(files.images()) for key, files in FILES.items()}
-    kinds = {(trouble.source, trouble.path): trouble.kind for trouble in TROUBLES}
+    for key in DEMOS:
+        _write(root / key / MARKER, _MARKER_TEXT.encode())
+    files = {key: demo for key, demo in DEMOS.items() if isinstance(demo, DemoFiles)}
+    drawings = {key: list(demo.images()) for key, demo in files.items()}
     with tqdm(total=sum(map(len, drawings.values())), unit="image", disable=None if progress else True) as bar:
         for key, images in drawings.items():
-            _write(root / key / MARKER, _MARKER_TEXT.encode())
             for image in images:
-                pixels = image.draw(digest(seed, key, image.class_id), digest(seed, key, image.source_id))
-                encode = ENCODERS[kinds.get((key, image.path), image.kind)]
-                _write(root / key / image.path, encode(pixels))
+                _write_image(root, key, files[key], image, seed)
                 bar.update()
-            for name, text in FILES[key].lists(images).items():
-                _write(root / key / name, text.encode())
     for copy in DUPLICATES:
         if {copy.source, copy.of_source} <= drawings.keys():
             original = (root / copy.of_source / copy.of_path).read_bytes()
             _write(root / copy.source / copy.path, COPIES[copy.kind](original))
-    for key, write in CONTAINERS.items():
-        _write(root / key / MARKER, _MARKER_TEXT.encode())
-        write(root / key, seed)
-    keys = (*drawings, *CONTAINERS)
-    for key in keys:
-        for stray in STRAYS.get(key, ()):
+    for key, demo in DEMOS.items():
+        if isinstance(demo, DemoContainers):
+            demo.write(root / key, seed)
+        else:
+            for name, text in demo.lists(drawings[key]).items():
+                _write(root / key / name, text.encode())
+        for stray in demo.strays:
             _write_stray(root / key / stray, stray, digest(seed, key, stray))
-    return {key: root / key for key in keys}
+    return {key: root / key for key in DEMOS}
 
 
 def is_demo(folder: Path) -> bool:
     """Tell whether a folder is a demo or one of its sources."""
     return (folder / MARKER).is_file()
+
+
+def _write_image(root: Path, key: str, demo: DemoFiles, image: Drawing, seed: int) -> None:
+    pixels = image.draw(digest(seed, key, image.class_id), digest(seed, key, image.source_id))
+    _write(root / key / image.path, ENCODERS[demo.troubles.get(image.path, image.kind)](pixels))
 
 
 def _write_stray(path: Path, name: str, drawn_from: bytes) -> None:

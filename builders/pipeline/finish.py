@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from builders.benchmark import Benchmark
+from builders.benchmark import Benchmark, Part
 from builders.duplicates.comparisons import PixelComparisons
 from builders.duplicates.table import Origin, carried, complete, origin, write_table
 from builders.executors.base import Meter
@@ -74,7 +74,7 @@ def finish_split(
     index = layout.index(config.name, located.name)
     write_index(index, rows, located.labels, config.columns)
     whole = [part for part, _ in described]
-    entry = _joined(whole) if located.parts[0].split.part else whole[0]
+    entry = _joined(whole) if isinstance(located.parts[0].split, Part) else whole[0]
     entry |= {
         "digest": rows_digest(rows),
         "data": data_entries(layout, located),
@@ -102,9 +102,9 @@ def _part(
         "source": split.source.key,
         "partitions": list(split.partitions),
         "rows": rows,
-        "expected": split.count.rows,
-        "paper": split.count.paper,
-        "why": split.count.why,
+        "expected": planned.count.rows,
+        "paper": planned.count.paper,
+        "why": planned.count.why,
         "available": planned.available,
         "excluded": excluded,
         "excluded_by_rule": _by_rule(exclusions),
@@ -117,13 +117,13 @@ def _part(
             *(f"{e.image} left out as unreadable ({e.evidence})" for e in unreadable if e.rule != broken.RULE),
         ],
     }
-    if split.part:
+    if isinstance(split, Part):
         classes = len(planned.table["class_id"].unique())
         entry |= {
-            "name": split.part,
-            "labelled": split.labelled and split.role == "in_distribution",
+            "name": split.name,
+            "labelled": planned.config.has_labels(split),
             "classes": classes,
-            "paper_classes": split.count.classes,
+            "paper_classes": planned.count.classes,
         }
     return entry, exclusions
 

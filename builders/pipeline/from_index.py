@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from builders.benchmark import Benchmark, Split
+from builders.benchmark import Benchmark, Part, Split
 from builders.duplicates.table import Origin, origin
 from builders.errors import BuildError, explaining_disk
 from builders.executors.base import Executor, Meter
@@ -231,18 +231,20 @@ def _planned(
         config, split = benchmark.by_key()[part]
         index = indexes[split.source.key]
         mine = rows
-        if split.part:
+        if isinstance(split, Part):
             of_role = pc.equal(rows["role"], ROLES.index(split.role))
             mine = rows.filter(pc.and_(of_role, pc.equal(rows["source"], split.source.key)))
         places = _places(key, split, mine, index)
-        if split.part:
+        if isinstance(split, Part):
             # A role may have several partitions of one source, each a part of its own.
             inside = pc.is_in(index.table["partition"].take(places).cast(pa.string()), pa.array(split.partitions))
             mine, places = mine.filter(inside), places.filter(inside.combine_chunks())
         planned.append(
             PlannedSplit(
+                key=part,
                 config=config,
                 split=split,
+                count=benchmark.count(part),
                 labels=tuple(entry["label_names"]),
                 table=mine.select(PLAN_SCHEMA.names),
                 rows=places.to_numpy().astype(np.int64),

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import Config
+from builders.benchmark import Config, Part
 from builders.generate.contract import Generator
 from builders.pipeline.packs import Pack, Unpacked
 from builders.pipeline.shards import SHARD_BYTES
@@ -58,7 +58,7 @@ class Located:
     @property
     def name(self) -> str:
         """The split's own name."""
-        return self.parts[0].split.name
+        return self.key.partition("/")[2]
 
     @property
     def key(self) -> str:
@@ -148,7 +148,7 @@ def join(parts: Sequence[Located], order: Callable[[pa.Table], Int64], *, shard_
     Raises:
         ValueError: a part makes its images; their packs have other columns than a source's files.
     """
-    if not parts[0].parts[0].split.part:
+    if not isinstance(parts[0].parts[0].split, Part):
         (whole,) = parts
         return whole
     if any(part.making is not None for part in parts):

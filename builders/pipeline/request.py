@@ -56,7 +56,7 @@ def with_parents(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]
         key = part
         while key:
             found[key] = None
-            key = parent(declared[key][1].take)
+            key = parent(declared[key][1].quota)
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from builders.benchmark import Benchmark, Split
+from builders.benchmark import Benchmark, Part, Split
 from builders.cli.tables import aligned
 from builders.pipeline.run import Prepared
 from builders.release.layout import INDEX_SUFFIX
@@ -57,7 +57,7 @@ def dry_run_text(benchmark: Benchmark, prepared: Prepared) -> str:
     parts = [
         (split.key, split.split, len(split.table["class_id"].unique()), len(split.rows))
         for split in prepared.planned
-        if split.split.part
+        if isinstance(split.split, Part)
     ]
     lines = [["split", "about", "images left out", "by rule"]]
     total = 0
@@ -105,7 +105,7 @@ def parts_table(parts: Sequence[tuple[str, Split, int, int]]) -> list[str]:
         return []
     lines = [["part", "role", "source", "classes", "paper", "difference", "rows", "paper", "difference"]]
     for key, split, classes, rows in parts:
-        pairs = ((classes, split.count.classes), (rows, split.count.paper))
+        pairs = ((classes, split.paper.classes), (rows, split.paper.rows))
         numbers = [text for ours, paper in pairs for text in (f"{ours:,}", f"{paper:,}", _difference(ours, paper))]
         lines.append([key, split.role, split.source.key, *numbers])
     return ["", *aligned(lines)]

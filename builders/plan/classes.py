@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from builders.benchmark import AllOf, Benchmark, Classes, Config, Every, Split
+from builders.benchmark import AllClasses, Benchmark, Classes, ClassesOf, Config, Split
 from builders.plan.ranking import keyed_order
 from taxonomy import decisions
 
@@ -53,7 +53,7 @@ def label_names(
     Where these are drawn, a split of the same classes that is adopted says which they are. Where they are all classes
     of a source, they stand in the owner's order, by which models count them.
     """
-    if isinstance(config.labels, AllOf):
+    if isinstance(config.labels, ClassesOf):
         return list(config.labels.source.classes())
     if config.labels.draw is not None and adopted:
         for key, (_, split) in benchmark.by_key().items():
@@ -64,6 +64,6 @@ def label_names(
 
 def drawn_classes(split: Split, *, seed: int) -> list[str]:
     """The class ids that a split draws from by rule, sorted."""
-    if isinstance(split.classes, Every):
+    if isinstance(split.classes, AllClasses):
         return sorted(split.source.classes())
     return class_ids(split.classes, seed=seed)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from builders.benchmark import Classes, Every, Split
+from builders.benchmark import AllClasses, Classes, Split
 from builders.plan.classes import Adopted
 from builders.plan.quotas import Rows, View, not_drawn
 from builders.release.tables import Exclusion
@@ -91,14 +91,14 @@ def reasons_by_class(
     if adopted is not None:
         rule = ("not-adopted", "not in the copy of the published benchmark that was adopted")
         by_rule = adopted.source_ids is None  # the copy names classes, and their images are drawn
-        return {name: not_drawn(split.take) if by_rule and name in drawn else rule for name in names}
-    if isinstance(split.classes, Every):
-        return dict.fromkeys(drawn, not_drawn(split.take))
+        return {name: not_drawn(split.quota) if by_rule and name in drawn else rule for name in names}
+    if isinstance(split.classes, AllClasses):
+        return dict.fromkeys(drawn, not_drawn(split.quota))
     outside = f"not one of the classes that the rules of the table {split.classes.table} look at"
     reasons = dict.fromkeys(names, ("outside", outside))
     for decision in decisions.load(split.classes.table):
         if decision.class_id in drawn:
-            reasons[decision.class_id] = not_drawn(split.take)
+            reasons[decision.class_id] = not_drawn(split.quota)
         elif decision.decision == split.classes.decision:
             reasons[decision.class_id] = _other_side(split.classes)
         else:

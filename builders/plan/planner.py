@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import Benchmark, Config, Split, group_name, parent, part_key, split_key
+from builders.benchmark import Benchmark, Config, Count, Split, group_name, parent, split_of
 from builders.plan.classes import Adopted, drawn_classes, label_names
 from builders.plan.exclusions import exclusions, named_images, reasons_by_class
 from builders.plan.quotas import Rows, View, taken
@@ -41,14 +41,17 @@ PLAN_SCHEMA = pa.schema(
 class PlannedSplit:
     """The plan of one split, or of one part of a split that is joined.
 
-    `labels` are the in-distribution classes that `label` counts. `table` has the columns of `PLAN_SCHEMA`, and
+    `key` is `config/split` or `config/split.part`, and `count` the rows that it has of complete sources and in the
+    paper. `labels` are the in-distribution classes that `label` counts. `table` has the columns of `PLAN_SCHEMA`, and
     `oodness` where the config has it, in the order that the release will have; `rows` are the same images as row
     numbers of the source's index; `available` counts the source's images in the split's partitions, so that
     `len(rows)` and the excluded images add up to it.
     """
 
+    key: str
     config: Config
     split: Split
+    count: Count
     labels: tuple[str, ...]
     table: pa.Table
     rows: Rows = field(repr=False)
@@ -56,14 +59,9 @@ class PlannedSplit:
     excluded: tuple[Exclusion, ...] = field(repr=False)
 
     @property
-    def key(self) -> str:
-        """`config/split`, or `config/split.part`."""
-        return part_key(self.config, self.split)
-
-    @property
     def split_key(self) -> str:
         """The split that these rows stand in, as it is published: `config/split`."""
-        return split_key(self.config, self.split)
+        return split_of(self.key)
 
 
 def plan(
@@ -136,8 +134,10 @@ class _Planner:
         twice = self.named(split, view.rows(self.classes(key), split.partitions), others)
         accounted = np.concatenate([drawn, twice])
         return PlannedSplit(
+            key=key,
             config=config,
             split=split,
+            count=self.benchmark.count(key),
             labels=tuple(labels),
             table=self.table(key, labels, rows),
             rows=rows,
@@ -180,28 +180,28 @@ class _Planner:
             ids = view.ids.take(pa.array(candidates))
             keep = pc.is_in(ids, value_set=pa.array(listed, pa.string()))
             candidates = candidates[keep.to_numpy(zero_copy_only=False)]
-        elif first := parent(split.take):
+        elif first := parent(split.quota):
             candidates = candidates[~view.mask(self.select(first))[candidates]]
-        order = self._order(config, split, candidates)
+        order = self._order(key, split, candidates)
         return order if listed is not None else taken(split, view, order)
 
-    def _order(self, config: Config, split: Split, candidates: Rows) -> Rows:
+    def _order(self, key: str, split: Split, candidates: Rows) -> Rows:
         view = self.views[split.source.key]
+        config, _, name = (split.ranked_as or split_of(key)).partition("/")
         if not split.ranked_as:
             ids = view.ids.take(pa.array(candidates))
-            return candidates[keyed_order(ids, seed=self.seed, config=config.name, split=split.name)]
+            return candidates[keyed_order(ids, seed=self.seed, config=config, split=name)]
         # Many splits of a large source share this rank, so all its images are ranked, once.
         place = (split.source.key, split.ranked_as)
         if place not in self.ranked:
-            of_config, _, of_split = split.ranked_as.partition("/")
-            self.ranked[place] = keyed_order(view.ids, seed=self.seed, config=of_config, split=of_split)
+            self.ranked[place] = keyed_order(view.ids, seed=self.seed, config=config, split=name)
         ranked = self.ranked[place]
         return ranked[view.mask(candidates)[ranked]]
 
     def table(self, key: str, labels: Sequence[str], rows: Rows) -> pa.Table:
         config, split = self.declared[key]
         view = self.views[split.source.key]
-        table = _plan_table(labels, split, view, rows)
+        table = _plan_table(labels, split, view, rows, has_labels=config.has_labels(split))
         if OODNESS not in config.columns:
             return table
         values = _oodness(split, self.adopted.get(key))
@@ -236,7 +236,7 @@ def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
     return split.oodness.of()
 
 
-def _plan_table(labels: Sequence[str], split: Split, view: View, rows: Rows) -> pa.Table:
+def _plan_table(labels: Sequence[str], split: Split, view: View, rows: Rows, *, has_labels: bool) -> pa.Table:
     numbers = {name: i for i, name in enumerate(labels)}
     class_ids = [str(c) for c in view.class_ids]
     of_class = np.array([numbers.get(c, -1) for c in class_ids], dtype=np.int64)
@@ -244,11 +244,10 @@ def _plan_table(labels: Sequence[str], split: Split, view: View, rows: Rows) -> 
     taken = pa.array(codes)
     source_ids = view.ids.take(pa.array(rows))
     count = len(rows)
-    known = split.role == "in_distribution" and split.labelled
     source = pa.repeat(pa.scalar(split.source.key), count)
     return pa.Table.from_arrays(
         [
-            pa.array(of_class[codes] if known else np.full(count, -1)),
+            pa.array(of_class[codes] if has_labels else np.full(count, -1)),
             pa.array(np.full(count, ROLES.index(split.role))),
             pa.array(class_ids).take(taken),
             pa.array([view.names[c] for c in class_ids]).take(taken),

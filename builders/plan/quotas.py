@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.benchmark import All, Half, PerClass, Rest, Split, Take, Total
+from builders.benchmark import AllImages, Half, PerClass, Quota, Rest, Split, Total
 from builders.plan.ranking import first_of_each, largest_remainders
 from builders.sources.base import SourceIndex
 
@@ -57,21 +57,21 @@ class View:
 
 def taken(split: Split, view: View, order: Rows) -> Rows:
     """Cut candidates, best first, down to the split's quota."""
-    take = split.take
-    if isinstance(take, All | Rest):
+    quota = split.quota
+    if isinstance(quota, AllImages | Rest):
         return order
-    if isinstance(take, Total):
-        return _taken_total(take, split, view, order)
+    if isinstance(quota, Total):
+        return _taken_total(quota, split, view, order)
     sizes = np.bincount(view.class_codes[order], minlength=len(view.class_ids))
-    if isinstance(take, Half):
+    if isinstance(quota, Half):
         quotas = np.array([round(size * 0.5) for size in sizes.tolist()], dtype=np.int64)
     else:
-        quotas = np.minimum(take.images, sizes // 2 if take.half else sizes)
+        quotas = np.minimum(quota.images, sizes // 2 if quota.half else sizes)
     return first_of_each(view.class_codes, order, quotas)
 
 
-def _taken_total(take: Total, split: Split, view: View, order: Rows) -> Rows:
-    left = min(take.images, len(order) // 2) if take.half else take.images
+def _taken_total(quota: Total, split: Split, view: View, order: Rows) -> Rows:
+    left = min(quota.images, len(order) // 2) if quota.half else quota.images
     chosen = []
     for partition in split.partitions:
         pool = order[view.in_partitions([partition])[order]]
@@ -82,19 +82,19 @@ def _taken_total(take: Total, split: Split, view: View, order: Rows) -> Rows:
     return order[view.mask(np.concatenate(chosen))[order]]
 
 
-def not_drawn(take: Take) -> tuple[str, str]:
+def not_drawn(quota: Quota) -> tuple[str, str]:
     """Why a class that is drawn from has images that are not in the split."""
-    if isinstance(take, Rest):
-        return ("in-other-split", f"drawn for {take.of}")
-    if isinstance(take, All):
+    if isinstance(quota, Rest):
+        return ("in-other-split", f"drawn for {quota.of}")
+    if isinstance(quota, AllImages):
         return ("image-not-drawn", "every image of the class is taken")
-    if isinstance(take, Half):
+    if isinstance(quota, Half):
         return ("image-not-drawn", "keyed rank beyond half of the class's images")
-    first = f"drawn for {take.apart_from}, or " if take.apart_from else ""
-    if isinstance(take, PerClass):
-        rank = f"keyed rank beyond the class's {take.images}" + " (or half of a class that is short)" * take.half
+    first = f"drawn for {quota.apart_from}, or " if quota.apart_from else ""
+    if isinstance(quota, PerClass):
+        rank = f"keyed rank beyond the class's {quota.images}" + " (or half of a class that is short)" * quota.half
     else:
-        rank = f"keyed rank beyond the class's share of {take.images} images"
+        rank = f"keyed rank beyond the class's share of {quota.images} images"
     return ("image-not-drawn", first + rank)
 
 

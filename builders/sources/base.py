@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.demo.base import Demo
 from builders.errors import BuildError
 
 How = Literal["file", "span", "parquet", "pickle", "mat", "lmdb", "targz", "made"]
@@ -76,6 +77,14 @@ class Licence:
 
 
 @dataclass(frozen=True)
+class Obtain:
+    """Where a person gets a copy: the owner's `page`, and what to do there, as a clause without its end."""
+
+    page: str
+    steps: str
+
+
+@dataclass(frozen=True)
 class Expected:
     """How many images the owner's complete partition has, in all and, where a listing exists, for each class.
 
@@ -130,17 +139,19 @@ class Piece:
 
 @dataclass(frozen=True)
 class Source:
-    """One upstream dataset.
+    """One upstream dataset: all that this project says of it, and how a copy is read.
 
-    `key` names it in plans, flags (`--<key> DIR`) and declarations. `layouts` has one line for each accepted layout
-    and is printed where the source is missing. `classes` maps every class id to its name, in the owner's order.
-    `expected` maps each partition to its complete size. `scan(root, partitions)` returns one piece for each partition
-    asked for, or raises `BuildError`. `edition` names the edition that the counts are of.
+    `key` names it in plans, flags (`--<key> DIR`) and declarations. `obtain` says how to get a copy, and `layouts` has
+    one line for each accepted layout; both are printed where the source is missing. `obtain` is None for a source that
+    this project makes itself: it has no folder and no flag, and `scan` looks at nothing.
+
+    `classes` maps every class id to its name, in the owner's order. `expected` maps each partition to its complete
+    size. `scan(root, partitions)` returns one piece for each partition asked for, or raises `BuildError`. `edition`
+    names the edition that the counts are of.
 
     `arrays` marks a source whose images are pixel arrays upstream: rows hold them as PNG and are identified by their
-    pixels, so that every layout gives equal rows. `on_disk=False` marks one that this project makes itself: it has no
-    folder and no flag, and `scan` looks at nothing. `pixel_sizes` is None where a copy's edition does not show in its
-    images' sizes.
+    pixels, so that every layout gives equal rows. `pixel_sizes` is None where a copy's edition does not show in its
+    images' sizes. `demo` writes a small made-up copy.
     """
 
     key: str
@@ -148,13 +159,19 @@ class Source:
     edition: str
     licence: Licence
     citation: str
+    obtain: Obtain | None
     layouts: tuple[str, ...]
     classes: Callable[[], Mapping[str, str]]
     expected: Callable[[], Mapping[str, Expected]]
     scan: Callable[[Path, Sequence[str]], list[Piece]]
     arrays: bool = False
-    on_disk: bool = True
     pixel_sizes: PixelSizes | None = None
+    demo: Demo | None = None
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether a person has a copy of it in a folder."""
+        return self.obtain is not None
 
 
 @dataclass(frozen=True)

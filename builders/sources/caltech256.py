@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, Piece, PixelSizes, Source
+from builders.demo.caltech256 import DEMO
+from builders.sources.base import Expected, Licence, Obtain, Piece, PixelSizes, Source
 from builders.sources.readers import parquet, parquet_files
 from builders.sources.readers.folders import SideBySide
 from builders.sources.readers.layouts import Layout, Search
@@ -109,9 +110,14 @@ CALTECH256 = Source(
   year = {2007},
   doi = {10.22002/D1.20087}
 }""",
+    obtain=Obtain(
+        "https://data.caltech.edu/records/nyy15-4j048",
+        "download 256_ObjectCategories.tar and unpack it",
+    ),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
     pixel_sizes=PixelSizes(),
+    demo=DEMO,
 )

@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.demo.cifar100 import DEMO
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, Piece, Source
+from builders.sources.base import Expected, Licence, Obtain, Piece, Source
 from builders.sources.readers import parquet, pickles, tars
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import relative
@@ -273,9 +274,14 @@ CIFAR100 = Source(
   institution = {University of Toronto},
   year = {2009}
 }""",
+    obtain=Obtain(
+        "https://www.cs.toronto.edu/~kriz/cifar.html",
+        "download the python version, cifar-100-python.tar.gz; it can stay packed",
+    ),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
     arrays=True,
+    demo=DEMO,
 )

@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, Piece, PixelSizes, Source
+from builders.demo.dtd import DEMO
+from builders.sources.base import Expected, Licence, Obtain, Piece, PixelSizes, Source
 from builders.sources.readers import parquet, parquet_files
 from builders.sources.readers.folders import SideBySide
 from builders.sources.readers.layouts import Layout, Search
@@ -113,9 +114,14 @@ DTD = Source(
   booktitle = {IEEE Conference on Computer Vision and Pattern Recognition},
   year = {2014}
 }""",
+    obtain=Obtain(
+        "https://www.robots.ox.ac.uk/~vgg/data/dtd/",
+        "download release 1.0.1, dtd-r1.0.1.tar.gz, and unpack it",
+    ),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
     pixel_sizes=PixelSizes(),
+    demo=DEMO,
 )

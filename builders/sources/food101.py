@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from builders.sources.base import Expected, Licence, PixelSizes, Source
+from builders.demo.food101 import DEMO
+from builders.sources.base import Expected, Licence, Obtain, PixelSizes, Source
 from builders.sources.readers.folders import SideBySide
 from builders.sources.readers.label_names import Labelled
 from builders.sources.readers.layouts import Layout, Search
@@ -84,9 +85,14 @@ FOOD101 = Source(
   booktitle = {European Conference on Computer Vision},
   year = {2014}
 }""",
+    obtain=Obtain(
+        "https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/",
+        "download the archive and unpack it",
+    ),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
     pixel_sizes=PixelSizes(),
+    demo=DEMO,
 )

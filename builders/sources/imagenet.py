@@ -10,9 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.demo.imagenet import DEMO
 from builders.errors import BuildError
 from builders.sources import ilsvrc_devkit
-from builders.sources.base import Expected, Licence, OtherDataError, Piece, PixelSizes, Source, Stray, piece_table
+from builders.sources.base import (
+    Expected,
+    Licence,
+    Obtain,
+    OtherDataError,
+    Piece,
+    PixelSizes,
+    Source,
+    Stray,
+    piece_table,
+)
 from builders.sources.imagenet_names import (
     CLASS_TAR,
     FLAG,
@@ -301,6 +312,11 @@ IMAGENET = Source(
   year = {2015},
   doi = {10.1007/s11263-015-0816-y}
 }""",
+    obtain=Obtain(
+        "https://www.image-net.org/download.php",
+        "agree to the terms of access, then download ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar and "
+        "ILSVRC2012_devkit_t12.tar.gz",
+    ),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
@@ -310,4 +326,5 @@ IMAGENET = Source(
             (n, n): f"ImageNet resized to {n} x {n} (Chrabaszcz, Loshchilov and Hutter, 2017)" for n in _DOWNSAMPLED
         }
     ),
+    demo=DEMO,
 )

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from builders.demo.lsun import DEMO
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, OtherDataError, Piece, Source, Stray, piece_table
+from builders.sources.base import Expected, Licence, Obtain, OtherDataError, Piece, Source, Stray, piece_table
 from builders.sources.readers.folders import child_names, class_column, plain_reason, relative, shown
 from builders.sources.readers.layouts import Layout, Search
 
@@ -245,8 +246,13 @@ LSUN = Source(
   journal = {arXiv preprint arXiv:1506.03365},
   year = {2015}
 }""",
+    obtain=Obtain(
+        "https://github.com/fyu/lsun",
+        "download the test set, test_lmdb.zip, with the owners' script and unpack it",
+    ),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
+    demo=DEMO,
 )

@@ -60,9 +60,9 @@ NOISE = Source(
   pages = {3--30},
   year = {1998}
 }""",
+    obtain=None,
     layouts=(f"{_PARTITION}: nothing is needed",),
     classes=classes,
     expected=expected,
     scan=scan,
-    on_disk=False,
 )

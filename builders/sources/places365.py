@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from builders.demo.places365 import DEMO
 from builders.errors import BuildError
 from builders.sources import places365_mirrors
-from builders.sources.base import Expected, Licence, Piece, PixelSizes, Source, Stray, piece_table
+from builders.sources.base import Expected, Licence, Obtain, Piece, PixelSizes, Source, Stray, piece_table
 from builders.sources.places365_names import TITLE, classes, easy_names, flattened
 from builders.sources.readers.folders import (
     ClassFolder,
@@ -271,10 +272,16 @@ PLACES365 = Source(
   year = {2017},
   publisher = {IEEE}
 }""",
+    obtain=Obtain(
+        "http://places2.csail.mit.edu/download.html",
+        "ask for access as the page says, then download the images of Places365-Standard (the small ones, 256 x 256, "
+        "suffice) with their lists, and unpack them",
+    ),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
     scan=_scan,
     # The large edition has many images whose shorter side is 512, the small one only 256 x 256.
     pixel_sizes=PixelSizes(shared=(256, 512)),
+    demo=DEMO,
 )

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from builders.demo.sun397 import DEMO
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, OtherDataError, Piece, PixelSizes, Source, Stray
+from builders.sources.base import Expected, Licence, Obtain, OtherDataError, Piece, PixelSizes, Source, Stray
 from builders.sources.readers import tars
 from builders.sources.readers.folders import (
     ClassFolder,
@@ -251,9 +252,14 @@ SUN397 = Source(
   year = {2010},
   doi = {10.1109/CVPR.2010.5539970}
 }""",
+    obtain=Obtain(
+        "https://vision.princeton.edu/projects/2010/SUN/",
+        "download SUN397.tar.gz; it can stay packed",
+    ),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
     pixel_sizes=PixelSizes(),
+    demo=DEMO,
 )

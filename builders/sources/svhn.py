@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from builders.demo.svhn import DEMO
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, Piece, Source
+from builders.sources.base import Expected, Licence, Obtain, Piece, Source
 from builders.sources.readers import parquet
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import relative
@@ -176,9 +177,14 @@ SVHN = Source(
     edition="SVHN, format 2: cropped digits (2011)",
     licence=LICENCE,
     citation=CITATION,
+    obtain=Obtain(
+        LICENCE.url,
+        "download format 2, train_32x32.mat and test_32x32.mat",
+    ),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
     arrays=True,
+    demo=DEMO,
 )

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.demo.svhn_full import DEMO
 from builders.errors import BuildError
 from builders.sources import svhn
-from builders.sources.base import Expected, Piece, Source, Stray, piece_table
+from builders.sources.base import Expected, Obtain, Piece, Source, Stray, piece_table
 from builders.sources.readers import parquet, parquet_files, tars
 from builders.sources.readers.folders import (
     child_names,
@@ -128,8 +129,13 @@ SVHN_FULL = Source(
     edition="SVHN, format 1: full numbers (2011)",
     licence=svhn.LICENCE,
     citation=svhn.CITATION,
+    obtain=Obtain(
+        svhn.LICENCE.url,
+        "download format 1, train.tar.gz and test.tar.gz; they can stay packed",
+    ),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
+    demo=DEMO,
 )

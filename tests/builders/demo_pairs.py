@@ -5,9 +5,9 @@ import json
 
 import pyarrow.parquet as pq
 
-from builders.demo.containers import NEAR_DUPLICATES, cifar100_place
+from builders.demo import cifar100
 from builders.demo.duplicates import DUPLICATES, EQUAL_PIXELS
-from builders.demo.files import FILES
+from tests.builders.demo_sources import FILES
 
 
 def groups(kinds=("bytes",)):
@@ -29,12 +29,12 @@ def cifar100_pairs():
 
 
 def cifar100_id(partition, name, number):
-    return f"cifar100/{partition}/{cifar100_place(partition, name, number):05d}"
+    return f"cifar100/{partition}/{cifar100.place_of(partition, name, number):05d}"
 
 
 def near_duplicates():
     """The changed training images of CIFAR-100, as (row id of the test image, row id of the training image)."""
-    return [(f"cifar100/test/{p.test:05d}", f"cifar100/train/{p.train:05d}") for p in NEAR_DUPLICATES]
+    return [(f"cifar100/test/{p.test:05d}", f"cifar100/train/{p.train:05d}") for p in cifar100.near_duplicates()]
 
 
 def rows_of(root):

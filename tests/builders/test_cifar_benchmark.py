@@ -60,7 +60,7 @@ def test_complete_sources_give_the_papers_counts(planned):
         "cifar-external/train": 79_000,
     }
     for key, split in planned.items():
-        assert split.table.num_rows == split.split.count.rows, key
+        assert split.table.num_rows == split.count.rows, key
         assert split.table.num_rows + sum(e.images for e in split.excluded) == split.available, key
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from builders.benchmark import Part
 from builders.cli.progress import TerminalMeter
 from builders.executors.local import LocalExecutor
 from builders.facets_benchmark import BENCHMARK, main
@@ -110,7 +111,7 @@ def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
 
 def test_every_split_has_as_many_rows_as_are_declared(planned):
     for key, part in planned.items():
-        assert len(part.rows) == part.split.count.rows, key
+        assert len(part.rows) == part.count.rows, key
     for key, parts in BENCHMARK.parts().items():
         assert sum(len(planned[part].rows) for part in parts) == BENCHMARK.count(key).rows
 
@@ -160,7 +161,7 @@ def test_a_class_of_imagenet_or_sun397_is_known_or_unknown(planned, config):
 def test_quotas_are_the_papers(planned):
     for key, part in planned.items():
         of_class = collections.Counter(part.table["class_id"].to_pylist())
-        if part.split.source.key == "places365" or part.split.part == "imagenet_train_known":
+        if part.split.source.key == "places365" or part.split.name == "imagenet_train_known":
             assert set(of_class.values()) == {50}, key
         elif part.split.partitions == ("val",):
             assert set(of_class.values()) == {25}, key
@@ -362,7 +363,9 @@ def test_parts_are_told_apart_by_role_source_or_partitions():
     for key, parts in BENCHMARK.parts().items():
         declared = [BENCHMARK.by_key()[part][1] for part in parts]
         assert len({(split.role, split.source.key, split.partitions) for split in declared}) == len(declared), key
-        assert all(split.part and split.making is None and split.oodness is not None for split in declared)
+        assert all(
+            isinstance(split, Part) and split.making is None and split.oodness is not None for split in declared
+        )
 
 
 @pytest.mark.parametrize(

@@ -122,10 +122,10 @@ def made_up(shard_rows):
 
     configs = {}
     for benchmark in BENCHMARKS.values():
-        for config, its in benchmark.splits():
-            splits = configs.setdefault(config.name, {"splits": {}})["splits"]
-            rows = its.count.rows + splits.get(its.name, {"rows": 0})["rows"]
-            splits[its.name] = split(config.name, its.name, rows)
+        for key in benchmark.parts():
+            config, _, name = key.partition("/")
+            splits = configs.setdefault(config, {"splits": {}})["splits"]
+            splits[name] = split(config, name, benchmark.count(key).rows)
     return {"configs": configs}
 
 

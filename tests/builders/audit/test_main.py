@@ -9,7 +9,7 @@ from PIL import Image
 
 from builders.audit.__main__ import command, main
 from builders.audit.contact_sheet import contact_sheet
-from builders.benchmark import All, Benchmark, Classes, Config, Count, Split
+from builders.benchmark import AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.cli.progress import TerminalMeter
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generated, Generator
@@ -28,8 +28,8 @@ ALIASED = Generator("aliased-32", 1, "every twelfth pixel", (32, 32), start_alia
 
 
 def split(name, role, decision, transform):
-    count = Count(rows=0, paper=0)
-    return Split(name, role, CALTECH256, ("images",), Classes("caltech256", decision), All(), count, "", transform)
+    classes = Classes("caltech256", decision)
+    return Split(name, role, CALTECH256, ("images",), classes, AllImages(), PaperCount(0), "", transform)
 
 
 def benchmark(transform):

@@ -12,7 +12,6 @@ import pytest
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.cli.progress import TerminalMeter
 from builders.demo.duplicates import COPIES, DUPLICATES, EQUAL_PIXELS
-from builders.demo.files import FILES, TROUBLES
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
 from builders.pipeline.request import Choices
@@ -20,6 +19,7 @@ from builders.pipeline.run import prepare
 from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_batch
 from tests.builders.demo_pairs import cifar100_pairs, file_pairs, groups
+from tests.builders.demo_sources import FILES, TROUBLES
 from tests.builders.trees import contents, opened
 
 KNOWN, NEAR, EXTERNAL = "in_distribution", "near_ood", "external"

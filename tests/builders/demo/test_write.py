@@ -10,13 +10,14 @@ import pytest
 from builders.demo import write as demo_module
 from builders.demo.__main__ import main
 from builders.demo.arrays import CHANGES
-from builders.demo.containers import NEAR_DUPLICATES
-from builders.demo.files import FILES, STRAYS, TROUBLES
-from builders.demo.write import MARKER, is_demo, write_demo
+from builders.demo.base import DemoContainers
+from builders.demo.cifar100 import near_duplicates
+from builders.demo.write import DEMOS, MARKER, is_demo, write_demo
 from builders.errors import BuildError
 from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_batch
+from tests.builders.demo_sources import FILES, STRAYS, TROUBLES
 from tests.builders.trees import contents, opened
 
 
@@ -110,7 +111,7 @@ def test_datasets_cannot_decode_broken_exif(demo, kind, error):
 
 
 def test_pixels_depend_on_the_seed_and_names_do_not(demo, tmp_path, monkeypatch):
-    monkeypatch.setattr(demo_module, "FILES", {"food101": FILES["food101"]})
+    monkeypatch.setattr(demo_module, "DEMOS", {"food101": FILES["food101"]})
     again = write_demo(tmp_path / "same")["food101"]
     other = write_demo(tmp_path / "other", seed=1)["food101"]
     names = [path.relative_to(demo["food101"]) for path in images(demo["food101"])]
@@ -120,9 +121,11 @@ def test_pixels_depend_on_the_seed_and_names_do_not(demo, tmp_path, monkeypatch)
 
 
 def test_containers_depend_on_the_seed_and_keys_and_labels_do_not(demo, tmp_path, monkeypatch):
-    monkeypatch.setattr(demo_module, "FILES", {})
+    containers = {key: demo for key, demo in DEMOS.items() if isinstance(demo, DemoContainers)}
+    assert set(containers) == {"cifar100", "svhn", "lsun"}
+    monkeypatch.setattr(demo_module, "DEMOS", containers)
     again, other = write_demo(tmp_path / "same"), write_demo(tmp_path / "other", seed=1)
-    for key in ("cifar100", "svhn", "lsun"):
+    for key in containers:
         first = contents(opened(key, demo[key]))
         assert contents(opened(key, again[key])) == first
         changed = contents(opened(key, other[key]))
@@ -141,7 +144,7 @@ def alike(image, other):
 def test_planted_near_duplicates_are_alike_and_no_other_images_of_a_class_are(demo):
     train, train_pixels = cifar100_batch(demo["cifar100"], "train")
     test, test_pixels = cifar100_batch(demo["cifar100"], "test")
-    planted = {(pair.test, pair.train) for pair in NEAR_DUPLICATES}
+    planted = {(pair.test, pair.train) for pair in near_duplicates()}
     found = {
         (i, j): alike(test_pixels[i], train_pixels[j])
         for i, fine in enumerate(test["fine_labels"])
@@ -153,8 +156,10 @@ def test_planted_near_duplicates_are_alike_and_no_other_images_of_a_class_are(de
 
 
 def test_a_near_duplicate_is_planted_in_every_class_and_every_kind_of_change_is_there():
-    assert len(NEAR_DUPLICATES) == len({pair.test for pair in NEAR_DUPLICATES}) == 100
-    assert {kind: sum(pair.kind == kind for pair in NEAR_DUPLICATES) for kind in CHANGES} == dict.fromkeys(CHANGES, 25)
+    assert len(near_duplicates()) == len({pair.test for pair in near_duplicates()}) == 100
+    assert {kind: sum(pair.kind == kind for pair in near_duplicates()) for kind in CHANGES} == dict.fromkeys(
+        CHANGES, 25
+    )
     assert set(CHANGES) == {"shifted", "brighter", "mirrored", "jpeg"}
 
 
@@ -168,7 +173,7 @@ def test_other_peoples_folders_are_left_alone(tmp_path, capsys):
 
 
 def test_command_writes_a_demo_and_names_the_next_ones(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(demo_module, "FILES", {"caltech256": FILES["caltech256"]})
+    monkeypatch.setattr(demo_module, "DEMOS", {"caltech256": FILES["caltech256"], "lsun": SOURCES["lsun"].demo})
     root = tmp_path / "demo"
     for _ in range(2):  # the second run writes the demo again
         assert main([str(root), "--seed", "3"]) == 0

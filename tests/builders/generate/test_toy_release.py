@@ -263,7 +263,7 @@ def published(release, tmp_path, monkeypatch):
     """The release as a reader of its index has it, and its benchmark among those that the tools build."""
     monkeypatch.setattr("builders.pipeline.from_index.BENCHMARKS", {"toy": toy.toy_benchmark()})
     place = tmp_path / "published"
-    for name in ("index", "excluded"):
+    for name in ("index", "excluded", "duplicates"):
         shutil.copytree(release / name, place / name)
     shutil.copy(release / "manifest.json", place)
     return place
@@ -340,12 +340,13 @@ def test_recorded_images_that_are_not_the_published_ones_are_refused(release, pu
 
 
 def test_columns_that_do_not_fit_are_refused_when_they_are_declared():
-    (config,) = (c for c in toy.toy_benchmark().configs if c.name == "toy-synthetic")
+    benchmark = toy.toy_benchmark()
+    (config,) = (c for c in benchmark.configs if c.name == "toy-synthetic")
     drawn, redrawn = config.splits
     without = dataclasses.replace(redrawn, generator=dataclasses.replace(toy.REDRAWN, columns=()))
-    with pytest.raises(ValueError, match=r"toy-synthetic/redrawn lacks the column seed of another split"):
-        dataclasses.replace(config, splits=(drawn, without))
+    with pytest.raises(ValueError, match=r"toy-synthetic/redrawn: it lacks the column seed of another split"):
+        dataclasses.replace(benchmark, configs=(dataclasses.replace(config, splits=(drawn, without)),))
     other = dataclasses.replace(toy.SEED, type="string")
     other = dataclasses.replace(redrawn, generator=dataclasses.replace(toy.REDRAWN, columns=(other,)))
-    with pytest.raises(ValueError, match=r"toy-synthetic has two different columns seed"):
-        dataclasses.replace(config, splits=(drawn, other))
+    with pytest.raises(ValueError, match=r"toy-synthetic: two different columns have the name seed"):
+        dataclasses.replace(benchmark, configs=(dataclasses.replace(config, splits=(drawn, other)),))

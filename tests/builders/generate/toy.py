@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from builders.benchmark import All, Benchmark, Classes, Config, Count, Every, Split, Total
+from builders.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split, Total
 from builders.cli.progress import TerminalMeter
 from builders.errors import BuildError
 from builders.executors.base import Resources
@@ -148,17 +148,17 @@ REDRAWN = dataclasses.replace(DRAWN, name="redrawn-224", start=start_redrawn, co
 
 def toy_benchmark(bright=BRIGHT):
     """Configs with images that are made of a source's, and with images that are made from nothing."""
-    count = Count(rows=0, paper=0)
-    caltech = {"source": CALTECH256, "partitions": ("images",), "take": All(), "count": count}
-    noise = {"source": NOISE, "partitions": ("images",), "classes": Every("a toy"), "count": count}
+    paper = PaperCount(0)
+    caltech = {"source": CALTECH256, "partitions": ("images",), "quota": AllImages(), "paper": paper}
+    noise = {"source": NOISE, "partitions": ("images",), "classes": AllClasses("a toy"), "paper": paper}
     known, unknown = (Classes("caltech256", decision) for decision in ("keep", "remove"))
     attacked = (
         Split("attacked", "adversarial", classes=known, generator=bright, **caltech),
         Split("corrupted", "corruption", classes=unknown, generator=bright, **caltech),
     )
     synthetic = (
-        Split("drawn", "synthetic", take=Total(7), generator=DRAWN, **noise),
-        Split("redrawn", "synthetic", take=Total(3), generator=REDRAWN, **noise),
+        Split("drawn", "synthetic", quota=Total(7), generator=DRAWN, **noise),
+        Split("redrawn", "synthetic", quota=Total(3), generator=REDRAWN, **noise),
     )
     plain = (Split("small", "external", classes=known, generator=FIXED_RESIZE, **caltech),)
     configs = (

@@ -46,6 +46,7 @@ def test_without_any_source_it_says_which_in_which_layouts_and_how_to_try(run):
     assert (code, out) == (2, "")
     for source in BENCHMARK.sources():
         assert f"--{source.key} DIR" in err
+        assert f"get it from {source.obtain.page}" in err
         for layout in source.layouts:
             assert layout in err
     assert "python -m builders.imagenet_benchmark --demo --out build/unknown-detection" in err

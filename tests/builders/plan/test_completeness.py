@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.benchmark import All
+from builders.benchmark import AllImages
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
@@ -154,10 +154,11 @@ def test_places365_counts_the_owners_list(tmp_path):
 
 def test_caltech45_takes_all_images_of_its_classes():
     split = IMAGENET.by_key()["imagenet/far_ood_caltech45"][1]
-    assert isinstance(split.take, All)
+    assert isinstance(split.quota, AllImages)
     counts = counts_of("caltech256", "images")
-    assert split.count.rows == sum(counts[name] for name in CALTECH45) == 4_747
-    assert split.count.paper == split.count.rows + len(CALTECH45) == 4_792
+    count = IMAGENET.count("imagenet/far_ood_caltech45")
+    assert count.rows == sum(counts[name] for name in CALTECH45) == 4_747
+    assert count.paper == split.paper.rows == count.rows + len(CALTECH45) == 4_792
 
 
 def test_a_source_without_any_counts_by_class_goes_by_its_total():

@@ -175,7 +175,7 @@ def test_all_of_ilsvrc2012_gives_the_expected_counts(whole_imagenet):
         "imagenet-train/train": 248_758,
         "imagenet-external/train": 483_969,
     }
-    assert {split.key: split.split.count.rows for split in built} == {split.key: len(split.rows) for split in built}
+    assert {split.key: split.count.rows for split in built} == {split.key: len(split.rows) for split in built}
     validation = next(split for split in built if split.key == "imagenet/validation")
     assert set(np.unique(validation.table["class_id"].to_numpy(), return_counts=True)[1]) == {50}
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from builders.demo.files import TROUBLES
 from hf_scripts import verify
 from tests.builders.conftest import build_demo
+from tests.builders.demo_sources import TROUBLES
 
 CHANNELS = {"grayscale": "L", "cmyk": "CMYK"}
 

@@ -9,13 +9,13 @@ import pytest
 from PIL import Image
 from PIL.TiffImagePlugin import IFDRational
 
-from builders.demo.files import TROUBLES
 from builders.demo.images import ENCODERS
 from builders.generate.resize import fixed_resize
 from builders.release import images
 from builders.release.jpeg import read_header
 from hf_scripts.checks.images import check_images
 from hf_scripts.checks.problems import Problems
+from tests.builders.demo_sources import TROUBLES
 
 
 def jpeg(size=(40, 30), seed=0, **options):

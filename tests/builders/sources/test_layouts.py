@@ -3,6 +3,7 @@ import random
 
 import pytest
 
+from builders.cli.source_flags import missing_sources
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from tests.builders import layouts
@@ -11,12 +12,12 @@ from tests.builders.trees import contents, link, opened, tree
 
 @pytest.mark.parametrize("key", SOURCES)
 def test_official_layout_has_every_class_and_image_of_the_demo(demo, key):
-    from builders.demo.write import PER_CLASS
+    from builders.demo.write import DEMOS
 
     index = opened(key, demo[key])
     assert sorted(index.table["class_id"].unique().to_pylist()) == sorted(SOURCES[key].classes())
     on_top = 3 if key == "food101" else 0  # the images of one channel
-    assert index.table.num_rows == sum(PER_CLASS[key]) * len(SOURCES[key].classes()) + on_top
+    assert index.table.num_rows == sum(DEMOS[key].per_class) * len(SOURCES[key].classes()) + on_top
     assert index.table.schema.names[:5] == ["class_id", "source_id", "file", "offset", "size"]
     assert not any(len(piece.missing) for piece in index.pieces)
 
@@ -27,6 +28,26 @@ def test_official_layout_has_every_class_and_image_of_the_demo(demo, key):
 def test_every_layout_has_the_same_ids_classes_and_bytes(demo, tmp_path, key, convert):
     index = opened(key, convert(demo[key], tmp_path / "copy"))
     assert contents(index) == contents(opened(key, demo[key]))
+
+
+@pytest.mark.parametrize("key", SOURCES)
+def test_a_source_says_how_to_get_it_and_what_its_demo_is(key):
+    source = SOURCES[key]
+    assert source.key == key
+    assert source.demo is not None
+    assert source.obtain.page.startswith(("https://", "http://"))
+    assert source.obtain.steps
+    assert not source.obtain.steps.endswith(".")
+
+
+def test_a_missing_source_is_shown_with_the_way_to_get_it_and_its_layouts():
+    first, second, *layouts_shown = missing_sources([(SOURCES["dtd"], "cifar/far_ood_dtd")])
+    assert first == "  --dtd DIR  Describable Textures (DTD), for cifar/far_ood_dtd"
+    assert second == (
+        "      get it from https://www.robots.ox.ac.uk/~vgg/data/dtd/: download release 1.0.1, dtd-r1.0.1.tar.gz, and "
+        "unpack it"
+    )
+    assert [line.strip() for line in layouts_shown] == list(SOURCES["dtd"].layouts)
 
 
 def test_layouts_are_named_for_the_report(demo, tmp_path):

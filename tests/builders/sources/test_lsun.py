@@ -5,7 +5,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from builders.demo.containers import LSUN_TROUBLES
+from builders.demo.lsun import TROUBLES
 from builders.errors import BuildError
 from builders.sources.base import Stray
 from builders.sources.unpack import UNPACKERS
@@ -165,7 +165,7 @@ def test_fewer_images_than_were_indexed(tmp_path):
 def test_odd_images_of_the_demo_decode(demo):
     images = [PIL.Image.open(io.BytesIO(value)) for _, value in lsun_entries(demo["lsun"])]
     assert {image.format for image in images} == {"WEBP", "JPEG"}
-    assert images[LSUN_TROUBLES["jpeg"]].format == "JPEG"
-    assert images[LSUN_TROUBLES["7x5"]].size == (7, 5)
-    gray = np.asarray(images[LSUN_TROUBLES["grayscale"]].convert("RGB")).astype(int)
+    assert images[TROUBLES["jpeg"]].format == "JPEG"
+    assert images[TROUBLES["7x5"]].size == (7, 5)
+    gray = np.asarray(images[TROUBLES["grayscale"]].convert("RGB")).astype(int)
     assert np.ptp(gray, axis=2).max() <= 4  # WebP stores brightness and colour apart, each rounded

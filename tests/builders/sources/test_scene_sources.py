@@ -5,14 +5,14 @@ import json
 import datasets
 import pytest
 
-from builders.benchmark import All, Benchmark, Classes, Config, Count, Every, Split
-from builders.demo.files import TROUBLES
+from builders.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.pipeline.command import run_command
 from builders.release import images
 from builders.sources.sun397 import SUN397
 from builders.sources.svhn_full import SVHN_FULL
 from tests.builders import facets_layouts
 from tests.builders.conftest import build_demo, complete
+from tests.builders.demo_sources import TROUBLES
 
 BENCHMARK = Benchmark(
     name="scenes",
@@ -32,18 +32,18 @@ BENCHMARK = Benchmark(
                     role="near_ood",
                     source=SUN397,
                     partitions=("images",),
-                    classes=Every("a test"),
-                    take=All(),
-                    count=Count(rows=108_754, paper=108_754),
+                    classes=AllClasses("a test"),
+                    quota=AllImages(),
+                    paper=PaperCount(108_754),
                 ),
                 Split(
                     name="numbers",
                     role="far_ood",
                     source=SVHN_FULL,
                     partitions=("train", "test"),
-                    classes=Every("a test"),
-                    take=All(),
-                    count=Count(rows=46_470, paper=46_470),
+                    classes=AllClasses("a test"),
+                    quota=AllImages(),
+                    paper=PaperCount(46_470),
                 ),
             ),
         ),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.demo.containers import python2_pickle
+from builders.demo.python2_pickle import python2_pickle
 from builders.errors import BuildError
 from builders.sources.readers import pickles
 

@@ -1,0 +1,118 @@
+"""Finds what is wrong with a benchmark's declaration, so that it fails where it is made and not in a build.
+
+Tested by `tests/builders/test_benchmark.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from builders.selection import Classes, Rest, parent
+from builders.splits import Config, JoinedSplit, Part, Split
+from taxonomy import decisions
+
+_CONFIG_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*", re.ASCII)
+_SPLIT_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*", re.ASCII)
+
+
+def problems(configs: Sequence[Config]) -> Iterator[str]:
+    """What is wrong with a benchmark's configs, in sentences without an end: where, and then what."""
+    for name in _repeated(config.name for config in configs):
+        yield f"{name}: two configs have this name"
+    for config in configs:
+        yield from _wrong_names(config)
+    declared = {key: split for config in configs for key, split in config.by_key().items()}
+    whole = {f"{config.name}/{split.name}" for config in configs for split in config.splits}
+    for config in configs:
+        if config.duplicates_of and config.duplicates_of not in whole:
+            yield f"{config.name}: duplicates_of names {config.duplicates_of}, which is no split"
+        if isinstance(config.labels, Classes):
+            yield from (f"{config.name}: {problem}" for problem in _wrong_classes(config.labels, whole))
+        if len({split.oodness is None for split in config.by_key().values()}) > 1:
+            yield f"{config.name}: some of its splits have an oodness and others none"
+        yield from _wrong_columns(config)
+    for key, split in declared.items():
+        yield from (f"{key}: {problem}" for problem in _wrong_split(key, split, declared, whole))
+
+
+def _wrong_names(config: Config) -> Iterator[str]:
+    """Names that `datasets` or a key could not take, and names or parts that cannot be told apart."""
+    if not _CONFIG_NAME.fullmatch(config.name):
+        yield f"{config.name}: a config's name has lower-case letters, digits and hyphens"
+    for name in _repeated(split.name for split in config.splits):
+        yield f"{config.name}/{name}: two splits of the config have this name"
+    for split in config.splits:
+        key = f"{config.name}/{split.name}"
+        parts = split.parts if isinstance(split, JoinedSplit) else ()
+        for name in (split.name, *(part.name for part in parts)):
+            if not _SPLIT_NAME.fullmatch(name):
+                yield f"{key}: the name {name!r} of a split or part has other than lower-case letters, digits and _"
+        if isinstance(split, Part) or (isinstance(split, JoinedSplit) and not parts):
+            yield f"{key}: a part stands in a JoinedSplit, which has at least one"
+        for name in _repeated(part.name for part in parts):
+            yield f"{key}.{name}: two parts of the split have this name"
+        first: dict[object, str] = {}
+        for part in parts:
+            other = first.setdefault((part.role, part.source.key, part.partitions), part.name)
+            if other != part.name:
+                yield f"{key}: its parts {other} and {part.name} do not differ in role, source or partitions"
+            if part.making is not None:
+                yield f"{key}.{part.name}: a part cannot make its images ({part.making.description})"
+
+
+def _wrong_columns(config: Config) -> Iterator[str]:
+    """Columns of one name that differ, and splits that lack a column which no value stands for."""
+    for name in _repeated(column.name for column in config.columns):
+        yield f"{config.name}: two different columns have the name {name}"
+    for column, (key, split) in itertools.product(config.generated_columns, config.by_key().items()):
+        has = split.making is not None and column in split.making.columns
+        if not has and column.absent is None:
+            yield f"{key}: it lacks the column {column.name} of another split, which has no value for absent rows"
+
+
+def _wrong_split(key: str, split: Split, declared: Mapping[str, Split], whole: Collection[str]) -> Iterator[str]:
+    """What is wrong with a split or part: what it draws from, and the keys that it names."""
+    known = split.source.expected()
+    for partition in split.partitions:
+        if partition not in known:
+            yield f"{split.source.title} has no partition {partition} (it has {', '.join(known)})"
+    if isinstance(split.classes, Classes):
+        yield from _wrong_classes(split.classes, whole)
+    if split.ranked_as and split.ranked_as not in whole:
+        yield f"ranked_as names {split.ranked_as}, which is no split"
+    seen = {key}
+    while first := parent(split.quota):
+        if first not in declared:
+            yield f"its quota names {first}, which is no split or part"
+            return
+        if first in seen:
+            yield f"it is drawn after {first}, which is drawn after it"
+            return
+        if not _draw_from_the_same(split, declared[first]):
+            yield f"it is drawn after {first}, which draws from other images"
+        seen.add(first)
+        split = declared[first]
+
+
+def _draw_from_the_same(split: Split, first: Split) -> bool:
+    """Whether a split may be drawn after another: `Rest` of equal classes and partitions, any other of one source."""
+    same = split.source.key == first.source.key
+    if isinstance(split.quota, Rest):
+        return same and (split.classes, split.partitions) == (first.classes, first.partitions)
+    return same
+
+
+def _wrong_classes(classes: Classes, whole: Collection[str]) -> Iterator[str]:
+    if classes.table not in decisions.TABLES:
+        yield f"there is no table of decisions {classes.table}"
+    elif not classes.candidates():
+        yield f"the table {classes.table} decides no class to be {classes.decision}"
+    if classes.draw is not None and classes.draw.key not in whole:
+        yield f"the draw of its classes is keyed by {classes.draw.key}, which is no split"
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    return [name for name, times in Counter(names).items() if times > 1]

@@ -1,0 +1,78 @@
+"""What a source's demo is: the files to draw, or a function that writes its containers.
+
+Each source has a module of its name beside this one, which its declaration in `builders.sources` names. Class names
+are the real ones, file names are fixed, and only the pixels depend on the seed.
+
+Tested by `tests/builders/demo/test_write.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from PIL import Image
+
+from builders.demo.images import digest, draw
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """An image to draw: its path in the source's folder, its stable id, its class, and how it is drawn and stored.
+
+    `draw` takes digests of the class and of the image. `kind` is a key of `builders.demo.images.ENCODERS`.
+    """
+
+    path: str
+    source_id: str
+    class_id: str
+    draw: Callable[[bytes, bytes], Image.Image] = draw
+    kind: str = "jpeg"
+
+
+@dataclass(frozen=True)
+class DemoFiles:
+    """The demo of a source that keeps each image in a file of its own.
+
+    Args:
+        per_class: training and held-out images of each class, without those that `images` adds on top.
+        images: gives the images.
+        lists: gives the source's lists as {path: text}, from its images.
+        troubles: images that are stored otherwise than the rest, as some of the real ones are: the key of
+            `builders.demo.images.ENCODERS`, by path.
+        strays: files that are no images of the source, and empty folders (with a slash at the end).
+    """
+
+    per_class: tuple[int, int]
+    images: Callable[[], Iterator[Drawing]]
+    lists: Callable[[Sequence[Drawing]], dict[str, str]] = lambda _: {}
+    troubles: Mapping[str, str] = field(default_factory=dict, hash=False)
+    strays: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DemoContainers:
+    """The demo of a source that keeps many images in a file: `write` takes an existing folder and a seed."""
+
+    per_class: tuple[int, int]
+    write: Callable[[Path, int], None]
+    strays: tuple[str, ...] = ()
+
+
+Demo = DemoFiles | DemoContainers
+
+
+def numbers(class_id: str, count: int, limit: int, given: Sequence[int] = ()) -> list[int]:
+    """Return distinct numbers below a limit for a class's file names, as irregular as real ones; `given` go first."""
+    found = dict.fromkeys(given)
+    turn = 0
+    while len(found) < count:
+        found[int.from_bytes(digest("number", class_id, turn)[:4], "big") % limit] = None
+        turn += 1
+    return sorted(found)
+
+
+def lines(items: Iterable[str]) -> str:
+    """The text of a list, one item a line."""
+    return "".join(f"{item}\n" for item in items)

@@ -1,0 +1,149 @@
+"""What a config is made of: splits, splits joined from parts, and what the paper says of each.
+
+Tested by `tests/builders/test_benchmark.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from builders.generate.arrays import AS_PNG
+from builders.generate.contract import Generator
+from builders.release.columns import OODNESS, Column
+from builders.release.schema import Role
+from builders.selection import AllClasses, Classes, ClassesOf, Quota, after
+from builders.sources.base import Source
+
+
+@dataclass(frozen=True)
+class PaperCount:
+    """What the paper's table says of a split: its rows, and its classes (0 where it does not count them).
+
+    `why` explains in a few words why the built rows differ from the paper's, or which of the paper's numbers is meant.
+    """
+
+    rows: int
+    why: str = ""
+    classes: int = 0
+
+
+@dataclass(frozen=True)
+class Oodness:
+    """How far each class is from the in-distribution ones: `of` has a value for every class id of the source.
+
+    Classes up to `known` count as in-distribution.
+    """
+
+    of: Callable[[], Mapping[str, float]]
+    known: float
+
+    @classmethod
+    def equal(cls, source: Source, value: float) -> Oodness:
+        """One value for all classes of a source, which are known if it is 0."""
+        return cls(lambda: dict.fromkeys(source.classes(), value), 0.0)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split: its role, where its images come from, how many, and where the authors' own archive keeps it.
+
+    `generator` makes the images that are stored; without it they are the source's own. `oodness` gives the config the
+    column of that name. `ranked_as` names the `config/split` that keys the rank of the images instead of the split
+    itself, so that whatever shares it prefers the same images.
+    """
+
+    name: str
+    role: Role
+    source: Source
+    partitions: tuple[str, ...]
+    classes: Classes | AllClasses
+    quota: Quota
+    paper: PaperCount
+    published: str = ""
+    generator: Generator | None = None
+    oodness: Oodness | None = None
+    ranked_as: str = ""
+
+    @property
+    def making(self) -> Generator | None:
+        """What makes the images, also where it only stores arrays as PNG; None where the source's bytes pass."""
+        return self.generator or (AS_PNG if self.source.arrays else None)
+
+    def row_id(self, source_id: str) -> str:
+        """The id of the row that an image of the source gives."""
+        return (self.making or AS_PNG).row_id(f"{self.source.key}/{source_id}")
+
+
+@dataclass(frozen=True)
+class Part(Split):
+    """A part of a joined split: declared and planned like a split, and stored among the rows of the other parts."""
+
+
+@dataclass(frozen=True)
+class JoinedSplit:
+    """A split whose images have several roles or sources, each of them a part; `published` is the authors' list of it.
+
+    Two parts differ in role, source or partitions, and none makes its images.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    published: str = ""
+
+    def remainder(self, config: str, name: str, published: str = "") -> JoinedSplit:
+        """A split of equal parts, each drawn from the images that this one leaves; `config` is the config of both."""
+        parts = (
+            dataclasses.replace(part, quota=after(part.quota, f"{config}/{self.name}.{part.name}"))
+            for part in self.parts
+        )
+        return JoinedSplit(name, tuple(parts), published)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Splits that one task needs together; `labels` are the in-distribution classes that `label` counts.
+
+    `duplicates_of` names the split (`config/split`) whose images every split of the config is compared with, for
+    near-duplicates in the release's table of duplicates. The images of both are 32 x 32.
+    """
+
+    name: str
+    labels: Classes | ClassesOf
+    description: str
+    splits: tuple[Split | JoinedSplit, ...]
+    duplicates_of: str = ""
+
+    @property
+    def drawn_labels(self) -> Classes | None:
+        """The in-distribution classes where they are drawn."""
+        return self.labels if isinstance(self.labels, Classes) and self.labels.draw is not None else None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns beside those that every config has."""
+        oodness = (OODNESS,) * any(split.oodness is not None for split in self.by_key().values())
+        return oodness + self.generated_columns
+
+    @property
+    def generated_columns(self) -> tuple[Column, ...]:
+        """Columns that the generators of its splits add, in the order of the splits."""
+        made = [split.making for split in self.by_key().values()]
+        return tuple(dict.fromkeys(column for generator in made if generator for column in generator.columns))
+
+    def by_key(self) -> dict[str, Split]:
+        """What is planned by itself: splits by `config/split`, parts by `config/split.part`."""
+        found: dict[str, Split] = {}
+        for split in self.splits:
+            key = f"{self.name}/{split.name}"
+            if isinstance(split, JoinedSplit):
+                found |= {f"{key}.{part.name}": part for part in split.parts}
+            else:
+                found[key] = split
+        return found
+
+    def has_labels(self, split: Split) -> bool:
+        """Whether the rows of a split or part have labels: known images do, of the source that `labels` names."""
+        counted = not isinstance(self.labels, ClassesOf) or self.labels.source.key == split.source.key
+        return split.role == "in_distribution" and counted

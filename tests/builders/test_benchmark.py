@@ -1,0 +1,304 @@
+"""Declarations: what they refuse when they are made, the counts that follow from them, and splits that are joined."""
+
+import dataclasses
+
+import pytest
+
+from builders.benchmark import (
+    AllClasses,
+    AllImages,
+    Benchmark,
+    Classes,
+    ClassesOf,
+    Config,
+    DeclarationError,
+    Draw,
+    Half,
+    JoinedSplit,
+    Oodness,
+    PaperCount,
+    Part,
+    PerClass,
+    Rest,
+    Split,
+    Total,
+    split_of,
+)
+from builders.generate.resize import FIXED_RESIZE
+from builders.registry import BENCHMARKS
+from builders.selection import after, class_sizes, images_of
+from builders.sources.base import Expected
+from builders.sources.caltech256 import CALTECH256
+from builders.sources.cifar100 import CIFAR100
+from builders.sources.dtd import DTD
+from builders.sources.imagenet import IMAGENET
+from builders.sources.svhn_full import SVHN_FULL
+
+EVERYTHING = AllClasses("a test")
+
+
+def split(name="test", *, kind=Split, **changes):
+    values = {
+        "role": "far_ood",
+        "source": DTD,
+        "partitions": ("images",),
+        "classes": EVERYTHING,
+        "quota": AllImages(),
+        "paper": PaperCount(5_640),
+    }
+    return kind(name, **(values | changes))
+
+
+def part(name, **changes):
+    return split(name, kind=Part, **changes)
+
+
+def config(*splits, name="one", **changes):
+    return Config(name, **({"labels": ClassesOf(DTD), "description": "A test."} | changes), splits=splits)
+
+
+def benchmark(*configs):
+    return Benchmark("toy", "A toy", "1.0.0", 0, "", "", configs)
+
+
+FIRST = split("first", quota=PerClass(10))
+OODNESS = Oodness.equal(DTD, 1.0)
+
+WRONG = {
+    "rest of no split": (
+        [config(FIRST, split("second", quota=Rest("one/frist")))],
+        "one/second: its quota names one/frist, which is no split or part",
+    ),
+    "apart from no split": (
+        [config(split(quota=Total(5, apart_from="two/first")))],
+        "one/test: its quota names two/first, which is no split or part",
+    ),
+    "rest of a joined split, not of a part": (
+        [config(JoinedSplit("first", (part("a", quota=Half()),)), split("second", quota=Rest("one/first")))],
+        "one/second: its quota names one/first, which is no split or part",
+    ),
+    "rest of itself": (
+        [config(split(quota=Rest("one/test")))],
+        "one/test: it is drawn after one/test, which is drawn after it",
+    ),
+    "two rests of each other": (
+        [config(split("a", quota=Rest("one/b")), split("b", quota=Rest("one/a")))],
+        "one/a: it is drawn after one/a, which is drawn after it",
+    ),
+    "rest of other classes": (
+        [config(split("a", source=SVHN_FULL, partitions=("test",)), split("b", quota=Rest("one/a")))],
+        "one/b: it is drawn after one/a, which draws from other images",
+    ),
+    "rest of other partitions": (
+        [
+            config(
+                split("a", source=SVHN_FULL, partitions=("test",)),
+                split("b", source=SVHN_FULL, partitions=("train",), quota=Rest("one/a")),
+            )
+        ],
+        "one/b: it is drawn after one/a, which draws from other images",
+    ),
+    "apart from another source": (
+        [config(FIRST, split("b", source=SVHN_FULL, partitions=("test",), quota=PerClass(1, apart_from="one/first")))],
+        "one/b: it is drawn after one/first, which draws from other images",
+    ),
+    "two configs of a name": ([config(FIRST), config(split())], "one: two configs have this name"),
+    "two splits of a name": ([config(FIRST, FIRST)], "one/first: two splits of the config have this name"),
+    "two parts of a name": (
+        [config(JoinedSplit("test", (part("a"), part("a", role="near_ood"))))],
+        "one/test.a: two parts of the split have this name",
+    ),
+    "an underscore in a config's name": (
+        [config(FIRST, name="one_two")],
+        "one_two: a config's name has lower-case letters, digits and hyphens",
+    ),
+    "a hyphen in a split's name": (
+        [config(split("far-ood"))],
+        "one/far-ood: the name 'far-ood' of a split or part has other than lower-case letters, digits and _",
+    ),
+    "a point in a part's name": (
+        [config(JoinedSplit("test", (part("a.b"),)))],
+        "one/test: the name 'a.b' of a split or part has other than lower-case letters, digits and _",
+    ),
+    "ranked as no split": (
+        [config(split(ranked_as="one/validation"))],
+        "one/test: ranked_as names one/validation, which is no split",
+    ),
+    "ranked as a part": (
+        [config(JoinedSplit("test", (part("a", ranked_as="one/test.a"),)))],
+        "one/test.a: ranked_as names one/test.a, which is no split",
+    ),
+    "a draw keyed by no split": (
+        [
+            config(
+                split(
+                    source=CIFAR100,
+                    partitions=("test",),
+                    classes=Classes("cifar100", "candidate", Draw(2, key="cifar/test")),
+                )
+            )
+        ],
+        "one/test: the draw of its classes is keyed by cifar/test, which is no split",
+    ),
+    "labels drawn by no split": (
+        [config(FIRST, labels=Classes("cifar100", "candidate", Draw(2, key="cifar/test")))],
+        "one: the draw of its classes is keyed by cifar/test, which is no split",
+    ),
+    "duplicates of no split": (
+        [config(FIRST, duplicates_of="one/train")],
+        "one: duplicates_of names one/train, which is no split",
+    ),
+    "a partition that the source lacks": (
+        [config(split(partitions=("images", "val")))],
+        "one/test: Describable Textures (DTD) has no partition val (it has images)",
+    ),
+    "no such table": (
+        [config(split(classes=Classes("dtd", "keep")))],
+        "one/test: there is no table of decisions dtd",
+    ),
+    "no such decision": (
+        [config(split(source=CALTECH256, classes=Classes("caltech256", "kept")))],
+        "one/test: the table caltech256 decides no class to be kept",
+    ),
+    "parts that are alike": (
+        [config(JoinedSplit("test", (part("a"), part("b", quota=Half()))))],
+        "one/test: its parts a and b do not differ in role, source or partitions",
+    ),
+    "a part that makes its images": (
+        [config(JoinedSplit("test", (part("a", generator=FIXED_RESIZE),)))],
+        f"one/test.a: a part cannot make its images ({FIXED_RESIZE.description})",
+    ),
+    "a part of arrays": (
+        [config(JoinedSplit("test", (part("a", source=CIFAR100, partitions=("test",)),)))],
+        "one/test.a: a part cannot make its images (the source's own pixels as PNG)",
+    ),
+    "a part that stands alone": (
+        [config(part("a"))],
+        "one/a: a part stands in a JoinedSplit, which has at least one",
+    ),
+    "a joined split without parts": (
+        [config(JoinedSplit("test", ()))],
+        "one/test: a part stands in a JoinedSplit, which has at least one",
+    ),
+    "oodness of one split of two": (
+        [config(FIRST, split(oodness=OODNESS))],
+        "one: some of its splits have an oodness and others none",
+    ),
+}
+
+
+@pytest.mark.parametrize(("configs", "sentence"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_declaration_fails_where_it_is_made(configs, sentence):
+    with pytest.raises(DeclarationError) as caught:
+        benchmark(*configs)
+    assert str(caught.value) == f"Benchmark toy, {sentence}."
+
+
+def test_the_same_declarations_without_the_fault_are_taken():
+    whole = benchmark(
+        config(FIRST, split("second", quota=Rest("one/first")), name="one", duplicates_of="one/first"),
+        config(JoinedSplit("test", (part("a"), part("b", role="near_ood"))), name="one-more"),
+    )
+    assert whole.parts() == {
+        "one/first": ("one/first",),
+        "one/second": ("one/second",),
+        "one-more/test": ("one-more/test.a", "one-more/test.b"),
+    }
+
+
+def test_every_registered_benchmark_can_be_declared_again():
+    for declared in BENCHMARKS.values():
+        assert dataclasses.replace(declared) == declared
+
+
+# By hand: three classes of 7, 8 and 1 images. Python rounds 3.5 to 4 and 0.5 to 0.
+@pytest.mark.parametrize(
+    ("quota", "rows"),
+    [
+        (AllImages(), 16),
+        (Half(), 4 + 4 + 0),
+        (PerClass(5), 5 + 5 + 1),
+        (PerClass(4, half=True), 3 + 4 + 0),
+        (Total(10), 10),
+        (Total(10, half=True), 8),
+        (Total(20), 16),
+    ],
+    ids=str,
+)
+def test_rows_of_a_quota(quota, rows):
+    assert images_of(quota, [7, 8, 1]) == rows
+
+
+def test_a_rest_has_what_the_other_split_leaves():
+    whole = benchmark(config(FIRST, split("second", quota=Rest("one/first"))))
+    assert (whole.count("one/first").rows, whole.count("one/second").rows) == (470, 5_640 - 470)
+
+
+def test_a_joined_split_counts_its_parts():
+    whole = benchmark(
+        config(
+            JoinedSplit(
+                "test",
+                (
+                    part("a", quota=PerClass(2), paper=PaperCount(90, "theirs is 90", classes=45)),
+                    part("b", role="near_ood", quota=Total(30), paper=PaperCount(30, classes=2)),
+                ),
+            )
+        )
+    )
+    count = whole.count("one/test")
+    assert (count.rows, count.paper, count.why, count.classes) == (94 + 30, 120, "theirs is 90", 47)
+    assert [whole.count(key).rows for key in whole.parts()["one/test"]] == [94, 30]
+
+
+def test_drawn_classes_have_the_size_of_any_or_no_count():
+    # Two of each superclass's five classes, 100 test images each: CIFAR-40, and CIFAR-60 of the others.
+    known = Classes("cifar100", "candidate", Draw(2, key="cifar/test", of_each_group=True))
+    near = dataclasses.replace(known, draw=dataclasses.replace(known.draw, rest=True))
+    assert (len(known), len(near)) == (40, 60)
+    assert class_sizes(CIFAR100, ("test",), known) == [100] * 40
+    drawn = Classes("imagenet", "near_candidate", Draw(200, key="imagenet/near_ood"))
+    assert class_sizes(IMAGENET, ("val",), drawn) == [50] * 200
+    with pytest.raises(DeclarationError, match="differ in size"):
+        class_sizes(IMAGENET, ("train",), drawn)
+
+
+def test_without_counts_by_class_a_total_serves_all_classes_only():
+    uncounted = dataclasses.replace(CALTECH256, expected=lambda: {"images": Expected(30_607)})
+    assert class_sizes(uncounted, ("images",), EVERYTHING) == [30_607]
+    with pytest.raises(DeclarationError, match="no counts by class"):
+        class_sizes(uncounted, ("images",), Classes("caltech256", "keep"))
+
+
+def test_the_remainder_of_a_joined_split_has_equal_quotas_of_what_is_left():
+    first = JoinedSplit("validation", (part("a", quota=Half()), part("b", quota=PerClass(3, half=True))), "val.txt")
+    second = first.remainder("one", "test", "test.txt")
+    assert [item.quota for item in second.parts] == [
+        Rest("one/validation.a"),
+        PerClass(3, apart_from="one/validation.b"),
+    ]
+    assert [dataclasses.replace(item, quota=Half()) for item in second.parts] == [
+        dataclasses.replace(item, quota=Half()) for item in first.parts
+    ]
+    assert (second.name, second.published) == ("test", "test.txt")
+
+
+@pytest.mark.parametrize("quota", [AllImages(), Rest("one/a"), Total(3, apart_from="one/a")], ids=str)
+def test_no_equal_quota_is_left_of_all_images_or_of_a_remainder(quota):
+    with pytest.raises(DeclarationError, match="No split can have an equal quota after one/b"):
+        after(quota, "one/b")
+
+
+def test_labels_are_of_known_images_of_the_source_that_label_counts():
+    places = config(FIRST)
+    assert places.has_labels(split(role="in_distribution"))
+    assert not places.has_labels(split())
+    assert not places.has_labels(split(role="in_distribution", source=SVHN_FULL))
+    of_table = config(FIRST, labels=Classes("imagenet", "in_distribution"))
+    assert of_table.has_labels(split(role="in_distribution", source=IMAGENET))
+
+
+def test_keys_and_published_names():
+    assert split_of("one/test.a") == split_of("one/test") == "one/test"
+    whole = benchmark(config(FIRST, JoinedSplit("test", (part("a"),), "list.txt"), split("last", published="x/last")))
+    assert whole.published() == {"one/test": "list.txt", "one/last": "x/last"}
