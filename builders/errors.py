@@ -1,4 +1,4 @@
-"""What a person did or has that the build cannot work with: one sentence, exit code 2.
+"""Errors that the user can fix: a message without a traceback, and exit code 2.
 
 Tested by `tests/builders/pipeline/test_command.py`.
 """
@@ -9,34 +9,33 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 NAMED = 3
-"""How many of many things a sentence names."""
+"""How many items of a long list a message names."""
 
 
 class BuildError(Exception):
-    """A problem the user can mend.
+    """A problem that the user can fix.
 
-    The message is one sentence that says what was expected, what was found, where, and the next step. The command line
-    prints it without a traceback and exits with code 2.
+    The message says what is wrong, where, and what to do next. The command line prints it without a traceback and
+    exits with code 2.
     """
 
 
 def more(names: Sequence[object], named: int = NAMED) -> str:
-    """The end of a list that names only the first of its things; empty where that is all of them."""
+    """Return " and 5 more" for a message that names only the first items of a list; empty if it names them all."""
     return f" and {len(names) - named:,} more" if len(names) > named else ""
 
 
 @contextmanager
 def explaining_disk(doing: str) -> Iterator[None]:
-    """Turn what the operating system refuses (no space, no permission, no such folder) into one sentence.
+    """Turn errors of the operating system (no space, no permission, no such folder) into a `BuildError`.
 
     Args:
-        doing: what was attempted, to stand after "expected to".
+        doing: what was attempted, to follow "Cannot".
     """
     try:
         yield
     except OSError as error:
         where = f" at {error.filename}" if error.filename else ""
         raise BuildError(
-            f"expected to {doing}, found {error.strerror or error}{where}; mend that and run the same command again, "
-            "which goes on where this run stopped."
+            f"Cannot {doing}: {error.strerror or error}{where}. Fix this and run the same command again; it resumes."
         ) from error

@@ -1,1 +1,1 @@
-"""What the classes are: WordNet 3.0's nouns as arrays, similarity, the papers' rules, class tables as CSV."""
+"""The classes and the rules about them: WordNet 3.0's nouns as arrays, similarity, papers' rules, class tables."""

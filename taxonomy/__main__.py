@@ -1,4 +1,4 @@
-"""`python -m taxonomy`: say why a class is in or out, and freeze what the rules decide."""
+"""`python -m taxonomy`: explains why a class is in or out, and freezes the rules' decisions."""
 
 from pathlib import Path
 

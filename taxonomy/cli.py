@@ -1,4 +1,4 @@
-"""What the command lines of this package share.
+"""Parts that the command lines of this package share.
 
 Tested by `tests/taxonomy/test_main.py`.
 """
@@ -14,14 +14,14 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
 class Refusal(click.ClickException):
-    """A user's error: its sentence goes to stderr and the exit code is 2."""
+    """A user's error: its message goes to stderr and the exit code is 2."""
 
     exit_code = 2
 
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Turn a wrong request, or a path that cannot be read or written, into a sentence instead of a traceback."""
+    """Turn a wrong request, or a path that cannot be read or written, into a message instead of a traceback."""
     try:
         yield
     except (TaxonomyError, OSError) as error:

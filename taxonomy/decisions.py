@@ -1,4 +1,4 @@
-"""Which classes are in and which are out, and why: the frozen outcome of the rules, one row per class.
+"""The frozen decisions of the rules: whether each class is in or out, and why, one row per class.
 
 Loading reads one small CSV file and no WordNet. `python -m taxonomy freeze` writes the files from
 `taxonomy.rules.unified`, and a test recomputes them. A table that is named after its source is one of the unified
@@ -79,7 +79,7 @@ class Decision:
             other class with the label.
         witness: wnid of the ImageNet class that `matched` is related to; or "". For "below_parent" it is the
             in-distribution class.
-        group: What a draw of classes is made within: the superclass of "cifar100"; or "".
+        group: The group within which classes are drawn: the superclass of "cifar100"; or "".
     """
 
     class_id: str

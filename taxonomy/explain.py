@@ -1,4 +1,4 @@
-"""Say why a class is in or out, with its place in WordNet's tree drawn.
+"""Explains why a class is in or out, and draws its place in WordNet's tree.
 
 Tested by `tests/taxonomy/test_main.py`.
 """
@@ -18,7 +18,7 @@ _LISTED_BY = {"sun397": "facets-t1-sun397"}
 """A table with the classes of a source that has no table of its own name."""
 
 SUBJECTS = (*TABLES, *_LISTED_BY)
-"""What `explain` can be asked about."""
+"""The sources and decision tables that `explain` knows."""
 
 
 def find(subject: str, wanted: str) -> Decision:
@@ -58,7 +58,7 @@ def _key(name: str) -> str:
 def explain(subject: str, wanted: str) -> str:
     """Return why a class is in or out, as text of several lines: decision, rule, evidence, synsets and their place.
 
-    About a source that FACETS uses, what FACETS makes of the class follows.
+    For a source that FACETS uses, FACETS's decisions about the class follow.
 
     Args:
         subject: One of `SUBJECTS`.
@@ -95,7 +95,7 @@ def _describe(wordnet: WordNet, wnid: str) -> str:
 
 
 def _marks(wordnet: WordNet, table: str, decision: Decision) -> dict[int, str]:
-    """Return what to write beside which synset."""
+    """Return the remarks to write beside synsets, by row."""
     marks: dict[int, list[str]] = {}
     if table in _OF_WNIDS:
         marks.setdefault(wordnet.row(decision.class_id), []).append("this class")

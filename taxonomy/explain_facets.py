@@ -1,4 +1,4 @@
-"""Say what FACETS makes of a class: its OODness or grade, and in which of the tables it is in-distribution.
+"""Explains FACETS's decisions about a class: its OODness or grade, and in which tables it is in-distribution.
 
 Tested by `tests/taxonomy/test_main.py`.
 """
@@ -18,7 +18,7 @@ SOURCES = {
 
 
 def explain_facets(source: str, class_id: str) -> str:
-    """Return what FACETS makes of a class, as text of several lines.
+    """Return FACETS's decisions about a class, as text of several lines.
 
     Args:
         source: A key of `SOURCES`.

@@ -1,4 +1,4 @@
-"""Write the tables that are computed, or compare them with what the rules give today.
+"""Writes the computed tables, or compares them with what the rules give today.
 
 Tested by `tests/taxonomy/test_main.py`.
 """

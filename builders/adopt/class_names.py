@@ -1,4 +1,4 @@
-"""Finding a class of a source by what a person or a copy calls it.
+"""Looks up a source's classes by the names that people and copies give them.
 
 Tested by `tests/builders/adopt/test_copies.py`.
 """
@@ -25,32 +25,36 @@ class ClassNames:
                 self.spelled[spelling].append(class_id)
 
     def candidates(self, name: str) -> list[str]:
-        """All classes that a name may mean."""
+        """Ids of all classes that a name may mean."""
         return [name] if name in self.ids else self.spelled.get(_plain(name), [])
 
     def of_folder(self, name: str) -> str | None:
-        """The class that a folder is named after, alone (`n01443537/images`) or with its parents (`a/airfield`)."""
+        """Id of the class that a folder is named after, by its own name or with its parents (`a/airfield`)."""
         for part in (name, name.partition("/")[0], name.rpartition("/")[2]):
             if len(found := self.candidates(part)) == 1:
                 return found[0]
         return None
 
     def of_name(self, name: str, where: str) -> str:
-        """The one class that a name means; `where` says where it stands.
+        """Id of the one class that a name means; `where` says where the name stands.
 
         Raises:
-            BuildError: it means none, or several.
+            BuildError: the name means no class, or several.
         """
         found = self.candidates(name)
         if len(found) == 1:
             return found[0]
-        problem = f"{shown(name)!r}, which means {' and '.join(found)}," if found else f"{shown(name)!r}"
+        problem = (
+            f"{shown(name)!r} means several classes of {self.title}, {' and '.join(found)}"
+            if found
+            else f"{self.title} has no class {shown(name)!r}"
+        )
         raise BuildError(
-            f"{self.title}: expected one of its classes, found {problem} at {where}; "
-            f"name a class as {next(iter(self.ids))}, and check that the set belongs to this source."
+            f"{problem} ({where}). Name a class like {next(iter(self.ids))}, and check that the set belongs to this "
+            "source."
         )
 
 
 def _plain(name: str) -> str:
-    """A class name without what differs between copies: Caltech's number, the Places letter, case and separators."""
+    """Normalise a class name: drop Caltech's number and the letter of Places, unify case and separators."""
     return re.sub(r"[/_\s-]+", "_", re.sub(r"^(\d{3}\.|/?[a-z]/)", "", name)).casefold()

@@ -1,8 +1,8 @@
 """Adopting an existing copy of a published benchmark: its folders give the classes, its files give the images.
 
-The authors drew classes and images in ways that no paper can reproduce. Somebody who has their archive can rebuild
-exactly it from the sources, and publish ids instead of pixels. Here stands where a copy's sets are found;
-`image_sets` adopts one of them, `matching` finds its images, and `shared_draws` says what follows for other splits.
+The authors drew classes and images in ways that their paper does not let anyone repeat. With their archive, exactly
+that draw can be rebuilt from the sources, and published as ids instead of pixels. This module finds a copy's sets;
+`image_sets` adopts one set, `matching` identifies its images, and `shared_draws` applies the result to other splits.
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ def adopt(
     *,
     seed: int,
 ) -> dict[str, Adopted]:
-    """Read what a copy of the published benchmark says of the given splits.
+    """Read the classes and images of the given splits from a copy of the published benchmark.
 
-    A split that takes the rest of another one brings that one along, because what is left depends on it; and splits
-    whose classes are drawn bring along those that share the draw, because they say which classes are labels. Where
-    images are made (resized, or arrays stored anew), a copy's files have other bytes than ours, so that only its
-    class folders are adopted.
+    A split that takes the rest of another split is read together with that one, and a split whose classes are drawn
+    together with all splits that share the draw. Where a split's images are generated (resized, or arrays stored as
+    PNG), the copy's files have other bytes than ours, so only its class folders are adopted.
 
     Args:
         benchmark: the declaration; `Split.published` says where the copy has a split.
@@ -48,15 +47,15 @@ def adopt(
         copy: the copy's folder (`imagenet-bench/` or the folder above it), or a CSV file with the columns `split` and
             `class`, which lists classes by split or by the copy's name for the set.
         indexes: the sources.
-        note: takes a line for the user.
-        seed: of the draws that the copy stands in for.
+        note: prints a line for the user.
+        seed: seed of the draws that the copy replaces.
 
     Returns:
-        By split name; splits that the copy does not have are missing and stay drawn by rule.
+        The adopted classes and images by split; splits that the copy lacks are missing and are drawn by rule.
 
     Raises:
-        BuildError: nothing in the copy fits, a class is unknown or has no place in its split, or a file is no image
-            of the source.
+        BuildError: the copy has none of the splits, a class is unknown or does not belong in its split, or a file is
+            not an image of the source.
     """
     declared = benchmark.by_key()
     parents = [first for key in splits if (first := parent(declared[key][1].quota))]
@@ -67,8 +66,8 @@ def adopt(
         found = _from_folders(benchmark, wanted, copy, indexes, note, seed)
     if not found:
         raise BuildError(
-            f"expected a set of {', '.join(wanted[:NAMED])}{more(wanted)}, found none of them in {copy}; "
-            "build those splits without --adopt, or give the copy that has them."
+            f"{copy} has no set of {', '.join(wanted[:NAMED])}{more(wanted)}. "
+            "Build those splits without --adopt, or give a copy that has them."
         )
     follow_draws(benchmark, wanted, copy, found, seed)
     follow_rests(benchmark, wanted, splits, found, seed)
@@ -78,7 +77,7 @@ def adopt(
 
 
 def adoption_digest(adopted: Adopted | None) -> str:
-    """A digest of what is adopted for one split, empty where it is drawn by rule."""
+    """Digest of the classes and images adopted for one split; empty if it is drawn by rule."""
     if adopted is None:
         return ""
     said: list[object] = [adopted.class_ids, adopted.source_ids]
@@ -101,10 +100,10 @@ def _from_lists(benchmark: Benchmark, wanted: Sequence[str], path: Path, seed: i
 
 
 def _read_lists(path: Path, benchmark: Benchmark) -> Iterator[tuple[int, list[str], str]]:
-    """Lines of a CSV: number, the splits meant, the class named.
+    """Yield the line number, the splits and the class of each row of a CSV.
 
-    A split is named as here (`imagenet/near_ood`), as in the copy (`test/near-imagenet200`), or by the set alone
-    (`imagenet200`), which means all splits of that set.
+    A split is given by our name (`imagenet/near_ood`), by the copy's (`test/near-imagenet200`), or by its set alone
+    (`imagenet200`), which stands for all splits of that set.
     """
     names: dict[str, list[str]] = defaultdict(list)
     for key, (_, split) in benchmark.by_key().items():
@@ -116,24 +115,23 @@ def _read_lists(path: Path, benchmark: Benchmark) -> Iterator[tuple[int, list[st
             columns = reader.fieldnames or ()
             if not {"split", "class"} <= set(columns):
                 raise BuildError(
-                    f"expected the columns split and class, found {', '.join(columns) or 'nothing'} in line 1 of "
-                    f"{path}; give a CSV with these two, or the folder of a copy."
+                    f"{path} lacks the columns split and class (found in line 1: {', '.join(columns) or 'nothing'}). "
+                    "Give a CSV with these two, or the folder of a copy."
                 )
             for row in reader:
                 where = f"line {reader.line_num} of {path}"
                 if row["split"] not in names:
                     known = ", ".join(key for key, (_, split) in benchmark.by_key().items() if split.published)
                     raise BuildError(
-                        f"expected a split ({known}) or its set in the copy, found {row['split']!r} in {where}; "
-                        "correct it."
+                        f"{row['split']!r} in {where} is neither a split ({known}) nor a set of the copy. Correct it."
                     )
                 if not row["class"]:
-                    raise BuildError(f"expected a split and a class, found no class in {where}; add it.")
+                    raise BuildError(f"No class is given in {where}. Add it.")
                 yield reader.line_num, names[row["split"]], row["class"]
     except (UnicodeDecodeError, csv.Error) as error:
         raise BuildError(
-            f"expected a CSV in UTF-8 with the columns split and class, found another file ({error}) at {path}; "
-            "unpack an archive and give its folder."
+            f"{path} is not a CSV in UTF-8 ({error}). Give one with the columns split and class; of an archive, give "
+            "the folder that it unpacks to."
         ) from error
 
 
@@ -149,7 +147,7 @@ def _from_folders(
     published = {root / split.published for _, split in benchmark.splits() if split.published}
     for place in sorted({path.parent for path in published}):
         for unused in sorted(set(_folders(place)) - published):
-            note(f"{shown(str(unused))}: no set of this benchmark, so it is not used")
+            note(f"{shown(str(unused))}: not a set of this benchmark, so it is not used")
     matchers: dict[str, Matcher] = {}
     found = {}
     for key in wanted:
@@ -176,13 +174,13 @@ def _root(copy: Path, benchmark: Benchmark) -> Path:
         return copy
     if len(roots) > 1:
         raise BuildError(
-            f"expected one copy of the published benchmark, found {' and '.join(root.name for root in roots)} in "
-            f"{copy}; give one of them with --adopt."
+            f"{copy} holds several copies of the published benchmark: {' and '.join(root.name for root in roots)}. "
+            "Give one of them with --adopt."
         )
     if not roots:
         raise BuildError(
-            f"expected a copy of the published benchmark with folders such as {' or '.join(published[:NAMED])}, "
-            f"found none in {copy}; give the folder that its archive unpacks to with --adopt."
+            f"{copy} is not a copy of the published benchmark: it has no folder such as "
+            f"{' or '.join(published[:NAMED])}. Give the folder that its archive unpacks to with --adopt."
         )
     return roots[0]
 

@@ -1,4 +1,4 @@
-"""The files of a person's copy of a published benchmark: one set's images, folder by folder.
+"""Lists the image files of one set in a copy of a published benchmark, folder by folder.
 
 Tested by `tests/builders/adopt/test_copies.py`.
 """
@@ -21,7 +21,7 @@ LABELLED = "labels"
 """Folder between a set and its class folders in the authors' archives."""
 
 UNLABELLED = "no-labels"
-"""Folder between a set and folders whose names are no classes."""
+"""Folder between a set and folders that are not named after classes."""
 
 _SUFFIXES = (b".jpeg", b".jpg", b".png", b".bmp", b".gif", b".webp", b".tif", b".tiff")
 _SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8")
@@ -30,11 +30,12 @@ _HIDDEN = (b".", b"__MACOSX")
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of one set, folder by folder, sorted.
+    """The image files of one set, folder by folder, sorted.
 
-    File i is `names[i]` in `folders[folder_of[i]]`. `classes` has the class that each of `folders` is named after, as
-    a path, or "" in a folder without classes. `empty` are class folders without images. `others` is what was left out:
-    what is hidden, and files that have neither the extension nor the signature of an image.
+    File i is `names[i]` in `folders[folder_of[i]]`. `classes` gives for each of `folders` the class that it is named
+    after, as a path, or "" for a folder that is not named after one. `empty` lists class folders without images.
+    `others` lists the entries left out: hidden ones, and files with neither the extension nor the signature of an
+    image.
     """
 
     folders: tuple[Path, ...]
@@ -48,14 +49,14 @@ class Listing:
         return len(self.names)
 
     def path(self, file: int) -> Path:
-        """Where a file is."""
+        """Path of a file, by its number."""
         return self.folders[int(self.folder_of[file])] / os.fsdecode(self.names[file].as_py())
 
 
 def list_images(folder: Path) -> Listing:
-    """List the images below one set's folder, without opening any that has an image's extension.
+    """List the images below one set's folder; only files without an image's extension are opened.
 
-    Linked folders are followed, each folder once.
+    Links to folders are followed, and each folder is listed once.
 
     Raises:
         BuildError: a folder cannot be read.
@@ -93,7 +94,7 @@ def _children(place: Path) -> tuple[list[str], list[bytes], list[str]]:
     inner, images, odd = [], [], []
     with os.scandir(os.fsencode(place)) as entries:
         for entry in entries:
-            # Hidden entries are the desktop's; `._x.JPEG` is what macOS leaves beside x.JPEG on foreign disks.
+            # Desktops leave hidden entries: macOS writes `._x.JPEG` beside x.JPEG on foreign disks.
             if entry.name.startswith(_HIDDEN):
                 odd.append(os.fsdecode(entry.name))
             elif entry.is_dir():
@@ -114,11 +115,10 @@ def _is_signed(entry: os.DirEntry[bytes]) -> bool:
 
 @contextmanager
 def reading_copy(path: Path) -> Iterator[None]:
-    """Say in one sentence what keeps the copy from being read."""
+    """Turn an error while reading the copy into a `BuildError`."""
     try:
         yield
     except OSError as error:
         raise BuildError(
-            f"expected to read the adopted copy, found {error.strerror} at {error.filename or path}; "
-            "mend the copy and run again."
+            f"Cannot read {error.filename or path}: {error.strerror}. Restore it in the adopted copy and run again."
         ) from error

@@ -1,4 +1,4 @@
-"""Adopting one set of a copy: its folders or a list give the classes, its files give the images.
+"""Adopts one set of a copy: folders or a list give its classes, files give its images.
 
 Tested by `tests/builders/adopt/test_copies.py`.
 """
@@ -25,28 +25,28 @@ _LISTED = 100
 _UNKNOWN_ROLES = ("near_ood", "far_ood", "external", "novel_class")
 
 Note = Callable[[str], None]
-"""Takes a line for the user."""
+"""Prints one line for the user."""
 
 
 def adopt_folder(
     config: Config, split: Split, folder: Path, index: SourceIndex, matcher: Matcher, note: Note, seed: int
 ) -> Adopted:
-    """Adopt the images of a set, found by name or content; only its classes where its folders are empty.
+    """Adopt the images of a set, identified by name or content, or its classes alone if its folders are empty.
 
     Raises:
-        BuildError: a file is no image of the source, or a class has no place in the split.
+        BuildError: a file is not an image of the source, or a class does not belong in the split.
     """
     classes = ClassNames(index.source)
     listing = list_images(folder)
     note(f"{folder}: {len(listing):,} images in {len(listing.folders):,} folders")
     if listing.others:
         names = ", ".join(shown(path.name) for path in listing.others[:NAMED])
-        note(f"{folder}: left out {len(listing.others):,} entries that are no images ({names}{more(listing.others)})")
+        note(f"{folder}: left out {len(listing.others):,} entries that are not images ({names}{more(listing.others)})")
     if not len(listing):
         if not listing.empty:
             raise BuildError(
-                f"expected images or class folders, found neither in {folder}; complete the copy, or remove that "
-                "folder so that the split is drawn by rule."
+                f"{folder} has neither images nor class folders. Complete the copy, or remove that folder so that the "
+                "split is drawn by rule."
             )
         named = [(classes.of_folder(name) or name, str(place)) for name, place in listing.empty]
         return adopt_classes(config, split, named, seed)
@@ -72,24 +72,24 @@ def adopt_folder(
 def adopt_class_folders(
     config: Config, split: Split, folder: Path, index: SourceIndex, note: Note, seed: int
 ) -> Adopted | None:
-    """Adopt the classes that folders are named after; None where the set has none or takes all classes anyway.
+    """Adopt the classes that folders are named after; None if there are none, or the split has all classes anyway.
 
-    Folders that are numbers are told by their images, where the source is one of arrays.
+    Numbered folders are identified by the pixels of their images, if the source's images are arrays.
 
     Raises:
-        BuildError: a folder's name or its images mean no class, or one that has no place in the split.
+        BuildError: a folder's name or images match no class, or a class that does not belong in the split.
     """
     listing = list_images(folder)
     named = sorted({*filter(None, listing.classes), *(name for name, _ in listing.empty)})
     if isinstance(split.classes, AllClasses) or not named:
-        note(f"{folder}: its images are made anew and it names no classes to choose, so it is not used")
+        note(f"{folder}: its images are generated again and it gives no choice of classes, so it is not used")
         return None
-    note(f"{folder}: {len(named):,} class folders; its images are made anew from the source")
+    note(f"{folder}: {len(named):,} class folders; its images are generated again from the source")
     classes = ClassNames(split.source)
     if are_numbered(named) and not any(map(classes.of_folder, named)) and split.source.arrays:
         found = {piece.partition for piece in index.pieces} & set(split.partitions)
         if not found:
-            note(f"{folder}: its class folders are numbers, and no image that would tell them is read in this run")
+            note(f"{folder}: its class folders are numbers, and this run reads no images that would identify them")
             return None
         told = classes_in_label_order(split.source.title, folder, classes_by_pixels(listing, index, found))
         named = sorted(told.values())
@@ -105,11 +105,11 @@ def _refuse_unmatched(
     for file in files[:_LISTED]:
         note(f"no image of {index.source.title}: {shown(str(listing.path(file)))}")
     names = ", ".join(shown(listing.path(file).relative_to(folder).as_posix()) for file in files[:NAMED])
-    alike = f", {matched.alike:,} with a number for a name that another image there has" if matched.alike else ""
+    alike = f"; {matched.alike:,} of them are named by a number that another image there has" if matched.alike else ""
     raise BuildError(
-        f"{index.source.title}: expected every image of {folder} in {index.root} (partition "
-        f"{' or '.join(split.partitions)}), found {len(files):,} that are there neither by name nor by content "
-        f"({names}{more(files)}){alike}; complete the source, or remove these files from the copy."
+        f"{index.source.title}: {index.root} (partition {' or '.join(split.partitions)}) lacks {len(files):,} of the "
+        f"{len(listing):,} images of {folder}, by name and by content ({names}{more(files)}){alike}. Complete the "
+        "source, or remove these files from the copy."
     )
 
 
@@ -121,8 +121,8 @@ def _adopt_images(
         note(f"{split.published}: {len(listing) - len(rows):,} files repeat an image, which is taken once")
     if matched.twins:
         note(
-            f"{split.published}: {matched.twins:,} contents stand several times in the source and less often in the "
-            "copy, which does not say which it has; the first by id is taken"
+            f"{split.published}: {matched.twins:,} images occur several times in the source and less often in the "
+            "copy, which does not say which of them it has; the first by id is taken"
         )
     codes, example = np.unique(matcher.class_codes[rows], return_index=True)
     places = (str(listing.path(int(first[place]))) for place in example.tolist())
@@ -132,7 +132,7 @@ def _adopt_images(
 
 
 def adopt_classes(config: Config, split: Split, mentioned: Iterable[tuple[str, str]], seed: int) -> Adopted:
-    """Adopt classes alone; `mentioned` has each class name and where it stands."""
+    """Adopt classes alone; `mentioned` gives each class name and where it stands."""
     classes = ClassNames(split.source)
     found: dict[str, str] = {}
     for name, where in mentioned:
@@ -142,20 +142,20 @@ def adopt_classes(config: Config, split: Split, mentioned: Iterable[tuple[str, s
 
 
 def _refuse_roles(config: Config, split: Split, found: Mapping[str, str], seed: int) -> None:
-    """Refuse a class that the role of the split rules out; `found` says where each class stands."""
+    """Refuse classes that the split's role rules out; `found` says where each class stands."""
     wrong = sorted(found.keys() & _ruled_out(config, split, seed))
     if wrong:
-        wanted, is_what = ("only", "is none") if split.role == "in_distribution" else ("no", "is one")
+        verdict = "not in-distribution" if split.role == "in_distribution" else "in-distribution"
         raise BuildError(
-            f"expected {wanted} in-distribution classes in {split.published}, found {wrong[0]}{more(wrong, 1)}, "
-            f"which {is_what}, at {found[wrong[0]]}; check that this is a copy of this benchmark."
+            f"{split.published or split.name} must not have the class {wrong[0]}{more(wrong, 1)}, which is {verdict} "
+            f"({found[wrong[0]]}). Check that this is a copy of this benchmark."
         )
 
 
 def _ruled_out(config: Config, split: Split, seed: int) -> frozenset[str]:
-    """The source's classes that the role of the split rules out."""
+    """Ids of the source's classes that the split's role rules out."""
     if isinstance(config.labels, ClassesOf) or config.labels.draw is not None:
-        return frozenset()  # the copy itself says which are in-distribution; `adopted_draws` compares its sets
+        return frozenset()  # the copy itself says which are in-distribution; `shared_draws` compares its sets
     labels = frozenset(class_ids(config.labels, seed=seed))
     if split.role == "in_distribution":
         return frozenset(split.source.classes()) - labels

@@ -1,7 +1,7 @@
-"""Which images of a source the files in a folder are: by name where a name tells, by content where it does not.
+"""Identifies a copy's files as images of a source: by name where names are telling, else by content.
 
-Names stay bytes in Arrow arrays and are compared as a whole: a copy of the training images has 750,000 of them, and a
-source 1.3 million. Only files whose names say nothing become Python objects.
+Names stay bytes in Arrow arrays and are compared all at once: a copy of the training images has 750,000 of them, and
+a source 1.3 million. Only files that names do not identify become Python objects.
 
 Tested by `tests/builders/adopt/test_copies.py`.
 """
@@ -29,10 +29,10 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Matched:
-    """What files are: `rows` has a row of the index for each file, or -1; `twins` counts arbitrary choices.
+    """The result of matching: `rows` gives each file's row in the source's index, or -1.
 
-    A choice is arbitrary where a file has the content of several images of the source, and not all are in the set.
-    `alike` counts files without a row whose name and class some image has, with other content.
+    `twins` counts arbitrary choices: files whose content several images of the source have, of which not all are in
+    the set. `alike` counts unmatched files that share name and class with an image of other content.
     """
 
     rows: Int64
@@ -41,7 +41,7 @@ class Matched:
 
 
 class Matcher:
-    """Finds images of one source; made once for a source, since a million names take a second to prepare."""
+    """Matches files with the images of one source; made once a source, as preparing a million names takes a second."""
 
     def __init__(self, index: SourceIndex) -> None:
         self.index = index
@@ -58,23 +58,22 @@ class Matcher:
         note: Callable[[str], None],
         ruled_out: Collection[str] = (),
     ) -> Matched:
-        """Find the image that each file is.
+        """Match each file with an image of the source.
 
-        A name of digits alone is a running number in many sources and in many copies, so it only says which images
-        to compare first. From Parquet, where comparing takes hours, it is trusted.
+        A name made of digits is a running number in many sources and copies, so it only decides which images are
+        compared first. With a Parquet source, where comparing takes hours, it is trusted.
 
         Args:
             listing: the files.
-            folder_classes: class id by what `file_listing.classes` names, where known; an image is of its folder's
-            class.
-            partitions: those that the images may come from.
-            note: takes a line for the user.
-            ruled_out: class ids that the set cannot have. Of images with equal bytes, of which ImageNet has some in
-                two classes, one of another class is taken.
+            folder_classes: known class ids by the names in `Listing.classes`; a file is of its folder's class.
+            partitions: the partitions that the images may come from.
+            note: prints a line for the user.
+            ruled_out: class ids that the set cannot have. ImageNet has images with equal bytes in two classes; of
+                these, one of another class is taken.
 
         Raises:
-            BuildError: a file is of another class than its folder or of another partition, or its content would have
-                to be compared and cannot be.
+            BuildError: a file is of another class than its folder, or of another partition, or only its content could
+                identify it and the source is in Parquet.
         """
         code_of = {class_id: code for code, class_id in enumerate(self.class_ids)}
         by_folder = [code_of.get(folder_classes.get(name, ""), -1) for name in listing.classes]
@@ -84,22 +83,21 @@ class Matcher:
         search.by_name()
         if len(search.open) and search.packed:
             raise BuildError(
-                f"{self.index.source.title}: expected names of its images, found {len(search.open):,} files such as "
-                f"{listing.path(int(search.open[0]))} that only their content can tell, and a source in Parquet at "
-                f"{self.index.root}, where that takes hours; give folders or archives with "
-                f"--{self.index.source.key}."
+                f"{self.index.source.title}: {len(search.open):,} files such as "
+                f"{listing.path(int(search.open[0]))} can only be identified by content, which takes hours with the "
+                f"Parquet files in {self.index.root}. Give folders or archives with --{self.index.source.key}."
             )
         search.by_content()
         return Matched(search.found, search.twins, search.alike())
 
     def in_partitions(self, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Tell for each row whether it is in one of some partitions."""
+        """Mask of the rows that are in one of some partitions."""
         wanted = np.array([name in partitions for name in self.partitions], dtype=bool)
         mask: npt.NDArray[np.bool_] = wanted[self.partition_codes]
         return mask
 
     def source_ids(self, rows: Int64) -> list[str]:
-        """Ids of some rows, sorted, so that they do not depend on the layout of the source."""
+        """Sorted ids of some rows: the order of rows depends on the source's layout."""
         ids = self.ids.take(pa.array(rows)).combine_chunks()
         names: list[str] = ids.take(pc.array_sort_indices(ids)).to_pylist()
         return names
@@ -110,7 +108,7 @@ class Matcher:
 
 
 class _Search:
-    """One set's files on their way to rows; `open` are those not found yet."""
+    """Matches one set's files; `open` holds those not matched yet."""
 
     def __init__(
         self,
@@ -140,12 +138,12 @@ class _Search:
         self.row_keys = self._in_class(self.row_names, matcher.class_codes[self.same_name])
 
     def _in_class(self, names: Int64, classes: npt.NDArray[np.integer]) -> Int64:
-        """One number for a name and a class; that of a file without a class is no image's."""
+        """Combine name and class into one number, which no image has for a file without a class."""
         width = len(self.matcher.class_ids) + 1
         return names * width + np.where(classes < 0, width - 1, classes)
 
     def by_name(self) -> None:
-        """Give files whose names tell the image of that name and, where the file has a class, of that class."""
+        """Match files by telling names, and by class where the file has one."""
         by_name, images = _only(self.file_names, self.row_names)
         by_key, _ = _only(self.file_keys, self.row_keys)
         place = np.where(self.file_classes >= 0, by_key, by_name)
@@ -158,7 +156,7 @@ class _Search:
         self.open = np.flatnonzero(self.found < 0)
 
     def by_content(self) -> None:
-        """Compare with images of the same name first, then with all, then with those that the split may not have."""
+        """Compare contents: with images of the same name first, then with all, then with other partitions' images."""
         if len(self.open):
             same = np.isin(self.row_keys, self.file_keys[self.open])
             same |= np.isin(self.row_names, self.file_names[self.open[self.file_classes[self.open] < 0]])
@@ -171,13 +169,13 @@ class _Search:
         self.refuse_partition(left[self.found[left] >= 0])
 
     def alike(self) -> int:
-        """Count open files whose name and class some image has."""
+        """Count open files that share name and class with an image."""
         same = np.isin(self.file_keys[self.open], self.row_keys)
         same |= (self.file_classes[self.open] < 0) & np.isin(self.file_names[self.open], self.row_names)
         return int(same.sum())
 
     def compare(self, rows: Int64) -> None:
-        """Give open files the image of the same bytes; only images and files of a size in common are read."""
+        """Match open files with images of the same bytes; only images and files of equal size are read."""
         if not len(self.open) or not len(rows):
             return
         self.note(f"comparing {len(self.open):,} files with {len(rows):,} images, by size and then by content")
@@ -200,7 +198,7 @@ class _Search:
         self.open = np.flatnonzero(self.found < 0)
 
     def choose(self, file: int, same: Sequence[int], taken: set[int]) -> int:
-        """Of images of equal bytes the one in the file's class, not given away yet, with the least id."""
+        """Choose among images of equal bytes: in the file's class, not taken yet, with the least id."""
         wanted, codes = int(self.file_classes[file]), self.matcher.class_codes
         rows = same if wanted >= 0 else self.possible(same)
         row = min(rows, key=lambda row: (wanted not in (-1, codes[row]), row in taken, self.matcher.id_of(row)))
@@ -209,30 +207,30 @@ class _Search:
         return row
 
     def possible(self, same: Sequence[int]) -> Sequence[int]:
-        """Those of some images whose class the set can have; all, if it can have none."""
+        """Keep the images whose class the set can have; all of them, if it can have none."""
         return [row for row in same if not self.unwanted[self.matcher.class_codes[row]]] or same
 
     def refuse_class(self, file: int, row: int) -> None:
-        """Refuse a file in the folder of another class than the source gives its image."""
+        """Refuse a file that lies in another class's folder than its image in the source."""
         matcher = self.matcher
         raise BuildError(
-            f"{matcher.index.source.title}: expected an image of class "
-            f"{matcher.class_ids[int(self.file_classes[file])]}, found {matcher.id_of(row)} of class "
-            f"{matcher.class_ids[int(matcher.class_codes[row])]} at {self.listing.path(file)}; "
-            "move it to its own class folder, or remove it from the copy."
+            f"{matcher.index.source.title}: {self.listing.path(file)} lies in the folder of class "
+            f"{matcher.class_ids[int(self.file_classes[file])]}, but is {matcher.id_of(row)} of class "
+            f"{matcher.class_ids[int(matcher.class_codes[row])]}. Move it to its own class folder, or remove it from "
+            "the copy."
         )
 
     def refuse_partition(self, files: Int64) -> None:
-        """Refuse files that are images of partitions which the split does not draw from."""
+        """Refuse files that are images of a partition that the split does not draw from."""
         if not len(files):
             return
         matcher, file = self.matcher, int(files[0])
         row = int(self.found[file])
-        others = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+        others = f", and so are {len(files) - 1:,} more files" if len(files) > 1 else ""
         raise BuildError(
-            f"{matcher.index.source.title}: expected images of the partition {' or '.join(self.partitions)}, found "
-            f"{matcher.id_of(row)} of the partition {matcher.partitions[int(matcher.partition_codes[row])]} at "
-            f"{self.listing.path(file)}{others}; remove them from this set of the copy."
+            f"{matcher.index.source.title}: {self.listing.path(file)} is {matcher.id_of(row)} of the partition "
+            f"{matcher.partitions[int(matcher.partition_codes[row])]}{others}, but this set takes images of "
+            f"{' or '.join(self.partitions)} only. Remove such files from this set of the copy."
         )
 
 
@@ -247,7 +245,7 @@ def _digest(path: Path) -> bytes:
 
 
 def _only(wanted: Int64, offered: Int64) -> tuple[Int64, Int64]:
-    """For each number wanted, the place of the only equal one among those offered, or -1; and how many there are."""
+    """For each wanted number, the position of its only equal among those offered, or -1, and the count of equals."""
     order = np.argsort(offered, kind="stable")
     ranked = offered[order]
     first = np.searchsorted(ranked, wanted, side="left")
@@ -258,7 +256,7 @@ def _only(wanted: Int64, offered: Int64) -> tuple[Int64, Int64]:
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    """A dictionary column as numbers and the values they stand for; `open_source` gives all chunks one dictionary."""
+    """Split a dictionary column into codes and values; `open_source` gives all chunks one dictionary."""
     chunks = column.unify_dictionaries().chunks
     values = tuple(chunks[0].dictionary.to_pylist()) if chunks else ()
     return np.concatenate([np.zeros(0, np.int32), *(chunk.indices.to_numpy() for chunk in chunks)]), values

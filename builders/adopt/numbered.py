@@ -1,7 +1,7 @@
-"""Class folders that a copy numbers from 0 instead of naming them: the images inside say which class each one is.
+"""Identifies class folders that a copy numbers from 0 instead of naming them, by the images inside.
 
-Whether the authors' archives have such folders is not known. A number is taken for a place in the sorted list of the
-set's classes, as image-folder loaders count, and only where the images of every folder agree with that.
+Whether the authors' archives have such folders is not known. A number is read as a position in the sorted list of the
+set's classes, as image-folder loaders count, and only if the images of every folder agree with that.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SIDE = 32
 
 
 def are_numbered(names: Collection[str]) -> bool:
-    """Tell whether names of folders are the numbers from 0 on, each once."""
+    """Whether the folder names are 0, 1, 2 and so on, each once."""
     return bool(names) and sorted(names) == sorted(map(str, range(len(names))))
 
 
@@ -36,48 +36,48 @@ def classes_in_label_order(title: str, folder: Path, found: Mapping[str, Collect
 
     Args:
         title: the source's title.
-        folder: the set, for people.
-        found: the classes that the images of each folder have, by its number.
+        folder: the set's folder, for messages.
+        found: the classes of each folder's images, by the folder's number.
 
     Raises:
-        BuildError: a folder has images of no class or of several, or the numbers are not places in the sorted list.
+        BuildError: a folder has images of no class or of several, or the numbers are not positions in the sorted list.
     """
     numbers = sorted(found, key=int)
     for number in numbers:
         if len(found[number]) != 1:
             named = " and ".join(sorted(found[number])[:NAMED])
-            holds = f"images of {named}" if named else f"no image that is known from {title}"
+            holds = f"images of {named}" if named else f"no image of {title}"
             raise BuildError(
-                f"{title}: the class folders of {folder} are numbers, and {number} holds {holds}, so that its class "
-                "cannot be told; name the folders after their classes."
+                f"{title}: the class folders of {folder} are numbers, and {number} holds {holds}, so its class is "
+                "unclear. Name the folders after their classes."
             )
     classes = {number: next(iter(found[number])) for number in numbers}
     if len(set(classes.values())) < len(classes):
         twice = next(name for name in classes.values() if list(classes.values()).count(name) > 1)
         same = " and ".join([number for number in numbers if classes[number] == twice][:NAMED])
         raise BuildError(
-            f"{title}: the class folders of {folder} are numbers, and {same} hold images of the same class {twice}; "
-            "name the folders after their classes."
+            f"{title}: the class folders of {folder} are numbers, and {same} hold images of the same class {twice}. "
+            "Name the folders after their classes."
         )
     for number, expected in zip(numbers, sorted(classes.values()), strict=True):
         if classes[number] != expected:
             raise BuildError(
                 f"{title}: the class folders of {folder} are numbers, and {number} holds images of {classes[number]}, "
-                f"while the sorted list of its classes has {expected} there; name the folders after their classes."
+                f"while the sorted list of its classes has {expected} there. Name the folders after their classes."
             )
     return classes
 
 
 def classes_by_pixels(listing: Listing, index: SourceIndex, partitions: Collection[str]) -> dict[str, set[str]]:
-    """Return the classes of the images in each folder, found by their pixels in a source of arrays.
+    """Return the classes of the images in each folder, identified by their pixels in a source of arrays.
 
-    An image whose pixels the source has under two labels tells nothing; one that the source does not have makes its
-    folder hold no class.
+    An image that the source has under two labels is ignored. A folder with an image that the source lacks gets no
+    class.
 
     Args:
         listing: the files of the set.
         index: the source.
-        partitions: those that the set may be of.
+        partitions: the partitions that the set may come from.
     """
     known = _classes_of_pixels(index, partitions)
     told: dict[str, set[str]] = {name: set() for name in (*listing.classes, *(name for name, _ in listing.empty))}
@@ -97,7 +97,7 @@ def _digest(path: Path) -> str:
         return images.pixel_sha256(images.decode_or_mend(path.read_bytes())[0].convert("RGB"))
     except images.UnreadableImageError as error:
         raise BuildError(
-            f"{shown(str(path))} does not decode ({error}); replace it with a good copy, or remove it from the set."
+            f"{shown(str(path))} does not decode ({error}). Replace it with a good copy, or remove it from the set."
         ) from error
 
 
@@ -116,7 +116,7 @@ def _classes_of_pixels(index: SourceIndex, partitions: Collection[str]) -> dict[
 
 
 def _digests(path: Path, how: How, form: str, offsets: npt.NDArray[np.int64]) -> Iterator[str]:
-    """Yield the pixel digests of some images of a container."""
+    """Yield the pixel digests of images at some offsets of a container."""
     stored = _spans(path, offsets) if how == "span" else chain.from_iterable(UNPACKERS[how](path, offsets))
     for data in stored:
         if form == "encoded":

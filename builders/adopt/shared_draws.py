@@ -1,4 +1,4 @@
-"""What an adopted set means for other splits: those that share its draw of classes, and those that take its rest.
+"""Applies an adopted set to the splits that share its draw of classes or take the rest of its images.
 
 Tested by `tests/builders/adopt/test_copies.py`.
 """
@@ -15,7 +15,7 @@ from builders.plan.classes import Adopted, class_ids, drawn_classes
 
 
 def sharing_draws(benchmark: Benchmark, splits: Sequence[str]) -> list[str]:
-    """Splits whose classes come from a draw that says which labels the given splits have."""
+    """Keys of all splits that share the draw of classes which gives the given splits their labels."""
     declared = benchmark.by_key()
     drawn = [labels for key in splits if (labels := declared[key][0].drawn_labels) is not None]
     draws = {labels.draw.key for labels in drawn if labels.draw is not None}
@@ -30,7 +30,7 @@ def _draw_key(split: Split) -> str:
 def follow_draws(
     benchmark: Benchmark, wanted: Sequence[str], copy: Path, found: dict[str, Adopted], seed: int
 ) -> None:
-    """Let what the copy has of a draw of in-distribution classes stand for all splits that share the draw."""
+    """Apply the copy's choice of in-distribution classes to all splits that share the draw."""
     declared = benchmark.by_key()
     for labels in dict.fromkeys(config.drawn_labels for config in benchmark.configs):
         if labels is None:
@@ -45,11 +45,12 @@ def follow_draws(
         for key, classes in {**known, **others}.items():
             odd = classes ^ chosen if key in known else classes & chosen
             if odd:
-                rule = "the same in-distribution classes in all its sets" if key in known else "no shared classes"
                 first = next(iter(known or others))
+                same = key in known or not known
+                rule, place = ("have the same classes", "in only one") if same else ("share no class", "in both")
                 raise BuildError(
-                    f"expected {rule}, found {sorted(odd)[0]}{more(sorted(odd), 1)} in only one or both of "
-                    f"{declared[first][1].published} and {declared[key][1].published} of {copy}; complete the copy."
+                    f"{declared[first][1].published} and {declared[key][1].published} of {copy} must {rule}, but "
+                    f"{sorted(odd)[0]}{more(sorted(odd), 1)} is {place} of them. Complete the copy."
                 )
         for key in sharing:
             if key not in found:
@@ -65,7 +66,7 @@ def _draws_labels(declared: Mapping[str, tuple[Config, Split]], key: str) -> boo
 def follow_rests(
     benchmark: Benchmark, wanted: Sequence[str], splits: Sequence[str], found: dict[str, Adopted], seed: int
 ) -> None:
-    """Keep a split that takes the rest of another one apart from it, whichever of the two the copy has."""
+    """Keep a split disjoint from the split whose rest it takes, whichever of the two the copy has."""
     declared = benchmark.by_key()
     for key in wanted:
         _, split = declared[key]
@@ -75,10 +76,9 @@ def follow_rests(
         if first is None and here is not None and here.source_ids is not None and split.quota.of in splits:
             published = declared[split.quota.of][1].published
             raise BuildError(
-                f"expected {published} beside {split.published} in the adopted copy, found only the latter, and "
-                f"{split.quota.of} drawn by rule would share images with it; add it to the copy, or build other "
-                "splits with --splits."
+                f"The adopted copy has {split.published} but not {published}, and {split.quota.of} drawn by rule "
+                f"would share images with it. Add {published} to the copy, or build other splits with --splits."
             )
-        # "The rest" is of the same classes; where the copy's are the rule's, the rule explains what is left out.
+        # The rest has the same classes. If the copy's are the rule's, the rule explains what is left out.
         if first is not None and here is None and list(first.class_ids) != drawn_classes(split, seed=seed):
             found[key] = Adopted(first.class_ids)

@@ -1,12 +1,13 @@
-"""Adopting text indexes: lists of images in which authors publish a split without its pixels.
+"""Adopts text lists, in which authors publish the images of a split without their pixels.
 
-A line is `oodness dataset class_index path`: how far the class is from the in-distribution ones, a word for a source
-and one of its partitions (`Benchmark.index_words`), the class's place in the source's own order, and the image's path
-in the authors' copy, of which the file name counts. FACETS's are the dataset GrainsPolito/FACETS_Datasets on the Hub;
-their names are in the declaration (`Split.published`), as stored copies of that repository's pages list them.
+A line is `oodness dataset class_index path`: the distance of the class from the in-distribution ones, a word for a
+source and one of its partitions (`Benchmark.index_words`), the class's index in the source's own order, and the
+image's path in the authors' copy, of which only the file name is used. The lists of FACETS are the dataset
+GrainsPolito/FACETS_Datasets on the Hub; the declaration has their names (`Split.published`), as stored copies of that
+repository's pages list them.
 
-The script that wrote them calls 0 in-distribution and 1 out-of-distribution. So 1 is read where a list has nothing
-but 0 and 1; a list with other values is taken to hold grades or distances, and the declaration's limit divides them.
+The script that wrote them calls 0 in-distribution and 1 out-of-distribution, and so are 0 and 1 read in a list that
+has no other values. In any other list the values are grades or distances, and the declaration's limit divides them.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from builders.sources.readers.folders import shown
 _FORM = "oodness dataset class_index path"
 
 Note = Callable[[str], None]
-"""Takes a line for the user."""
+"""Prints one line for the user."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a list: its number from 1, and what it says."""
+    """One parsed line of a list; `number` counts from 1, `name` is the image's file name."""
 
     number: int
     oodness: float
@@ -49,21 +50,22 @@ class Line:
 def adopt_indexes(
     benchmark: Benchmark, parts: Sequence[str], copy: Path, indexes: Mapping[str, SourceIndex], note: Note
 ) -> dict[str, Adopted]:
-    """Read what the authors' lists say of some splits.
+    """Read the images of some splits from the authors' lists.
 
     Args:
         benchmark: the declaration; `Split.published` is the name of a split's list.
         parts: keys of the parts that are built.
-        copy: one list, or a folder with lists, also in folders inside it.
+        copy: one list, or a folder with lists at any depth.
         indexes: the sources.
-        note: takes a line for the user.
+        note: prints a line for the user.
 
     Returns:
-        By part; where a split has a list, each of its parts, also one of which the list has no image. Splits without a
-        list stay drawn by rule.
+        The adopted images by part, for every part of each split that has a list, even if the list has no image of that
+        part. Splits without a list are drawn by rule.
 
     Raises:
-        BuildError: no list fits, a line is malformed or names what is not there, or two lists share an image.
+        BuildError: there is no list of a chosen split, a line is malformed or names an image that the source lacks,
+            or two lists share an image.
     """
     chosen = dict.fromkeys(key for key, names in benchmark.parts().items() if set(names) & set(parts))
     lists = _find(copy, {key: name for key, name in benchmark.published().items() if key in chosen}, benchmark)
@@ -72,7 +74,7 @@ def adopt_indexes(
     found: dict[str, Adopted] = {}
     for key in chosen:
         if key not in lists:
-            note(f"{key}: no list of it there, so it is drawn by rule")
+            note(f"{key}: no list in the adopted copy, so it is drawn by rule")
             continue
         reader = _Reader(benchmark, key, lists[key], indexes, finders)
         adopted = reader.adopt()
@@ -86,7 +88,7 @@ def adopt_indexes(
 
 
 def _find(copy: Path, names: Mapping[str, str], benchmark: Benchmark) -> dict[str, Path]:
-    """The list of each split, of those that are there."""
+    """Find the lists: path by split, for the splits that have one."""
     with reading_copy(copy):
         files = [copy] if copy.is_file() else sorted(path for path in copy.rglob("*.txt") if path.is_file())
     by_name: dict[str, list[Path]] = defaultdict(list)
@@ -96,28 +98,28 @@ def _find(copy: Path, names: Mapping[str, str], benchmark: Benchmark) -> dict[st
     for key, paths in found.items():
         if len(paths) > 1:
             raise BuildError(
-                f"expected one list of {key}, found {paths[0]} and {paths[1]}; give the folder that has one."
+                f"There are two lists of {key}: {paths[0]} and {paths[1]}. Give the folder of one of them."
             )
     if not found:
         published = dict.fromkeys(benchmark.published().values())
         wanted = ", ".join(f"{name} for {key}" for key, name in names.items()) or ", ".join(published)
         raise BuildError(
-            f"expected a list of the chosen splits ({wanted}), found "
-            f"{', '.join(path.name for path in files[:NAMED]) or 'no text file'}{more(files)} in {copy}; rename the "
-            "lists so, choose other --splits, or build without --adopt."
+            f"{copy} has no list of the chosen splits ({wanted}), but "
+            f"{', '.join(path.name for path in files[:NAMED]) or 'no text file'}{more(files)}. Give the lists these "
+            "names, choose other --splits, or build without --adopt."
         )
     return {key: paths[0] for key, paths in found.items()}
 
 
 def _refuse_half(chosen: Mapping[str, None], lists: Mapping[str, Path], copy: Path) -> None:
-    """Refuse to draw one split of a config by rule beside an adopted one: they would share images."""
+    """Refuse to draw one split of a config by rule if another one is adopted: they would share images."""
     adopted = {key.partition("/")[0]: key for key in lists}
     for key in chosen:
         config = key.partition("/")[0]
         if key not in lists and config in adopted:
             raise BuildError(
-                f"expected a list of {key} beside that of {adopted[config]}, found none in {copy}; add it, or build "
-                f"only {adopted[config]} with --splits."
+                f"{copy} has a list of {adopted[config]} but none of {key}. Add it, or build only {adopted[config]} "
+                "with --splits."
             )
 
 
@@ -132,16 +134,16 @@ def _refuse_shared(benchmark: Benchmark, found: Mapping[str, Adopted], lists: Ma
                 other = seen.setdefault((config.name, split.source.key, source_id), key)
                 if other != key:
                     raise BuildError(
-                        f"expected no image in both {other} and {key}, found {source_id} of {split.source.title} in "
-                        f"{lists[other]} and {lists[key]}; give lists that belong together."
+                        f"{other} and {key} must not share images, but {source_id} of {split.source.title} is in "
+                        f"{lists[other]} and {lists[key]}. Give lists that belong together."
                     )
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """The lines of a list; blank ones are passed over.
+    """Yield the parsed lines of a list; blank lines are skipped.
 
     Raises:
-        BuildError: a line has another form.
+        BuildError: a line is malformed.
     """
     form = re.compile(r"(\S+) (\S+) (\d+) (\S.*)", re.ASCII)
     try:
@@ -153,12 +155,12 @@ def read_lines(path: Path) -> Iterator[Line]:
                 oodness = _number(match[1]) if match else None
                 if match is None or oodness is None:
                     raise BuildError(
-                        f"expected `{_FORM}`, such as `0 places_val 165 Places365_val_00000067.jpg`, found "
-                        f"{shown(line)!r} in line {number} of {path}; correct it."
+                        f"Line {number} of {path} is not `{_FORM}`, such as "
+                        f"`0 places_val 165 Places365_val_00000067.jpg`: {shown(line)!r}. Correct it."
                     )
                 yield Line(number, oodness, match[2], int(match[3]), re.split(r"[/\\]", match[4])[-1])
     except UnicodeDecodeError as error:
-        raise BuildError(f"expected a text in UTF-8, found other bytes ({error}) in {path}; give the list.") from error
+        raise BuildError(f"{path} is not a text in UTF-8 ({error}). Give the list.") from error
 
 
 def _number(text: str) -> float | None:
@@ -170,7 +172,7 @@ def _number(text: str) -> float | None:
 
 
 class _Reader:
-    """Reads the list of one split into its parts."""
+    """Reads the list of one split and divides it among the split's parts."""
 
     def __init__(
         self,
@@ -188,7 +190,7 @@ class _Reader:
     def adopt(self) -> dict[str, Adopted]:
         lines = list(read_lines(self.path))
         if not lines:
-            raise BuildError(f"expected lines of `{_FORM}`, found none in {self.path}; give a whole list.")
+            raise BuildError(f"{self.path} has no lines of `{_FORM}`. Give a whole list.")
         binary = all(line.oodness in (0, 1) for line in lines)
         by_part: dict[str, list[Line]] = defaultdict(list)
         for line in lines:
@@ -196,9 +198,9 @@ class _Reader:
         return {part: self._adopted(split, by_part[part]) for part, split in self.parts.items()}
 
     def _part(self, line: Line, *, binary: bool) -> str:
-        """The part that a line belongs to."""
+        """Key of the part that a line belongs to."""
         if line.dataset not in self.words:
-            raise self._wrong(line, f"a dataset ({', '.join(self.words)})", shown(line.dataset))
+            raise self._wrong(line, f"unknown dataset {shown(line.dataset)} (known: {', '.join(self.words)})")
         source, partition = self.words[line.dataset]
         fitting = {
             part: split
@@ -207,13 +209,13 @@ class _Reader:
         }
         if not fitting:
             wanted = [word for word, place in self.words.items() if self._has(*place)]
-            raise self._wrong(line, f"a dataset that {self.key} draws from ({', '.join(wanted)})", line.dataset)
+            raise self._wrong(line, f"{self.key} does not draw from {line.dataset}, but from {', '.join(wanted)}")
         for part, split in fitting.items():
             limit = 0.0 if binary or split.oodness is None else split.oodness.known
             if (line.oodness <= limit) == (split.role == "in_distribution"):
                 return part
         roles = " or ".join(split.role for split in fitting.values())
-        raise self._wrong(line, f"{line.dataset} as {roles} in {self.key}", f"oodness {line.oodness:g}")
+        raise self._wrong(line, f"{self.key} takes {line.dataset} as {roles}, which oodness {line.oodness:g} is not")
 
     def _has(self, source: str, partition: str) -> bool:
         return any(split.source.key == source and partition in split.partitions for split in self.parts.values())
@@ -226,22 +228,22 @@ class _Reader:
         finder = self.finders[place]
         for line in lines:
             if line.class_index >= len(finder.classes):
-                found = f"{line.class_index}"
-                raise self._wrong(line, f"a class index from 0 to {len(finder.classes) - 1}", found)
+                last = len(finder.classes) - 1
+                raise self._wrong(line, f"the class index {line.class_index} is not from 0 to {last}")
         source_ids = finder.find(lines)
         for line, source_id in zip(lines, source_ids, strict=True):
             if source_id is None:
                 what = f"{line.name} of class {line.class_index} ({finder.classes[line.class_index]})"
-                raise self._wrong(line, f"an image of {split.source.title}", f"{what}, which {finder.why_not(line)}")
+                raise self._wrong(line, f"{what} is not an image of {split.source.title}: it {finder.why_not(line)}")
         first: dict[str | None, Line] = {}
         of_class: dict[int, Line] = {}
         for line, source_id in zip(lines, source_ids, strict=True):
             if first.setdefault(source_id, line) is not line:
-                raise self._wrong(line, "each image once", f"{line.name} as in line {first[source_id].number}")
+                raise self._wrong(line, f"{line.name} is already in line {first[source_id].number}")
             before = of_class.setdefault(line.class_index, line)
             if before.oodness != line.oodness:
-                expected = f"oodness {before.oodness:g} for its class, as in line {before.number}"
-                raise self._wrong(line, expected, f"{line.oodness:g}")
+                earlier = f"{before.oodness:g} in line {before.number}"
+                raise self._wrong(line, f"oodness {line.oodness:g} of a class that has {earlier}")
         oodness = {finder.classes[index]: line.oodness for index, line in of_class.items()}
         ids = sorted(oodness)
         return Adopted(
@@ -250,15 +252,12 @@ class _Reader:
             tuple(oodness[class_id] for class_id in ids),
         )
 
-    def _wrong(self, line: Line, expected: str, found: str) -> BuildError:
-        return BuildError(
-            f"expected {expected}, found {found} in line {line.number} of {self.path}; correct the list, or complete "
-            "the source."
-        )
+    def _wrong(self, line: Line, problem: str) -> BuildError:
+        return BuildError(f"Line {line.number} of {self.path}: {problem}. Correct the list, or complete the source.")
 
 
 class _Finder:
-    """Finds images of one partition of a source by class and file name."""
+    """Looks up images of one partition of a source by class and file name."""
 
     def __init__(self, index: SourceIndex, partition: str) -> None:
         self.root = index.root
@@ -270,13 +269,13 @@ class _Finder:
         self.keys = pc.binary_join_element_wise(self.class_ids, self.names, "\t")
 
     def find(self, lines: Sequence[Line]) -> list[str | None]:
-        """The source's id of each line's image, None where it has no such image."""
+        """Return the source id of each line's image, None if the source lacks it."""
         wanted = pa.array([f"{self.classes[line.class_index]}\t{line.name}" for line in lines], pa.string())
         found: list[str | None] = self.ids.take(pc.index_in(wanted, value_set=self.keys)).to_pylist()
         return found
 
     def why_not(self, line: Line) -> str:
-        """What there is instead of an image that was not found."""
+        """Say why an image was not found."""
         same = np.flatnonzero(pc.equal(self.names, line.name).to_numpy(zero_copy_only=False))
         if len(same):
             return f"is of class {self.class_ids[int(same[0])]} in {self.root}"

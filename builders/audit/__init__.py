@@ -1,1 +1,1 @@
-"""Audits of a finished release: `python -m builders.audit`."""
+"""Audits a finished release: `python -m builders.audit`."""

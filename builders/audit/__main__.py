@@ -1,4 +1,4 @@
-"""Look for what gives a benchmark away: `python -m builders.audit smoothness | sheet | pairs RELEASE CONFIG`."""
+"""Audits a release for shortcuts: `python -m builders.audit smoothness | sheet | pairs RELEASE CONFIG`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from builders.release.reader import config_of, read_images
 from builders.release.schema import ROLES
 
 SEPARABLE = 0.75
-"""An AUROC from which on a split counts as separated by smoothness (ours: halfway between chance and certainty)."""
+"""The AUROC from which on a split counts as separable by smoothness (ours: halfway between chance and certainty)."""
 
 _PAIRS_IN_A_ROW = 12
 
@@ -35,7 +35,7 @@ _config = click.argument("config", metavar="CONFIG")
 
 @click.group(name="python -m builders.audit", context_settings=_SETTINGS)
 def command() -> None:
-    """Audit a release folder for what would make its results mean less than they seem to."""
+    """Audit a release folder for properties that make its results mean less than they seem to."""
 
 
 @command.command(
@@ -48,10 +48,10 @@ def command() -> None:
     type=click.FloatRange(0.5, 1),
     default=SEPARABLE,
     show_default=True,
-    help="AUROC, or 1 less the AUROC, from which on a split is flagged.",
+    help="AUROC, or 1 minus the AUROC, from which on a split is flagged.",
 )
 def smoothness(release: Path, config: str, threshold: float) -> None:
-    """Tell how well smoothness alone, without any model, separates each unknown split from the known test images.
+    """Measure how well smoothness alone, without a model, separates each unknown split from the known test images.
 
     AUROC 0.5 is chance. A split far from it can be detected without understanding an image: by noise, by texture, or
     by the artifacts of a bad resize.
@@ -61,12 +61,11 @@ def smoothness(release: Path, config: str, threshold: float) -> None:
         splits = entry["splits"]
         if "test" not in splits or "in_distribution" not in roles_of(splits["test"]):
             raise BuildError(
-                f"expected an in-distribution split `test` in {config}, found {', '.join(sorted(splits))} in "
-                f"{release}; "
-                "build it, or audit the config that has one."
+                f"{config} in {release} has no in-distribution split `test` (splits: {', '.join(sorted(splits))}). "
+                "Build it, or audit the config that has one."
             )
         variations = _variations(release, config, dict(sorted(splits.items())))
-    # The known images that the test images are compared with are others where there are others.
+    # The mean comes from other known images than those of the test split, if there are any.
     known_test = variations["test", "in_distribution"]
     mean = float(np.mean(variations.get(("validation", "in_distribution"), known_test)))
     known = smoothness_score(known_test, mean)
@@ -94,7 +93,7 @@ def smoothness(release: Path, config: str, threshold: float) -> None:
 def sheet(release: Path, config: str, out: Path, images: int) -> None:
     """Draw the first images of every split into one picture.
 
-    Rows stand in keyed order, so the first ones are a random sample.
+    Rows are sorted by a keyed hash, so the first ones are a random sample.
     """
     with explaining_disk("read the release and write the picture"):
         splits = config_of(read_manifest(release), config)["splits"]
@@ -119,9 +118,9 @@ def sheet(release: Path, config: str, out: Path, images: int) -> None:
     "--images", type=click.IntRange(1, 200), default=24, show_default=True, help="Pairs, the farthest first."
 )
 def pairs(release: Path, config: str, out: Path, split: str, images: int) -> None:
-    """Draw images of a split above the images of other splits that they nearly repeat, or above others of the split.
+    """Draw images of a split above their duplicates in other splits or in the split itself.
 
-    The least alike come first: those are to be doubted.
+    The least similar pairs come first: those are the ones to doubt.
     """
     key = f"{config}/{split}"
     with explaining_disk("read the release and write the picture"):
@@ -157,7 +156,7 @@ def pairs(release: Path, config: str, out: Path, split: str, images: int) -> Non
 
 def _pairs(release: Path, manifest: Mapping[str, Any]) -> list[Pair]:
     if KEY not in manifest:
-        raise BuildError(f"{release} has no table of duplicates: it was built before there was one. Build it anew.")
+        raise BuildError(f"{release} has no table of duplicates: an earlier version built it. Build it again.")
     return read_pairs(Layout(release).duplicates)
 
 
@@ -166,10 +165,10 @@ def _by_id(release: Path, key: str, split: Mapping[str, Any], wanted: set[str]) 
 
 
 def _variations(release: Path, config: str, splits: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], Float64]:
-    """The total variation of every image, by split and role."""
+    """Total variation of every image, by split and role."""
     total = sum(split["rows"] for split in splits.values())
     found: dict[tuple[str, str], list[float]] = {}
-    # disable=None hides the bar where stderr is no terminal.
+    # disable=None hides the bar unless stderr is a terminal.
     with tqdm(total=total, desc="measuring", unit=" images", disable=None, file=sys.stderr) as bar:
         for name, split in splits.items():
             for row, image in read_images(release, f"{config}/{name}", split):

@@ -1,4 +1,4 @@
-"""Contact sheets: rows of small images under a line of text, as one picture that a person can look at.
+"""Draws contact sheets: rows of small images, each row below a title, in one picture.
 
 Tested by `tests/builders/audit/test_main.py`.
 """
@@ -20,8 +20,7 @@ def contact_sheet(rows: Sequence[tuple[str, Sequence[Image.Image]]]) -> Image.Im
     """Draw rows of images, each with its title above.
 
     Args:
-        rows: title and images. Small images are enlarged by whole pixels, so that what is seen is what is stored;
-        large
+        rows: title and images. Small images are enlarged by a whole factor, which shows their pixels as stored; large
             ones are shrunk.
 
     Returns:

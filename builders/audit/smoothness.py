@@ -1,8 +1,8 @@
-"""Does an unknown split give itself away by smoothness alone? The score of Tack et al., without any model.
+"""Scores images by smoothness alone, without a model, to find unknown splits that it separates.
 
 Tack et al. (CSI: Novelty Detection via Contrastive Learning on Distributionally Shifted Instances, NeurIPS 2020)
-showed that the resized LSUN and ImageNet images in circulation, shrunk with aliasing, are told from CIFAR by total
-variation alone; Kim et al. (section 3.1) retell it and rebuild both sets for that reason.
+showed that total variation alone separates the resized LSUN and ImageNet images in circulation, which were shrunk with
+aliasing, from CIFAR; Kim et al. (section 3.1) report this and rebuild both sets for that reason.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Float64 = npt.NDArray[np.float64]
 
 
 def total_variation(image: npt.NDArray[np.uint8]) -> float:
-    """Mean distance between a pixel and its right or lower neighbour.
+    """Return the mean distance between a pixel and its right or lower neighbour.
 
     Kim et al., section 3.1: the distances between each pixel and its surrounding pixels, summed over the image. Here
     every pair of neighbours counts once, the distance is Euclidean over the channels scaled to [0, 1], and the sum is
-    divided by the number of pairs, so that images of different sizes compare; none of the three changes an order
-    between images of one size.
+    divided by the number of pairs, which makes images of different sizes comparable. None of the three changes the
+    order of images of one size.
 
     Args:
         image: shape (height, width, 3).
@@ -36,7 +36,7 @@ def total_variation(image: npt.NDArray[np.uint8]) -> float:
 
 
 def smoothness_score(variations: Float64, known_mean: float) -> Float64:
-    """How far each image's total variation is from the known images' mean; higher = more unknown.
+    """Return each image's distance in total variation from the known images' mean; higher = more unknown.
 
     Args:
         variations: n values of `total_variation`.
@@ -50,14 +50,14 @@ def smoothness_score(variations: Float64, known_mean: float) -> Float64:
 
 
 def auroc(known: Float64, unknown: Float64) -> float:
-    """The chance that an unknown image scores above a known one, ties counting half (the Mann-Whitney statistic).
+    """Return the probability that an unknown image scores above a known one (Mann-Whitney; ties count half).
 
     Args:
         known: scores of n in-distribution images.
         unknown: scores of m unknown images.
 
     Returns:
-        0.5 where the score tells nothing apart, 1 where every unknown image scores higher.
+        0.5 for a score that does not separate the two, 1 if every unknown image scores higher.
 
     Raises:
         ValueError: a side is empty.

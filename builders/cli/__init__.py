@@ -1,1 +1,1 @@
-"""What all command lines of `builders` and `hf_scripts` share."""
+"""Parts that the command lines of `builders` and `hf_scripts` share."""

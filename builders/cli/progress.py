@@ -1,4 +1,4 @@
-"""Progress of long steps, on stderr: images, rate, time left, and bytes a second.
+"""Shows the progress of long steps on stderr: images, rate, time left, and bytes per second.
 
 Tested by `tests/builders/pipeline/test_command.py`.
 """
@@ -14,10 +14,10 @@ from tqdm import tqdm
 
 
 class TerminalMeter:
-    """A `builders.executors.base.Meter` for a terminal; where stderr is no terminal only the notes appear.
+    """A `builders.executors.base.Meter` that draws a bar on a terminal, and prints only notes elsewhere.
 
     Args:
-        quiet: show nothing at all.
+        quiet: print nothing.
     """
 
     def __init__(self, *, quiet: bool) -> None:
@@ -35,15 +35,15 @@ class TerminalMeter:
         self._close()
 
     def step(self, title: str, images: int) -> None:
-        """Begin a step over so many images."""
+        """Begin a step over a number of images."""
         self._close()
         self.bytes = 0
         self.started = time.monotonic()
-        hidden = True if self.quiet else None  # None: hidden where stderr is no terminal
+        hidden = True if self.quiet else None  # None: hidden unless stderr is a terminal
         self.bar = tqdm(total=images, desc=title, unit=" images", unit_scale=True, disable=hidden, file=sys.stderr)
 
     def advance(self, images: int, size: int = 0) -> None:
-        """So many more images and bytes are done."""
+        """Count images, and bytes if known, as done."""
         if self.bar is None:
             return
         self.bytes += size
@@ -53,7 +53,7 @@ class TerminalMeter:
         self.bar.update(images)
 
     def note(self, text: str) -> None:
-        """Say one line that stays."""
+        """Print a line that stays above the bar."""
         if not self.quiet:
             tqdm.write(text, file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""Runs a command line: an exit code, and one sentence for what the user can mend.
+"""Runs a command line and turns errors that the user can fix into a message and exit code 2.
 
 Tested by `tests/builders/pipeline/test_command.py`.
 """
@@ -13,15 +13,15 @@ from builders.errors import BuildError
 
 
 def exit_code(command: click.Command, argv: Sequence[str] | None, *, stopped: str) -> int:
-    """Run a command line without tracebacks for what the user can mend.
+    """Run a command line; errors that the user can fix are printed without a traceback.
 
     Args:
-        command: what to run; an integer that it returns is the exit code.
-        argv: arguments; None takes the process's.
-        stopped: what to say after Ctrl-C.
+        command: the command; an integer that it returns is the exit code.
+        argv: arguments; None for those of the process.
+        stopped: the message after Ctrl-C.
 
     Returns:
-        0 when all went well, 2 for anything the user can mend, 130 after Ctrl-C, or the command's own code.
+        0 for success, 2 for an error that the user can fix, 130 after Ctrl-C, or the command's own code.
     """
     try:
         return int(command.main(args=argv, standalone_mode=False) or 0)

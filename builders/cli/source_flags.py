@@ -1,4 +1,4 @@
-"""Where a person's sources are: a flag for each, or one file for all.
+"""Flags and the file with which a user says where the sources are.
 
 Tested by `tests/builders/pipeline/test_command.py`.
 """
@@ -16,11 +16,11 @@ from builders.errors import BuildError
 from builders.sources.base import Source
 
 SOURCES_FILE = Path("sources.toml")
-"""The file beside the user that names folders once for all."""
+"""The file in the current folder that is read if --sources is not given."""
 
 
 def source_options(sources: Iterable[Source]) -> list[Callable[[Any], Any]]:
-    """A flag `--<key> DIR` for each source that has a folder."""
+    """Return a flag `--<key> DIR` for each source that has a folder."""
     return [
         click.option(
             f"--{source.key}",
@@ -35,7 +35,7 @@ def source_options(sources: Iterable[Source]) -> list[Callable[[Any], Any]]:
 
 
 def sources_option() -> Callable[[Any], Any]:
-    """The flag `--sources FILE`."""
+    """Return the flag `--sources FILE`."""
     return click.option(
         "--sources",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -45,7 +45,7 @@ def sources_option() -> Callable[[Any], Any]:
 
 
 def listed_sources(given: Path | None) -> dict[str, Path]:
-    """Folders by source key from a file; from `SOURCES_FILE` where none is given and that is there.
+    """Read folders by source key from a file; without one, from `SOURCES_FILE` if that exists.
 
     Raises:
         BuildError: the file has other lines than `source = "DIR"`.
@@ -56,10 +56,10 @@ def listed_sources(given: Path | None) -> dict[str, Path]:
     try:
         listed = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise BuildError(f'expected lines such as imagenet = "DIR", found {error} in {path}; correct it.') from error
+        raise BuildError(f'{path} is not TOML with lines such as imagenet = "DIR" ({error}). Correct it.') from error
     for key, value in listed.items():
         if not isinstance(value, str):
-            raise BuildError(f'expected a folder in quotes for {key}, found {value!r} in {path}; write {key} = "DIR".')
+            raise BuildError(f'{key} in {path} is {value!r}, not a folder in quotes. Write {key} = "DIR".')
     return {key: path.parent / Path(value).expanduser() for key, value in listed.items()}
 
 

@@ -1,4 +1,4 @@
-"""Aligned tables for terminals.
+"""Formats tables with aligned columns for terminals.
 
 Tested by `tests/builders/pipeline/test_command.py`.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Columns side by side: words to the left, numbers to the right."""
+    """Return the lines of a table, with words aligned left and numbers right."""
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
     numeric = [all(_is_number(line[i]) for line in lines[1:]) for i in range(len(widths))]
     return [

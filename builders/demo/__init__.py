@@ -1,1 +1,1 @@
-"""Small made-up copies of every source: `python -m builders.demo`."""
+"""Writes small made-up copies of every source: `python -m builders.demo`."""

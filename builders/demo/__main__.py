@@ -23,7 +23,7 @@ from builders.registry import BENCHMARKS
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--seed", default=0, show_default=True, help="What the pixels depend on beside the file names.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the pixels; file names do not depend on it.")
 def command(folder: Path, seed: int) -> None:
     """Write small made-up copies of all sources to DIR, to try every command without a download."""
     with explaining_disk("write the demo sources"):

@@ -1,6 +1,6 @@
-"""Drawings of 32 x 32 pixels for the demo's array sources, many at a time and in whole numbers.
+"""Draws images of 32 x 32 pixels for the demo's array sources, many at a time and in integer arithmetic.
 
-Whole numbers give the same pixels on every machine and with every version of a library.
+Integers give the same pixels on every machine and with every version of a library.
 
 Tested by `tests/builders/demo/test_write.py`.
 """
@@ -23,12 +23,12 @@ Ints = npt.NDArray[np.int64]
 SIZE = 32
 
 _BROAD, _FINE = 5, 12
-"""Points to a side of the grids between which a scene's colours and its details are interpolated."""
+"""Points along a side of the grids from which a scene's colours and its details are interpolated."""
 
 _DISCS = 3
 _SCENE_BYTES = _BROAD * _BROAD * 4 + _FINE * _FINE + _DISCS * 7
 
-# The seven segments of a digit in a box of 12 x 20 pixels, as (top, bottom, left, right), and which of them are lit.
+# The seven segments of a digit in a box of 12 x 20 pixels, as (top, bottom, left, right), and the lit ones by digit.
 _SEGMENTS = (
     (0, 3, 0, 12),
     (0, 11, 9, 12),
@@ -42,11 +42,11 @@ _LIT = ("012345", "12", "01346", "01236", "1256", "02356", "023456", "012", "012
 
 
 def draw_scenes(of_classes: Sequence[bytes], of_images: Sequence[bytes]) -> Pixels:
-    """Draw images that look alike in nothing but their class's mark.
+    """Draw images whose classes have nothing in common but a mark.
 
     Args:
-        of_classes: for each image at least 4 bytes, the same for all of its class: the mark's colour and shape.
-        of_images: for each image some bytes: broad areas of colour, three discs of which one is the mark, details.
+        of_classes: at least 4 bytes an image, the same for all images of a class: the mark's colour and shape.
+        of_images: some bytes an image, the seed of its areas of colour, three discs (one is the mark) and details.
 
     Returns:
         n x 32 x 32 x 3.
@@ -67,7 +67,7 @@ def draw_scenes(of_classes: Sequence[bytes], of_images: Sequence[bytes]) -> Pixe
 
 
 def draw_digits(of_images: Sequence[bytes], digits: Sequence[int]) -> Pixels:
-    """Draw a digit of seven segments, somewhere near the middle of a wall; n x 32 x 32 x 3."""
+    """Draw one seven-segment digit an image, near the middle of a wall; n x 32 x 32 x 3."""
     bits = _bytes(of_images, 8 + 2 * 2 * 3)
     pixels = _smooth(bits[:, 8:].reshape(-1, 2, 2, 3)) // 2 + 64
     for number, digit in enumerate(digits):
@@ -80,7 +80,7 @@ def draw_digits(of_images: Sequence[bytes], digits: Sequence[int]) -> Pixels:
 
 
 def _bytes(seeds: Sequence[bytes], count: int) -> Ints:
-    """So many numbers below 256 that follow from each seed."""
+    """Derive `count` numbers below 256 from each seed."""
     joined = b"".join(hashlib.shake_256(seed).digest(count) for seed in seeds)
     return np.frombuffer(joined, np.uint8).reshape(len(seeds), count).astype(np.int64)
 
@@ -98,7 +98,7 @@ def _smooth(grids: Ints) -> Ints:
 
 
 def _inside(disc: Ints, shape: Ints) -> npt.NDArray[np.bool_]:
-    """Tell which pixels lie in a disc of some place, radius and shape: round, square or standing on a corner."""
+    """Mask of the pixels in a disc of given place, radius and shape: round, square or diamond."""
     y = np.abs(np.arange(SIZE)[None, :, None] - (4 + disc[:, 0] % 24)[:, None, None])
     x = np.abs(np.arange(SIZE)[None, None, :] - (4 + disc[:, 1] % 24)[:, None, None])
     radius = (4 + disc[:, 2] % 7)[:, None, None]
@@ -112,7 +112,7 @@ def _shifted(image: Pixels) -> Pixels:
 
 
 def _brighter(image: Pixels) -> Pixels:
-    """Take a fifth off the contrast and add a tenth of the range."""
+    """Reduce contrast by a fifth and add a tenth of the range."""
     return (image.astype(np.int64) * 4 // 5 + 26).clip(0, 255).astype(np.uint8)
 
 

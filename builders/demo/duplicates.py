@@ -1,7 +1,7 @@
-"""Pictures that the demo's sources hold more than once, as the real sources do.
+"""Lists the duplicates in the demo's sources, modelled on those of the real sources.
 
-Pairs of files are copied after all files are written; pairs inside CIFAR-100's pickles are named by class and number
-and set by `builders.demo.cifar100`. Places are chosen so that, with seed 0, both images of a pair are rows of a
+Pairs of files are copied after all files are written; pairs inside CIFAR-100's pickles are given by class and number
+and written by `builders.demo.cifar100`. They are chosen so that, with seed 0, both images of a pair are rows of a
 complete build: of the ImageNet benchmark, of CIFAR's, or of a config of FACETS.
 """
 
@@ -18,9 +18,9 @@ from builders.demo.images import saved
 
 @dataclass(frozen=True)
 class Duplicate:
-    """A file of the demo that shows the picture of another one.
+    """A file of the demo that is a copy of another one.
 
-    `source` and `path` say which file is overwritten, `of_source` and `of_path` with whose picture. `kind` is a key of
+    `source` and `path` give the file that is overwritten, `of_source` and `of_path` the original. `kind` is a key of
     `COPIES`: what the two have in common.
     """
 
@@ -75,12 +75,12 @@ DUPLICATES = (
     # picture is not known. Both are castles.
     Duplicate("sun397", "SUN397/c/castle/sun_qmtmhsfbqjrvytrr.jpg", "places365", "val_256/Places365_val_00000850.jpg"),
 )
-"""Copies of files, none of which is the original of another one or has a trouble."""
+"""Copies of files. No copy is the original of another one, or has a trouble."""
 
 
 @dataclass(frozen=True)
 class EqualPixels:
-    """Two images of the demo's CIFAR-100 with equal pixels, each as (partition, class, number among the class's)."""
+    """Two images of the demo's CIFAR-100 with equal pixels, each as (partition, class, number within the class)."""
 
     image: tuple[str, str, int]
     other: tuple[str, str, int]
@@ -98,14 +98,14 @@ EQUAL_PIXELS = (
     EqualPixels(("test", "baby", 2), ("train", "girl", 1)),
     # Four pairs have one class, the aquarium fish, which is near-OoD with seed 0: no training row. The trout is one.
     EqualPixels(("test", "trout", 1), ("train", "trout", 1)),
-    # 14 training images are surplus; which ones is not in the lists.
+    # 14 training images are surplus; the lists do not say which.
     EqualPixels(("train", "willow_tree", 1), ("train", "willow_tree", 2)),
 )
-"""Images of CIFAR-100 that are the same as another one; the first of each two is overwritten."""
+"""Pairs of equal images in CIFAR-100; `image` is overwritten with `other`."""
 
 
 def _with_comment(jpeg: bytes) -> bytes:
-    """Put a comment segment behind a JPEG's first marker, which changes no pixel."""
+    """Insert a comment segment after a JPEG's first marker, which changes no pixel."""
     return jpeg[:2] + b"\xff\xfe\x00\x06copy" + jpeg[2:]
 
 
@@ -118,4 +118,4 @@ COPIES: Mapping[str, Callable[[bytes], bytes]] = {
     "pixels": _with_comment,
     "encoded again": _encoded_again,
 }
-"""Ways to copy a JPEG: with equal bytes; with other bytes and equal pixels; with pixels that are nearly equal."""
+"""Ways to copy a JPEG: with equal bytes; with other bytes and equal pixels; with nearly equal pixels."""

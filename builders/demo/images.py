@@ -1,4 +1,4 @@
-"""The drawings of the demo's sources and the ways in which they are stored.
+"""Draws the demo's images and encodes them, in plain and in troubled ways.
 
 Tested by `tests/builders/demo/test_write.py`.
 """
@@ -15,12 +15,12 @@ from PIL import Image, ImageDraw
 
 
 def digest(*parts: object) -> bytes:
-    """SHA-256 of some values, from which everything about an image follows."""
+    """Return the SHA-256 of some values, which seeds everything about an image."""
     return hashlib.sha256("|".join(map(str, parts)).encode()).digest()
 
 
 def ranked(items: Sequence[str], tag: str) -> list[str]:
-    """Shuffle once and for all, without a generator."""
+    """Shuffle deterministically, by a hash of tag and item."""
     return sorted(items, key=lambda item: digest(tag, item))
 
 
@@ -63,14 +63,14 @@ def jpeg(image: Image.Image) -> bytes:
 
 
 def _with_segment(jpeg: bytes, payload: bytes) -> bytes:
-    """Put an APP1 segment (EXIF, XMP) behind a JPEG's first marker."""
+    """Insert an APP1 segment (EXIF, XMP) after a JPEG's first marker."""
     return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(payload) + 2) + payload + jpeg[2:]
 
 
 def _exif(*tags: tuple[int, int, int, bytes]) -> bytes:
-    """Make an EXIF segment of tags (number, type, count, value), which Pillow would refuse to write.
+    """Build an EXIF segment from tags (number, type, count, value) that Pillow would refuse to write.
 
-    A value of four bytes stands in the table, a longer one behind it.
+    A value of four bytes is stored in the table, a longer one after it.
     """
     behind = 8 + 2 + 12 * len(tags) + 4
     body, values = b"", b""
@@ -83,8 +83,8 @@ def _exif(*tags: tuple[int, int, int, bytes]) -> bytes:
     return b"Exif\0\0II*\0" + struct.pack("<LH", 8, len(tags)) + body + bytes(4) + values
 
 
-# EXIF types: 2 is text, 3 a 16-bit number, 5 a fraction, 11 and 12 floating point of 32 and 64 bits. Orientation 6: to
-# be turned by 90 degrees.
+# EXIF types: 2 is text, 3 a 16-bit integer, 5 a fraction, 11 and 12 floating point of 32 and 64 bits. Orientation 6
+# asks for a rotation by 90 degrees.
 _ORIENTATION = (0x0112, 3, 1, struct.pack("<HH", 6, 0))
 _UNIT_AS_TEXT = (0x0128, 2, 4, b"mm \0")
 _RESOLUTION_AS_TEXT = (0x011A, 2, 4, b"72 \0")

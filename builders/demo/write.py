@@ -1,8 +1,8 @@
-"""Write small made-up copies of every source in its official layout, to try each command without a download.
+"""Writes small made-up copies of every source in its official layout, to try each command without a download.
 
-The class names are the real ones, the images are drawn: two colours and a shape for each class, a size, a position
-and a row of bars for each image. File names are fixed; only the pixels depend on the seed. Real archives have
-troubles and strays, and so have these (`builders.demo.base`); they hold pictures twice, and so do these
+The class names are real, the images are drawn: two colours and a shape for each class, a size, a position and a row of
+bars for each image. File names are fixed; only the pixels depend on the seed. Like the real archives, the copies have
+troubled images and stray files (`builders.demo.base`) and duplicates
 (`builders.demo.duplicates`).
 """
 
@@ -22,7 +22,7 @@ DEMOS: dict[str, Demo] = {key: source.demo for key, source in SOURCES.items() if
 """Every source's demo by its key."""
 
 MARKER = "DEMO.txt"
-"""The file that says, in the demo's root and in each source's folder, that the images are made up."""
+"""The file in the demo's root and in each source's folder that says that the images are made up."""
 
 _MARKER_TEXT = """This folder was written by `python -m builders.demo`.
 Its images are drawn by a program. They have the names and the layout of a real dataset and nothing else of it:
@@ -35,19 +35,17 @@ def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str
 
     Args:
         root: a new or empty folder, or a demo to be written again.
-        seed: what the pixels depend on beside the file names.
-        progress: show a bar on stderr, if that is a terminal.
+        seed: seed of the pixels.
+        progress: show a bar on stderr if that is a terminal.
 
     Returns:
         The folder of each source by its key.
 
     Raises:
-        BuildError: `root` holds something else.
+        BuildError: `root` holds other files.
     """
     if root.exists() and not is_demo(root) and (not root.is_dir() or any(root.iterdir())):
-        raise BuildError(
-            f"Expected a new or empty folder for the demo, found other files in {root}; name another folder."
-        )
+        raise BuildError(f"{root} holds other files than a demo. Name a new or empty folder.")
     _write(root / MARKER, _MARKER_TEXT.encode())
     for key in DEMOS:
         _write(root / key / MARKER, _MARKER_TEXT.encode())
@@ -74,7 +72,7 @@ def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str
 
 
 def is_demo(folder: Path) -> bool:
-    """Tell whether a folder is a demo or one of its sources."""
+    """Whether a folder is a demo or one of its sources."""
     return (folder / MARKER).is_file()
 
 

@@ -1,1 +1,1 @@
-"""Finding images that repeat or nearly repeat each other."""
+"""Finds duplicate and near-duplicate images."""

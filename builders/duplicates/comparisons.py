@@ -1,6 +1,6 @@
-"""What a build looks for in pixels, for the table of duplicates: near-duplicates, and equal pixels of different bytes.
+"""Compares a release's images by pixels for its table of duplicates: near-duplicates, and equal pixels in other bytes.
 
-Both read what the release folder and its state hold, so that a split which an earlier run built takes part without its
+Both comparisons read the release folder and its state, so that a split built by an earlier run is compared without its
 source.
 """
 
@@ -34,12 +34,12 @@ _BATCH_ROWS = 256
 
 
 class PixelComparisons:
-    """Compares the splits of a release by pixels, as far as its folder has what that takes.
+    """Compares the splits of a release by pixels, as far as its folder has them.
 
     Args:
         layout: the release folder, with shards and index files of every split in `manifest`.
-        manifest: the release's.
-        benchmark: says among which splits near-duplicates are looked for.
+        manifest: the release's manifest.
+        benchmark: the declaration, which names the splits that are searched for near-duplicates.
         meter: shows progress.
     """
 
@@ -48,7 +48,7 @@ class PixelComparisons:
         self.entries = entries(manifest)
 
     def table(self, known: frozenset[Comparison]) -> Table:
-        """What is found; near-duplicates are not looked for where `known` has the comparison already."""
+        """Return the pairs found; a search for near-duplicates is skipped if `known` has its comparison."""
         near, equal = self._near_duplicates(known), self._equal_pixels()
         return Table((*near.pairs, *equal.pairs), near.comparisons | equal.comparisons)
 
@@ -67,7 +67,7 @@ class PixelComparisons:
                 self.meter.note(f"{key} is not compared with the images of {of}: {where}")
         if not readable:
             return Table()
-        # Only a benchmark that asks for it pays for what the search imports.
+        # Imported here: only a benchmark that asks for the search pays for its imports.
         from builders.duplicates.search import find
 
         self.meter.step("comparing with training images", sum(self.entries[key]["rows"] for key, _ in readable))
@@ -82,7 +82,7 @@ class PixelComparisons:
         return Table(tuple(pairs), frozenset(comparison("similarity", *both) for both in readable))
 
     def _equal_pixels(self) -> Table:
-        """Compare what was decoded to be checked (`--check decode`), and what was made, by digests over pixels."""
+        """Compare decoded (`--check decode`) and generated images by digests over pixels."""
         pairs: list[Pair] = []
         comparisons: set[Comparison] = set()
         for keys in groups(self.manifest):
@@ -95,7 +95,7 @@ class PixelComparisons:
         return Table(tuple(pairs), frozenset(comparisons))
 
     def _decoded(self, key: str) -> pa.ChunkedArray | None:
-        """Digests over the pixels of a split's rows; None where not all were decoded, or other rows were."""
+        """Digests over the pixels of a split's rows; None if not all were decoded, or for other rows."""
         config, _, name = key.partition("/")
         parts = sorted((self.layout.state / "parts" / config).glob(f"{name}-?????-of-?????.parquet"))
         if not parts or any(PIXEL_DIGEST not in pq.read_schema(part).names for part in parts):
@@ -121,7 +121,7 @@ class PixelComparisons:
         return all((self.layout.root / file["path"]).is_file() for file in entry["data"])
 
     def _pixels(self, key: str) -> Pixels:
-        """The images of a split in the order of its rows: (n, 32, 32, 3)."""
+        """Load the images of a split in the order of its rows: (n, 32, 32, 3)."""
         entry = self.entries[key]
         if not entry["data"]:
             kept: Pixels = np.load(self.layout.pixels(entry["digest"]))
@@ -138,7 +138,7 @@ class PixelComparisons:
 
 
 def are_compared(benchmark: Benchmark, key: str) -> bool:
-    """Whether near-duplicates are looked for among a split's images (`config/split`)."""
+    """Whether a split (`config/split`) takes part in a search for near-duplicates."""
     return any(
         config.duplicates_of and (key == config.duplicates_of or key.startswith(f"{config.name}/"))
         for config in benchmark.configs
@@ -146,7 +146,7 @@ def are_compared(benchmark: Benchmark, key: str) -> bool:
 
 
 def write_pixels(layout: Layout, digest: str, pixels: Pixels) -> None:
-    """Keep the pixels of a split that has no shards; `digest` is that of its rows."""
+    """Store the pixels of a split without shards; `digest` is the digest of its rows."""
     with replacing(layout.pixels(digest)) as temporary, temporary.open("wb") as opened:
         np.save(opened, pixels)
 
@@ -158,7 +158,7 @@ def _chunks(column: pa.ChunkedArray) -> Callable[[], Iterator[pa.Array]]:
 def _of_different_pixels(
     queries: Sequence[tuple[Row, str]], references: Sequence[tuple[Row, str]], distances: Sequence[float]
 ) -> Iterator[Pair]:
-    """Pairs of rows, but for those with equal digests, which are found by these."""
+    """Yield pairs of rows with different content digests; equal digests are compared elsewhere."""
     for (one, digest), (other, other_digest), distance in zip(queries, references, distances, strict=True):
         if digest != other_digest:
             yield pair_of(one, other, distance)

@@ -3,29 +3,29 @@
 The *centre crop* of the reference, rows and columns 2 to 29, is compared with fifty *variants* of the query: its 28 x
 28 crops with the upper left corner in row y and column x, 0 <= x, y <= 4, each as it is and mirrored left to right. A
 query that is the reference moved by up to two pixels has a variant equal to that centre crop, whatever filled the
-edge. The distance is the least over the variants of sqrt(P² + C² + w S²). It is not symmetric: only the query is
+edge. The distance is the minimum over the variants of sqrt(P² + C² + w S²). It is not symmetric: only the query is
 moved.
 
-All terms see a crop through its 7 x 7 blocks of 4 x 4 pixels. Let b[i, j, c] be the mean of channel c over block (i,
-j), in levels from 0 to 255, and l[i, j] the mean of b[i, j, c] over the three channels.
+All terms are computed from the 7 x 7 blocks of 4 x 4 pixels of a crop. Let b[i, j, c] be the mean of channel c over
+block (i, j), in levels from 0 to 255, and l[i, j] the mean of b[i, j, c] over the three channels.
 
 - P, the pattern. The 84 steps of a crop are the differences of l between neighbouring blocks, l[i + 1, j] - l[i, j]
   and l[i, j + 1] - l[i, j]. Each step t is turned into sign(t) sqrt(|t|), and all are divided by sqrt(max(84, sum of
-  |t|)). P is the Euclidean distance of the two vectors of 84. A change of brightness leaves the steps alone and one of
-  contrast scales them all, so neither changes P. The root keeps one strong outline from drowning everything else. The
-  floor, one level a step, keeps the noise of a nearly constant image small, where plain normalisation would blow it
-  up: such an image has a short vector, at about 1 from that of any image with content.
+  |t|)). P is the Euclidean distance of the two vectors of 84. A change of brightness does not affect the steps, and
+  one of contrast scales them all, so neither changes P. The root keeps one strong outline from dominating. The floor,
+  one level a step, keeps the noise of a nearly constant image small, which plain normalisation would amplify: such an
+  image has a short vector, at a distance of about 1 from that of any image with content.
 - C, the colour. C² is the mean over the blocks of the squared length of u - u', where u[c] = b[i, j, c] - l[i, j] is a
-  block's deviation from grey and u' that of the other image, divided by 100². Brightness leaves u alone; a change of
-  contrast to a times what it was changes it in proportion to |a - 1| and to saturation.
+  block's deviation from grey and u' that of the other image, divided by 100². Brightness does not affect u; scaling
+  the contrast by a changes it in proportion to |a - 1| and to saturation.
 - S, the levels. S² is the mean over blocks and channels of (b - b')², divided by 20². Its weight is w = max(0, 1 - r /
   6). The roughness r, of the rougher of the two crops, is the mean of the 70 absolute second differences of l, |l[i -
   1, j] - 2 l[i, j] + l[i + 1, j]| and |l[i, j - 1] - 2 l[i, j] + l[i, j + 1]|. Constant images and smooth gradients
-  have no detail that tells two of them apart, so they have to agree in plain levels as well; for them brightness and
+  have no detail that distinguishes two of them, so they must also agree in plain levels: for them brightness and
   contrast count. From a roughness of 6 levels on they do not.
 
-Sums of levels stay integers, of 1/16 or 1/48 level, up to the last step, so that a distance has the same bits however
-images are batched.
+Sums of levels stay integers, in units of 1/16 or 1/48 level, up to the last step, so that a distance has the same bits
+however images are batched.
 
 Tested by `tests/builders/duplicates/test_search.py`.
 """
@@ -45,13 +45,13 @@ STEPS = 2 * GRID * (GRID - 1)
 CENTRE = (SHIFTS // 2, SHIFTS // 2)
 _BLOCK = 4
 
-# Integer units to a level: in the sum of a channel over a block, and in that of all three channels.
+# Integer units per level: in the sum of a channel over a block, and in the sum of all three channels.
 _CHANNEL_UNITS = _BLOCK * _BLOCK
 _ALL_UNITS = 3 * _CHANNEL_UNITS
 
-# Chosen on the photographs that `near_duplicates` names beside its threshold. One level a step is what rounding to
-# whole levels and mild JPEG leave of a constant image. 100 levels let the contrast of saturated images change by a
-# quarter and still part a red from a blue object. 20 levels make the threshold of 0.4 a difference of about 10 in
+# Chosen on the photographs that `builders.duplicates.search` lists with its threshold. One level a step is the noise
+# that rounding and mild JPEG add to a constant image. 100 levels let the contrast of saturated images change by a
+# quarter and still separate a red from a blue object. 20 levels make the threshold of 0.4 a difference of about 10 in
 # smooth images. Of patches with a standard deviation above 25 levels, about one in a hundred has a roughness below 6.
 _FLOOR = STEPS * _ALL_UNITS
 _COLOUR_LEVELS = 100.0
@@ -92,7 +92,7 @@ def variants(windows: Sums) -> Iterator[Sums]:
 
 
 def totals(blocks: npt.NDArray[_Int]) -> npt.NDArray[_Int]:
-    """Add up the three channels, which stand last."""
+    """Sum over the three channels, the last axis."""
     # Several times faster than `sum` over so short an axis.
     added: npt.NDArray[_Int] = blocks[..., 0] + blocks[..., 1] + blocks[..., 2]
     return added
@@ -116,8 +116,8 @@ def patterns(differences: npt.NDArray[np.int32], dtype: npt.DTypeLike) -> npt.ND
     """Return the vectors whose Euclidean distance is P; their length is at most 1.
 
     Args:
-        differences: (..., 84), of `steps`.
-        dtype: float64 for the measure, float32 for a search that rounds with slack.
+        differences: (..., 84), from `steps`.
+        dtype: float64 for the distance, float32 for a search with slack for rounding.
 
     Returns:
         (..., 84).
@@ -138,7 +138,7 @@ def squared_distances(queries: Sums, references: Sums) -> npt.NDArray[np.float64
     query_totals, reference_totals = totals(queries), totals(references)
     pattern = patterns(steps(query_totals), np.float64) - patterns(steps(reference_totals), np.float64)
     levels = (queries - references).astype(np.int64)
-    # The deviation from grey, times 3 to stay whole: its unit is that of the totals.
+    # The deviation from grey, times 3 to stay an integer, in the unit of the totals.
     colour = 3 * levels - totals(levels)[..., None]
     squares = np.square(pattern).sum(axis=1)
     squares += _sum_of_squares(colour) / (GRID * GRID * (_ALL_UNITS * _COLOUR_LEVELS) ** 2)
@@ -150,7 +150,7 @@ def squared_distances(queries: Sums, references: Sums) -> npt.NDArray[np.float64
 
 
 def distance(query: npt.NDArray[np.uint8], reference: npt.NDArray[np.uint8]) -> float:
-    """Return the distance of one pair, as this module defines it.
+    """Return the distance of one pair of images.
 
     Args:
         query: (32, 32, 3), the image that is moved and mirrored.
@@ -166,7 +166,7 @@ def distance(query: npt.NDArray[np.uint8], reference: npt.NDArray[np.uint8]) -> 
 
 
 def check_images(name: str, images: npt.NDArray[np.uint8], *, ndim: int) -> None:
-    """Refuse what is no array of 32 x 32 RGB images.
+    """Refuse arrays other than 32 x 32 RGB images of uint8.
 
     Raises:
         ValueError: an array of another shape or type.
@@ -186,6 +186,6 @@ def _roughness(sums: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
 
 
 def _sum_of_squares(blocks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Of (k, 7, 7, 3) whole numbers."""
+    """Sum of squares of each of k integer arrays (k, 7, 7, 3)."""
     sums: npt.NDArray[np.int64] = np.einsum("kijc,kijc->k", blocks, blocks)
     return sums

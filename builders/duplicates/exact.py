@@ -1,7 +1,7 @@
 """Finds rows with equal digests in the index files of a release.
 
 Digests are 64 hexadecimal digits. The first 16 of each become one 64-bit number, and sorting these finds the few rows
-that may have an equal; only of those are whole digests, ids, roles and classes kept. So a million rows take 8 MB.
+that may have equals. Whole digests, ids, roles and classes are read only for those, so a million rows take 8 MB.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from builders.release.duplicates import Pair, Row, pair_of
 from builders.release.schema import ROLES
 
 ALL_PAIRS = 100
-"""In a group of more equal images every image is paired with the group's first one only (ours: n - 1 pairs say which
-images they are, and n(n-1)/2 of a placeholder image that stands a thousand times would be half a million)."""
+"""In a larger group of equal images, each image is paired only with the group's first one (ours: n - 1 pairs identify
+the group, and all n(n-1)/2 pairs of a placeholder image that occurs a thousand times would be half a million)."""
 
 DIGEST = "content_sha256"
 
 _BATCH_ROWS = 65536
 _PREFIX = 16
 
-# The value of a hexadecimal digit by its character code; what is none counts as 0, since whole digests decide.
+# The value of a hexadecimal digit by character code. Other characters count as 0, since whole digests decide.
 _NIBBLES = np.zeros(256, np.uint64)
 for _value, _digit in enumerate(b"0123456789abcdef"):
     _NIBBLES[_digit] = _value
@@ -39,31 +39,31 @@ for _value, _digit in enumerate(b"0123456789abcdef"):
 _open = partial(pq.ParquetFile, buffer_size=1024 * 1024, pre_buffer=False)
 
 Digests = Callable[[], Iterable[pa.Array]]
-"""Gives a split's digests in the order of its rows, batch by batch, as often as it is called."""
+"""Returns a split's digests in the order of its rows, in batches; it can be called repeatedly."""
 
 
 def exact_pairs(indexes: Mapping[str, Path], digests: Mapping[str, Digests] | None = None) -> list[Pair]:
-    """Find the pairs of rows with equal digests, in one split or in two, at distance 0.
+    """Find the pairs of rows with equal digests, within a split or between two; their distance is 0.
 
     Args:
         indexes: index files by `config/split`.
-        digests: by the same keys, what is compared instead of the column `content_sha256`.
+        digests: the digests to compare instead of the column `content_sha256`, by the same keys.
 
     Returns:
-        Pairs in no certain order. Rows of one id are no pair; of large groups see `ALL_PAIRS`.
+        Pairs in no particular order. Rows with the same id are not a pair; for large groups see `ALL_PAIRS`.
     """
     read = digests or {key: index_digests(path) for key, path in indexes.items()}
     groups: dict[str, list[Row]] = {}
     for key, numbers in _candidates({key: read[key] for key in indexes}).items():
         texts = _taken(read[key](), numbers)
         for text, row in zip(texts, rows_at(indexes[key], key, numbers), strict=True):
-            if text:  # none only in a damaged index
+            if text:  # empty only in a damaged index
                 groups.setdefault(text, []).append(row)
     return [pair for members in groups.values() for pair in _pairs(sorted(members))]
 
 
 def index_digests(path: Path) -> Digests:
-    """The column `content_sha256` of an index file."""
+    """Return a function that reads the column `content_sha256` of an index file."""
 
     def read() -> Iterator[pa.Array]:
         with _open(path) as opened:
@@ -74,7 +74,7 @@ def index_digests(path: Path) -> Digests:
 
 
 def rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[Row]:
-    """Some rows of an index file by number, ascending."""
+    """Read rows of an index file by ascending row numbers."""
     found: list[Row] = []
     if not len(numbers):
         return found
@@ -89,7 +89,7 @@ def rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[Row]:
 
 
 def rows_named(path: Path, key: str, ids: Iterable[str]) -> dict[str, tuple[Row, str]]:
-    """Some rows of an index file by id, each with its content digest; what is not there is left out."""
+    """Read rows of an index file by id, each with its content digest; missing ids are left out."""
     wanted, found = pa.array(sorted(set(ids)), pa.string()), {}
     with _open(path) as opened:
         for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["id", "role", "class_id", DIGEST]):
@@ -104,7 +104,7 @@ def _row(key: str, row: Mapping[str, Any]) -> Row:
 
 
 def _candidates(digests: Mapping[str, Digests]) -> dict[str, npt.NDArray[np.int64]]:
-    """Row numbers by split of what may have an equal: digests that begin alike."""
+    """Row numbers by split of the digests that share their prefix with another one."""
     nothing = np.zeros(0, np.uint64)
     prefixes = {key: np.concatenate([nothing, *map(_prefixes, read())]) for key, read in digests.items()}
     every = np.sort(np.concatenate([nothing, *prefixes.values()]))
@@ -119,9 +119,9 @@ def _candidates(digests: Mapping[str, Digests]) -> dict[str, npt.NDArray[np.int6
 
 
 def _prefixes(digests: pa.Array) -> npt.NDArray[np.uint64]:
-    """The first 16 hexadecimal digits of each digest as a number; shape (n,)."""
+    """Return the first 16 hexadecimal digits of each digest as a number; shape (n,)."""
     padded = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.fill_null(digests, ""), _PREFIX, "0"), 0, _PREFIX)
-    # Text of other lengths comes only from a damaged index; sixteen of its letters may take more bytes.
+    # Only a damaged index has other text, in which sixteen characters may take more bytes.
     if not pc.all(pc.equal(pc.binary_length(padded), _PREFIX)).as_py():
         padded = pa.array([text.encode("ascii", "replace").decode() for text in padded.to_pylist()], pa.string())
     _, offsets, values = padded.buffers()
@@ -134,7 +134,7 @@ def _prefixes(digests: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _taken(batches: Iterable[pa.Array], numbers: npt.NDArray[np.int64]) -> list[str]:
-    """Some values of a column that comes in batches, by ascending row number."""
+    """Read values of a batched column by ascending row numbers."""
     found: list[str] = []
     first = 0
     for batch in batches:

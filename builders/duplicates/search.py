@@ -1,37 +1,36 @@
-"""All pairs of queries and references within a perceptual distance, found exactly.
+"""Finds all pairs of queries and references within a perceptual distance, exactly.
 
-CIFAR-100's test set repeats about a tenth of its images from the training set, moved, mirrored or recoloured a little
-(Barz and Denzler, "Do We Train on Test Data? Purging CIFAR of Near-Duplicates", Journal of Imaging 6(6), 2020). `find`
-names such pairs of any two sets of small images. The distance is that of `builders.duplicates.distance`, which defines
-it.
+About a tenth of CIFAR-100's test images nearly repeat training images, moved, mirrored or recoloured a little (Barz
+and Denzler, "Do We Train on Test Data? Purging CIFAR of Near-Duplicates", Journal of Imaging 6(6), 2020). `find`
+returns such pairs of any two sets of small images. `builders.duplicates.distance` defines the distance.
 
-No CIFAR image was seen when 0.4 was chosen. It comes from 15 photographs that travel with scikit-learn (china,
-flower), scikit-image (coffee, astronaut, chelsea, motorcycle_left, camera, coins, grass, gravel, moon, ihc, rocket,
-hubble_deep_field) and matplotlib (grace_hopper), cut into 2,747 patches of 48 to 256 pixels and scaled to 32 x 32, by
-`python -m benchmarks.near_duplicates FILE...`:
+The threshold of 0.4 was chosen without looking at CIFAR images. It comes from 15 photographs that are distributed with
+scikit-learn (china, flower), scikit-image (coffee, astronaut, chelsea, motorcycle_left, camera, coins, grass, gravel,
+moon, ihc, rocket, hubble_deep_field) and matplotlib (grace_hopper), cut into 2,747 patches of 48 to 256 pixels and
+scaled to 32 x 32, by `python -m benchmarks.near_duplicates FILE...`:
 
-- Of changed copies of 1,000 patches, all that were only moved by up to two pixels or mirrored are at 0, and at most
-  0.4 were 94 % of those encoded as JPEG of quality 50 (99 % at 75), 98 % of those with noise of standard deviation 5
-  or a blur of sigma 1, 91 to 97 % of those with brightness, contrast or gamma changed, and 88 to 100 % of two such
-  changes in a row. Of the 730 patches whose standard deviation exceeds 25 levels, as it does in most photographs of
-  objects, at least 98.6 % were found after every one of these changes.
+- Of changed copies of 1,000 patches, all that were only moved by up to two pixels or mirrored are at distance 0. At
+  most 0.4 were 94 % of those encoded as JPEG of quality 50 (99 % at 75), 98 % of those with noise of standard
+  deviation 5 or a blur of sigma 1, 91 to 97 % of those with brightness, contrast or gamma changed, and 88 to 100 % of
+  two such changes in a row. Of the 730 patches whose standard deviation exceeds 25 levels, as it does in most
+  photographs of objects, at least 98.6 % were found after every one of these changes.
 - Of 6.8 million pairs of patches from two photographs the least distance is 0.457. Of 0.7 million pairs from one
   photograph that share no pixel, 6 are at most 0.4: one straight edge between two areas, in the same place.
 
-So what is published is a pair of pictures that look alike, and two kinds can look alike without being copies: those
-that show nothing but one simple outline, such as a horizon or a disc on white, and featureless ones of the same
-colours. What is missed is mostly of low contrast. The distances are published with the pairs, for a stricter reader.
+So a published pair is two pictures that look alike. Two kinds can look alike without being copies: pictures of nothing
+but one simple outline, such as a horizon or a disc on white, and featureless ones of the same colours. Missed copies
+are mostly of low contrast. The distances are published with the pairs, for users who want a stricter threshold.
 
-Nothing is missed: P, the distance of two patterns, is at most the distance. Let W be a matrix of orthonormal columns.
-The map of a pattern v to (W'v, |v - WW'v|) lengthens no distance: in the space of W it is a projection, and outside it
-lengths differ by no more than the vectors do. Call its values features; columns of W are principal axes of the
-references' patterns, so that features lie nearly as far apart as patterns do. The fifty features of a query are
-covered by balls, one for each group of up to four neighbouring shifts, or one of radius 0 for each shift where the
-group is wide, as it is in noise. If a pattern in a ball of centre c and radius r is within the threshold T of a
-reference's, the feature f of that reference has |c - f| <= T + r. One matrix product asks this of all balls and
-references, the members of balls that pass are asked one by one, and the distance itself decides about those that are
-left. Features are float32, so the questions are asked with a slack that exceeds their rounding; the distances are not,
-and equal those of `distance` bit for bit.
+The search misses no pair, since P, the distance of two patterns, is a lower bound of the distance. Let W be a matrix
+of orthonormal columns. The map of a pattern v to (W'v, |v - WW'v|) lengthens no distance: in the space of W it is a
+projection, and outside it lengths differ by no more than the vectors do. Its values are called features; the columns
+of W are principal axes of the references' patterns, so that features are nearly as far apart as patterns. The fifty
+features of a query are covered by balls: one for each group of up to four neighbouring shifts, or one of radius 0 for
+each shift if the group is wide, as it is in noise. If a pattern in a ball of centre c and radius r is within the
+threshold T of a reference's, the feature f of that reference has |c - f| <= T + r. One matrix product tests this for
+all balls and references, the members of the remaining balls are tested one by one, and the distance itself decides on
+the remaining pairs. Features are float32, so both tests have a slack that exceeds their rounding error; the distances
+have none, and equal those of `distance` bit for bit.
 """
 
 from __future__ import annotations
@@ -63,15 +62,16 @@ __all__ = ["THRESHOLD", "Pairs", "distance", "find"]
 
 THRESHOLD: float = 0.4
 
-# Of 36 to 72 axes and radii of 0.3 to 0.5 these took least time for photographs and for white noise together.
+# Of 36 to 72 axes and radii of 0.3 to 0.5 these were the fastest on photographs and white noise together.
 _AXES = 40
 _RADIUS = 0.45
 
-# In squared distance. Patterns have a length of at most 1, so an inner product of 84 float32 numbers is rounded by at
-# most 84 * 2^-24 = 5e-6, a vector of 40 of them by 3e-5 and the squared distance of two such by less than 5e-4.
+# Slack in squared distance. Patterns have a length of at most 1, so the rounding error of an inner product of 84
+# float32 numbers is at most 84 * 2^-24 = 5e-6, of a vector of 40 of them 3e-5, and of the squared distance of two such
+# less than 5e-4.
 _SLACK = 1e-3
 
-# What is worked on at once: a product of 512 balls and 2,048 references is 4 MB and stays in the cache.
+# Block sizes: a product of 512 balls and 2,048 references is 4 MB and stays in the cache.
 _QUERIES = 256
 _REFERENCES = 2048
 _BALLS = 512
@@ -112,12 +112,12 @@ def find(
         advance: called with the number of queries done since the last call.
 
     Raises:
-        ValueError: arrays of another shape or type, or a threshold that is negative or no number.
+        ValueError: arrays of another shape or type, or a threshold that is negative or not a number.
     """
     check_images("queries", queries, ndim=4)
     check_images("references", references, ndim=4)
     if not threshold >= 0:
-        raise ValueError(f"expected a threshold of at least 0, found {threshold}")
+        raise ValueError(f"the threshold must be at least 0, not {threshold}")
     index = _Index(references)
     found: list[tuple[Rows, Rows, Floats]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))]
     for start in range(0, len(queries), _QUERIES):
@@ -133,13 +133,13 @@ def find(
 
 
 class _Index:
-    """The references, ready to be searched.
+    """The references, prepared for the search.
 
     Attributes:
         sums: int16 (m, 7, 7, 3), block sums of the centre crops.
         axes: float32 (84, _AXES), orthonormal columns.
         features: float32 (m, _AXES + 1), see `_project`.
-        table: float32 (_AXES + 2, m): for a point c, the product of (c, 1) with the column of a reference f is
+        table: float32 (_AXES + 2, m). For a point c, the product of (c, 1) with the column of a reference f is
             c f - |f|² / 2 = (|c|² - |c - f|²) / 2.
     """
 
@@ -158,7 +158,7 @@ class _Index:
 
 
 class _Search:
-    """Some queries, looked for in one part of the references after the other."""
+    """Searches one part of the references after another for a batch of queries."""
 
     def __init__(self, index: _Index, queries: npt.NDArray[np.uint8], threshold: float) -> None:
         self.index = index
@@ -169,7 +169,7 @@ class _Search:
         self._cover()
 
     def _cover(self) -> None:
-        """Cover the variants of each query with balls: for each group of shifts one, or one a variant."""
+        """Cover the variants of each query with balls: one for each group of shifts, or one for each variant."""
         balls = []
         for group, members in enumerate(_GROUPS):
             points = self.features[:, members]
@@ -188,7 +188,7 @@ class _Search:
         self.least = ((_squares(points) - reach) / 2)[:, None]
 
     def among(self, part: slice) -> tuple[Rows, Rows, Floats]:
-        """Return the pairs with a part of the references: rows of the queries, of the references, and distances."""
+        """Return the pairs with a part of the references: query rows, reference rows and distances."""
         best = np.full((len(self.sums), part.stop - part.start), np.inf)
         for start in range(0, len(self.points), _BALLS):
             balls = slice(start, start + _BALLS)
@@ -202,7 +202,7 @@ class _Search:
         return rows[kept], columns[kept] + part.start, distances[kept].astype(np.float32)
 
     def _verify(self, balls: Rows, columns: Rows, first: int, best: npt.NDArray[np.float64]) -> None:
-        """Lower `best` to the squared distances of all variants in the balls that may be within the threshold."""
+        """Lower `best` to the squared distances of those variants in the balls that may be within the threshold."""
         for start in range(0, len(balls), _CANDIDATES):
             some = slice(start, start + _CANDIDATES)
             members = _MEMBERS[self.groups[balls[some]]]
@@ -217,12 +217,12 @@ class _Search:
 
 
 def _patterns(sums: npt.NDArray[np.integer]) -> Floats:
-    """Pattern vectors, float32 (..., 84), of block sums (..., 7, 7, 3)."""
+    """Return the pattern vectors, float32 (..., 84), of block sums (..., 7, 7, 3)."""
     return patterns(steps(totals(sums.astype(np.int32, copy=False))), np.float32)
 
 
 def _project(vectors: Floats, axes: Floats) -> Floats:
-    """Coordinates on the axes, and the length of what lies outside them: a map that lengthens no distance."""
+    """Project vectors on the axes and append the length of the rest: a map that lengthens no distance."""
     inside: Floats = vectors @ axes
     rest: Floats = vectors - inside @ axes.T
     outside = np.sqrt(_squares(rest))
@@ -241,7 +241,7 @@ def _parts(count: int) -> Iterator[slice]:
 
 
 def _neighbours() -> list[list[int]]:
-    """The numbers of the variants, in groups of neighbouring shifts of one kind."""
+    """Numbers of the variants, in groups of neighbouring shifts that are all mirrored or all not."""
     spans = ((0, 1), (2,), (3, 4))
     return [
         [2 * (SHIFTS * y + x) + mirrored for y in ys for x in xs]
@@ -252,5 +252,5 @@ def _neighbours() -> list[list[int]]:
 
 _GROUPS = _neighbours()
 _SINGLES = [[variant] for variant in range(2 * SHIFTS**2)]
-# The members of each group and then of each single variant, filled up with -1.
+# The members of each group and then each single variant, padded with -1.
 _MEMBERS = np.array([(members + [-1] * 4)[:4] for members in [*_GROUPS, *_SINGLES]])

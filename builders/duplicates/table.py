@@ -1,8 +1,8 @@
-"""Puts the table of duplicates of a release together: from its index files, and from tables that are there already.
+"""Assembles the table of duplicates of a release from its index files and from earlier tables.
 
-Equal content digests are looked for in the index files of all splits, whenever they were built. What takes pixels
-(equal pixels of different bytes, near-duplicates) is handed in by a build, or carried from the table of an earlier run
-or of a published release, as long as the rows of both splits are still the same. So the table does not depend on the
+Equal content digests are searched for in the index files of all splits, whenever they were built. Pairs that need
+pixels (equal pixels of different bytes, near-duplicates) come from the build, or are carried over from the table of an
+earlier run or of a published release while the rows of both splits are unchanged. So the table does not depend on the
 order of runs.
 """
 
@@ -33,12 +33,12 @@ from builders.release.layout import Layout
 from builders.release.manifest import file_entry
 
 Index = Callable[[str], Path]
-"""Gives the index file of a split by `config/split`, where it can be read."""
+"""Returns a readable path of the index file of a split (`config/split`)."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Pairs of rows, in no certain order, and the comparisons that they come from."""
+    """Pairs of rows, in no particular order, and the comparisons that found them."""
 
     pairs: tuple[Pair, ...] = ()
     comparisons: frozenset[Comparison] = frozenset()
@@ -46,17 +46,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Origin:
-    """A table that was made before, and the manifest of the rows that it is of."""
+    """An earlier table, and the manifest of the rows that it compares."""
 
     manifest: Mapping[str, Any]
     table: Table
 
 
 def origin(manifest: Mapping[str, Any], table: Path) -> Origin:
-    """A release's table, to be carried; `table` is read only where the manifest lists it.
+    """Read a release's table, to be carried over; `table` is read only if the manifest lists it.
 
     Raises:
-        BuildError: the file is no such table.
+        BuildError: the file is not a table of duplicates.
     """
     listed = manifest.get(KEY)
     if listed is None:
@@ -65,7 +65,7 @@ def origin(manifest: Mapping[str, Any], table: Path) -> Origin:
 
 
 def unchanged(before: Mapping[str, Any], now: Mapping[str, Any]) -> frozenset[str]:
-    """The splits of a release that have the same rows in an earlier one, as `config/split`."""
+    """Keys (`config/split`) of the splits that have the same rows in an earlier release."""
     known = entries(before)
     return frozenset(
         key for key, entry in entries(now).items() if key in known and known[key]["digest"] == entry["digest"]
@@ -73,7 +73,7 @@ def unchanged(before: Mapping[str, Any], now: Mapping[str, Any]) -> frozenset[st
 
 
 def carried(origins: Iterable[Origin], manifest: Mapping[str, Any]) -> frozenset[Comparison]:
-    """The comparisons of earlier tables that hold for the splits of a manifest."""
+    """Comparisons of earlier tables that are valid for the splits of a manifest."""
     found: set[Comparison] = set()
     for earlier in origins:
         same = unchanged(earlier.manifest, manifest)
@@ -89,18 +89,18 @@ def complete(
     *,
     trusting: bool = False,
 ) -> Table:
-    """Put the table of a release together.
+    """Assemble the table of a release.
 
     Args:
-        manifest: the release's, with all its splits.
-        index: their index files.
-        origins: tables made before, of this release or of others that its splits come from.
-        found: what a build found in pixels.
-        trusting: read no index file of splits that one origin has compared with each other already.
+        manifest: the release's manifest, with all its splits.
+        index: the index files of the splits.
+        origins: earlier tables, of this release or of others that its splits come from.
+        found: pairs that a build found by pixels.
+        trusting: do not read index files of splits that one origin has already compared with each other.
 
     Returns:
-        The table. Equal content digests are looked for anew; of the origins' pairs those stay that have other
-        digests, whose rows are there, and whose splits have not changed.
+        The table. Equal content digests are searched for again. Of the origins' pairs those are kept that have
+        different digests, whose rows still exist, and whose splits have not changed.
     """
     found = found or Table()
     pairs, looked = list(found.pairs), set(found.comparisons)
@@ -123,7 +123,7 @@ def complete(
 
 
 def digest_comparisons(manifest: Mapping[str, Any], keys: Sequence[str]) -> set[Comparison]:
-    """What comparing content digests compares: pixels of images that were made on both sides, else bytes."""
+    """Comparisons that content digests stand for: of pixels if both splits have generated images, else of bytes."""
     known = entries(manifest)
     made = {key for key in keys if "made" in known[key]}
     return {
@@ -140,7 +140,7 @@ def write_table(layout: Layout, table: Table) -> dict[str, Any]:
 
 
 def table_entry(layout: Layout, table: Table) -> dict[str, Any]:
-    """The entry in the manifest of a table that is written."""
+    """Return the manifest's entry of the table on disk."""
     pairs = read_pairs(layout.duplicates)
     return file_entry(layout, layout.duplicates) | {
         "rows": len(pairs),
@@ -150,7 +150,7 @@ def table_entry(layout: Layout, table: Table) -> dict[str, Any]:
 
 
 def _still_there(pairs: Sequence[Pair], index: Index) -> list[Pair]:
-    """Pairs whose rows are in their splits and differ in digest, with role and class as they stand there."""
+    """Return the pairs whose rows still exist and differ in digest, with their current roles and classes."""
     wanted: dict[str, set[str]] = {}
     for pair in pairs:
         wanted.setdefault(pair.split, set()).add(pair.id)

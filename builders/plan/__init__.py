@@ -1,1 +1,1 @@
-"""Planning: which images each split takes, and why the others are left out."""
+"""Plans which images each split takes, and records why the others are left out."""

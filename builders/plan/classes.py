@@ -1,4 +1,4 @@
-"""Which classes a split draws, and which ones a config's `label` counts.
+"""The classes that a split draws from, and the label names of a config.
 
 Tested by `tests/builders/plan/test_planner.py`.
 """
@@ -17,10 +17,10 @@ from taxonomy import decisions
 
 @dataclass(frozen=True)
 class Adopted:
-    """What an existing copy of the published benchmark says of one split, or a part of one.
+    """The classes and images of one split, or part of one, taken from a copy of the published benchmark.
 
-    Its classes and, where known, its images; and for each class how far it is from the in-distribution ones, where the
-    copy says so.
+    `source_ids` is None where the copy gives classes only. `oodness` is each class's distance from the in-distribution
+    classes, None where the copy does not give it.
     """
 
     class_ids: tuple[str, ...]
@@ -29,7 +29,7 @@ class Adopted:
 
 
 def class_ids(classes: Classes, *, seed: int) -> list[str]:
-    """The ids of some classes of a source, drawn where they are to be drawn; sorted."""
+    """Sorted ids of the classes with a given decision; a part of them if the declaration asks for a draw."""
     decided = [d for d in decisions.load(classes.table) if d.decision == classes.decision]
     names = sorted(d.class_id for d in decided)
     draw = classes.draw
@@ -50,8 +50,8 @@ def label_names(
 ) -> list[str]:
     """Names of a config's `label` column, in order: the sorted ids of its in-distribution classes.
 
-    Where these are drawn, a split of the same classes that is adopted says which they are. Where they are all classes
-    of a source, they stand in the owner's order, by which models count them.
+    If these are drawn, an adopted split of the same classes replaces the draw. If they are all classes of a source,
+    they keep the owner's order, which is the order of models' outputs.
     """
     if isinstance(config.labels, ClassesOf):
         return list(config.labels.source.classes())
@@ -63,7 +63,7 @@ def label_names(
 
 
 def drawn_classes(split: Split, *, seed: int) -> list[str]:
-    """The class ids that a split draws from by rule, sorted."""
+    """Sorted ids of the classes that a split draws from by rule."""
     if isinstance(split.classes, AllClasses):
         return sorted(split.source.classes())
     return class_ids(split.classes, seed=seed)

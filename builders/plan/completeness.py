@@ -1,7 +1,7 @@
-"""Is a person's copy whole? Compares what was found with the owner's counts, for the classes that are needed.
+"""Checks that a copy of a source is complete, by the owner's counts of the classes that are needed.
 
-Somebody who keeps only the needed classes has all that a build asks for, so a class that no split draws from never
-makes a copy short, and never makes up for another class's missing image.
+A copy of only the needed classes is enough for a build. So a class that no split draws from never makes a copy
+incomplete, and never makes up for another class's missing images.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from builders.sources.base import Expected, Piece, SourceIndex
 def shortfalls(index: SourceIndex, partitions: Collection[str], needed: Collection[str]) -> list[str]:
     """Compare the needed classes of some partitions with the owner's counts.
 
-    Counts by class come from the source's declaration, or from the owner's list of images where the copy has it and
-    its length is right. Without either, a copy that has every class must have the right total, and of one that has
-    only some, each needed class and all of them together must have a size that the owner's figures allow; a few
-    missing images are not noticed then.
+    Counts by class come from the source's declaration, or from the owner's list of images if the copy has one of the
+    right length. Without either, a copy with every class must have the right total; in a copy with only some classes,
+    each needed class and their sum must have a size that the owner's figures allow, which overlooks a few missing
+    images.
 
     Args:
-        index: what was found.
-        partitions: those to compare.
-        needed: class ids that are drawn from.
+        index: the source as found.
+        partitions: the partitions to compare.
+        needed: ids of the classes that are drawn from.
 
     Returns:
-        One sentence for each partition that is short or over, without its end and without a path, since releases
-        quote it; empty when all is well.
+        One sentence for each partition with too few or too many images. Releases quote it, so it has no path and no
+        full stop. Empty if all counts are right.
     """
     expected = index.source.expected()
     pieces = [piece for piece in index.pieces if piece.partition in partitions]
@@ -56,14 +56,14 @@ def _compare(index: SourceIndex, piece: Piece, expected: Expected, needed: Colle
 
 
 def _listed(piece: Piece, total: int) -> Mapping[str, int] | None:
-    """The counts of the owner's list in this copy, unless the list itself was cut."""
+    """Counts by class of the owner's list in this copy, unless the list itself is incomplete."""
     return piece.listed if piece.listed is not None and sum(piece.listed.values()) == total else None
 
 
 def _wrong_total(
     index: SourceIndex, piece: Piece, expected: Expected, counts: Mapping[str, int], needed: Collection[str]
 ) -> str:
-    """Compare totals where no counts by class are known; an empty text where they fit."""
+    """Compare totals where no counts by class are known; returns an empty text if they fit."""
     classes = index.source.classes()
     least, most = expected.class_sizes or (0, 0)
     if expected.class_sizes is None or all(least <= counts.get(class_id, 0) <= most for class_id in classes):
@@ -71,7 +71,7 @@ def _wrong_total(
         if rows == expected.total:
             return ""
         return f"expected {expected.total:,} images, found {rows:,}{_absent(piece, '')}"
-    # Other classes were left out, wholly or in part; in a complete copy they have a total between these bounds.
+    # Other classes were left out, wholly or in part. In a complete copy their total lies between these bounds.
     others = len(classes) - len(needed)
     lowest, highest = expected.total - others * most, expected.total - others * least
     found = sum(counts[class_id] for class_id in needed)
@@ -88,7 +88,7 @@ def _worst(
     counts: Mapping[str, int],
     wrong: list[str],
 ) -> str:
-    """Describe the class that is furthest below its count, or else the first that is above."""
+    """Describe the class that lacks most images, or else the first that has too many."""
     worst = min(wrong, key=lambda c: (counts.get(c, 0) - wanted[c][0], c))
     least, most = wanted[worst]
     number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
@@ -101,9 +101,9 @@ def _worst(
 
 
 def _absent(piece: Piece, class_id: str) -> str:
-    """What may explain a short count: the first image that the owner's list has and the copy lacks, and the hint.
+    """Explain a missing image: the first image of the owner's list that the copy lacks, and the piece's hint.
 
-    Where ids begin with their class, the image is one of the class that is short.
+    If ids begin with their class, the image is of the given class.
     """
     of_class = piece.missing.filter(pc.match_substring(piece.missing, f"{class_id}/"))
     first = next(iter(of_class if len(of_class) else piece.missing), None)

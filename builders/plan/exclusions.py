@@ -1,4 +1,4 @@
-"""Why images of a source are not in a split: each one that its partitions have is in the split or counted here.
+"""Accounts for the images left out of a split: every image of its partitions is in the split or counted here.
 
 Tested by `tests/builders/plan/test_planner.py`.
 """
@@ -26,17 +26,17 @@ def exclusions(
     kept: Rows,
     limit: int | None,
 ) -> list[Exclusion]:
-    """Account by class for what a split does not draw, and for what a limit cuts off; stray files are named.
+    """Count by class the images that a split does not draw and those that a limit cuts off; list stray files.
 
     Args:
-        key: of the split, or of a part of one.
+        key: key of the split, or of a part of one.
         split: the declaration.
         view: its source.
-        reasons: rule and evidence by class id, as `reasons_by_class` gives them.
-        drawn: what was drawn, and what is named one by one (`named_images`).
-        left: what is left of it without withdrawn rows.
-        kept: what is left of that under the limit.
-        limit: images a class.
+        reasons: rule and evidence by class id, from `reasons_by_class`.
+        drawn: rows drawn for the split, and rows listed one by one (`named_images`).
+        left: the drawn rows without withdrawn ones.
+        kept: `left` after the limit.
+        limit: images a class, None for no limit.
     """
     available = view.tally(np.flatnonzero(view.in_partitions(split.partitions)))
     undrawn = available - view.tally(drawn)
@@ -66,7 +66,7 @@ def exclusions(
 def named_images(
     key: str, split: Split, view: View, rows: Rows, ids: Sequence[str], evidence: Mapping[str, str], *, rule: str
 ) -> list[Exclusion]:
-    """Name images that a rule leaves out one by one; `ids` are their rows', and `evidence` is by id."""
+    """List images that a rule leaves out one by one; `ids` are their row ids, `evidence` is by row id."""
     found = []
     for row, row_id in zip(rows.tolist(), ids, strict=True):
         class_id, source_id = str(view.class_ids[view.class_codes[row]]), view.ids[row].as_py()
@@ -79,13 +79,13 @@ def named_images(
 def reasons_by_class(
     split: Split, names: Mapping[str, str], chosen: Sequence[str], adopted: Adopted | None
 ) -> dict[str, tuple[str, str]]:
-    """Why images of a class are not in a split, by class id.
+    """Return rule and evidence by class id that explain why images of a class are not in a split.
 
     Args:
         split: the declaration.
         names: the source's classes.
-        chosen: ids of those that the split draws from.
-        adopted: the copy that they come from, if they do.
+        chosen: ids of the classes that the split draws from.
+        adopted: the adopted classes and images, if the split is adopted.
     """
     drawn = set(chosen)
     if adopted is not None:
@@ -107,7 +107,7 @@ def reasons_by_class(
 
 
 def _other_side(classes: Classes) -> tuple[str, str]:
-    """Why a class that could have been drawn is not in the split."""
+    """Rule and evidence for a class that could have been drawn and is not in the split."""
     draw = classes.draw
     if draw is None:
         raise ValueError("without a draw every class of the decision is chosen")
@@ -116,7 +116,7 @@ def _other_side(classes: Classes) -> tuple[str, str]:
 
 
 def _strays(key: str, split: Split, view: View) -> list[Exclusion]:
-    # A stray was never an image of the source, so it counts 0 and the sum of images stays whole.
+    # A stray is not an image of the source, so it counts 0 images and the sum stays right.
     return [
         Exclusion(key, split.source.key, piece.partition, "", "", stray.path, 0, "stray", stray.reason)
         for piece in view.index.pieces

@@ -1,7 +1,7 @@
-"""From source indexes to a plan: one row an image, no pixels, and a reason for everything left out.
+"""Plans splits from source indexes: one row an image without pixels, and a reason for every image left out.
 
-`plan` is a pure function. Equal indexes, seed and choices give equal tables, whatever the machine, the order of files
-on disk or the layout that the sources came in.
+`plan` is a pure function. Equal indexes, seed and options give equal tables, whatever the machine, the order of files
+on disk or the layout of the sources.
 """
 
 from __future__ import annotations
@@ -39,13 +39,12 @@ PLAN_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class PlannedSplit:
-    """The plan of one split, or of one part of a split that is joined.
+    """The plan of one split, or of one part of a joined split.
 
-    `key` is `config/split` or `config/split.part`, and `count` the rows that it has of complete sources and in the
-    paper. `labels` are the in-distribution classes that `label` counts. `table` has the columns of `PLAN_SCHEMA`, and
-    `oodness` where the config has it, in the order that the release will have; `rows` are the same images as row
-    numbers of the source's index; `available` counts the source's images in the split's partitions, so that
-    `len(rows)` and the excluded images add up to it.
+    `key` is `config/split` or `config/split.part`, and `count` its rows in complete sources and in the paper.
+    `labels` are the label names of the config. `table` has the columns of `PLAN_SCHEMA`, and `oodness` if the config
+    has it, in the order of the release; `rows` are the same images as row numbers of the source's index. `available`
+    counts the source's images in the split's partitions: the sum of `len(rows)` and the excluded images.
     """
 
     key: str
@@ -60,7 +59,7 @@ class PlannedSplit:
 
     @property
     def split_key(self) -> str:
-        """The split that these rows stand in, as it is published: `config/split`."""
+        """Key of the published split that these rows belong to: `config/split`."""
         return split_of(self.key)
 
 
@@ -79,24 +78,24 @@ def plan(
 
     Args:
         benchmark: the declaration.
-        indexes: by source key, with the partitions that `splits` need.
-        seed: keys every draw.
-        splits: keys as `Benchmark.by_key` has them.
-        adopted: by key, what replaces the draw.
-        limit_per_class: keep at most so many images a class, the first by keyed rank.
-        withdrawn: by row id, why a row may not be published any more; others do not move up into its place.
-        duplicates: by `builders.benchmark.group_name`, row ids that are never drawn, so that others move up,
-            and for each the id of the row that shows its picture.
+        indexes: source indexes by source key, with the partitions that `splits` need.
+        seed: seed of every draw.
+        splits: keys of `Benchmark.by_key`.
+        adopted: classes and images that replace the draw, by key.
+        limit_per_class: keep only this many images a class, the first by keyed rank.
+        withdrawn: the reason by row id for rows that may no longer be published; no other rows take their place.
+        duplicates: ids of rows that are never drawn, by `builders.benchmark.group_name`, each with the id of the row
+            that shows its picture; other rows take their place.
 
     Returns:
-        One plan for each name in `splits`, in that order.
+        One plan for each of `splits`, in that order.
     """
     planner = _Planner(benchmark, indexes, seed, adopted or {}, limit_per_class, withdrawn or {}, duplicates or {})
     return [planner.plan(key) for key in splits]
 
 
 class _Planner:
-    """Plans splits of one benchmark; a split that another one is the rest of is selected once."""
+    """Plans splits of one benchmark, and keeps the selection of splits that others take the rest of."""
 
     def __init__(
         self,
@@ -191,7 +190,7 @@ class _Planner:
         if not split.ranked_as:
             ids = view.ids.take(pa.array(candidates))
             return candidates[keyed_order(ids, seed=self.seed, config=config, split=name)]
-        # Many splits of a large source share this rank, so all its images are ranked, once.
+        # Many splits of a large source share this ranking, so all its images are ranked once.
         place = (split.source.key, split.ranked_as)
         if place not in self.ranked:
             self.ranked[place] = keyed_order(view.ids, seed=self.seed, config=config, split=name)
@@ -209,17 +208,17 @@ class _Planner:
         return table.append_column(OODNESS.name, pa.array(by_code[view.class_codes[rows]]))
 
     def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
-        """The rows that stay, and those that were withdrawn."""
+        """Divide rows into those that stay and those that were withdrawn."""
         gone = self.named(split, drawn, self.withdrawn)
         mask = self.views[split.source.key].mask(gone)[drawn]
         return drawn[~mask], drawn[mask]
 
     def others_of(self, config: Config) -> Mapping[str, str]:
-        """The duplicates that the splits of a config leave out."""
+        """Duplicates that the splits of a config leave out, by row id."""
         return self.duplicates.get(group_name(self.benchmark, config.name), {})
 
     def named(self, split: Split, rows: Rows, ids: Mapping[str, str]) -> Rows:
-        """Those of some rows whose ids are among the given ones."""
+        """Rows whose ids are among the given ones."""
         if not ids:
             return rows[:0]
         mask = pc.is_in(self.row_ids(split, rows), value_set=pa.array(list(ids), pa.string()))
@@ -228,11 +227,11 @@ class _Planner:
 
 
 def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
-    """How far each class of a split is from the in-distribution ones, by class id."""
+    """Distance of each class of a split from the in-distribution classes, by class id."""
     if adopted is not None and adopted.oodness is not None:
         return dict(zip(adopted.class_ids, adopted.oodness, strict=True))
     if split.oodness is None:
-        raise ValueError(f"a config has the column oodness and its split {split.name} does not say it")
+        raise ValueError(f"the config has the column oodness, but its split {split.name} declares none")
     return split.oodness.of()
 
 
@@ -241,7 +240,7 @@ def _plan_table(labels: Sequence[str], split: Split, view: View, rows: Rows, *, 
     class_ids = [str(c) for c in view.class_ids]
     of_class = np.array([numbers.get(c, -1) for c in class_ids], dtype=np.int64)
     codes = view.class_codes[rows]
-    taken = pa.array(codes)
+    class_of_row = pa.array(codes)
     source_ids = view.ids.take(pa.array(rows))
     count = len(rows)
     source = pa.repeat(pa.scalar(split.source.key), count)
@@ -249,8 +248,8 @@ def _plan_table(labels: Sequence[str], split: Split, view: View, rows: Rows, *, 
         [
             pa.array(of_class[codes] if has_labels else np.full(count, -1)),
             pa.array(np.full(count, ROLES.index(split.role))),
-            pa.array(class_ids).take(taken),
-            pa.array([view.names[c] for c in class_ids]).take(taken),
+            pa.array(class_ids).take(class_of_row),
+            pa.array([view.names[c] for c in class_ids]).take(class_of_row),
             source,
             source_ids,
             _row_ids(split, source_ids),

@@ -1,4 +1,4 @@
-"""How many images of each class a split takes, of candidates that stand in keyed order.
+"""Per-class quotas: cuts a split's ranked candidates down to its size.
 
 Tested by `tests/builders/plan/test_planner.py`.
 """
@@ -19,7 +19,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class View:
-    """A source's index as arrays that a mask can be made of."""
+    """A source's index as NumPy arrays of class and partition codes."""
 
     def __init__(self, index: SourceIndex) -> None:
         self.index = index
@@ -31,32 +31,32 @@ class View:
         self._inside: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
 
     def rows(self, class_ids: Sequence[str], partitions: Sequence[str]) -> Rows:
-        """The images of some classes in some partitions, ascending."""
+        """Ascending row numbers of the images of some classes in some partitions."""
         wanted = np.isin(self.class_ids, list(class_ids))[self.class_codes]
         return np.flatnonzero(wanted & self.in_partitions(partitions))
 
     def in_partitions(self, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Which images are in some partitions; kept, since every split of a source asks several times."""
+        """Mask of the images in some partitions, cached: every split of a source asks for it several times."""
         names = tuple(partitions)
         if names not in self._inside:
             self._inside[names] = np.isin(self.partitions, list(names))[self.partition_codes]
         return self._inside[names]
 
     def mask(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Some images as a mask over all."""
+        """Mask of some rows over all images."""
         found = np.zeros(len(self.class_codes), np.bool_)
         found[rows] = True
         return found
 
     def tally(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """Images by (partition, class): shape (partitions, classes)."""
+        """Count rows by partition and class; shape (partitions, classes)."""
         width = len(self.class_ids)
         cells = self.partition_codes[rows].astype(np.int64) * width + self.class_codes[rows]
         return np.bincount(cells, minlength=len(self.partitions) * width).reshape(-1, width)
 
 
 def taken(split: Split, view: View, order: Rows) -> Rows:
-    """Cut candidates, best first, down to the split's quota."""
+    """Cut ranked candidates, best first, down to the split's quota."""
     quota = split.quota
     if isinstance(quota, AllImages | Rest):
         return order
@@ -83,7 +83,7 @@ def _taken_total(quota: Total, split: Split, view: View, order: Rows) -> Rows:
 
 
 def not_drawn(quota: Quota) -> tuple[str, str]:
-    """Why a class that is drawn from has images that are not in the split."""
+    """Rule and evidence for images that a split leaves out of a class that it draws from."""
     if isinstance(quota, Rest):
         return ("in-other-split", f"drawn for {quota.of}")
     if isinstance(quota, AllImages):

@@ -1,4 +1,4 @@
-"""Keyed selection: what is drawn depends on a seed and on names, never on a generator's state or an order on disk."""
+"""Keyed selection: a draw depends only on a seed and on names, not on a generator's state or the order on disk."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def keyed_order(ids: pa.Array, *, seed: int, config: str, split: str) -> npt.NDA
     Args:
         ids: n strings, `pa.string()`.
         seed: the benchmark's seed.
-        config: name of the config that draws.
-        split: name of the split that draws.
+        config: name of the drawing config.
+        split: name of the drawing split.
 
     Returns:
         n positions into `ids`, lowest digest first.
@@ -28,7 +28,7 @@ def keyed_order(ids: pa.Array, *, seed: int, config: str, split: str) -> npt.NDA
     prefix = "\0".join((str(seed), config, split, "")).encode()
     sha256 = hashlib.sha256
     words = np.empty((len(ids), 4), dtype=np.uint64)
-    # Block by block, because a million digests as Python objects would weigh more than the whole plan.
+    # Block by block: a million digests as Python objects would take more memory than the whole plan.
     for start in range(0, len(ids), _BLOCK):
         digests = b"".join([sha256(prefix + value).digest() for value in _utf8_values(ids.slice(start, _BLOCK))])
         words[start : start + _BLOCK] = np.frombuffer(digests, dtype=">u8").reshape(-1, 4)
@@ -40,20 +40,20 @@ def keyed_order(ids: pa.Array, *, seed: int, config: str, split: str) -> npt.NDA
 
 
 def largest_remainders(total: int, sizes: Sequence[int]) -> list[int]:
-    """Share `total` among classes in proportion to their sizes, exactly.
+    """Share `total` among classes in proportion to their sizes, by Hamilton's method.
 
-    Whole parts first, then one more for the largest remainders (Hamilton's method); equal remainders go to the
-    earlier class. Integers throughout, so that no rounding can differ between machines.
+    Each class gets the whole part of its share, and the largest remainders get one more; of equal remainders the
+    earlier class's comes first. All arithmetic is on integers, so that no rounding differs between machines.
 
     Args:
-        total: what is shared, at most `sum(sizes)`.
-        sizes: how many each class has.
+        total: the number to share, at most `sum(sizes)`.
+        sizes: images of each class.
 
     Returns:
         One quota a class, none above its size, `total` in all.
 
     Raises:
-        ValueError: `total` is negative or more than there is.
+        ValueError: `total` is negative or more than `sum(sizes)`.
     """
     pool = sum(sizes)
     if not 0 <= total <= pool:
@@ -71,17 +71,17 @@ def largest_remainders(total: int, sizes: Sequence[int]) -> list[int]:
 def first_of_each(
     codes: npt.NDArray[np.integer], order: npt.NDArray[np.int64], quotas: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Take from each class its first rows.
+    """Take the first rows of each class, up to its quota.
 
     Args:
         codes: class number of each of n rows.
         order: the n row numbers, best first.
-        quotas: how many to take of each class, by class number.
+        quotas: rows to take of each class, by class number.
 
     Returns:
-        The row numbers taken, in the order given.
+        The row numbers taken, in the given order.
     """
-    # NumPy sorts numbers of 16 bits by radix, ten times faster, and few sources have more classes than fit.
+    # NumPy sorts 16-bit integers by radix, ten times faster, and few sources have more classes than that.
     in_order = codes[order].astype(np.uint16 if len(quotas) <= 1 << 16 else np.int64)
     grouped = np.argsort(in_order, kind="stable")
     starts = np.searchsorted(in_order[grouped], np.arange(len(quotas)))

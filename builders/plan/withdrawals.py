@@ -1,4 +1,4 @@
-"""Rows that may not be published any more: a list of ids, each with the reason."""
+"""Reads lists of withdrawn rows, which may no longer be published: row ids with the reasons."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from builders.errors import BuildError
 _COLUMNS = ("id", "reason")
 
 DUPLICATES = "duplicates"
-"""What `--withdraw` takes instead of a list: see `builders.pipeline.without_duplicates`."""
+"""The word that `--withdraw` accepts instead of a list; see `builders.pipeline.without_duplicates`."""
 
 
 def read_withdrawn(path: Path) -> dict[str, str]:
     """Read a CSV with the columns `id` and `reason`; returns the reasons by row id.
 
     Raises:
-        BuildError: there is no such file, it is no such table, or a line has no id or no reason.
+        BuildError: the file does not exist or is not such a CSV, or a line lacks the id or the reason.
     """
     if not path.is_file():
         raise BuildError(f"Cannot read {path}: no such file. Give --withdraw a CSV of id,reason, or {DUPLICATES}.")
@@ -27,17 +27,13 @@ def read_withdrawn(path: Path) -> dict[str, str]:
             reader = csv.DictReader(opened)
             if not set(_COLUMNS) <= set(reader.fieldnames or ()):
                 raise BuildError(
-                    f"expected the columns id and reason, found {', '.join(reader.fieldnames or ()) or 'nothing'} "
-                    "in line 1 "
-                    f"of {path}; give a CSV with these two."
+                    f"{path} lacks the columns id and reason (found in line 1: "
+                    f"{', '.join(reader.fieldnames or ()) or 'nothing'}). Give a CSV with these two."
                 )
             for row in reader:
                 if not row["id"] or not row["reason"]:
-                    raise BuildError(
-                        f"expected an id and a reason, found one of them missing in line {reader.line_num} of {path}; "
-                        "add it."
-                    )
+                    raise BuildError(f"Line {reader.line_num} of {path} lacks an id or a reason. Add it.")
                 found[row["id"]] = row["reason"]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise BuildError(f"expected a CSV in UTF-8, found another file ({error}) at {path}; correct it.") from error
+        raise BuildError(f"{path} is not a CSV in UTF-8 ({error}). Give one.") from error
     return found

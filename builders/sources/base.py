@@ -1,8 +1,8 @@
-"""What an upstream dataset is to a builder: an index of ids, classes and places to read, and no pixels.
+"""The types of upstream datasets: a declaration (`Source`), and an index of its images without pixels.
 
-A source module declares one `Source` value. Its `scan` function looks at what lies in a folder, recognises the layout
-of each partition that is asked for, and returns one `Piece` for each of them. The same image has the same `source_id`
-in every layout, so a plan does not depend on the shape of a person's copy.
+A source module declares one `Source` value. Its `scan` function recognises the layout of each requested partition
+in a folder, and returns one `Piece` for each. An image has the same `source_id` in every layout, so a plan does
+not depend on how a copy is laid out.
 
 Tested by `tests/builders/sources/test_errors.py`.
 """
@@ -22,31 +22,31 @@ from builders.demo.base import Demo
 from builders.errors import BuildError
 
 How = Literal["file", "span", "parquet", "pickle", "mat", "lmdb", "targz", "made"]
-"""How the bytes of one image are reached.
+"""The container from which an image's bytes are read.
 
 `file`: `file` is an image file. `span`: `size` bytes at `offset` of `file` (an image inside an uncompressed tar).
-`made`: there is nothing to read; the image follows from the row's id. All others are row number `offset` of a
-container `file` that is unpacked first (`builders.sources.unpack`); it may be a folder (a database) or lie inside an
-archive (`archive.tar.gz/member`).
+`made`: nothing is read; the image is generated from the row's id. In all others the image is row number `offset` of
+the container `file`, which is unpacked first (`builders.sources.unpack`); it may be a folder (a database) or lie
+inside an archive (`archive.tar.gz/member`).
 """
 
 IN_PLACE: tuple[How, ...] = ("file", "span", "made")
-"""Those that need no unpacking."""
+"""The containers that need no unpacking."""
 
 Form = Literal["encoded", "rgb32", "planar32", "none"]
-"""What the bytes of one image are.
+"""The encoding of an image's bytes.
 
 `encoded`: an image file. `rgb32`: 32 rows of 32 RGB pixels, 3,072 bytes, interleaved. `planar32`: the same pixels as a
-plane of red, one of green and one of blue. `none`: there are none (`made`).
+red, a green and a blue plane. `none`: no bytes (`made`).
 """
 
 RGB32_BYTES = 32 * 32 * 3
 
 
 class OtherDataError(BuildError):
-    """What was found has the shape of a layout, but is not this source's partition.
+    """A folder has the shape of a layout, but other data than this source's partition.
 
-    The search for a source goes on, and raises this only where it finds nothing else.
+    The search continues, and raises this only if it finds nothing else.
     """
 
 
@@ -64,10 +64,10 @@ PIECE_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Licence:
-    """A source's licence as its owner states it, and what that lets us publish.
+    """A source's licence as its owner states it, and what it permits us to publish.
 
-    `publish` is `open` (pixels may be published), `gated` (private or gated repositories only) or `ids-only`. An
-    owner who states nothing has not said "open".
+    `publish` is `open` (pixels may be published), `gated` (private or gated repositories only) or `ids-only`. A source
+    whose owner states no licence is not `open`.
     """
 
     name: str
@@ -86,9 +86,9 @@ class Obtain:
 
 @dataclass(frozen=True)
 class Expected:
-    """How many images the owner's complete partition has, in all and, where a listing exists, for each class.
+    """Image counts of the owner's complete partition: in total and, where known, by class.
 
-    `class_sizes` are the sizes of the smallest and the largest class, where the owner states these and no listing.
+    `class_sizes` are the sizes of the smallest and the largest class, if the owner states only these.
     """
 
     total: int
@@ -98,10 +98,10 @@ class Expected:
 
 @dataclass(frozen=True)
 class PixelSizes:
-    """What is known of the width and height of a source's photographs, which have many sizes.
+    """Known image sizes of a source of photographs, whose original images have many sizes.
 
-    `shared` are shorter sides that all images of an owner's edition may have. `editions` names editions all of whose
-    images have one size (width, height).
+    `shared` are shorter sides that all images of an owner's edition may share. `editions` names resized editions by
+    the one size (width, height) of all their images.
     """
 
     shared: tuple[int, ...] = ()
@@ -110,7 +110,7 @@ class PixelSizes:
 
 @dataclass(frozen=True)
 class Stray:
-    """A file or folder that stands among the images and is not one; `reason` says how it was told."""
+    """A file or folder among the images that is not an image of the source; `reason` says why."""
 
     path: str
     reason: str
@@ -118,12 +118,12 @@ class Stray:
 
 @dataclass(frozen=True)
 class Piece:
-    """One partition of a source as found on disk: the layout's name, the way to its bytes, and one row an image.
+    """The index of one partition as found on disk: its layout, its container, and one row an image.
 
-    `form` says what the bytes are once they are reached. `missing` holds the ids that the owner's own list in this
-    copy has and the copy has no image for; empty where there is no list. `hint` says in a few words what else may
-    explain a short count. Neither refuses anything by itself. `listed` counts that list's images by class, for a
-    source whose counts by class are not known otherwise.
+    `form` is the encoding of the bytes. `missing` holds the ids of the owner's list in this copy for which the copy
+    has no image; empty without a list. `hint` is a possible reason for a low count, in a few words. Neither is an
+    error by itself. `listed` counts that list's images by class, for a source whose counts by class are not known
+    otherwise.
     """
 
     partition: str
@@ -198,12 +198,10 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
         partitions: names that `source.expected()` has, for instance `("train", "val")`.
 
     Raises:
-        BuildError: `root` is no folder, holds no known layout of a partition, or names one image twice.
+        BuildError: `root` is not a folder, holds no known layout of a partition, or has an image twice.
     """
     if source.on_disk and not root.is_dir():
-        raise BuildError(
-            f"{source.title}: expected a folder, found none at {root}; give the right one with --{source.key}."
-        )
+        raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
     pieces = tuple(source.scan(root, partitions))
     table = pa.concat_tables(_with_constants(piece) for piece in pieces).unify_dictionaries()
     _refuse_duplicates(source, root, table)
@@ -217,7 +215,7 @@ def piece_table(
     offsets: pa.Array | None = None,
     sizes: pa.Array | None = None,
 ) -> pa.Table:
-    """Put a piece's columns together; without offsets and sizes every row is a whole file."""
+    """Assemble a piece's table from its columns; without offsets and sizes every row is a whole file."""
     rows = len(source_ids)
     zeros = pa.repeat(pa.scalar(0, pa.int64()), rows) if offsets is None else offsets
     unknown = pa.repeat(pa.scalar(-1, pa.int64()), rows) if sizes is None else sizes
@@ -238,7 +236,7 @@ def _constant(value: str, rows: int) -> pa.DictionaryArray:
 
 def _refuse_duplicates(source: Source, root: Path, table: pa.Table) -> None:
     ids = table["source_id"]
-    # Arrow's own distinct count takes 600 MB for the 1.3 million ids of ImageNet, this 10 MB and a fifth of the time.
+    # For ImageNet's 1.3 million ids Arrow's distinct count takes 600 MB; this takes 10 MB and a fifth of the time.
     hashes = np.concatenate([np.fromiter(map(hash, part.to_pylist()), np.int64, len(part)) for part in _parts(ids)])
     hashes.sort()
     if not (hashes[1:] == hashes[:-1]).any():
@@ -249,8 +247,7 @@ def _refuse_duplicates(source: Source, root: Path, table: pa.Table) -> None:
         return
     places = table.filter(pc.equal(ids, repeated))["file"].to_pylist()[:2]
     raise BuildError(
-        f"{source.title}: expected each image once, found {repeated} twice in {root} ({' and '.join(places)}); "
-        "remove one of the two."
+        f"{source.title}: {root} has the image {repeated} twice ({' and '.join(places)}). Remove one of the two."
     )
 
 

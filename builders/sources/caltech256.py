@@ -26,13 +26,13 @@ _FOLDER = "256_ObjectCategories"
 
 @functools.cache
 def classes() -> Mapping[str, str]:
-    """Return the name of each class by its folder in the archive, such as `133.lightning`."""
+    """Return the class names by folder in the archive, such as `133.lightning`."""
     return {row.folder: row.name for row in tables.caltech256()}
 
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition, all images, clutter included."""
+    """Return the size of the only partition, which has all images, clutter included."""
     counts = {row.folder: row.images for row in tables.caltech256()}
     return {_PARTITION: Expected(sum(counts.values()), counts)}
 
@@ -46,12 +46,12 @@ _FOLDERS = SideBySide(
 )
 
 # bitmind/caltech-256 has the columns image and filename and one split; ilee0022/Caltech-256 has three splits, label
-# numbers and, as far as its card tells, no file names.
+# numbers and, according to its card, no file names.
 _SPLITS = ("train", "validation", "test")
 _MIRROR_NAME = r"^(?:(?:.*/)?(?P<folder>[^/]+)/)?(?P<name>(?P<number>[0-9]{3})_[0-9]{4}\.jpg)$"
 _ADVICE = (
-    "ilee0022/Caltech-256 is such a mirror, so take bitmind/caltech-256, which has a column of file names, or the "
-    f"owner's {_FOLDER}.tar, unpacked"
+    "Take bitmind/caltech-256, which has a column of file names (ilee0022/Caltech-256 has none), or the owner's "
+    f"{_FOLDER}.tar, unpacked"
 )
 
 
@@ -61,14 +61,14 @@ def _parquet(root: Path, home: Path) -> Piece | None:
 
 
 def _parquet_shard(root: Path, path: Path) -> pa.Table:
-    """Index one Parquet file; each name begins with the number of its class."""
+    """Index one Parquet file, in which each name begins with the number of its class."""
     shard = parquet.read_shard(_TITLE, path, labelled=False, advice=_ADVICE)
     parts = pc.extract_regex(shard.names, _MIRROR_NAME)
     class_ids = pa.array(list(classes()))
     codes = pc.index_in(parts.field("number"), pc.utf8_slice_codeunits(class_ids, 0, 3))
     folders = class_ids.take(codes)
     alone = pc.or_(pc.equal(parts.field("folder"), ""), pc.equal(parts.field("folder"), folders))
-    named = "file names like 133_0001.jpg (row {row} has {name})"
+    named = "the file name {name} is not like 133_0001.jpg"
     parquet.refuse_rows(_TITLE, path, pc.fill_null(pc.invert(alone), True), named, shard, _ADVICE)
     ids = pc.binary_join_element_wise(folders, parts.field("name"), pa.scalar("/"))
     return parquet.shard_table(root, path, tuple(classes()), codes.to_numpy(), ids)
@@ -91,8 +91,8 @@ CALTECH256 = Source(
     key=_SEARCH.key,
     title=_TITLE,
     edition="CaltechDATA version 1.0 (2022; collected 2007)",
-    # The rights field was not seen itself: two independent inventories of datasets quote it as CC BY 4.0, and no
-    # stored copy of the record's page shows it. How the images were collected is in the record's own description.
+    # We have not seen the rights field itself: two independent inventories of datasets quote it as CC BY 4.0, and no
+    # stored copy of the record's page shows it. The record's own description says how the images were collected.
     licence=Licence(
         name="CC BY 4.0",
         url="https://data.caltech.edu/records/nyy15-4j048",

@@ -27,15 +27,15 @@ from taxonomy import tables
 _TITLE = "CIFAR-100"
 _FOLDER = "cifar-100-python"
 _ARCHIVE = f"{_FOLDER}.tar.gz"
-# Of the python version: the size that its mirrors state, the digest that torchvision checks.
+# The archive of the python version: its size as mirrors state it, and the MD5 that torchvision checks.
 _PUBLISHED = tars.Published(169_001_437, "eb9058c3a382ffc7106e4002c42a8d85")
 _META = "meta"
 _KEYS = ("coarse_labels", "data", "filenames", "fine_labels")
 _PIXELS = 3 * 32 * 32
 _COMPARED = 1 << 20
-_AGAIN = "download the archive again from the owner's page"
+_AGAIN = "Download the archive again from the owner's page"
 
-# The Hub's mirror (uoft-cs/cifar100) has lost a letter; its label numbers are the owner's.
+# The Hub's mirror (uoft-cs/cifar100) misspells one name; its label numbers are the owner's.
 _MIRROR_SPELLING = {"crab": "cra"}
 
 Int64 = npt.NDArray[np.int64]
@@ -43,13 +43,13 @@ Int64 = npt.NDArray[np.int64]
 
 @functools.cache
 def classes() -> Mapping[str, str]:
-    """Return the name of each fine class, in label order."""
+    """Return the names of the fine classes by id, in label order."""
     return {row.fine: row.fine.replace("_", " ") for row in tables.cifar100()}
 
 
 @functools.cache
 def coarse_classes() -> tuple[str, ...]:
-    """Return the 20 superclasses in the order of their labels, which is alphabetical."""
+    """Return the 20 superclasses in label order, which is alphabetical."""
     return tuple(sorted({row.coarse for row in tables.cifar100()}))
 
 
@@ -85,9 +85,9 @@ def _folder(partition: str, root: Path, home: Path) -> Piece | None:
 
 
 def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
-    """Where in the file the pixels stand as they are, so that they can be read in place; None where they do not.
+    """Return the offset of the raw pixels in the file, to be read in place; None if the file has no such bytes.
 
-    The owner's pickle holds them as one string. Other pickles may hold the same array otherwise.
+    The owner's pickle holds them as one string. Other pickles may encode the same array differently.
     """
     if not len(pixels):
         return None
@@ -101,7 +101,7 @@ def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
             np.array_equal(there[part : part + _COMPARED], raw[part : part + _COMPARED])
             for part in range(0, len(raw), _COMPARED)
         )
-        del there  # a map that is looked at cannot be closed
+        del there  # a memory map with a view cannot be closed
     return start if same else None
 
 
@@ -112,7 +112,7 @@ def _archive(partition: str, root: Path, home: Path) -> Piece | None:
     inside = PurePosixPath(_FOLDER)
     found = _members(path, {inside / partition, inside / _META})
     if inside / partition not in found:
-        raise BuildError(f"{_TITLE}: expected {inside / partition} in the archive, found none in {path}; {_AGAIN}.")
+        raise BuildError(f"{_TITLE}: {path} lacks {inside / partition}. {_AGAIN}.")
     if inside / _META in found:
         _check_meta(io.BytesIO(found[inside / _META]), path / inside / _META)
     table, _ = _pickled(partition, root, path / inside / partition, io.BytesIO(found[inside / partition]))
@@ -121,7 +121,7 @@ def _archive(partition: str, root: Path, home: Path) -> Piece | None:
 
 
 def _pickled(partition: str, root: Path, place: Path, file: IO[bytes]) -> tuple[pa.Table, npt.NDArray[np.uint8]]:
-    """The index of one pickle, and its pixels."""
+    """Return the index of one pickle and its pixels."""
     batch = _batch(file, place)
     pixels = _pixels(batch, place)
     fine = _labels(batch, "fine_labels", len(pixels), len(classes()), place)
@@ -131,8 +131,8 @@ def _pickled(partition: str, root: Path, place: Path, file: IO[bytes]) -> tuple[
         row = int(wrong[0])
         name = list(classes())[int(fine[row])]
         raise BuildError(
-            f"{_TITLE}: expected coarse labels that fit the fine ones, found {coarse_classes()[int(coarse[row])]} for "
-            f"image {row:,}, which is of class {name}, in {place}; {_AGAIN}."
+            f"{_TITLE}: image {row:,} of {place} has the fine label {name}, but the coarse label "
+            f"{coarse_classes()[int(coarse[row])]}. {_AGAIN}."
         )
     return position_table(partition, tuple(classes()), fine, relative(place, root)), pixels
 
@@ -141,8 +141,8 @@ def _batch(file: IO[bytes], place: Path) -> dict[str, object]:
     batch = pickles.load(_TITLE, file, place)
     if not set(_KEYS) <= set(batch):
         raise BuildError(
-            f"{_TITLE}: expected a dictionary with {', '.join(_KEYS)}, found {', '.join(sorted(batch)) or 'nothing'} "
-            f"in {place}; give a copy of the python version of CIFAR-100 with --cifar100 (CIFAR-10 has other keys)."
+            f"{_TITLE}: {place} lacks one of {', '.join(_KEYS)} (found: {', '.join(sorted(batch)) or 'nothing'}). "
+            "Give a copy of the python version of CIFAR-100 with --cifar100 (CIFAR-10 has other keys)."
         )
     return batch
 
@@ -155,39 +155,36 @@ def _pixels(batch: Mapping[str, object], place: Path) -> npt.NDArray[np.uint8]:
             raise ValueError(f"an array of shape {pixels.shape}")
     except ValueError as error:
         raise BuildError(
-            f"{_TITLE}: expected the images as an array of n x {_PIXELS:,} bytes, found {error} in {place}; {_AGAIN}."
+            f"{_TITLE}: the images of {place} are not an array of n x {_PIXELS:,} bytes (found: {error}). {_AGAIN}."
         ) from error
     names = batch["filenames"]
     if not isinstance(names, list) or len(names) != len(pixels):
-        found = f"{len(names):,}" if isinstance(names, list) else "no list"
-        raise BuildError(
-            f"{_TITLE}: expected a file name for each of {len(pixels):,} images, found {found} in {place}; {_AGAIN}."
-        )
+        found = f"{len(names):,}" if isinstance(names, list) else "no list of"
+        raise BuildError(f"{_TITLE}: {place} has {len(pixels):,} images and {found} file names. {_AGAIN}.")
     return pixels
 
 
 def _labels(batch: Mapping[str, object], key: str, count: int, limit: int, place: Path) -> Int64:
     labels = batch[key]
     if not isinstance(labels, list) or len(labels) != count:
-        found = f"{len(labels):,}" if isinstance(labels, list) else "no list"
-        raise BuildError(f"{_TITLE}: expected {count:,} {key}, one an image, found {found} in {place}; {_AGAIN}.")
+        found = f"{len(labels):,}" if isinstance(labels, list) else "no list of"
+        raise BuildError(f"{_TITLE}: {place} has {count:,} images and {found} {key}. {_AGAIN}.")
     if set(map(type, labels)) - {int} or (labels and not 0 <= min(labels) <= max(labels) < limit):
         wrong = next(label for label in labels if type(label) is not int or not 0 <= label < limit)
         raise BuildError(
-            f"{_TITLE}: expected {key} from 0 to {limit - 1}, found {str(wrong)[:20]} in {place}; {_AGAIN}."
+            f"{_TITLE}: {str(wrong)[:20]} in the {key} of {place} is not from 0 to {limit - 1}. {_AGAIN}."
         )
     return np.array(labels, dtype=np.int64)
 
 
 def _check_meta(file: IO[bytes], place: Path) -> None:
-    """Refuse a copy whose own list numbers the classes otherwise."""
+    """Refuse a copy whose own list orders the classes differently."""
     meta = pickles.load(_TITLE, file, place)
     for key, names in (("fine_label_names", tuple(classes())), ("coarse_label_names", coarse_classes())):
         found = meta.get(key)
         if found not in ([name.encode() for name in names], list(names)):
             raise BuildError(
-                f"{_TITLE}: expected its {len(names)} {key} in alphabetical order, found another list in {place}; "
-                f"{_AGAIN}."
+                f"{_TITLE}: the {key} of {place} are not the {len(names)} names in alphabetical order. {_AGAIN}."
             )
 
 
@@ -208,7 +205,7 @@ def unpack(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
     """Yield the pixels of some rows of a pickle; see `builders.sources.unpack`.
 
     Args:
-        path: the pickle, which may lie inside an archive: `.../cifar-100-python.tar.gz/cifar-100-python/train`.
+        path: the pickle, which may be inside an archive: `.../cifar-100-python.tar.gz/cifar-100-python/train`.
         rows: ascending row numbers.
     """
     if path.is_file():
@@ -218,7 +215,7 @@ def unpack(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
         archive = path.parents[1]
         found = _members(archive, {PurePosixPath(_FOLDER) / path.name})
         if not found:
-            raise BuildError(f"{_TITLE}: expected {path.name}, found it no longer at {path}; {_AGAIN}.")
+            raise BuildError(f"{_TITLE}: {path} is no longer there. {_AGAIN}.")
         (content,) = found.values()
         pixels = _pixels(_batch(io.BytesIO(content), path), path)
     yield from interleaved(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows, path)
@@ -238,7 +235,7 @@ def _parquet_codes(path: Path) -> Int64:
     parquet.refuse_other_labels(_TITLE, coarse, coarse_classes())
     codes: Int64 = fine.labels.to_numpy()
     fits = pa.array(_coarse_of_fine()[codes] != coarse.labels.to_numpy())
-    parquet.refuse_rows(_TITLE, path, fits, "coarse labels that fit the fine ones (row {row} has {label})", coarse)
+    parquet.refuse_rows(_TITLE, path, fits, "the coarse label {label} does not fit the fine label", coarse)
     return codes
 
 

@@ -24,25 +24,25 @@ _MIRROR_NAME = rf"^(?:(?:.*/)?(?P<folder>[a-z-]+)/)?(?P<name>(?P<texture>[a-z-]+
 # The first of the ten splits; each of the ten lists all images.
 _LISTS = ("labels/train1.txt", "labels/val1.txt", "labels/test1.txt")
 
-# Mirrors divide the images in two or three, or not at all; the division does not matter here. bitmind/dtd has the
-# columns image and filename; GATE-engine/describable_textures has label numbers and, as far as its card tells, no file
-# names.
+# Mirrors divide the images into two or three splits, or not at all; the division does not matter here. bitmind/dtd has
+# the columns image and filename; GATE-engine/describable_textures has label numbers and, according to its card, no
+# file names.
 _SPLITS = ("train", "validation", "test")
 _ADVICE = (
-    "GATE-engine/describable_textures is such a mirror, so take bitmind/dtd, which has a column of file names, or the "
-    "owners' dtd-r1.0.1.tar.gz, unpacked"
+    "Take bitmind/dtd, which has a column of file names (GATE-engine/describable_textures has none), or the owners' "
+    "dtd-r1.0.1.tar.gz, unpacked"
 )
 
 
 @functools.cache
 def classes() -> Mapping[str, str]:
-    """Return the name of each texture, in alphabetical order."""
+    """Return the textures in alphabetical order; their ids are their names."""
     return {name: name for name in tables.dtd()}
 
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition, all images: 40 for training, validation and testing of each texture."""
+    """Return the size of the only partition: 40 training, validation and test images each of every texture."""
     return {_PARTITION: Expected(120 * len(classes()), dict.fromkeys(classes(), 120))}
 
 
@@ -63,19 +63,19 @@ def _parquet(root: Path, home: Path) -> Piece | None:
 
 
 def _parquet_shard(root: Path, path: Path) -> pa.Table:
-    """Index one Parquet file; the names say the texture, and where the schema names the labels these must agree."""
+    """Index one Parquet file by its file names, which give the textures; named labels must agree with them."""
     shard = parquet.read_shard(_TITLE, path, labelled=False, advice=_ADVICE)
     parts = pc.extract_regex(shard.names, _MIRROR_NAME)
     textures, folders = parts.field("texture"), parts.field("folder")
     codes = pc.index_in(textures, pa.array(list(classes())))
     alone = pc.or_(pc.equal(folders, ""), pc.equal(folders, textures))
     wrong = pc.or_(pc.is_null(codes), pc.fill_null(pc.invert(alone), True))
-    named = "file names of a texture and four digits, as in banded_0002.jpg (row {row} has {name})"
+    named = "the file name {name} is not a texture and four digits, as in banded_0002.jpg"
     parquet.refuse_rows(_TITLE, path, wrong, named, shard, _ADVICE)
     if shard.label_names is not None:
         labels = pc.cast(pc.index_in(textures, pa.array(shard.label_names, pa.string())), pa.int64())
         differ = pc.fill_null(pc.not_equal(labels, shard.labels), True)
-        parquet.refuse_rows(_TITLE, path, differ, "the label of {name} to name its texture (row {row})", shard)
+        parquet.refuse_rows(_TITLE, path, differ, "the label of {name} does not name its texture", shard)
     ids = pc.binary_join_element_wise(textures, parts.field("name"), pa.scalar("/"))
     return parquet.shard_table(root, path, tuple(classes()), codes.to_numpy(), ids)
 
@@ -97,8 +97,8 @@ DTD = Source(
     key=_SEARCH.key,
     title=_TITLE,
     edition="DTD release 1.0.1 (2014)",
-    # The owners' page was not seen itself; two independent descriptions of it (the TensorFlow and the Hub catalogue)
-    # carry the same words.
+    # We have not seen the owners' page itself; two independent descriptions of it (the TensorFlow and the Hub
+    # catalogue) have the same words.
     licence=Licence(
         name="for research purposes",
         url="https://www.robots.ox.ac.uk/~vgg/data/dtd/",

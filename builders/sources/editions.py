@@ -1,4 +1,4 @@
-"""Is a copy the full edition or a mirror with resized images? Looks at the sizes of a few images of each partition."""
+"""Detects mirrors with resized images, by the sizes of a few images of each partition."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from builders.sources.base import IN_PLACE, Piece, PixelSizes, SourceIndex
 from builders.sources.unpack import UNPACKERS
 
 _SAMPLE = 64
-"""Images of a partition that are looked at. Even of an edition with one size in three of four images, 64 would agree
-by chance in one of 100 million copies."""
+"""Images of a partition that are examined. Even if three of four images of an edition had one size, 64 would agree by
+chance in one of 100 million copies."""
 
 _SMALL = 100
-"""Pixels; few images of ILSVRC2012 have a shorter side, and even fewer of the other sources of photographs."""
+"""Pixels. Few images of ILSVRC2012 have a side below this, and even fewer in the other sources of photographs."""
 
 _FEWEST = 16
-"""Of fewer images nothing is concluded."""
+"""The least number of images from which an edition is inferred."""
 
 _CONTAINERS = 4
-"""Containers of a partition whose first images are looked at, since one image costs as much as its row group."""
+"""Containers of a partition whose first images are examined: one image costs as much as its whole row group."""
 
 _HEAD = 1024 * 1024
-"""Bytes of an image in an archive that are read for its size; an EXIF or colour block before it takes some of them."""
+"""Bytes of an image that are read to find its size, which may come after an EXIF or colour profile block."""
 
 Size = tuple[int, int]
 
 
 def refuse_resized(index: SourceIndex) -> None:
-    """Refuse a copy whose images are not those of the full edition, judged by their width and height.
+    """Refuse a copy whose images are not those of the full edition, judged by width and height.
 
     Raises:
-        BuildError: all images looked at in a partition share a size or a shorter side that the full edition's do not
-            share, or most are smaller than nearly all of the full edition are.
+        BuildError: all examined images of a partition share a size or a shorter side that the full edition's images
+            do not share, or most are smaller than nearly all images of the full edition.
     """
     known = index.source.pixel_sizes
     if known is None:
@@ -54,27 +54,26 @@ def refuse_resized(index: SourceIndex) -> None:
         if seen:
             title = index.source.title
             raise BuildError(
-                f"{title}, {piece.partition}: {seen}; this looks like {_edition(index, known, sizes)}, not like the "
-                f"full edition ({index.source.edition}), in {index.root}. Give the original images with "
-                f"--{index.source.key}."
+                f"{title}, {piece.partition}: {seen}. {index.root} looks like {_edition(index, known, sizes)}, not "
+                f"like the full edition ({index.source.edition}). Give the original images with --{index.source.key}."
             )
 
 
 def _seen(known: PixelSizes, sizes: Sequence[Size]) -> str:
-    """What is wrong with the sizes of some images; an empty text where nothing is."""
+    """Describe what is wrong with the sizes of some images; empty if nothing is."""
     shorter = Counter(min(size) for size in sizes)
     side, count = shorter.most_common(1)[0]
     if count == len(sizes) and side not in known.shared:
         one = len(set(sizes)) == 1
-        return f"all {count} images looked at " + (f"are {_by(sizes[0])} pixels" if one else f"have a side of {side}")
+        return f"all {count} images examined " + (f"are {_by(sizes[0])} pixels" if one else f"have a side of {side}")
     small = sum(count for side, count in shorter.items() if side < _SMALL)
     if 2 * small > len(sizes):
-        return f"{small} of {len(sizes)} images looked at have a side below {_SMALL} pixels"
+        return f"{small} of {len(sizes)} images examined have a side below {_SMALL} pixels"
     return ""
 
 
 def _edition(index: SourceIndex, known: PixelSizes, sizes: Sequence[Size]) -> str:
-    """The name of the edition that has such sizes, as far as it has one."""
+    """Name the edition with such sizes, or describe it if it has no name."""
     name = index.source.title.partition(" (")[0]
     if len(set(sizes)) == 1:
         return known.editions.get(sizes[0], f"{name} resized to {_by(sizes[0])}")
@@ -87,7 +86,7 @@ def _by(size: Size) -> str:
 
 
 def _sampled(root: Path, piece: Piece) -> Iterator[Size]:
-    """Width and height of some images, the same for equal copies; an image whose header cannot be read has none."""
+    """Yield width and height of some images, the same ones of equal copies; unreadable headers are skipped."""
     if piece.form != "encoded":
         return
     for head in _heads(root, piece):
@@ -95,7 +94,7 @@ def _sampled(root: Path, piece: Piece) -> Iterator[Size]:
             with Image.open(io.BytesIO(head)) as image:
                 yield image.size
         except DECODE_ERRORS:
-            continue  # the build says what is wrong with it, if it takes it
+            continue  # the build reports it if it takes this image
 
 
 def _heads(root: Path, piece: Piece) -> Iterator[bytes]:
@@ -115,7 +114,7 @@ def _heads(root: Path, piece: Piece) -> Iterator[bytes]:
 
 
 def _drawn(count: int, wanted: int) -> npt.NDArray[np.int64]:
-    """Some of so many numbers, the first by SHA-256 of a counter, ascending; all where there are no more."""
+    """Draw `wanted` of the numbers below `count`, by SHA-256 of a counter; ascending, all if there are no more."""
     if count <= wanted:
         return np.arange(count)
     drawn: dict[int, None] = {}

@@ -23,13 +23,13 @@ _NAME = r"[0-9]+\.jpg"
 
 @functools.cache
 def classes() -> Mapping[str, str]:
-    """Return the name of each class, in alphabetical (byte) order."""
+    """Return the class names by id, in alphabetical (byte) order."""
     return {name: name.replace("_", " ") for name in tables.food101()}
 
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition, all images: 750 for training and 250 for testing of each class."""
+    """Return the size of the only partition: 750 training and 250 test images of each class."""
     return {_PARTITION: Expected(1000 * len(classes()), dict.fromkeys(classes(), 1000))}
 
 

@@ -1,4 +1,4 @@
-"""The classes of ILSVRC2012's flat validation images: the development kit's ground truth, or Kaggle's table.
+"""Reads the classes of ILSVRC2012's flat validation images from the development kit or from Kaggle's table.
 
 Tested by `tests/builders/sources/test_layouts.py`.
 """
@@ -22,7 +22,7 @@ _SYNSETS = "data/meta.mat"
 _KAGGLE = "LOC_val_solution.csv"
 
 ACCEPTED = (f"{_KIT}/", f"{_KIT}.tar.gz", _KAGGLE)
-"""What `ground_truth` looks for, in this order."""
+"""The files and folders that `ground_truth` looks for, in this order."""
 
 # Kaggle's table lies three folders above its `ILSVRC/Data/CLS-LOC`.
 _LEVELS_UP = 3
@@ -30,7 +30,7 @@ _LEVELS_UP = 3
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """The wnid of each validation image by its number, where that was read, and how to name it."""
+    """The wnids of validation images by their numbers, the file they were read from, and its kind in words."""
 
     numbers: pa.Array
     wnids: pa.Array
@@ -39,10 +39,10 @@ class GroundTruth:
 
 
 def ground_truth(home: Path) -> GroundTruth | None:
-    """Look for the classes of the validation images in a folder and the three above it; None where there are none.
+    """Look for the classes of the validation images in a folder and the three above it; None if there are none.
 
     Raises:
-        BuildError: a file is there and cannot be understood.
+        BuildError: a file is malformed.
     """
     absolute = home.absolute()
     for folder in (absolute, *absolute.parents[:_LEVELS_UP]):
@@ -58,7 +58,7 @@ def _from_kit(folder: Path) -> GroundTruth | None:
     if not (kit / _LABELS).is_file():
         return None
     if not (kit / _SYNSETS).is_file():
-        raise BuildError(f"Expected {_SYNSETS} in {kit}, found only the labels; unpack {_KIT}.tar.gz again.")
+        raise BuildError(f"{kit} lacks {_SYNSETS}. Unpack {_KIT}.tar.gz again.")
     return _from_texts((kit / _LABELS).read_bytes(), (kit / _SYNSETS).read_bytes(), kit / _LABELS)
 
 
@@ -70,16 +70,11 @@ def _from_kit_archive(folder: Path) -> GroundTruth | None:
         with tarfile.open(path, "r:gz") as archive:
             labels, synsets = (archive.extractfile(f"{_KIT}/{name}") for name in (_LABELS, _SYNSETS))
             if labels is None or synsets is None:
-                raise BuildError(
-                    f"Expected {_LABELS} and {_SYNSETS} as files in {path}, found others; download it again."
-                )
+                raise BuildError(f"{_LABELS} or {_SYNSETS} is not a regular file in {path}. Download it again.")
             with labels, synsets:
                 return _from_texts(labels.read(), synsets.read(), path)
     except (tarfile.TarError, KeyError, OSError, EOFError) as error:
-        raise BuildError(
-            f"Expected {_LABELS} and {_SYNSETS} in {path}, found an archive that does not yield them ({error}); "
-            "download it again."
-        ) from error
+        raise BuildError(f"Cannot read {_LABELS} and {_SYNSETS} from {path} ({error}). Download it again.") from error
 
 
 def _from_texts(labels: bytes, synsets: bytes, place: Path) -> GroundTruth:
@@ -88,15 +83,14 @@ def _from_texts(labels: bytes, synsets: bytes, place: Path) -> GroundTruth:
     wrong = [line for line in lines if line not in wnid_of]
     if wrong:
         raise BuildError(
-            f"Expected class numbers of ILSVRC2012 in {place}, found {wrong[0]!r}; "
-            "take the ground truth of the 2012 edition."
+            f"{wrong[0]!r} in {place} is not a class number of ILSVRC2012. Take the ground truth of the 2012 edition."
         )
     numbers = pa.array(range(1, len(lines) + 1), pa.int64())
     return GroundTruth(numbers, pa.array([wnid_of[line] for line in lines], pa.string()), place, "the development kit")
 
 
 def _wnids_by_id(synsets: bytes, place: Path) -> dict[str, str]:
-    """Read the kit's own class numbers (1 to 1000), which are not the places of the wnids in sorted order."""
+    """Read the wnids by the kit's own class numbers (1 to 1000), which do not follow the sorted wnids."""
     import scipy.io  # slow to import, and only this layout needs it
     from scipy.io.matlab import MatReadError
 
@@ -105,8 +99,8 @@ def _wnids_by_id(synsets: bytes, place: Path) -> dict[str, str]:
         return {str(int(row["ILSVRC2012_ID"])): str(row["WNID"]) for row in rows if int(row["num_children"]) == 0}
     except (MatReadError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise BuildError(
-            f"Expected the synsets of ILSVRC2012 in meta.mat beside {place}, found another content ({error}); "
-            "take the development kit of the 2012 edition."
+            f"meta.mat beside {place} does not have the synsets of ILSVRC2012 ({error}). Take the development kit of "
+            "the 2012 edition."
         ) from error
 
 
@@ -121,7 +115,7 @@ def _from_kaggle(folder: Path) -> GroundTruth | None:
         wnids = [row["PredictionString"].split(maxsplit=1)[0] for row in rows]
     except (KeyError, ValueError, IndexError) as error:
         raise BuildError(
-            f"Expected the columns ImageId and PredictionString in {path}, found a row without them ({error}); "
-            "take the table that Kaggle serves with the competition."
+            f"{path} has a row without ImageId or PredictionString ({error}). Take the table that Kaggle serves with "
+            "the competition."
         ) from error
     return GroundTruth(pa.array(numbers, pa.int64()), pa.array(wnids, pa.string()), path, _KAGGLE)

@@ -25,6 +25,7 @@ from builders.sources.base import (
     piece_table,
 )
 from builders.sources.imagenet_names import (
+    BLURRED,
     CLASS_TAR,
     FLAG,
     NAMES,
@@ -58,8 +59,8 @@ from builders.sources.readers.folders import (
 from builders.sources.readers.layouts import Layout, Search
 from taxonomy import tables
 
-# Mirrors' names of splits, in the order in which they are looked at. mrm8488/ImageNet1K-val calls its only split,
-# which holds validation images, train.
+# Names of splits in mirrors, in the order in which they are tried. mrm8488/ImageNet1K-val calls its only split, which
+# holds validation images, train.
 _SPLITS = {"train": ("train",), "val": ("validation", "val", "train")}
 
 _DOWNSAMPLED = (8, 16, 32, 64)
@@ -67,10 +68,10 @@ _DOWNSAMPLED = (8, 16, 32, 64)
 _BLURRED = {"train": "train_blurred", "val": "val_blurred"}
 
 _PARQUET_ADVICE = (
-    "take the files that the Hub serves for that partition of ILSVRC/imagenet-1k, or the original archives"
+    "Take the files that the Hub serves for that partition of ILSVRC/imagenet-1k, or the original archives"
 )
 
-# As torchvision (datasets/imagenet.py) checks the digests; the sizes are those that the archives' mirrors list.
+# The MD5 digests are those that torchvision (datasets/imagenet.py) checks, the sizes those that mirrors list.
 _PUBLISHED = {
     "train": tars.Published(147_897_477_120, "1d675b47d978889d74fa0da5fadfb00e"),
     "val": tars.Published(6_744_924_160, "29b22e2961454d5413ddabcf34fc5622"),
@@ -104,8 +105,8 @@ def _class_folders(partition: str, root: Path, home: Path) -> Piece | None:
             return Piece(partition, f"class folders in {relative(folder, root)}", "file", table, tuple(strays))
     if (home / _BLURRED[partition]).is_dir():
         raise OtherDataError(
-            f"{TITLE}: {home / _BLURRED[partition]} is of the edition with blurred faces (101 training and 3 "
-            f"validation images fewer than the original). Give a copy with the original images with --imagenet."
+            f"{TITLE}: {home / _BLURRED[partition]} is of {BLURRED}. Give a copy with the original images with "
+            "--imagenet."
         )
     return None
 
@@ -141,7 +142,7 @@ def _train_tar(root: Path, home: Path) -> Piece | None:
 
 
 def _folder_of_tars(root: Path, home: Path) -> Piece | None:
-    """Index what the archive unpacks to, a tar for each class; each is read in place."""
+    """Index the unpacked archive: a tar for each class, read in place."""
     for name in PLACES["train"]:
         folder = home / name
         listed = _listed(folder)
@@ -158,13 +159,13 @@ def _members(folder: Path, name: str) -> tuple[str, list[tars.Member]]:
 def _class_tars(
     root: Path, place: Path, layout: str, inner: Iterable[tuple[Path, Path, str, list[tars.Member]]], hint: str = ""
 ) -> Piece:
-    """Index tars of one class each.
+    """Index tars that hold one class each.
 
     Args:
         root: the user's folder.
-        place: what holds them.
-        layout: for the report.
-        inner: of each the path to show, the file that its bytes lie in, the class and the members.
+        place: the folder or archive that holds the tars.
+        layout: the layout's name.
+        inner: for each tar, the path to print, the file with its bytes, its class and its members.
         hint: see `Piece`.
     """
     code_of = class_codes(tuple(classes()))
@@ -191,7 +192,7 @@ def _class_tars(
         codes.append(code_of[wnid])
         counts.append(len(found.names))
     if not ids:
-        raise BuildError(f"{TITLE}: expected one tar for each class, found none inside {place}; {FLAG}.")
+        raise BuildError(f"{TITLE}: {place} has no tar of a class. {FLAG}.")
     table = piece_table(
         class_column(tuple(classes()), np.repeat(np.array(codes, np.int32), counts)),
         *(pa.concat_arrays(column) for column in (ids, files, offsets, sizes)),
@@ -207,7 +208,7 @@ def _val_tar(root: Path, home: Path) -> Piece | None:
     for name in found.others:
         refuse_other_edition(name, path)
     if not len(found.names):
-        raise BuildError(f"{TITLE}: expected images named {WANTED['val']}, found none inside {path}; {FLAG}.")
+        raise BuildError(f"{TITLE}: {path} has no images named {WANTED['val']}. {FLAG}.")
     column, ids, truth = classes_and_ids("val", found.names, home, path)
     place = relative(path, root)
     table = piece_table(column, ids, pa.repeat(place, len(found.names)), found.offsets, found.sizes)
@@ -228,13 +229,13 @@ def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
 
 
 def _holds_validation(path: Path) -> bool:
-    """Tell what a file is of by its first row."""
+    """Whether a file holds validation images, judged by its first row."""
     names = parquet.read_shard(TITLE, path, advice=_PARQUET_ADVICE).names
     return len(names) > 0 and NAMES["val"].fullmatch(names[0].as_py().rpartition("/")[2]) is not None
 
 
 def _parquet_shard(partition: str, root: Path, home: Path, path: Path) -> pa.Table:
-    """Index one Parquet file; the class stands in it twice, as a label and in the name, and both must agree."""
+    """Index one Parquet file, in which the class is given twice, by label and by name; both must agree."""
     shard = parquet.read_shard(TITLE, path, advice=_PARQUET_ADVICE)
     names = pc.replace_substring_regex(shard.names, pattern="^.*/", replacement="")
     for_edition = pc.starts_with(names, "ILSVRC2010_")
@@ -242,14 +243,14 @@ def _parquet_shard(partition: str, root: Path, home: Path, path: Path) -> pa.Tab
         refuse_other_edition(names.filter(for_edition)[0].as_py(), path)
     fits = pc.match_substring_regex(names, f"^{PATTERNS[partition]}")
     example = {"train": "n01440764_10026.JPEG", "val": "ILSVRC2012_val_00000293_n01440764.JPEG"}[partition]
-    wanted = f"names of the partition {partition} like {example} (row {{row}} has {{name}})"
-    parquet.refuse_rows(TITLE, path, pc.invert(fits), wanted, shard, _PARQUET_ADVICE)
+    named = f"the file name {{name}} is not of the partition {partition}, as {example} is"
+    parquet.refuse_rows(TITLE, path, pc.invert(fits), named, shard, _PARQUET_ADVICE)
     column, ids, _ = classes_and_ids(partition, names, home, path)
     parquet.refuse_rows(
         TITLE,
         path,
         pc.fill_null(pc.not_equal(pc.cast(column.indices, pa.int64()), shard.labels), True),
-        "labels that are places in the sorted wnids (row {row}, {name}, has label {label})",
+        "{name} has the label {label}, which is not the position of its class in the sorted wnids",
         shard,
         _PARQUET_ADVICE,
     )

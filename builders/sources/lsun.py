@@ -24,17 +24,17 @@ _PARTITION = "test"
 _CLASS = "unlabelled"
 _DATABASE = "test_lmdb"
 _DATA = "data.mdb"
-_WANTED = "give the folder that holds the test set (test_lmdb.zip, unpacked) with --lsun"
+_WANTED = "Give the folder that holds the test set (test_lmdb.zip, unpacked) with --lsun"
 
-# The key of an image is 40 hexadecimal digits; the owner's export tool (fyu/lsun, data.py) names files after it and
-# makes a folder of each of its first six digits, unless it is told not to. `save` names the same bytes .jpg.
+# The key of an image is 40 hexadecimal digits. The owner's export tool (fyu/lsun, data.py) names files after it, in
+# nested folders of its first six digits unless told otherwise. `save` names the same bytes .jpg.
 _KEY = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _FILE = re.compile(r"([0-9a-f]{40})\.(webp|jpg|png)", re.ASCII)
 _NAMED = "<key>.webp in the folder of the key's first digits"
 _LEVELS = 6
 _DIGITS = frozenset("0123456789abcdef")
 
-# What CSI (Tack et al., 2020) made of LSUN and hands out: 10,000 images of 32 x 32, correct_resize_0.png and so on.
+# LSUN-FIX, which CSI (Tack et al., 2020) made from LSUN: 10,000 images of 32 x 32, correct_resize_0.png and so on.
 _FIXED = re.compile(r"correct_resize_\d+\.png", re.ASCII)
 
 # The other databases: `bedroom_train_lmdb`, `church_outdoor_val_lmdb`.
@@ -45,7 +45,7 @@ _BATCH = 256
 
 @functools.cache
 def classes() -> Mapping[str, str]:
-    """Return the one class: the owners keep the labels of their test set."""
+    """Return the one class: the owners do not publish the labels of their test set."""
     return {_CLASS: _CLASS}
 
 
@@ -72,10 +72,7 @@ def _lmdb(root: Path, path: Path) -> Piece | None:
         return None
     name = path.resolve().name
     if _OTHER.fullmatch(name):
-        raise OtherDataError(
-            f"{_TITLE}: expected the test set in the database {_DATABASE}, found only the database {name} in {path}; "
-            f"{_WANTED}."
-        )
+        raise OtherDataError(f"{_TITLE}: {path} is the database {name}, not the test set's {_DATABASE}. {_WANTED}.")
     keys: list[str] = []
     sizes: list[int] = []
     with contextlib.closing(_entries(path)) as entries:
@@ -83,13 +80,12 @@ def _lmdb(root: Path, path: Path) -> Piece | None:
             name = bytes(key).decode("ascii", "replace")
             if not _KEY.fullmatch(name):
                 raise OtherDataError(
-                    f"{_TITLE}: expected keys of 40 hexadecimal digits, found {name[:50]!a} in {path / _DATA}; "
-                    f"{_WANTED}."
+                    f"{_TITLE}: the key {name[:50]!a} of {path / _DATA} is not 40 hexadecimal digits. {_WANTED}."
                 )
-            if not keys and not _is_image(bytes(value[:12])):  # one look; the build looks at each
+            if not keys and not _is_image(bytes(value[:12])):  # only the first one; the build checks each
                 raise OtherDataError(
-                    f"{_TITLE}: expected WebP or JPEG images as values, found {bytes(value[:4])!r} at the start of "
-                    f"the value of {name} in {path / _DATA}; {_WANTED}."
+                    f"{_TITLE}: the value of {name} in {path / _DATA} is not a WebP or JPEG image: it starts with "
+                    f"{bytes(value[:4])!r}. {_WANTED}."
                 )
             keys.append(name)
             sizes.append(len(value))
@@ -108,37 +104,36 @@ def _is_image(start: bytes) -> bool:
 
 
 def _entries(path: Path) -> Generator[tuple[memoryview, memoryview]]:
-    """Yield all entries of a database in key order, as views that are valid until the next one.
+    """Yield all entries of a database in key order, as views that are valid until the next entry.
 
     Raises:
-        BuildError: it cannot be read or is cut short.
+        BuildError: the database cannot be read or is truncated.
     """
     import lmdb  # only this layout needs it
 
     try:
-        # Without a lock no lock file is written; nobody writes to the database meanwhile.
+        # lock=False writes no lock file; it is safe, as nobody writes to the database meanwhile.
         environment = lmdb.open(str(path), readonly=True, lock=False, create=False, readahead=False)
         with contextlib.closing(environment), environment.begin(buffers=True) as transaction:
-            # The file is mapped into memory, and touching a page behind its end kills the process. LMDB asks for no
-            # such length, but the files that it writes have it.
+            # The file is memory-mapped, and reading a page behind its end kills the process. LMDB does not require
+            # this length, but the files that it writes have it.
             needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
             size = (path / _DATA).stat().st_size
             if size < needed:
                 raise BuildError(
-                    f"{_TITLE}: expected a whole database of at least {needed:,} bytes, found {size:,} at "
-                    f"{path / _DATA}; unpack {_DATABASE}.zip again."
+                    f"{_TITLE}: {path / _DATA} is truncated: expected at least {needed:,} bytes, found {size:,}. "
+                    f"Unpack {_DATABASE}.zip again."
                 )
             yield from transaction.cursor()
     except lmdb.Error as error:
         reason = str(error).removeprefix(f"{path}: ")
         raise BuildError(
-            f"{_TITLE}: expected an LMDB database, found one that cannot be read ({reason}) at {path / _DATA}; "
-            f"unpack {_DATABASE}.zip again."
+            f"{_TITLE}: {path / _DATA} cannot be read as an LMDB database ({reason}). Unpack {_DATABASE}.zip again."
         ) from error
 
 
 def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[Any]]:
-    """Yield the images of some rows of a database, by place in key order; see `builders.sources.unpack`."""
+    """Yield the images at some positions in key order of a database; see `builders.sources.unpack`."""
     wanted = iter(rows.tolist())
     row = next(wanted, None)
     batch: list[bytes] = []
@@ -154,8 +149,8 @@ def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[Any]]:
                 batch = []
     if row is not None:
         raise BuildError(
-            f"{_TITLE}: expected an image at place {row:,}, found fewer in {path}: the database changed during the "
-            "build; run the same command again."
+            f"{_TITLE}: {path} changed during the build: it has no image at position {row:,}. Run the same command "
+            "again."
         )
     yield batch
 
@@ -181,22 +176,22 @@ def _images(root: Path, folder: Path) -> Piece | None:
 
 
 def _refuse_fixed(folder: Path) -> None:
-    """Name the resized images of another project, which are not the test set and carry no keys of its images."""
+    """Refuse the resized images of another project, which do not carry the keys of the test set."""
     fixed = [name for name in child_names(folder) if _FIXED.fullmatch(name)]
     if fixed:
         raise OtherDataError(
-            f"{_TITLE}: {folder} holds {len(fixed):,} images such as {fixed[0]}, which CSI resized and numbered "
-            f"anew as LSUN-FIX, and no build reads them yet; {_WANTED}, from which the build makes its own."
+            f"{_TITLE}: {folder} holds {len(fixed):,} images such as {fixed[0]}, which CSI resized and "
+            f"renumbered as LSUN-FIX, and which no build reads yet. {_WANTED}; the build resizes its images itself."
         )
 
 
 def _walk(root: Path, folder: Path, digits: str) -> tuple[list[str], list[Stray]]:
-    """Return the images in a folder and in those of the next digit of their keys, and what else stands there.
+    """Return the images and the strays in a folder and its subfolders, which are named by the next digit of the keys.
 
     Args:
-        root: what the paths are relative to.
-        folder: where to look.
-        digits: the first digits of the keys there, as the folders above say.
+        root: the folder that the paths are relative to.
+        folder: the folder to search.
+        digits: the first digits of the keys there, given by the folders above.
     """
     place = "" if folder == root else relative(folder, root) + "/"
     files: list[str] = []

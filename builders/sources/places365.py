@@ -46,14 +46,14 @@ _LIST_FOLDER = "filelist_places365-standard"
 
 @dataclass(frozen=True)
 class _Edition:
-    """The images resized to 256 x 256, or those with the short side above 512: the same ids, other pixels."""
+    """An edition of the images: resized to 256 x 256, or with the shorter side above 512. Both have the same ids."""
 
     name: str
     train: tuple[str, ...]
     val: str
 
 
-# The names that the archives unpack to, and those that torchvision renames them to (`data_..._standard`).
+# The folders that the archives unpack to, and torchvision's names for them (`data_..._standard`).
 _SMALL = _Edition("256 px", ("data_256", "data_256_standard"), "val_256")
 _LARGE = _Edition("large", ("data_large", "data_large_standard"), "val_large")
 
@@ -62,9 +62,9 @@ _LARGE = _Edition("large", ("data_large", "data_large_standard"), "val_large")
 def expected() -> Mapping[str, Expected]:
     """Return the sizes of the complete partitions.
 
-    The training total is of places365_train_standard.txt, as tensorflow/datasets and torchvision state it too; the
-    smallest and the largest category are as the README of the owners' development kit (zhoubolei/places_devkit)
-    states them. Some texts say 50 validation images a category; the kit's README and list have 100.
+    The training total is that of places365_train_standard.txt, which tensorflow/datasets and torchvision also state;
+    the smallest and the largest category are from the README of the owners' development kit (zhoubolei/places_devkit).
+    Some texts say 50 validation images a category; the kit's README and list have 100.
     """
     return {
         "train": Expected(1_803_460, class_sizes=(3_068, 5_000)),
@@ -141,8 +141,8 @@ def _val_flat(edition: _Edition, root: Path, home: Path) -> Piece | None:
     listing = _find_list(root, home, _VAL_LIST)
     if listing is None:
         raise BuildError(
-            f"{TITLE}: expected {_VAL_LIST} with the categories of the flat validation images in {folder}, found it "
-            f"neither in {home} nor in {home / _LIST_FOLDER}; unpack {_LIST_FOLDER}.tar there."
+            f"{TITLE}: the categories of the flat validation images in {folder} are unknown: {_VAL_LIST} is neither "
+            f"in {home} nor in {home / _LIST_FOLDER}. Unpack {_LIST_FOLDER}.tar there."
         )
     _check_categories(root, home)
     listed, labels = _listed(listing, "val")
@@ -150,8 +150,8 @@ def _val_flat(edition: _Edition, root: Path, home: Path) -> Piece | None:
     rows = pc.index_in(ids, listed)
     if rows.null_count:
         raise BuildError(
-            f"{TITLE}: expected a line in {listing} for each validation image, found none for "
-            f"{names.images.filter(pc.is_null(rows))[0]} in {folder}; take the list of Places365-Standard."
+            f"{TITLE}: {listing} has no line for {names.images.filter(pc.is_null(rows))[0]} in {folder}. Take the "
+            "list of Places365-Standard."
         )
     place = relative(folder, root) + "/"
     table = piece_table(class_column(tuple(classes()), labels.take(rows).to_numpy()), ids, joined(place, names.images))
@@ -167,7 +167,7 @@ def _layout(edition: _Edition, place: str, home: Path) -> str:
 
 
 def _find_list(root: Path, home: Path, name: str) -> Path | None:
-    """Look for a list where the images are, in the folders above up to the user's, and beside that one."""
+    """Look for a list beside the images, in the folders above up to the user's, and beside the user's folder."""
     above = [home, *home.parents[: len(home.relative_to(root).parts)]]
     places = [place for folder in above for place in (folder / name, folder / _LIST_FOLDER / name)]
     places.append(root.parent / _LIST_FOLDER / name)
@@ -182,20 +182,19 @@ def _read_list(path: Path) -> pa.Table:
         return pacsv.read_csv(path, columns, options, types).combine_chunks()
     except pa.ArrowInvalid as error:
         raise BuildError(
-            f"{TITLE}: expected a name and a number in each line of {path}, found another text ({error}); "
-            f"unpack {_LIST_FOLDER}.tar again."
+            f"{TITLE}: {path} has lines other than a name and a number ({error}). Unpack {_LIST_FOLDER}.tar again."
         ) from error
 
 
 def _listed(path: Path, partition: str) -> tuple[pa.Array, pa.Array]:
-    """Return the ids and labels that a list of the development kit has."""
+    """Return the ids and labels of a list of the development kit."""
     table = _read_list(path)
     names, labels = table["name"].combine_chunks(), table["label"].combine_chunks()
     inside = pc.and_(pc.greater_equal(labels, 0), pc.less(labels, len(classes())))
     if not pc.all(inside).as_py():
         raise BuildError(
-            f"{TITLE}: expected labels from 0 to {len(classes()) - 1} in {path}, found {pc.max(labels)}; "
-            "take the list of Places365-Standard."
+            f"{TITLE}: {path} has labels outside 0 to {len(classes()) - 1}, up to {pc.max(labels)}. Take the list of "
+            "Places365-Standard."
         )
     return joined({"train": "train", "val": "val/"}[partition], names), labels
 
@@ -209,8 +208,8 @@ def _check_categories(root: Path, home: Path) -> None:
     if found != ours:
         wrong = next(iter(sorted(set(found.items()) ^ set(ours.items()))))
         raise BuildError(
-            f"{TITLE}: expected its 365 categories in {path}, found {len(found)}, other at {wrong[0]} {wrong[1]}; "
-            "take the list of Places365-Standard."
+            f"{TITLE}: {path} does not list its 365 categories: of {len(found)}, {wrong[0]} {wrong[1]} differs. Take "
+            "the list of Places365-Standard."
         )
 
 
@@ -239,14 +238,14 @@ _SEARCH = Search(
 
 
 def _scan(root: Path, partitions: Sequence[str]) -> list[Piece]:
-    """Find the partitions, and refuse to put the pixels of both editions into one benchmark."""
+    """Find the partitions, and refuse a copy that has them in different editions."""
     pieces = _SEARCH.scan(root, partitions)
     large = [piece for piece in pieces if piece.layout.startswith(_LARGE.name)]
     if large and len(large) < len(pieces):
         layouts = " and ".join(f"{piece.partition} as {piece.layout}" for piece in pieces)
         raise BuildError(
-            f"{TITLE}: expected all partitions in one edition, found {layouts} in {root}; "
-            "add the missing part of one of the two editions."
+            f"{TITLE}: {root} has its partitions in different editions: {layouts}. Add the missing part of one of the "
+            "two editions."
         )
     return pieces
 

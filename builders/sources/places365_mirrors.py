@@ -1,4 +1,4 @@
-"""Places365 in Hub mirrors: one set of Parquet files may hold both partitions, and file names tell them apart.
+"""Indexes Hub mirrors of Places365, in which one set of Parquet files may hold both partitions.
 
 Andron00e/Places365-custom has the columns image, image_file_path and labels and 1.84 million rows in one split, as
 many as training and validation images together; the split of dpdl-benchmark/Places365-Validation is named train.
@@ -24,17 +24,17 @@ from builders.sources.readers.folders import joined, relative
 _SPLITS = ("train", "validation", "val")
 _NAME = r"^(?:(?:.*/)?(?P<folder>[^/]*)/)?(?P<name>(?P<val>Places365_val_)?[0-9]{8}\.jpg)$"
 _ADVICE = (
-    "Andron00e/Places365-custom has them in the column image_file_path, dpdl-benchmark/Places365-Validation may have "
-    "none; take the first, or the owners' archives, unpacked"
+    "Take Andron00e/Places365-custom, which has file names in the column image_file_path "
+    "(dpdl-benchmark/Places365-Validation may have none), or the owners' archives, unpacked"
 )
 
-# The first lines of places365_val.txt: labels of Places365_val_00000001.jpg and so on.
+# The first lines of places365_val.txt: the labels of Places365_val_00000001.jpg and so on.
 _FIRST_LABELS = (165, 358, 93, 164, 289)
 _FIRST_NAMES = tuple(f"Places365_val_{number:08d}.jpg" for number in range(1, len(_FIRST_LABELS) + 1))
 
 
 def find(partition: str, root: Path, home: Path) -> Piece | None:
-    """Index the images of a partition in the Parquet files of a folder; None where there are no files."""
+    """Index the images of a partition in the Parquet files of a folder; returns None if there are no files."""
     files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
     if not files:
         return None
@@ -45,54 +45,54 @@ def find(partition: str, root: Path, home: Path) -> Piece | None:
     place = relative(files[0].parent, root)
     if not table.num_rows:
         raise OtherDataError(
-            f"{TITLE}: the Parquet files in {place} of {root} hold no images of the partition {partition}; "
-            f"give a mirror that has them with --places365."
+            f"{TITLE}: the Parquet files in {place} of {root} hold no images of the partition {partition}. Give a "
+            "mirror that has them with --places365."
         )
     return Piece(partition, f"Parquet files in {place}", "parquet", table.combine_chunks())
 
 
 def _parts(shard: parquet.Shard) -> pa.Array:
-    """Split file names into folder, name and what only validation images have."""
+    """Split file names into folder, name and the prefix that only validation images have."""
     parts = pc.extract_regex(shard.names, _NAME)
-    wanted = "file names like 00000001.jpg or Places365_val_00000001.jpg (row {row} has {name})"
-    parquet.refuse_rows(TITLE, shard.path, pc.is_null(parts), wanted, shard, _ADVICE)
+    named = "the file name {name} is not like 00000001.jpg or Places365_val_00000001.jpg"
+    parquet.refuse_rows(TITLE, shard.path, pc.is_null(parts), named, shard, _ADVICE)
     return parts
 
 
 def _codes(shards: Sequence[parquet.Shard], named: Sequence[pa.Array]) -> list[npt.NDArray[np.int64]]:
-    """Return the category of each row, as a place in the owners' order."""
+    """Return the category of each row, as its index in the owners' order."""
     order = list(classes())
     codes = []
     for shard in shards:
         known = _categories(shard)
         inside = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(known)))
-        wanted = f"labels from 0 to {len(known) - 1} (row {{row}} has {{label}})"
-        parquet.refuse_rows(TITLE, shard.path, pc.fill_null(pc.invert(inside), True), wanted, shard, _ADVICE)
+        outside = f"the label {{label}} is not from 0 to {len(known) - 1}"
+        parquet.refuse_rows(TITLE, shard.path, pc.fill_null(pc.invert(inside), True), outside, shard, _ADVICE)
         codes.append(np.array([order.index(name) for name in known])[shard.labels.to_numpy()])
     evidence = [_agreeing(*of) for of in zip(shards, named, codes, strict=True)]
     if not sum(evidence) and any(shard.label_names is None for shard in shards):
         raise OtherDataError(
-            f"{TITLE}: {shards[0].path} has label numbers without names, which mirrors may count in any order, and "
-            f"neither folders in its file names nor one of the images whose category is known; {_ADVICE}."
+            f"{TITLE}: the label numbers of {shards[0].path} may be in any order: they have no names, and neither "
+            f"folders in file names nor an image of known category confirm them. {_ADVICE}."
         )
     return codes
 
 
 def _categories(shard: parquet.Shard) -> list[str]:
-    """Return the category that each label number stands for; the owners' order where the schema names none."""
+    """Return the category of each label number; in the owners' order if the schema has no names."""
     if shard.label_names is None:
         return list(classes())
     found = [spelled().get(flattened(name)) for name in shard.label_names]
     if None in found:
         raise OtherDataError(
             f"{TITLE}: {shard.path} has the label name {shard.label_names[found.index(None)]!r}, which is none of its "
-            f"{len(classes())} categories; {_ADVICE}."
+            f"{len(classes())} categories. {_ADVICE}."
         )
     return [category for category in found if category is not None]
 
 
 def _agreeing(shard: parquet.Shard, parts: pa.Array, codes: npt.NDArray[np.int64]) -> int:
-    """Count the rows whose names tell the category, and refuse a file in which one has another label."""
+    """Count the rows whose file names give the category, and refuse a file in which a label contradicts the name."""
     order = {category: code for code, category in enumerate(classes())}
     of_folder = {name: order[category] for name, category in spelled().items()}
     folders = pc.replace_substring_regex(parts.field("folder"), pattern="[_/]", replacement="-").dictionary_encode()
@@ -102,15 +102,15 @@ def _agreeing(shard: parquet.Shard, parts: pa.Array, codes: npt.NDArray[np.int64
         first = pc.fill_null(pc.index_in(parts.field("name"), pa.array(_FIRST_NAMES)), -1).to_numpy()
         expected = np.where(first >= 0, np.array(_FIRST_LABELS)[first], expected)
     wrong = pa.array((expected >= 0) & (expected != codes))
-    wanted = "a label that fits its file name in the owners' order (row {row}, {name}, has {label})"
-    parquet.refuse_rows(TITLE, shard.path, wrong, wanted, shard, _ADVICE)
+    other = "the label {label} of {name} does not fit its file name in the owners' order"
+    parquet.refuse_rows(TITLE, shard.path, wrong, other, shard, _ADVICE)
     return int((expected >= 0).sum())
 
 
 def _table(
     partition: str, root: Path, shard: parquet.Shard, parts: pa.Array, codes: npt.NDArray[np.int64]
 ) -> pa.Table:
-    """Index the rows of one file that are of a partition."""
+    """Index one file's rows of a partition."""
     names = joined("/", parts.field("name"))
     categories = pa.array(list(classes())).take(pa.array(codes))
     in_val = pc.not_equal(parts.field("val"), "")

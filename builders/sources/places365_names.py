@@ -1,4 +1,4 @@
-"""The categories of Places365, and how folders and mirrors spell them.
+"""The categories of Places365, and their spellings in folders and mirrors.
 
 Tested by `tests/builders/sources/test_errors.py`.
 """
@@ -15,12 +15,12 @@ TITLE = "Places365-Standard"
 
 @functools.cache
 def classes() -> Mapping[str, str]:
-    """Return the name of each category, in label order."""
+    """Return the names by category, in label order."""
     return {row.category: row.name for row in tables.places365()}
 
 
 def flattened(category: str) -> str:
-    """Return how a category's name compares with the folder names of the easy format, which has no inner folders."""
+    """Return a category's name as a folder name of the easy format, which has no nested folders."""
     return category.replace("/", "-").replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""The upstream datasets: one module each, and the registry of all.
+"""The registry of upstream datasets, which are declared one a module.
 
 Tested by `tests/builders/sources/test_layouts.py`.
 """

@@ -1,4 +1,4 @@
-"""How many bytes the images of a source take.
+"""Sizes of a source's images in bytes: looked up, or estimated from a sample.
 
 Tested by `tests/builders/adopt/test_copies.py`.
 """
@@ -24,7 +24,7 @@ _SAMPLE = 1000
 
 
 def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
-    """Bytes that some of a source's images take, from a sample of them; to a few per cent, and quick for a million."""
+    """Estimate the total size of some images from a sample: within a few per cent, and fast for a million images."""
     if len(rows) == 0:
         return 0
     sample = rows[:: -(-len(rows) // _SAMPLE)]
@@ -43,19 +43,18 @@ def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
 
 
 def image_sizes(index: SourceIndex, rows: Int64) -> tuple[Int64, Callable[[int], bytes]]:
-    """Sizes of some images of a source in bytes, and a function that reads the i-th of them.
+    """Return the sizes of some images in bytes, and a function that reads the i-th of them.
 
     Raises:
-        BuildError: the images lie in containers, where looking at one means reading a hundred.
+        BuildError: the images are in containers, where reading one image means reading a hundred.
     """
     places = index.table.select(["how", "file", "offset", "size"]).take(pa.array(rows))
     how = places["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
     packed = how[~np.isin(how, IN_PLACE)]
     if len(packed):
         raise BuildError(
-            f"{index.source.title}: expected files or tar archives to match images by content, found {packed[0]} at "
-            f"{index.root}; "
-            f"give another layout of the source with --{index.source.key}."
+            f"{index.source.title}: images in {packed[0]} containers cannot be matched by content ({index.root}). "
+            f"Give files or tar archives with --{index.source.key}."
         )
     files = places["file"].combine_chunks()
     offsets = places["offset"].to_numpy()
@@ -83,17 +82,17 @@ def _average_image(path: Path) -> float:
 def look_up_sizes(
     index: SourceIndex, files: pa.Array, wanted: Int64, sizes: Int64, advance: Callable[[int], None]
 ) -> None:
-    """Fill in the sizes of some of a source's files.
+    """Look up the sizes of some of a source's files.
 
     Args:
         index: the source.
         files: paths relative to the source's root.
-        wanted: which of them to look up.
+        wanted: positions in `files` to look up.
         sizes: bytes of each file, filled in place.
         advance: called with the number of files looked up since the last call.
 
     Raises:
-        BuildError: a file is gone or cannot be looked at.
+        BuildError: a file is missing or inaccessible.
     """
     root = f"{index.root}{os.sep}"
     for done, row in enumerate(wanted.tolist(), start=1):
@@ -102,8 +101,8 @@ def look_up_sizes(
             sizes[row] = os.stat(path).st_size  # noqa: PTH116 - a Path costs more than the call
         except OSError as error:
             raise BuildError(
-                f"{index.source.title}: expected an image, found {error.strerror} at {path}; "
-                "mend the folder and run again."
+                f"{index.source.title}: cannot read {path}: {error.strerror}. Restore it in the source folder and run "
+                "again."
             ) from error
         if done % 4096 == 0 or done == len(wanted):
             advance((done - 1) % 4096 + 1)

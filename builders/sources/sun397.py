@@ -1,4 +1,4 @@
-"""SUN397: scenes of 397 categories, those of the SUN database that have at least 100 images."""
+"""SUN397: scenes of the 397 categories of the SUN database that have at least 100 images."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _TITLE = "SUN397"
 _PARTITION = "images"
 _FOLDER = "SUN397"
 _CLASS_LIST = "ClassName.txt"
-_FLAG = f"give a copy of SUN397 with --{_KEY}"
+_FLAG = f"Give a copy of SUN397 with --{_KEY}"
 
-# All names have this form, also of the images that are no JPEG: the owners' page says that they are in jpg, png or
-# gif format, and mmpretrain (datasets/sun397.py) lists 119 whose content is another than their name says.
+# All names have this form, even those of images that are not JPEG: the owners' page says that they are in jpg, png or
+# gif format, and mmpretrain (datasets/sun397.py) lists 119 images whose content differs from their extension.
 _NAME = r"sun_[a-z]+\.jpg"
 _IMAGE = re.compile(_NAME, re.ASCII)
 _WANTED = "sun_<letters>.jpg"
 
 # Mirrors divide the images. The one on Kaggle (sun397-50-50) has the 50 training and 50 test images a class of one of
-# the owners' partitions, in train/train and test/test; so has tanganke/sun397 on the Hub. They are 39,700 images of
-# the 108,754. 1aurent/SUN397 has all, with the bytes of the owners' files as far as its size tells.
+# the owners' partitions, in train/train and test/test; so has tanganke/sun397 on the Hub. These are 39,700 of the
+# 108,754 images. 1aurent/SUN397 has all; judged by its size, with the bytes of the owners' files.
 _SPLITS = ("train", "validation", "val", "test")
 
 _SEPARATORS = re.compile(r"[/_\- ]+")
@@ -52,19 +52,19 @@ _SEPARATORS = re.compile(r"[/_\- ]+")
 
 @functools.cache
 def classes() -> Mapping[str, str]:
-    """Return the name of each category, in label order."""
+    """Return the names by category, in label order."""
     return {row.category: row.name for row in tables.sun397()}
 
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition, all images; the owners' partitions for training and testing overlap."""
+    """Return the size of the only partition, which has all images; the owners' training and test sets overlap."""
     counts = {row.category: row.images for row in tables.sun397()}
     return {_PARTITION: Expected(sum(counts.values()), counts)}
 
 
 def category_of(name: str) -> str | None:
-    """Return the category that a mirror spells its own way, with or without the letter; None where there is none.
+    """Return the category of a mirror's spelling, with or without the letter; None if it is not a category.
 
     Mirrors write "/b/balcony/exterior" as "b_balcony_exterior", "balcony exterior" and the like.
     """
@@ -81,12 +81,12 @@ def _spellings() -> Mapping[str, str]:
 
 
 def _prefix(category: str) -> str:
-    """Return what stands before the file name in the ids of a category's images."""
+    """Return the part before the file name in the ids of a category's images."""
     return f"{category[1:]}/"
 
 
 def _tree(root: Path, folder: Path) -> Piece | None:
-    """Index the category folders where they lie as in the archive, two or three levels deep."""
+    """Index category folders that are nested as in the archive, two or three levels deep."""
     if not folder.is_dir() or not any(len(name) == 1 for name in child_names(folder)):
         return None
     inner = [category[1:] for category in classes() if (folder / category[1:]).is_dir()]
@@ -102,7 +102,7 @@ def _below(root: Path, home: Path) -> Piece | None:
 
 
 def _split_folders(root: Path, home: Path) -> Piece | None:
-    """Index a mirror that divides the images, with category folders side by side or as in the archive."""
+    """Index a mirror that divides the images, with category folders side by side or nested as in the archive."""
     found = [piece for split in _SPLITS if (piece := _split_folder(root, home / split, split)) is not None]
     if not found:
         return None
@@ -128,7 +128,7 @@ def _split_folder(root: Path, folder: Path, split: str) -> Piece | None:
 
 
 def _indexed(root: Path, place: Path, folders: Sequence[tuple[str, Path]], strays: list[Stray]) -> Piece:
-    """Index category folders, and refuse those that hold other images or are of another edition."""
+    """Index category folders, and refuse a copy of another edition or without images of SUN397."""
     table, inside = scan_class_folders(
         _TITLE,
         root,
@@ -138,14 +138,12 @@ def _indexed(root: Path, place: Path, folders: Sequence[tuple[str, Path]], stray
     )
     _refuse_other_edition([stray.path for stray in strays if _holds_images(root / stray.path)], place)
     if not table.num_rows:
-        raise OtherDataError(
-            f"{_TITLE}: expected images named {_WANTED} in the category folders, found no file in {place}; {_FLAG}."
-        )
+        raise OtherDataError(f"{_TITLE}: the category folders in {place} hold no images named {_WANTED}. {_FLAG}.")
     return Piece(_PARTITION, f"category folders in {relative(place, root)}", "file", table, tuple(strays + inside))
 
 
 def _holds_images(folder: Path) -> bool:
-    """Tell whether a folder has images of the SUN database, itself or in a folder below it."""
+    """Whether a folder or one of its subfolders has images of the SUN database."""
     if not folder.is_dir():
         return False
     names = child_names(folder)
@@ -155,11 +153,11 @@ def _holds_images(folder: Path) -> bool:
 
 
 def _refuse_other_edition(others: Sequence[str], place: Path) -> None:
-    """Refuse a copy that has images of more categories: the same category may have others there."""
+    """Refuse a copy with images of other categories: in a larger edition a category may have other images, too."""
     if others:
         raise BuildError(
-            f"{_TITLE}: expected its {len(classes())} categories, found images of {len(others):,} others in {place}, "
-            f"first {others[0]}, as larger editions of the SUN database have; {_FLAG}."
+            f"{_TITLE}: {place} has images of {len(others):,} categories beside the {len(classes())}, first "
+            f"{others[0]}, as larger editions of the SUN database have. {_FLAG}."
         )
 
 
@@ -170,13 +168,13 @@ def _check_class_list(path: Path) -> None:
     if set(found) != set(classes()):
         wrong = min(set(found) ^ set(classes()))
         raise BuildError(
-            f"{_TITLE}: expected its {len(classes())} categories in {path}, found {len(found):,}, other at {wrong}; "
+            f"{_TITLE}: {path} does not list its {len(classes())} categories: of {len(found):,}, {wrong} differs. "
             f"{_FLAG}."
         )
 
 
 def _archive(root: Path, home: Path) -> Piece | None:
-    """Index the images in an archive, where they lie below `SUN397/`."""
+    """Index the images below `SUN397/` in an archive."""
     archive = tars.find_archive(_TITLE, home, _FOLDER)
     if archive is None:
         return None
@@ -198,9 +196,7 @@ def _archive(root: Path, home: Path) -> Piece | None:
             ids.append(_prefix(category) + member.name)
             codes.append(code)
     if not images:
-        raise BuildError(
-            f"{_TITLE}: expected images like {_FOLDER}/a/abbey/{_WANTED}, found none inside {archive.path}; {_FLAG}."
-        )
+        raise BuildError(f"{_TITLE}: {archive.path} has no images like {_FOLDER}/a/abbey/{_WANTED}. {_FLAG}.")
     _refuse_other_edition(sorted(others), archive.path)
     table = archive.table(root, class_column(tuple(classes()), np.array(codes)), ids, images)
     return Piece(_PARTITION, f"archive {place}", archive.how, table, tuple(strays))
@@ -235,7 +231,7 @@ SUN397 = Source(
     key=_SEARCH.key,
     title=_TITLE,
     edition="SUN397 (2010)",
-    # From a stored copy of the page.
+    # The statement is from a stored copy of the page.
     licence=Licence(
         name="for research purposes only",
         url="https://vision.princeton.edu/projects/2010/SUN/",

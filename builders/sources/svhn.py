@@ -24,9 +24,9 @@ _CLASSES = tuple("0123456789")
 _ZERO = 10
 """The label that the owner's files give the digit 0."""
 
-_AGAIN = "take {name} of the owner's format 2 (cropped digits)"
+_AGAIN = "Take {name} of the owner's format 2 (cropped digits)"
 
-# Images of each digit, 0 to 9. The owner's page gives the totals, 73,257 and 26,032; these are counts that several
+# Images of each digit, 0 to 9. The owner's page gives the totals, 73,257 and 26,032; the counts are those that several
 # public repositories took from the files, and they add up to the totals.
 _TRAIN = (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659)
 _TEST = (1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595)
@@ -57,15 +57,14 @@ def _mat(partition: str, root: Path, home: Path) -> Piece | None:
     labels = _variable(path, "y")
     if labels.ndim != 2 or labels.shape[1] != 1 or labels.dtype.kind not in "iu" or len(labels) != shape[3]:
         raise BuildError(
-            f"{_TITLE}: expected y as {shape[3]:,} x 1 whole numbers, one for each image in X, found {labels.dtype} "
-            f"{_by(labels.shape)} in {path}; {_AGAIN.format(name=path.name)}."
+            f"{_TITLE}: y in {path} is not {shape[3]:,} x 1 integers, one for each image in X, but {labels.dtype} "
+            f"{_by(labels.shape)}. {_AGAIN.format(name=path.name)}."
         )
     digits = labels[:, 0].astype(np.int64)
     wrong = digits[(digits < 1) | (digits > _ZERO)]
     if len(wrong):
         raise BuildError(
-            f"{_TITLE}: expected labels from 1 to {_ZERO} in y, found {wrong[0]} in {path}; "
-            f"{_AGAIN.format(name=path.name)}."
+            f"{_TITLE}: the label {wrong[0]} in y of {path} is not from 1 to {_ZERO}. {_AGAIN.format(name=path.name)}."
         )
     table = position_table(partition, _CLASSES, digits % _ZERO, relative(path, root))
     return Piece(partition, f"MATLAB file {relative(path, root)}", "mat", table, form="rgb32")
@@ -80,40 +79,39 @@ def _shape(path: Path) -> tuple[int, ...]:
     if "y" not in variables or len(shape) != 4 or shape[:3] != (32, 32, 3) or kind != "uint8":
         found = ", ".join(f"{name} ({kind} {_by(shape)})" for name, (shape, kind) in variables.items())
         raise BuildError(
-            f"{_TITLE}: expected the variables X (uint8 32 x 32 x 3 x n) and y, found {found or 'none'} in {path}, "
-            f"which may be cut short; {_AGAIN.format(name=path.name)}."
+            f"{_TITLE}: {path} lacks the variables X (uint8 32 x 32 x 3 x n) and y (found: {found or 'none'}); it may "
+            f"be truncated. {_AGAIN.format(name=path.name)}."
         )
     return tuple(shape)
 
 
 def _variable(path: Path, name: str) -> npt.NDArray[Any]:
-    """Read one variable; those before it are skipped without being decompressed."""
+    """Read one variable; the variables before it are skipped without decompressing them."""
     import scipy.io
 
     read = _reading(path, lambda file: scipy.io.loadmat(file, variable_names=[name]))
     if not isinstance(read.get(name), np.ndarray):
-        raise BuildError(f"{_TITLE}: expected an array {name}, found none in {path}; {_AGAIN.format(name=path.name)}.")
+        raise BuildError(f"{_TITLE}: {path} has no array {name}. {_AGAIN.format(name=path.name)}.")
     value: npt.NDArray[Any] = read[name]
     return value
 
 
 def _reading(path: Path, read: Any) -> Any:
-    """Call one of scipy's readers and say in one sentence what keeps it from reading."""
+    """Call one of scipy's readers and turn its errors into a `BuildError`."""
     from scipy.io.matlab import MatReadError
 
     try:
         return read(str(path))
     except NotImplementedError as error:
         raise BuildError(
-            f"{_TITLE}: expected a MATLAB 5 file, found one of MATLAB 7.3 (HDF5), as the full numbers of format 1 "
-            f"have, at {path}; {_AGAIN.format(name=path.name)}."
+            f"{_TITLE}: {path} is a MATLAB 7.3 file (HDF5), as the full numbers of format 1 have, not MATLAB 5. "
+            f"{_AGAIN.format(name=path.name)}."
         ) from error
-    # What scipy raises on other files and on those cut short: IndexError inside the header, OSError and zlib.error
-    # inside a variable, ValueError and TypeError where the numbers it meets make no sense.
+    # scipy's errors on other files and on truncated ones: IndexError in the header, OSError and zlib.error in a
+    # variable, ValueError and TypeError on numbers that make no sense.
     except (MatReadError, IndexError, OSError, ValueError, TypeError, KeyError, zlib.error) as error:
         raise BuildError(
-            f"{_TITLE}: expected a whole MATLAB 5 file, found one that cannot be read ({error}) at {path}; "
-            f"{_AGAIN.format(name=path.name)}."
+            f"{_TITLE}: {path} cannot be read as a MATLAB 5 file ({error}). {_AGAIN.format(name=path.name)}."
         ) from error
 
 
@@ -140,7 +138,7 @@ def _parquet_codes(path: Path) -> Int64:
 
 
 # A stored copy of the page has the note beside the downloads of format 1 and ends before those of format 2; the Hub's
-# loader (huggingface/datasets, datasets/svhn/svhn.py) gives both as "Custom (non-commercial)".
+# loader (huggingface/datasets, datasets/svhn/svhn.py) states "Custom (non-commercial)" for both.
 LICENCE = Licence(
     name="non-commercial use only",
     url="http://ufldl.stanford.edu/housenumbers/",

@@ -34,8 +34,8 @@ _NAME = r"[1-9][0-9]*\.png"
 _IMAGE = re.compile(_NAME, re.ASCII)
 _WANTED = "<number>.png"
 
-# What else the archives hold: the digits and their boxes (HDF5), and the owners' script that draws the boxes. The
-# names and the tree are as many public repositories list them.
+# The other files of the archives: the digits and their boxes (HDF5), and the owners' script that draws the boxes.
+# Names and tree are those that many public repositories list.
 _BESIDE = ("digitStruct.mat", "see_bboxes.m")
 
 
@@ -47,7 +47,7 @@ def classes() -> Mapping[str, str]:
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
-    """Return the sizes of the partitions, as the Hub's copy counts them; the `extra` images are not indexed."""
+    """Return the sizes of the partitions, from the Hub's copy; the `extra` images are not indexed."""
     return {
         partition: Expected(images, {_CLASS: images}) for partition, images in (("train", 33_402), ("test", 13_068))
     }
@@ -83,8 +83,8 @@ def _archive(partition: str, root: Path, home: Path) -> Piece | None:
     images = [member for member in inside if _IMAGE.fullmatch(member.name)]
     if not images:
         raise BuildError(
-            f"{_TITLE}: expected images like {partition}/{_WANTED}, found none inside {archive.path}; "
-            f"give a copy of SVHN's format 1 with --{_KEY}."
+            f"{_TITLE}: {archive.path} has no images like {partition}/{_WANTED}. Give a copy of SVHN's format 1 with "
+            f"--{_KEY}."
         )
     place = relative(archive.path, root)
     kept = set(images)
@@ -103,10 +103,10 @@ def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
 
 
 def _parquet_shard(partition: str, root: Path, path: Path) -> pa.Table:
-    """Index one file of the Hub's copy, whose names are those in the archives, in the archives' order."""
+    """Index one file of the Hub's copy, which has the archives' names, in the archives' order."""
     shard = parquet.read_names(_TITLE, path, beside="digits")
     names = pc.extract_regex(shard.names, rf"^(?:.*/)?(?P<name>{_NAME})$")
-    parquet.refuse_rows(_TITLE, path, pc.is_null(names), "image.path like 1.png (row {row} has {name})", shard)
+    parquet.refuse_rows(_TITLE, path, pc.is_null(names), "image.path is {name}, not like 1.png", shard)
     ids = joined(f"{partition}/", pc.struct_field(names, "name"))
     return parquet.shard_table(root, path, (_CLASS,), np.zeros(len(ids), np.int64), ids)
 

@@ -1,4 +1,4 @@
-"""How images come out of containers that cannot be read one by one in place, each container in one pass.
+"""Unpacks containers whose images cannot be read in place, each container in one pass.
 
 Tested by `tests/builders/sources/test_cifar100.py`.
 """
@@ -17,10 +17,9 @@ from builders.sources.base import How
 from builders.sources.readers import parquet, tars
 
 Unpack = Callable[[Path, npt.NDArray[np.int64]], Iterator[Sequence[Any]]]
-"""Takes a container and ascending row numbers; yields the images of these rows in order, as batches of bytes-like
-objects.
+"""Yields the images at ascending row numbers of a container, in order, as batches of bytes-like objects.
 
-Raises `BuildError` where the container cannot be read or has no image in a row.
+Raises `BuildError` if the container cannot be read or a row has no image.
 """
 
 UNPACKERS: Mapping[How, Unpack] = {
@@ -30,4 +29,4 @@ UNPACKERS: Mapping[How, Unpack] = {
     "lmdb": lsun.unpack,
     "targz": tars.unpack,
 }
-"""By `How`."""
+"""Unpackers by container."""

@@ -1,1 +1,1 @@
-"""Reading byte ranges of files, and writing files atomically."""
+"""Reads byte ranges of files, and writes files atomically."""

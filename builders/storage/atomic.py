@@ -1,4 +1,4 @@
-"""Files that are whole or not there.
+"""Writes files atomically: a file is complete or does not exist.
 
 Tested by `tests/builders/pipeline/test_shards.py`.
 """
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TEMPORARY = ".tmp"
-"""End of every temporary name."""
+"""Suffix of every temporary file."""
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path`; rename it to `path` when the block ends well, else remove it."""
-    # The process id keeps two processes apart that come to write one file; what a killed one leaves is swept later.
+    """Yield a temporary path beside `path`; rename it to `path` if the block succeeds, else remove it."""
+    # The process id separates two processes that write the same file. Files of killed processes are removed later.
     temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -28,6 +28,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole text file or nothing, with Unix newlines."""
+    """Write a text file atomically, with Unix newlines."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")

@@ -1,4 +1,4 @@
-"""Reads spans of files, which is where images are: in files of their own, archives, arrays and packs."""
+"""Reads byte ranges of files: images in files of their own, in archives, in arrays and in packs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy.typing as npt
 from builders.errors import BuildError
 
 PACK_SUFFIX = ".pack"
-"""End of every pack's name; what is known of its images stays beside it when the pack is removed."""
+"""Suffix of every pack; the record of its images stays beside it when the pack is removed."""
 
 
 class Reader:
-    """Reads spans of files. The last file stays open, since thousands of images in turn lie in one archive or pack."""
+    """Reads byte ranges and keeps the last file open: an archive or pack holds thousands of images in a row."""
 
     def __init__(self) -> None:
         self._path = ""
@@ -28,10 +28,10 @@ class Reader:
         self._close()
 
     def read_into(self, target: memoryview, path: str, offset: int) -> None:
-        """Fill a buffer from a file.
+        """Fill a buffer from a file, from an offset on.
 
         Raises:
-            BuildError: the file cannot be read or has too few bytes.
+            BuildError: the file cannot be read or is too short.
         """
         try:
             _fill(self._opened(path), target, offset, path)
@@ -59,16 +59,16 @@ class Reader:
     def read_rows(
         self, target: npt.NDArray[np.uint8], numbers: Sequence[int], path: str, offsets: Sequence[int]
     ) -> None:
-        """Fill some rows of an array, each from its own place in one file.
+        """Fill rows of an array, each from its own offset in one file.
 
         Args:
             target: shape (n, bytes of a row), each row contiguous.
             numbers: the rows to fill.
             path: the file.
-            offsets: where in it each of them begins.
+            offsets: byte offset of each of these rows.
 
         Raises:
-            BuildError: the file cannot be read or has too few bytes.
+            BuildError: the file cannot be read or is too short.
         """
         try:
             raw = self._opened(path)
@@ -98,13 +98,13 @@ def _fill(raw: FileIO, target: memoryview, offset: int, path: str) -> None:
         got += more
     if got != size:
         raise BuildError(
-            f"expected {size:,} bytes, found {got:,} at {path}: the file changed during the build; "
-            "run the same command again, which goes on where this run stopped."
+            f"{path} changed during the build: expected {size:,} bytes, found {got:,}. Run the same command again; it "
+            "resumes."
         )
 
 
 def _unreadable(error: OSError, path: str) -> BuildError:
     return BuildError(
-        f"expected a readable image, found {error.strerror} at {path}; "
-        "mend the source folder and run the same command again, which goes on where this run stopped."
+        f"Cannot read {path}: {error.strerror}. Restore it in the source folder and run the same command again; it "
+        "resumes."
     )

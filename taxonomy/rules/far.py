@@ -20,8 +20,8 @@ from taxonomy.decisions import Decision
 from taxonomy.rules.keywords import keywords
 from taxonomy.wordnet.nouns import Mask, Rows, WordNet, load
 
-# Of all matches that remove a class the clearest is the evidence: to be an ImageNet class says more than to be above
-# or below one, and that more than to have the same hypernym. The decision does not depend on this order.
+# Of all matches that remove a class the clearest one is the evidence: being an ImageNet class says more than being
+# above or below one, which says more than having the same hypernym. The decision does not depend on this order.
 _RULE_ORDER = ("i", "iii", "ii")
 
 # Caltech-256's last folder holds images of everything else.

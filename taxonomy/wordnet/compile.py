@@ -1,6 +1,6 @@
 """Compile WordNet 3.0's noun files into the one array file that travels with the package.
 
-Run once, by whoever wants to check or renew `taxonomy/data/wordnet-nouns.npz`; nothing is compiled at install time.
+Run it once to check or renew `taxonomy/data/wordnet-nouns.npz`; nothing is compiled at install time.
 The format of the input is WordNet's own, described in its manual page wndb(5WN).
 """
 
@@ -24,7 +24,7 @@ _HYPERNYM = {"@", "@i"}  # wninput(5WN): hypernym and instance hypernym
 
 @dataclass
 class _Nouns:
-    """What is read from data.noun, one entry per synset."""
+    """The contents of data.noun, one entry per synset."""
 
     offsets: list[int] = field(default_factory=list)
     parents: list[list[int]] = field(default_factory=list)

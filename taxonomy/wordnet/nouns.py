@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]
 
 
 class WordNet:
-    """WordNet 3.0's noun synsets. `load` gives the one instance there is; it is never changed.
+    """WordNet 3.0's noun synsets. `load` returns the only instance, which never changes.
 
     Attributes:
         offsets: (n,) the numbers in the wnids, ascending.
@@ -155,7 +155,7 @@ class WordNet:
         return self._depth(shortest=False)
 
     def _depth(self, *, shortest: bool) -> Rows:
-        """Relax the depths until they stand: as many rounds as the tree is deep (19)."""
+        """Relax the depths until they converge, which takes as many rounds as the tree is deep (19)."""
         below_root = np.flatnonzero(np.diff(self.parent_start))
         reduce = np.minimum.reduceat if shortest else np.maximum.reduceat
         depth = np.full(len(self), len(self) if shortest else 0, dtype=np.intp)
@@ -235,7 +235,7 @@ def _neighbours(start: Rows, targets: Rows, rows: Rows) -> Rows:
 
 
 def _reach(start: Rows, targets: Rows, rows: Rows) -> Rows:
-    """Return what is reached from `rows` in one link or more, ascending."""
+    """Return the rows that are reached from `rows` in one link or more, ascending."""
     seen = np.zeros(len(start) - 1, dtype=np.bool_)
     frontier = rows
     while len(frontier):

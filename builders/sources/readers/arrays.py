@@ -1,4 +1,4 @@
-"""Sources whose images are 32 x 32 arrays upstream: known by their place in the array, read many at a time.
+"""Indexes and reads sources whose images are 32 x 32 arrays upstream, identified by their position in the array.
 
 Tested by `tests/builders/sources/test_cifar100.py`.
 """
@@ -35,11 +35,11 @@ def position_table(
     """Index the images of one container, in the container's order.
 
     Args:
-        partition: what the ids start with, as in `test/00042`.
+        partition: the prefix of the ids, as in `test/00042`.
         class_ids: all class ids of the source.
-        codes: each image's place in `class_ids`.
+        codes: each image's index in `class_ids`.
         file: the container, relative to the source's root.
-        first: number of images of the partition in the containers before this one.
+        first: number of the partition's images in the containers before this one.
         size: bytes of each image once unpacked, -1 where unknown.
     """
     rows = pa.array(np.arange(len(codes), dtype=np.int64))
@@ -65,14 +65,14 @@ def mirrored(
 
     Args:
         title: the source's title.
-        partition: also what the files' names start with.
+        partition: the partition, also the prefix of the files' names.
         root: the user's folder.
-        home: where the files, or `data/` with them, would be.
+        home: the folder to look in, for the files or for `data/` with them.
         class_ids: all class ids of the source.
         read_codes: reads and checks the labels of one file.
 
     Returns:
-        The partition, or None where there is no such file.
+        The partition, or None if there is no such file.
     """
     files = parquet_files.split_files(home, partition)
     if not files:
@@ -93,15 +93,15 @@ def interleaved(images: npt.NDArray[np.uint8], rows: Int64, path: Path) -> Itera
     Args:
         images: n x 32 x 32 x 3, in any memory order.
         rows: ascending row numbers.
-        path: where the images came from, for people.
+        path: the file that the images come from, for messages.
 
     Raises:
-        BuildError: a row number is beyond the images.
+        BuildError: there is no image of a row number.
     """
     if len(rows) and int(rows[-1]) >= len(images):
         raise BuildError(
-            f"expected at least {int(rows[-1]) + 1:,} images, found {len(images):,} in {path}: the file changed "
-            "during the build; run the same command again."
+            f"{path} changed during the build: expected at least {int(rows[-1]) + 1:,} images, found "
+            f"{len(images):,}. Run the same command again."
         )
     for start in range(0, len(rows), _BATCH):
         batch = np.ascontiguousarray(images[rows[start : start + _BATCH]])

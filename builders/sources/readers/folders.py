@@ -1,4 +1,4 @@
-"""Index image files in folders: one listing a folder, no look at the single file.
+"""Indexes image files in class folders by listing each folder, without opening or examining single files.
 
 A complete ImageNet has 1.3 million files. Names go to Arrow one class at a time, so that Python never holds them all.
 
@@ -21,16 +21,16 @@ from builders.errors import more
 from builders.sources.base import OtherDataError, Piece, Stray, piece_table
 
 Explain = Callable[["ClassFolder", str], str]
-"""Says why a name in a class folder is not an image of that class, or raises `BuildError` if that breaks the copy."""
+"""Returns why a file in a class folder is not an image of that class, or raises `BuildError` if the copy is wrong."""
 
 
 @dataclass(frozen=True)
 class ClassFolder:
     """A folder with the images of one class.
 
-    `prefix` stands before the file name in the source id. `pattern` is the regular expression (ASCII) that a name
-    of an image of this class matches. `ending` is one that names may have and what stands for it in the source id,
-    for mirrors that add the class to each name.
+    `prefix` precedes the file name in the source id. `pattern` is the regular expression (ASCII) of the names of this
+    class's images. `ending` is a pair for mirrors that add the class to each name: an ending that names may have, and
+    the ending that replaces it in the source id.
     """
 
     class_id: str
@@ -42,20 +42,20 @@ class ClassFolder:
 
 @dataclass(frozen=True)
 class Names:
-    """The names in a folder, sorted: those that match as an Arrow array, the others as a list."""
+    """The sorted names in a folder: matching ones as an Arrow array, the others as a list."""
 
     images: pa.Array
     others: list[str]
 
 
 def child_names(folder: Path) -> list[str]:
-    """Return the names in a folder, sorted: the order of a listing depends on the file system."""
+    """Return the sorted names in a folder; the order of a listing depends on the file system."""
     return sorted(os.listdir(folder))  # noqa: PTH208  a third of the time of iterdir, over 1.3 million names
 
 
 def match_names(names: Sequence[str], pattern: str) -> Names:
     """Split sorted names into those that match a pattern of ASCII characters and the others."""
-    # Only ASCII goes to Arrow: a name that is no valid UTF-8 could not, and no pattern asks for anything else.
+    # Only ASCII names go to Arrow: it takes no invalid UTF-8, and no pattern matches other characters.
     plain = names if "".join(names).isascii() else [name for name in names if name.isascii()]
     candidates = pa.array(plain, pa.string())
     matches = pc.match_substring_regex(candidates, pattern)
@@ -66,7 +66,7 @@ def match_names(names: Sequence[str], pattern: str) -> Names:
 
 
 def shown(name: str) -> str:
-    """Return a file name as valid text, whatever bytes it has on disk."""
+    """Return a file name as printable text, whatever bytes it has on disk."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 
@@ -99,12 +99,12 @@ def class_codes(class_ids: Sequence[str]) -> Mapping[str, int]:
 
 
 def plain_reason(folder: Path, name: str, wanted: str) -> str:
-    """Say why a name is no image where that is all there is to say; looks at the file itself, so only for strays."""
+    """Return why a name is not an image of its class; it looks at the file, so it is for strays only."""
     return "a folder" if (folder / name).is_dir() else f"not named {wanted}"
 
 
 def stray_children(folder: Path, root: Path, known: Sequence[str], wanted: str) -> list[Stray]:
-    """Return what stands in a folder beside the known names."""
+    """Return the entries of a folder other than the known names, as strays."""
     expected = set(known)
     return [
         Stray(relative(folder / shown(name), root), f"not {wanted}")
@@ -114,13 +114,13 @@ def stray_children(folder: Path, root: Path, known: Sequence[str], wanted: str) 
 
 
 def strays_between(root: Path, folder: Path, paths: Sequence[str], wanted: str) -> list[Stray]:
-    """Return what stands beside paths that lie several levels deep, on each of the levels.
+    """Return the strays beside nested paths, on every level.
 
     Args:
-        root: what the strays' paths are relative to.
-        folder: where the paths begin.
-        paths: what belongs there, with forward slashes.
-        wanted: what they are, as in "a class folder".
+        root: the folder that the strays' paths are relative to.
+        folder: the folder that `paths` are relative to.
+        paths: the entries that belong there, with forward slashes.
+        wanted: what the entries are, as in "a class folder".
     """
     children: dict[str, list[str]] = {}
     for path in paths:
@@ -134,17 +134,17 @@ def strays_between(root: Path, folder: Path, paths: Sequence[str], wanted: str) 
 def scan_class_folders(
     title: str, root: Path, folders: Sequence[ClassFolder], class_ids: Sequence[str], explain: Explain
 ) -> tuple[pa.Table, list[Stray]]:
-    """Index folders of one class each.
+    """Index folders that hold one class each.
 
     Args:
         title: the source's title.
-        root: what `file` is relative to.
-        folders: existing folders, in the order that the rows shall have.
+        root: the folder that the column `file` is relative to.
+        folders: existing folders, in the order of the rows.
         class_ids: all class ids of the source, in the owner's order.
         explain: called for each name that does not match its folder's pattern.
 
     Raises:
-        OtherDataError: a folder holds something and no image of its class.
+        OtherDataError: a folder is not empty and has no image of its class.
     """
     code_of = class_codes(class_ids)
     ids, files, codes, counts = [], [], [], []
@@ -157,7 +157,7 @@ def scan_class_folders(
         strays += [Stray(place + shown(name), explain(folder, name)) for name in names.others]
         named = names.images if folder.ending is None else with_ending(names.images, folder.ending)
         ids.append(joined(folder.prefix, named))
-        # The usual layouts spell the id as the path; then both columns share one array.
+        # In most layouts the id is the path; then both columns share one array.
         same_path = place == folder.prefix and named is names.images
         files.append(ids[-1] if same_path else joined(place, names.images))
         codes.append(code_of[folder.class_id])
@@ -173,22 +173,22 @@ def scan_class_folders(
 
 
 def refuse_strays_alone(title: str, folder: ClassFolder, names: Sequence[str], explain: Explain) -> None:
-    """Refuse a class folder without an image; what the desktop leaves there is not what to name."""
+    """Refuse a class folder without images; the message names a visible file rather than a desktop's hidden one."""
     name = next((name for name in names if not name.startswith(".")), names[0])
     reason = explain(folder, name)
     raise OtherDataError(
         f"{title}: the class folder {folder.path} holds no image of its class: {shown(name)} is {reason}"
-        f"{more(names, 1)}; restore its images, remove the folder, or give another copy of {title}."
+        f"{more(names, 1)}. Restore its images, remove the folder, or give another copy of {title}."
     )
 
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Class folders that stand side by side and are named by their class ids: what differs between such sources.
+    """The reader for class folders side by side that are named by class ids, with what differs between sources.
 
-    `pattern` gives the regular expression (ASCII) that the names of a class's images match, `wanted` the same for
-    people; what else lies beside the folders is reported as not being a `child`. `lists` are the owner's lists of ids,
-    relative to what the folder lies in, and `ending` is what they leave out of each id.
+    `pattern` gives the regular expression (ASCII) of the names of a class's images, `wanted` the same for messages.
+    Other entries beside the folders are reported as not being a `child`. `lists` are the owner's lists of ids,
+    relative to the parent folder, and `ending` is the part of each id that they leave out.
     """
 
     title: str
@@ -201,7 +201,7 @@ class SideBySide:
     ending: str = ""
 
     def scan(self, root: Path, folder: Path) -> Piece | None:
-        """Index the class folders in a folder; None where there are none."""
+        """Index the class folders in a folder; returns None if there are none."""
         if not folder.is_dir():
             return None
         names = [name for name in child_names(folder) if name in self.classes()]
@@ -221,11 +221,11 @@ class SideBySide:
         )
 
     def below(self, name: str) -> Callable[[Path, Path], Piece | None]:
-        """Return a finder that looks for the class folders in a child of a source's home."""
+        """Return a finder that looks for the class folders in a named subfolder."""
         return lambda root, home: self.scan(root, home / name)
 
     def _missing(self, home: Path, ids: pa.ChunkedArray) -> pa.Array:
-        """Return the ids in the owner's lists, as far as these are there, that the folders lack."""
+        """Return the ids that the owner's lists have and the folders lack; lists that are missing are skipped."""
         paths = [home / name for name in self.lists if (home / name).is_file()]
         lines = [line for path in paths for line in path.read_text(encoding="utf-8").split()]
         listed = pa.array([f"{line}{self.ending}" for line in lines], pa.string())

@@ -1,4 +1,4 @@
-"""Find each partition of a source in the folder that the user gave: layouts as functions, tried in order."""
+"""Finds the partitions of a source in the user's folder, by trying its layouts in order."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from builders.sources.readers.folders import child_names, relative, shown
 from builders.sources.readers.nearest import nearest
 
 Finder = Callable[[Path, Path], Piece | None]
-"""Takes the user's root and one home below it; returns the partition, or None where the layout is not there."""
+"""Reads the partition from a folder below the user's root; returns None if the folder has not the layout."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One accepted shape of one partition: what it looks like, for people, and the function that reads it."""
+    """One accepted layout of one partition: a description for messages, and the function that reads it."""
 
     partition: str
     looks_like: str
@@ -32,9 +32,9 @@ def alike(
     """Declare layouts that every partition of a source may have.
 
     Args:
-        partitions: their names, which stand for `{partition}` in the descriptions.
-        shapes: in the order in which they are tried, what each looks like and the function that reads it, which takes
-            the partition before what a `Finder` takes.
+        partitions: their names, which replace `{partition}` in the descriptions.
+        shapes: description and function of each layout, in the order in which they are tried; the function takes the
+            partition and then a `Finder`'s arguments.
     """
     return tuple(
         Layout(partition, looks_like.format(partition=partition), functools.partial(find, partition))
@@ -45,10 +45,10 @@ def alike(
 
 @dataclass(frozen=True)
 class Search:
-    """Everything a source's scan needs, so that all sources search and complain alike.
+    """Searches the user's folder for a source's layouts, with the same rules and messages for all sources.
 
-    The layouts are looked for in the user's folder and, where it has none of them, in the folders below it. In one
-    folder the first layout that is there counts; two folders with one partition are refused.
+    The layouts are looked for in the user's folder and, if it has none of them, in the folders below. Within a folder
+    the first layout that fits is used; a partition in two folders is refused.
     """
 
     key: str
@@ -58,14 +58,14 @@ class Search:
 
     @property
     def descriptions(self) -> tuple[str, ...]:
-        """One line for each accepted layout."""
+        """One line of description for each accepted layout."""
         return tuple(f"{layout.partition}: {layout.looks_like}" for layout in self.layouts)
 
     def scan(self, root: Path, partitions: Sequence[str]) -> list[Piece]:
-        """Return one piece for each partition asked for; other partitions are not looked at.
+        """Return one piece for each requested partition; other partitions are not looked for.
 
         Raises:
-            BuildError: a partition is not there or is there twice, or what is there contradicts itself.
+            BuildError: a partition is missing, is there twice, or contradicts itself.
         """
         return [self._find(root, partition) for partition in partitions]
 
@@ -90,8 +90,8 @@ class Search:
         if len(looked.found) > 1:
             places = " and ".join(f"{relative(home, root)} ({piece.layout})" for home, piece in looked.found[:2])
             raise BuildError(
-                f"{self.title}: the partition {partition} is in more than one place of {root}: {places}; "
-                f"give one of them with --{self.key}."
+                f"{self.title}: the partition {partition} is in more than one place of {root}: {places}. "
+                f"Give one of them with --{self.key}."
             )
         if looked.found:
             return looked.found[0][1]
@@ -102,10 +102,10 @@ class Search:
         there = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
         accepted = [layout.looks_like for layout in layouts]
         like = nearest(root, accepted)
-        instance = f"; {like.path} there is nearest to the layout {like.layout}" if like else ""
+        resembles = f"; {like.path} there resembles the layout {like.layout}" if like else ""
         unread = f"; not searched: {', '.join(skipped[:NAMED])}{more(skipped)}" if skipped else ""
         return BuildError(
             f"{self.title}: the partition {partition} ({self.expected()[partition].total:,} images) is not in {root}, "
-            f"which holds {there or 'nothing'}{instance}{unread}; accepted are {' or '.join(accepted)}; "
-            f"give the folder that holds it with --{self.key}."
+            f"which holds {there or 'nothing'}{resembles}{unread}. Accepted layouts are {' or '.join(accepted)}. "
+            f"Give the folder that holds it with --{self.key}."
         )

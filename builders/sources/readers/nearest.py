@@ -1,4 +1,4 @@
-"""Which accepted layout is most like what a folder holds, for the message that the dataset was not found there.
+"""Finds the accepted layout that a folder resembles most, for the message that the dataset was not found.
 
 Tested by `tests/builders/sources/test_errors.py`.
 """
@@ -19,29 +19,28 @@ _CHILDREN = 4
 _ALIKE = 0.6
 """Least ratio of `difflib.SequenceMatcher`; 0.6 is also what `difflib.get_close_matches` asks for."""
 
-# What differs from image to image or from class to class: placeholders in the descriptions; wnids, keys and numbers
-# in file names.
+# The parts of a path that vary by image or class: placeholders in descriptions; wnids, keys and numbers in file names.
 _VARIABLE = re.compile(r"<[^>]*>|\*|[0-9a-f]{16,}|n?[0-9]+", re.ASCII)
 _PATH = re.compile(r"[\w#.-]*[/.][\w#./-]*\w", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """A path of the user's folder, and the description of the layout that it resembles."""
+    """A path in the user's folder, and the description of the layout that it resembles."""
 
     path: str
     layout: str
 
 
 def nearest(root: Path, layouts: Sequence[str]) -> Nearest | None:
-    """Compare the structure of some paths below a folder with the paths in the descriptions of layouts.
+    """Compare some paths below a folder with the paths in descriptions of layouts.
 
     Args:
         root: an existing folder.
         layouts: descriptions with paths, such as `train/<wnid>/<wnid>_<number>.JPEG`.
 
     Returns:
-        The best pair, or None where nothing resembles anything.
+        The most similar pair, or None if none is similar enough.
     """
     wanted = [(shape, text) for text in layouts for shape in _PATH.findall(_VARIABLE.sub("#", text))]
     best, found = _ALIKE, None
@@ -54,7 +53,7 @@ def nearest(root: Path, layouts: Sequence[str]) -> Nearest | None:
 
 
 def _paths(folder: Path, place: str, depth: int) -> Iterator[str]:
-    """Yield some files below a folder: of each folder the first few children by name, the hidden ones left out."""
+    """Yield some files below a folder: the first few visible children of each folder, by name."""
     names = [name for name in child_names(folder) if not name.startswith(".")]
     for name in names[:_CHILDREN]:
         path = folder / name

@@ -1,4 +1,4 @@
-"""Look for a dataset in a folder and in the folders below it, at any nesting that an archive or a mirror may add.
+"""Searches a folder and the folders below it for a dataset: archives and mirrors add levels of folders.
 
 Tested by `tests/builders/sources/test_errors.py`.
 """
@@ -12,30 +12,30 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 DEPTH = 4
-"""Levels below the user's folder that are looked at. Kaggle's ImageNet has three, `ILSVRC/Data/CLS-LOC`."""
+"""Levels below the user's folder that are searched. Kaggle's ImageNet has three, `ILSVRC/Data/CLS-LOC`."""
 
 WIDTH = 40
-"""A folder with more folders than this holds classes, not copies of a dataset, and is not searched."""
+"""A folder with more subfolders than this holds classes rather than datasets, and is not searched."""
 
 FOLDERS = 1000
-"""How many folders are looked at before the search ends: the user may have given the root of a disk."""
+"""Folders searched before the search ends: the user may have given the root of a disk."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Looked(Generic[T]):
-    """What a search found: each folder with what was read there, and the folders that it left out, with the reason."""
+    """The result of a search: folders with what was read in them, and skipped folders with the reason."""
 
     found: tuple[tuple[Path, T], ...]
     skipped: tuple[str, ...]
 
 
 def look(root: Path, read: Callable[[Path], T | None]) -> Looked[T]:
-    """Call `read` on a folder and the folders below it, level by level, each level by name.
+    """Call `read` on a folder and the folders below it, level by level and by name.
 
-    Folders below one in which something was found are part of it and are not searched. Hidden folders are never
-    searched, and no link leads out of `root`.
+    Folders below one in which something was found belong to it and are not searched. Hidden folders are never
+    searched, and links out of `root` are not followed.
 
     Args:
         root: the user's folder.
@@ -62,7 +62,7 @@ def look(root: Path, read: Callable[[Path], T | None]) -> Looked[T]:
 
 
 def _inner(home: Path, top: Path, seen: set[Path], skipped: list[str], root: Path) -> list[Path]:
-    """Return the folders in a folder that are to be searched, sorted; `seen` and `skipped` grow."""
+    """Return the subfolders to be searched, sorted; adds to `seen` and `skipped`."""
     with os.scandir(home) as entries:
         names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry))
     inner = []
@@ -78,12 +78,12 @@ def _inner(home: Path, top: Path, seen: set[Path], skipped: list[str], root: Pat
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    # A link may lead in a circle or where one may not look; this alone takes both for no folder.
+    # A link may be circular, or lead where we have no permission; `isdir` is false for both.
     return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()  # noqa: PTH112
 
 
 def _closed(path: Path, top: Path) -> str:
-    """Say why a folder is not searched; empty where it is."""
+    """Return why a folder is not searched; empty if it is."""
     if not path.resolve().is_relative_to(top):
         return "a link to another place"
     if not os.access(path, os.R_OK | os.X_OK):

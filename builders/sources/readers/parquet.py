@@ -1,4 +1,4 @@
-"""Read what a Hub mirror's Parquet files say about their images, and none of the images.
+"""Reads names and labels from a Hub mirror's Parquet files without reading the images.
 
 Tested by `tests/builders/sources/test_layouts.py`.
 """
@@ -25,16 +25,16 @@ IMAGE_COLUMNS = ("image", "img")
 """Names that mirrors give the column of images."""
 
 NAME_COLUMNS = ("filename", "image_file_path")
-"""Names that mirrors give a column of file names, which then counts instead of `image.path`."""
+"""Names that mirrors give a column of file names, which is then used instead of `image.path`."""
 
-_ADVICE = "take the Parquet files that the Hub serves for the dataset itself"
+_ADVICE = "Take the Parquet files that the Hub serves for the dataset itself"
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One Parquet file: each row's file name and label number, and the label names where the schema has them.
+    """One Parquet file: each row's file name and label number, and the label names if the schema has them.
 
-    `names` is all null where names were not asked for, `labels` where the file has none and need not.
+    `names` is all null if names were not requested, `labels` if the file has none and none are required.
     """
 
     path: Path
@@ -46,13 +46,13 @@ class Shard:
 def indexed(
     partition: str, root: Path, files: Sequence[Path], index: Callable[[Path, Path], pa.Table]
 ) -> Piece | None:
-    """Put the indexes of a mirror's files together; None where there is no file.
+    """Concatenate the indexes of a mirror's files; returns None if there are no files.
 
     Args:
-        partition: the partition that they are.
+        partition: the partition that the files hold.
         root: the user's folder.
         files: sorted.
-        index: makes the table of one file, given the root.
+        index: indexes one file, given the root and the file.
     """
     if not files:
         return None
@@ -69,7 +69,7 @@ def shard_table(
         root: the user's folder.
         path: the file.
         class_ids: all class ids of the source.
-        codes: each row's place in `class_ids`.
+        codes: each row's index in `class_ids`.
         ids: each row's source id.
     """
     return piece_table(
@@ -96,14 +96,14 @@ def read_shard(
         title: the source's title.
         path: the file.
         image: name of the column of images.
-        label: name of the column of labels; `<label>s` counts as well.
+        label: name of the column of labels; `<label>s` is accepted, too.
         named: read the file names; mirrors of arrays have none.
-        labelled: there must be labels; where the names say the class, they need not be there.
-        advice: what to take instead of a mirror without names.
+        labelled: require labels; they are optional where names give the class.
+        advice: the next step for a mirror without names, as a sentence.
 
     Raises:
-        OtherDataError: it has other columns, or no row has a name although all should.
-        BuildError: it is not Parquet, or a row lacks its name.
+        OtherDataError: the file has other columns, or rows without names although they are required.
+        BuildError: the file is not Parquet.
     """
     with _opened(title, path) as file:
         schema = file.schema_arrow
@@ -120,15 +120,15 @@ def read_shard(
 
 
 def read_names(title: str, path: Path, *, beside: str) -> Shard:
-    """Read the names of a Parquet file with a column of images (bytes, path); its labels are all null.
+    """Read the names of a Parquet file with a column of images (bytes, path); `labels` is all null.
 
     Args:
         title: the source's title.
         path: the file.
-        beside: a column that tells this mirror from others, and which is not read.
+        beside: a column that distinguishes this mirror from others, and which is not read.
 
     Raises:
-        BuildError: it is not Parquet, has other columns, or has rows without a name.
+        BuildError: the file is not Parquet, has other columns, or has rows without a name.
     """
     with _opened(title, path) as file:
         _check_columns(title, path, file.schema_arrow, "image", beside, numbers=False)
@@ -137,11 +137,11 @@ def read_names(title: str, path: Path, *, beside: str) -> Shard:
 
 
 def refuse_other_labels(title: str, shard: Shard, names: Sequence[str]) -> None:
-    """Refuse labels outside a source's own numbering, and a schema that numbers its names otherwise.
+    """Refuse labels outside a source's own numbering, and a schema that numbers its names differently.
 
     Args:
         title: the source's title.
-        shard: what was read.
+        shard: the file as read.
         names: the source's names by number.
 
     Raises:
@@ -151,13 +151,12 @@ def refuse_other_labels(title: str, shard: Shard, names: Sequence[str]) -> None:
         there = [*shard.label_names, *[None] * len(names)]
         number = next(number for number, name in enumerate([*names, None]) if there[number] != name)
         raise OtherDataError(
-            f"{title}: expected the label names in its own order, found {there[number]!r} as number {number} in "
-            f"{shard.path}; take the Parquet files that the Hub serves for the dataset itself."
+            f"{title}: the label names of {shard.path} are not in the dataset's own order ({there[number]!r} is "
+            f"number {number}). {_ADVICE}."
         )
     inside = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(names)))
     wrong = pc.fill_null(pc.invert(inside), True)
-    expected = f"labels from 0 to {len(names) - 1} (row {{row}} has {{label}})"
-    refuse_rows(title, shard.path, wrong, expected, shard)
+    refuse_rows(title, shard.path, wrong, f"the label {{label}} is not from 0 to {len(names) - 1}", shard)
 
 
 def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[Sequence[pa.Buffer]]:
@@ -174,34 +173,33 @@ def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[Sequence[pa.Buff
                     images = pc.struct_field(column, "bytes").take(pa.array(inside))
                     if images.null_count:
                         raise BuildError(
-                            f"expected image bytes in every row, found a row without any in {path}; "
-                            "fetch that file of the mirror again."
+                            f"{path} has a row without image bytes. Download that file of the mirror again."
                         )
                     yield [image.as_buffer() for image in images]
                 first += count
     except (OSError, pa.ArrowException) as error:
-        raise BuildError(f"expected a readable Parquet file, found {error} at {path}; fetch it again.") from error
+        raise BuildError(f"Cannot read {path}: {error}. Download it again.") from error
 
 
-def refuse_rows(title: str, path: Path, wrong: pa.Array, expected: str, shard: Shard, advice: str = _ADVICE) -> None:
-    """Raise where any row is marked wrong, naming the first.
+def refuse_rows(title: str, path: Path, wrong: pa.Array, problem: str, shard: Shard, advice: str = _ADVICE) -> None:
+    """Refuse a file if any row is marked wrong; the message names the first one.
 
     Args:
         title: the source's title.
         path: the Parquet file.
         wrong: one truth value a row.
-        expected: what every row should have; `{row}`, `{name}` and `{label}` are filled in from the first wrong row.
-        shard: where these come from.
-        advice: what to take instead.
+        problem: what is wrong with such a row; `{name}` and `{label}` are filled in from the first one.
+        shard: the file as read.
+        advice: the next step, as a sentence.
 
     Raises:
-        OtherDataError: there is such a row.
+        OtherDataError: a row is wrong.
     """
     row = pc.index(wrong, True).as_py()
     if row < 0:
         return
-    text = expected.format(row=row, name=shard.names[row].as_py(), label=shard.labels[row].as_py())
-    raise OtherDataError(f"{title}: expected {text}, found otherwise in {path}; {advice}.")
+    text = problem.format(name=shard.names[row].as_py(), label=shard.labels[row].as_py())
+    raise OtherDataError(f"{title}: {text} (row {row} of {path}). {advice}.")
 
 
 @contextlib.contextmanager
@@ -210,9 +208,7 @@ def _opened(title: str, path: Path) -> Generator[pq.ParquetFile]:
         with pq.ParquetFile(path) as file:
             yield file
     except (OSError, pa.ArrowInvalid) as error:
-        raise BuildError(
-            f"{title}: expected a Parquet file at {path}, found one that cannot be read ({error}); download it again."
-        ) from error
+        raise BuildError(f"{title}: {path} cannot be read as Parquet ({error}). Download it again.") from error
 
 
 def _paths(table: pa.Table, image: str) -> pa.Array:
@@ -228,11 +224,10 @@ def _is_text(schema: pa.Schema, name: str) -> bool:
 def _with_names(title: str, shard: Shard, advice: str = _ADVICE) -> Shard:
     if len(shard.names) and shard.names.null_count == len(shard.names):
         raise OtherDataError(
-            f"{title}: {shard.path} holds images without file names, so that none of them can be told to be one of "
-            f"the owner's; {advice}."
+            f"{title}: {shard.path} holds images without file names, which cannot be matched with the owner's images. "
+            f"{advice}."
         )
-    wanted = "a file name in image.path of every row (row {row} has none)"
-    refuse_rows(title, shard.path, pc.is_null(shard.names), wanted, shard, advice)
+    refuse_rows(title, shard.path, pc.is_null(shard.names), "image.path has no file name", shard, advice)
     return shard
 
 
@@ -249,7 +244,7 @@ def _check_columns(
         wanted = f" and {other}{' (numbers)' if numbers else ''}"
     if not whole or not fits:
         raise OtherDataError(
-            f"{title}: expected the columns {image} (bytes, path){wanted}, found {', '.join(schema.names)} in {path}; "
+            f"{title}: {path} lacks the columns {image} (bytes, path){wanted} (found: {', '.join(schema.names)}). "
             f"{_ADVICE}."
         )
 

@@ -1,4 +1,4 @@
-"""Which Parquet files of a Hub mirror are those of a split, whatever the mirror or the Hub's converter calls them.
+"""Finds the Parquet files of a split in a Hub mirror, as the mirror or the Hub's converter names them.
 
 Tested by `tests/builders/sources/test_errors.py`.
 """
@@ -22,7 +22,7 @@ _CONVERTED_FOLDERS = ("{}", "partial-{}")
 
 
 def split_files(home: Path, split: str) -> list[Path]:
-    """Return the Parquet files of a split, sorted: those in `data/`, in the folder itself, or as the Hub converts."""
+    """Return the sorted Parquet files of a split: in `data/`, in the folder itself, or where the Hub converts them."""
     named = sorted((home / "data").glob(f"{split}-*.parquet")) or sorted(home.glob(f"{split}-*.parquet"))
     if named:
         return named
@@ -36,13 +36,13 @@ def _is_converted(path: Path) -> bool:
 
 
 def pattern(files: Sequence[Path], root: Path) -> str:
-    """Return what the files of a split are called, with `*` for what differs between them."""
+    """Return the path pattern of a split's files, with `*` for the part that differs."""
     stem, separator, _ = files[0].name.partition("-")
     return f"{relative(files[0].parent, root)}/{stem + separator if separator else ''}*.parquet"
 
 
 def refuse_gaps(title: str, paths: Sequence[Path]) -> None:
-    """Refuse a set of files of which one is missing; needed where a row is known by its position in the whole set.
+    """Refuse an incomplete set of files, where a row is identified by its position in the whole set.
 
     Args:
         title: the source's title.
@@ -57,7 +57,7 @@ def refuse_gaps(title: str, paths: Sequence[Path]) -> None:
     numbers = [tuple(map(int, match.groups())) for match in found if match is not None]
     if numbers != [(number, len(paths)) for number in range(len(paths))]:
         raise BuildError(
-            f"{title}: expected all files of a set, named like train-00000-of-00001.parquet, found "
-            f"{', '.join(path.name for path in paths)} in {paths[0].parent}, and an image is known by its place "
-            "in the whole set; fetch the missing files of the mirror."
+            f"{title}: {paths[0].parent} lacks files of a set named like train-00000-of-00001.parquet (found: "
+            f"{', '.join(path.name for path in paths)}), and an image is identified by its position in the whole set. "
+            "Download the missing files of the mirror."
         )

@@ -1,8 +1,8 @@
-"""Read pickles of plain values and numpy arrays without running what a pickle can ask for.
+"""Reads pickles of plain values and numpy arrays without running any code that a pickle names.
 
-A pickle is a program: loading one calls whatever functions it names. Here the names that numpy's arrays need become
-inert values that only remember how they were called, every other name is refused, and an array is made afterwards from
-what was remembered.
+A pickle is a program: loading it calls the functions that it names. This reader replaces the names that numpy arrays
+need by inert values that only record how they were called, refuses every other name, and builds arrays from the
+records afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from builders.errors import BuildError
 
-# What Python 2's numpy (1.x) wrote, and the name that numpy 2 gave the first of them.
+# The names that Python 2's numpy (1.x) wrote, and numpy 2's name for the first of them.
 _ARRAY_NAMES = frozenset(
     {
         ("numpy.core.multiarray", "_reconstruct"),
@@ -27,8 +27,8 @@ _ARRAY_NAMES = frozenset(
     }
 )
 
-# What the standard unpickler raises on bytes that are no pickle, a part of one, or one that treats an inert value as
-# something else.
+# The errors of the standard unpickler on bytes that are not a pickle, on a truncated pickle, and on one that uses an
+# inert value as something else.
 _UNSOUND = (
     pickle.UnpicklingError,
     EOFError,
@@ -45,10 +45,10 @@ _SHOWN = 80
 
 
 class Inert:
-    """Stands for something that a pickle names or calls; nothing runs.
+    """A placeholder for a name or call in a pickle; nothing runs.
 
-    `name` is what was named, `args` what it was called with (None: it was only named) and `state` what the result was
-    to be filled with.
+    `name` is the name, `args` are the arguments of the call (None if it was only named), and `state` is the state
+    that the pickle sets on the result.
     """
 
     __slots__ = ("args", "name", "state")
@@ -59,11 +59,11 @@ class Inert:
         self.state: object = None
 
     def __call__(self, *args: object) -> Inert:
-        """Remember a call."""
+        """Record a call."""
         return Inert(self.name, args)
 
     def __setstate__(self, state: object) -> None:
-        """Remember a state."""
+        """Record a state."""
         self.state = state
 
 
@@ -87,32 +87,32 @@ def load(title: str, file: IO[bytes], place: object) -> dict[str, object]:
 
     Args:
         title: the source's title.
-        file: the pickle, from where it is read.
-        place: where it came from, for people.
+        file: the pickle, at its first byte.
+        place: its path, for messages.
 
     Returns:
-        The values by key; Python 2's strings are bytes in the values and text in the keys. Whatever was no plain value
-        is an `Inert`.
+        The values by key. Python 2's strings are bytes in the values and text in the keys; values that are not plain
+        are `Inert`.
 
     Raises:
-        BuildError: it is cut short or no pickle, asks for anything but numpy's arrays, or holds no dictionary.
+        BuildError: the file is truncated or not a pickle, names anything but numpy's arrays, or holds no dictionary.
     """
 
     def refuse(found: str) -> BuildError:
         return BuildError(
-            f"{title}: expected a pickle of plain values and numpy arrays, found {found} in {place}, which was not "
-            "followed; download the archive again from the owner's page."
+            f"{title}: {place} is not a pickle of plain values and numpy arrays: it has {found}, which was not "
+            "followed. Download the archive again from the owner's page."
         )
 
-    # The standard unpickler takes what an extension code stands for from this cache without asking `find_class`. It
-    # is emptied again so that no inert value stays behind in it.
+    # The standard unpickler resolves extension codes from this cache without calling `find_class`. It is cleared again
+    # afterwards so that no inert value remains in it.
     copyreg.clear_extension_cache()
     try:
         value = _Reader(file, refuse).load()
     except _UNSOUND as error:
         raise BuildError(
-            f"{title}: expected a whole pickle, found one that cannot be read "
-            f"({_shown(str(error)) if str(error) else type(error).__name__}) at {place}; download the archive again."
+            f"{title}: {place} cannot be read as a pickle "
+            f"({_shown(str(error)) if str(error) else type(error).__name__}). Download the archive again."
         ) from error
     finally:
         copyreg.clear_extension_cache()
@@ -122,10 +122,10 @@ def load(title: str, file: IO[bytes], place: object) -> dict[str, object]:
 
 
 def byte_matrix(value: object) -> npt.NDArray[np.uint8]:
-    """Make the two-dimensional array of bytes that a loaded value describes; it shares the loaded bytes.
+    """Return the two-dimensional array of bytes that a loaded value describes, as a view of the loaded bytes.
 
     Raises:
-        ValueError: the value describes anything else; the message is a few words on what.
+        ValueError: the value describes something else; the message names it in a few words.
     """
     match value:
         case Inert(
@@ -147,5 +147,5 @@ def byte_matrix(value: object) -> npt.NDArray[np.uint8]:
 
 
 def _shown(text: str) -> str:
-    """Text from a file as one line of bounded length."""
+    """Return text from a file as one printable line of bounded length."""
     return ascii(text)[1:-1][:_SHOWN]

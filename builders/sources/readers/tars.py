@@ -1,8 +1,8 @@
-"""Where the files lie inside a tar, so that they can be read in place; or which they are, if it is compressed.
+"""Lists the files of tars: with byte offsets, to be read in place, or by number in a compressed tar.
 
-`tarfile` takes about a minute for the 1.28 million members of ImageNet's training archive. Their headers are all of
-the plain kind, so they are walked here directly; an archive with anything else in it goes to `tarfile` as a whole.
-A compressed tar has to be read from its start to find anything, once to list its files and once to unpack some.
+`tarfile` takes about a minute for the 1.28 million members of ImageNet's training archive. Their headers are all
+plain, so they are parsed here directly; an archive with any other header is left to `tarfile` as a whole. A compressed
+tar must be read from its start, once to list its files and once to unpack some.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _READ = 1 << 16
 
 @dataclass(frozen=True)
 class Member:
-    """A regular file in a tar: its name without folders, where its bytes are in the outermost file, and its folder.
+    """A regular file in a tar: its name without folders, byte offset and size in the outermost file, and folder.
 
-    In a compressed tar `offset` is the file's number among the regular files. `folder` is as the archive spells it,
+    In a compressed tar `offset` is the file's number among the regular files. `folder` is spelled as in the archive,
     with forward slashes and none at its end.
     """
 
@@ -49,13 +49,13 @@ class Member:
 
 @dataclass(frozen=True)
 class Published:
-    """Size in bytes and MD5 of an archive, as its owners or the loaders of others state them."""
+    """Size in bytes and MD5 of an archive, as its owners or other projects' loaders state them."""
 
     size: int
     md5: str = ""
 
     def difference(self, path: Path) -> str:
-        """Say how an archive differs in size; empty where it does not. Nothing is hashed: the largest has 148 GB."""
+        """Describe a difference in size; empty if there is none. Nothing is hashed: the largest archive has 148 GB."""
         found = path.stat().st_size
         md5 = f", MD5 {self.md5}" if self.md5 else ""
         return "" if found == self.size else f"{path.name} has {found:,} bytes, the published one {self.size:,}{md5}"
@@ -63,7 +63,7 @@ class Published:
 
 @dataclass(frozen=True)
 class MatchedMembers:
-    """The members whose names match, sorted by name, as Arrow columns; the names of the others."""
+    """The members with matching names, sorted by name, as Arrow columns; and the names of the others."""
 
     names: pa.Array
     offsets: pa.Array
@@ -75,16 +75,16 @@ def members(path: Path) -> list[Member]:
     """List the regular files of an uncompressed tar.
 
     Raises:
-        BuildError: it is no such tar, is cut short, or holds a file in pieces.
+        BuildError: the file is not an uncompressed tar, is truncated, or has a sparse member.
     """
     with _open(path) as file:
         return _list(file, path, 0, path.stat().st_size)
 
 
 def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
-    """List a tar of tars: for each inner tar, by name, its name without `.tar` and its files' places in the outer one.
+    """List a tar of tars: yields each inner tar's name without `.tar` and its members, with offsets in the outer tar.
 
-    A member that is no tar by name comes with its full name and no files.
+    A member whose name does not end in `.tar` comes with its full name and no members.
 
     Raises:
         BuildError: as for `members`.
@@ -100,7 +100,7 @@ def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
 
 @dataclass(frozen=True)
 class Archive:
-    """A tar as found, compressed or not: its path, how its files are reached, and the regular files."""
+    """A tar as found, compressed or not: its path, container and regular files."""
 
     path: Path
     how: How
@@ -109,7 +109,7 @@ class Archive:
     def table(
         self, root: Path, classes: pa.DictionaryArray, ids: Sequence[str], members: Sequence[Member]
     ) -> pa.Table:
-        """Index some of the files, given the `class_id` column and the source ids."""
+        """Index some of the members, given their `class_id` column and source ids."""
         return piece_table(
             classes,
             pa.array(ids, pa.string()),
@@ -124,11 +124,11 @@ def find_archive(title: str, home: Path, stem: str) -> Archive | None:
 
     Args:
         title: the source's title.
-        home: where it would be.
-        stem: its name without ending.
+        home: the folder to look in.
+        stem: the archive's name without ending.
 
     Raises:
-        BuildError: it is there and cannot be read.
+        BuildError: the archive cannot be read.
     """
     plain, packed = home / f"{stem}.tar", home / f"{stem}.tar.gz"
     if plain.is_file():
@@ -137,14 +137,14 @@ def find_archive(title: str, home: Path, stem: str) -> Archive | None:
 
 
 def compressed_members(title: str, path: Path) -> list[Member]:
-    """List the regular files of a tar.gz, in its order.
+    """List the regular files of a tar.gz, in the archive's order.
 
     Args:
         title: the source's title.
         path: the archive, which is read to its end.
 
     Raises:
-        BuildError: it is no such archive, is cut short, or its check sum is wrong.
+        BuildError: the file is not a tar.gz, is truncated, or its checksum is wrong.
     """
     found: list[Member] = []
     with whole_archive(path, title), gzip.open(path) as content:
@@ -153,7 +153,7 @@ def compressed_members(title: str, path: Path) -> list[Member]:
                 if info.isreg():
                     folder, _, name = info.name.rpartition("/")
                     found.append(Member(name, len(found), info.size, folder))
-        while content.read(_READ):  # tarfile stops at its own end, the check sum stands behind it
+        while content.read(_READ):  # tarfile stops at the tar's end; gzip's checksum comes after it
             pass
     return found
 
@@ -173,33 +173,32 @@ def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes]]:
                 row = next(wanted, None)
     if row is not None:
         raise BuildError(
-            f"expected at least {row + 1:,} files, found {number + 1:,} in {path}: the archive changed during the "
-            "build; run the same command again."
+            f"{path} changed during the build: expected at least {row + 1:,} files, found {number + 1:,}. Run the "
+            "same command again."
         )
 
 
 @contextlib.contextmanager
 def whole_archive(path: Path, title: str = "") -> Generator[None]:
-    """Say in one sentence what keeps a compressed tar from being read.
+    """Turn errors while reading a compressed tar into a `BuildError`.
 
     Args:
         path: the archive.
-        title: the source's title, where it is known.
+        title: the source's title, if known.
 
     Raises:
-        BuildError: instead of what `tarfile` and `gzip` raise inside.
+        BuildError: `tarfile` or `gzip` cannot read the archive.
     """
     try:
         yield
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise BuildError(
-            f"{title}{': ' if title else ''}expected a whole archive, found one that cannot be read ({error}) at "
-            f"{path}; download it again."
+            f"{title}{': ' if title else ''}{path} cannot be read as a tar.gz ({error}). Download it again."
         ) from error
 
 
 def match_members(found: Sequence[Member], pattern: str) -> MatchedMembers:
-    """Split members by name as `folders.match_names` does."""
+    """Divide members by name, as `folders.match_names` does."""
     by_name = sorted(found, key=lambda member: member.name)
     names = match_names([member.name for member in by_name], pattern)
     if names.others:
@@ -216,7 +215,7 @@ def match_members(found: Sequence[Member], pattern: str) -> MatchedMembers:
 def _open(path: Path) -> IO[bytes]:
     file = path.open("rb", buffering=0)
     if hasattr(os, "posix_fadvise"):
-        # Without this the system reads ahead at every header, which from a cold disk reads most of 138 GB.
+        # Otherwise the system reads ahead at every header, and so reads most of 138 GB from a cold disk.
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
     return file
 
@@ -227,7 +226,7 @@ def _list(file: IO[bytes], path: Path, start: int, end: int) -> list[Member]:
 
 
 def _plain_members(file: IO[bytes], start: int, end: int) -> list[Member] | None:
-    """Walk the headers from `start`; None as soon as one is not a plain file's or folder's (POSIX ustar, GNU)."""
+    """Parse the headers from `start` on; None if one is not a plain file's or folder's (POSIX ustar, GNU)."""
     found: list[Member] = []
     position = start
     while position < end:
@@ -236,7 +235,7 @@ def _plain_members(file: IO[bytes], start: int, end: int) -> list[Member] | None
         if len(header) < _BLOCK or header[0] == 0:
             return found if header == _ZEROS else None
         kind = header[156:157]
-        # Byte 345 starts the field for the front part of long paths; in GNU archives it stands for other extensions.
+        # Byte 345 begins the prefix of long paths; in GNU archives it begins other extensions.
         if header[257:262] != b"ustar" or header[345] != _NO_EXTENSION:
             return None
         try:
@@ -261,15 +260,14 @@ def _any_members(file: IO[bytes], path: Path, start: int, end: int) -> list[Memb
             for info in archive:
                 if info.offset_data + info.size > end or info.sparse is not None:
                     raise BuildError(
-                        f"Expected whole files in {path}, found {info.name} cut short or in pieces "
-                        f"at byte {info.offset_data:,}; download the archive again."
+                        f"{info.name} at byte {info.offset_data:,} of {path} is cut short or in pieces. Download the "
+                        "archive again."
                     )
                 if info.isreg():
                     folder, _, name = info.name.rpartition("/")
                     found.append(Member(name, info.offset_data, info.size, folder))
     except tarfile.TarError as error:
         raise BuildError(
-            f"Expected a complete, uncompressed tar at byte {start:,} of {path}, found none that can be read "
-            f"({error}); download the archive again."
+            f"{path} has no complete, uncompressed tar at byte {start:,} ({error}). Download the archive again."
         ) from error
     return found

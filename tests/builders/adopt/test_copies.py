@@ -161,7 +161,7 @@ def test_the_command_line_adopts_and_says_so(demo, release, published, tmp_path,
     other = tmp_path / "empty"
     other.mkdir()
     assert main([*flags, "--adopt", str(other)]) == 2
-    assert f"found none in {other}" in capsys.readouterr().err
+    assert f"{other} is not a copy of the published benchmark" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_renamed_images_are_found_inside_archives(demo, archives, tmp_path):
 def test_renamed_images_of_a_parquet_source_are_refused(demo, mirror, tmp_path):
     copy = tree(tmp_path / "copy", {f"{NEAR_SET}/no-labels/x/a.jpg": images(demo, NEAR_CLASSES[0])[0].read_bytes()})
     sentence = (
-        rf"found 1 files such as .*a\.jpg that only their content can tell, and a source in Parquet at {mirror},"
+        rf"1 files such as .*a\.jpg can only be identified by content, which .* the Parquet files in {mirror}\. Give"
     )
     with pytest.raises(BuildError, match=sentence):
         planned({"imagenet": mirror}, copy, (NEAR,))
@@ -217,7 +217,7 @@ def test_a_number_with_other_content_is_listed_as_such(demo, tmp_path):
     name = f"labels/apple_pie/{first.name}"
     copy = tree(tmp_path / "copy", {f"test/food101/{name}": first.read_bytes() + b"resized"})
     notes = []
-    with pytest.raises(BuildError, match=rf"found 1 that are there neither .*\({name}\), 1 with a number for a name"):
+    with pytest.raises(BuildError, match=rf"lacks 1 of the 1 images .*\({name}\); 1 of them are named by a number"):
         planned({"food101": demo["food101"]}, copy, ("imagenet/far_ood_food32",), notes=notes)
     assert f"no image of Food-101: {copy}/test/food101/{name}" in notes
 
@@ -227,8 +227,8 @@ def test_all_images_that_match_nothing_are_listed(demo, tmp_path):
     tree(copy, {f"{NEAR_SET}/no-labels/x/strange {n}.jpg": b"\xff\xd8\xff" + bytes([n]) for n in range(5)})
     notes = []
     sentence = (
-        r"ImageNet-1k .*: expected every image of .*near-imagenet200 in .* \(partition val\), found 5 that are there "
-        r"neither by name nor by content \(no-labels/x/strange 0\.jpg, .*2\.jpg and 2 more\); complete the source"
+        r"ImageNet-1k .*: .* \(partition val\) lacks 5 of the \d+ images of .*near-imagenet200, by name and by "
+        r"content \(no-labels/x/strange 0\.jpg, .*2\.jpg and 2 more\)\. Complete the source"
     )
     with pytest.raises(BuildError, match=sentence):
         planned(demo, copy, (NEAR,), notes=notes)
@@ -282,20 +282,26 @@ def test_a_set_named_alone_means_all_its_splits(indexes, tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("split,wnid\n", r"expected the columns split and class, found split, wnid in line 1 of .*list\.csv"),
-        ("", r"found nothing in line 1 of .*list\.csv"),
-        ("split,class\n", r"found none of them in .*list\.csv; build those splits without --adopt"),
-        (f"split,class\n{NEAR_SET},n01440764\nfar,n01440764\n", r"found 'far' in line 3 of .*list\.csv; correct it"),
-        (f"split,class\n{NEAR_SET}\n", r"found no class in line 2 of .*list\.csv"),
+        ("split,wnid\n", r"list\.csv lacks the columns split and class \(found in line 1: split, wnid\)\. Give"),
+        ("", r"list\.csv lacks the columns split and class \(found in line 1: nothing\)"),
+        ("split,class\n", r"list\.csv has no set of .*\. Build those splits without --adopt"),
+        (
+            f"split,class\n{NEAR_SET},n01440764\nfar,n01440764\n",
+            r"'far' in line 3 of .*list\.csv is neither .*\. Correct it",
+        ),
+        (f"split,class\n{NEAR_SET}\n", r"No class is given in line 2 of .*list\.csv\. Add it"),
         (
             f"split,class\n\n{NEAR_SET},tensch\n",
-            r"expected one of its classes, found 'tensch' at line 3 of .*list\.csv",
+            r"ImageNet-1k .* has no class 'tensch' \(line 3 of .*list\.csv\)\. Name a class like",
         ),
-        (f"split,class\n{NEAR_SET},crane\n", r"'crane', which means n02012849 and n03126707, at line 2"),
-        (f"split,class\n{NEAR_SET},{KNOWN[0]}\n", rf"expected no in-.* found {KNOWN[0]}, which is one, at line 2 of"),
-        ("split,class\nimagenet200,n01440764\n", r"expected only in-.* found n01440764, which is none, at line 2 of"),
-        (f"split,class\n{NEAR_SET},caf\xe9\n".encode("latin-1"), r"expected a CSV in UTF-8 .*, found another file"),
-        ("split,class\n\0,\0\n", r"expected a (CSV|split) .*, found"),
+        (f"split,class\n{NEAR_SET},crane\n", r"'crane' means several .*, n02012849 and n03126707 \(line 2 of"),
+        (
+            f"split,class\n{NEAR_SET},{KNOWN[0]}\n",
+            rf"not have the class {KNOWN[0]}, which is in-distribution \(line 2 of",
+        ),
+        ("split,class\nimagenet200,n01440764\n", r"not have the class n01440764, which is not in-.* \(line 2 of"),
+        (f"split,class\n{NEAR_SET},caf\xe9\n".encode("latin-1"), r"list\.csv is not a CSV in UTF-8 .*\. Give one"),
+        ("split,class\n\0,\0\n", r"list\.csv is (not a CSV|neither a split) .*\. (Give|Correct)"),
     ],
 )
 def test_a_wrong_class_list_is_refused_with_its_line(text, sentence, indexes, tmp_path):
@@ -314,25 +320,28 @@ def in_set(folder, *names, content=b""):
     [
         (
             lambda root: root.mkdir(),
-            r"expected a copy of .* such as valid/imagenet200 or .*, found none in .*copy; give",
+            r"copy is not a copy of .* such as valid/imagenet200 or .*\. Give the folder",
         ),
         (
             lambda root: (root / NEAR_SET).mkdir(parents=True),
-            r"expected images or class folders, found neither in .*200",
+            r"200 has neither images nor class folders\. Complete the copy",
         ),
-        (in_set(NEAR_SET, "no-labels/a/README", ".DS_Store"), r"expected images or class folders, found neither"),
-        (lambda root: (root / NEAR_SET / "labels/dragon").mkdir(parents=True), r"found 'dragon' at .*labels/dragon;"),
+        (in_set(NEAR_SET, "no-labels/a/README", ".DS_Store"), r"has neither images nor class folders\. Complete"),
+        (
+            lambda root: (root / NEAR_SET / "labels/dragon").mkdir(parents=True),
+            r"no class 'dragon' \(.*labels/dragon\)",
+        ),
         (
             lambda root: [(root / f"{name}/{NEAR_SET}").mkdir(parents=True) for name in ("a", "b")],
-            r"expected one copy of the published benchmark, found a and b in .*copy; give one of them",
+            r"copy holds several copies of the published benchmark: a and b\. Give one of them",
         ),
         (
             in_set("test/imagenet200", "labels/n01440764/ILSVRC2012_val_00000001.JPEG"),
-            r"expected an image of class n01440764, found val/ILSVRC2012_val_00000001\.JPEG of class n01443537 at",
+            r"in the folder of class n01440764, but is val/ILSVRC2012_val_00000001\.JPEG of class n01443537\. Move it",
         ),
         (
             in_set(NEAR_SET, "no-labels/x/ILSVRC2012_val_00000001.JPEG"),
-            rf"expected no in-distribution classes in {NEAR_SET}, found n01443537, which is one, at .*00000001\.JPEG",
+            rf"{NEAR_SET} must not have the class n01443537, which is in-distribution \(.*00000001\.JPEG\)\. Check",
         ),
     ],
 )
@@ -346,7 +355,9 @@ def test_a_class_that_is_not_one_of_the_200_is_refused_where_known_ones_are_expe
     path = images(demo, "n01440764")[0]
     for name in (path.name, "renamed.JPEG"):
         copy = tree(tmp_path / name, {f"test/imagenet200/labels/n01440764/{name}": path.read_bytes()})
-        sentence = r"expected only in-distribution classes in test/imagenet200, found n01440764, which is none, at .*J"
+        sentence = (
+            r"test/imagenet200 must not have the class n01440764, which is not in-distribution \(.*J.*\)\. Check"
+        )
         with pytest.raises(BuildError, match=sentence):
             adopted(copy, indexes, "imagenet/test")
 
@@ -357,13 +368,13 @@ def test_images_of_another_partition_are_refused(renamed, demo, indexes, tmp_pat
     place = f"test/imagenet200/labels/{KNOWN[0]}/{'a.JPEG' if renamed else path.name}"
     copy = tree(tmp_path, {place: path.read_bytes()})
     sentence = (
-        rf"expected images of the partition val, found train/{KNOWN[0]}/{path.name} of the partition train at "
-        rf"{copy / place}; remove them from this set"
+        rf"{copy / place} is train/{KNOWN[0]}/{path.name} of the partition train, but this set takes images of val "
+        r"only\. Remove such files from this set"
     )
     with pytest.raises(BuildError, match=sentence):
         adopted(copy, indexes, "imagenet/test")
     # Where the other partition was not asked for it is not indexed, and the image is in no partition that is.
-    with pytest.raises(BuildError, match=r"\(partition val\), found 1 that are there neither by name nor by content"):
+    with pytest.raises(BuildError, match=r"\(partition val\) lacks 1 of the .* images of .*, by name and by content"):
         planned(demo, copy, ("imagenet/test",))
 
 
@@ -381,9 +392,9 @@ def test_what_is_no_image_is_left_out_with_a_note(demo, indexes, tmp_path):
     (copy / "test" / "lsun").mkdir()
     found, notes = adopted(copy, indexes, NEAR)
     assert len(found[NEAR].source_ids) == 6
-    (left_out,) = [note for note in notes if "are no images" in note]
-    assert "left out 5 entries that are no images (README.txt, .DS_Store, .cache and 2 more)" in left_out
-    assert f"{copy}/test/lsun: no set of this benchmark, so it is not used" in notes
+    (left_out,) = [note for note in notes if "are not images" in note]
+    assert "left out 5 entries that are not images (README.txt, .DS_Store, .cache and 2 more)" in left_out
+    assert f"{copy}/test/lsun: not a set of this benchmark, so it is not used" in notes
 
 
 def test_an_image_without_an_extension_is_told_by_its_signature(demo, indexes, tmp_path):
@@ -432,7 +443,7 @@ def test_a_choice_between_equal_contents_is_the_first_by_id_and_is_said(twins, t
     copy = tree(tmp_path / "copy", {f"{NEAR_SET}/no-labels/x/a.jpg": data})
     found, notes = adopted(copy, indexes, NEAR)
     assert found[NEAR].source_ids == (min(same),)
-    assert any("1 contents stand several times in the source and less often" in note for note in notes)
+    assert any("1 images occur several times in the source and less often" in note for note in notes)
     # An image whose name tells is not given away to a file of the same bytes.
     tree(copy, {f"{NEAR_SET}/no-labels/x/{min(same)[4:]}": data})
     assert adopted(copy, indexes, NEAR)[0][NEAR].source_ids == tuple(sorted(same)[:2])
@@ -506,7 +517,7 @@ def test_the_rest_is_of_the_classes_that_the_copy_has(demo, tmp_path):
 def test_a_training_set_without_its_validation_set_is_refused(demo, published, tmp_path):
     copy = some_sets(published, tmp_path / "copy", "train/imagenet200")
     sentence = (
-        r"expected valid/imagenet200 beside train/imagenet200 .*, found only the latter, and imagenet/validation"
+        r"adopted copy has train/imagenet200 but not valid/imagenet200, and imagenet/validation drawn by rule .*\. Add"
     )
     with pytest.raises(BuildError, match=sentence):
         planned(demo, copy, ("imagenet/validation", "imagenet-train/train"))
@@ -517,7 +528,7 @@ def test_a_training_set_without_its_validation_set_is_refused(demo, published, t
 
 def test_splits_that_the_copy_does_not_have_are_refused_when_none_is_left(demo, published, tmp_path):
     copy = some_sets(published, tmp_path / "copy", "test/food101")
-    with pytest.raises(BuildError, match=r"expected a set of imagenet/near_ood, found none of them in .*copy; build"):
+    with pytest.raises(BuildError, match=r"copy has no set of imagenet/near_ood\. Build those splits without"):
         planned(demo, copy, (NEAR,))
     notes = []
     plans = planned(demo, copy, (NEAR, "imagenet/far_ood_food32"), notes=notes)
@@ -552,7 +563,7 @@ def test_the_digest_knows_what_was_adopted_and_not_from_where(demo, indexes, arc
 def test_a_copy_that_cannot_be_read_is_refused_in_one_sentence(demo, indexes, tmp_path):
     copy = near_copy(tmp_path / "copy", demo)
     (copy / NEAR_SET / "labels" / NEAR_CLASSES[0] / "gone.JPEG").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(BuildError, match=r"expected to read the adopted copy, found No such file .*gone\.JPEG; mend"):
+    with pytest.raises(BuildError, match=r"Cannot read .*gone\.JPEG: No such file or directory\. Restore it"):
         adopted(copy, indexes, NEAR)
 
 

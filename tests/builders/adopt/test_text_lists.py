@@ -113,21 +113,27 @@ def refused(demo, copy, tmp_path, capsys, splits="facets-t1/validation"):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("0 places 165 Places365_val_00000067.jpg", "expected a dataset (places_val, sun, in_val, in_train), found"),
-        ("0 places_val Places365_val_00000067.jpg", "expected `oodness dataset class_index path`, such as"),
-        ("nan places_val 1 Places365_val_00000067.jpg", "expected `oodness dataset class_index path`, such as"),
-        ("-1 places_val 1 Places365_val_00000067.jpg", "expected `oodness dataset class_index path`, such as"),
-        ("0 places_val 365 Places365_val_00000067.jpg", "expected a class index from 0 to 364, found 365 in line 3"),
-        ("0 in_val 1000 ILSVRC2012_val_00000001.JPEG", "expected a class index from 0 to 999, found 1000 in line 3"),
-        ("1 sun 397 a/abbey/sun_x.jpg", "expected a class index from 0 to 396, found 397 in line 3"),
-        ("1 sun 0 a/abbey/sun_absent.jpg", "found sun_absent.jpg of class 0 (/a/abbey), which is not in"),
+        (
+            "0 places 165 Places365_val_00000067.jpg",
+            "unknown dataset places (known: places_val, sun, in_val, in_train)",
+        ),
+        ("0 places_val Places365_val_00000067.jpg", "is not `oodness dataset class_index path`, such as"),
+        ("nan places_val 1 Places365_val_00000067.jpg", "is not `oodness dataset class_index path`, such as"),
+        ("-1 places_val 1 Places365_val_00000067.jpg", "is not `oodness dataset class_index path`, such as"),
+        ("0 places_val 365 Places365_val_00000067.jpg", "the class index 365 is not from 0 to 364"),
+        ("0 in_val 1000 ILSVRC2012_val_00000001.JPEG", "the class index 1000 is not from 0 to 999"),
+        ("1 sun 397 a/abbey/sun_x.jpg", "the class index 397 is not from 0 to 396"),
+        (
+            "1 sun 0 a/abbey/sun_absent.jpg",
+            "sun_absent.jpg of class 0 (/a/abbey) is not an image of SUN397: it is not in",
+        ),
         (
             "1 places_val 0 Places365_val_00000001.jpg",
-            "expected places_val as in_distribution in facets-t1/validation",
+            "facets-t1/validation takes places_val as in_distribution, which oodness 1 is not",
         ),
         (
             "0 in_train 0 n01440764/n01440764_0.JPEG",
-            "expected in_train as near_ood in facets-t1/validation, found ood",
+            "facets-t1/validation takes in_train as near_ood, which oodness 0 is not",
         ),
     ],
 )
@@ -136,7 +142,8 @@ def test_a_wrong_line_gets_one_sentence_with_its_number(drawn, demo, tmp_path, c
     copy = write(tmp_path / "facets_ood_val_t1.txt", [*good, line])
     sentence = refused(demo, copy, tmp_path, capsys)
     assert expected in sentence
-    assert f"in line 3 of {copy}" in sentence
+    assert f"Line 3 of {copy}" in sentence
+    assert "orrect " in sentence.rpartition(". ")[2]  # the next step: "Correct it.", "Correct the list, or ..."
 
 
 def test_an_image_of_another_class_is_named(drawn, demo, tmp_path, capsys):
@@ -144,26 +151,29 @@ def test_an_image_of_another_class_is_named(drawn, demo, tmp_path, capsys):
     other = (CLASSES["places365"].index(row["class_id"]) + 1) % 365
     name = row["source_id"].removeprefix("val/")
     copy = write(tmp_path / "facets_ood_val_t1.txt", [f"0 places_val {other} {name}"])
-    assert f"which is of class {row['class_id']} in" in refused(demo, copy, tmp_path, capsys)
+    assert f"it is of class {row['class_id']} in" in refused(demo, copy, tmp_path, capsys)
 
 
 def test_an_image_twice_and_a_class_with_two_values_are_refused(drawn, demo, tmp_path, capsys):
     row = next(row for row in drawn["facets-t1/validation"] if row["source"] == "sun397" and row["role"] == 1)
     copy = write(tmp_path / "facets_ood_val_t1.txt", [line_of(row, 2), line_of(row, 2)])
-    assert "expected each image once" in refused(demo, copy, tmp_path, capsys)
+    sentence = refused(demo, copy, tmp_path, capsys)
+    assert f"Line 2 of {copy}" in sentence and "is already in line 1. Correct the list" in sentence
     both = [r for r in drawn["facets-t1/validation"] if (r["source"], r["class_id"]) == ("sun397", row["class_id"])]
     write(copy, [line_of(both[0], 2), line_of(both[1], 3)])
-    assert "expected oodness 2 for its class, as in line 1, found 3 in line 2" in refused(demo, copy, tmp_path, capsys)
+    sentence = refused(demo, copy, tmp_path, capsys)
+    assert f"Line 2 of {copy}: oodness 3 of a class that has 2 in line 1. Correct the list" in sentence
 
 
 def test_lists_of_one_config_come_together_and_share_no_image(drawn, demo, tmp_path, capsys):
     lines = [binary(row) for row in drawn["facets-t1/validation"][:9]]
     write(tmp_path / "copy" / "facets_ood_val_t1.txt", lines)
     sentence = refused(demo, tmp_path / "copy", tmp_path, capsys, "facets-t1")
-    assert "expected a list of facets-t1/test beside that of facets-t1/validation, found none" in sentence
+    assert "has a list of facets-t1/validation but none of facets-t1/test. Add it" in sentence
     write(tmp_path / "copy" / "facets_ood_test_t1.txt", lines[:1])
     sentence = refused(demo, tmp_path / "copy", tmp_path, capsys, "facets-t1")
-    assert "expected no image in both facets-t1/validation and facets-t1/test, found" in sentence
+    assert "facets-t1/validation and facets-t1/test must not share images, but " in sentence
+    assert sentence.endswith("Give lists that belong together.")
 
 
 @pytest.mark.parametrize(("name", "text"), [("list.txt", "0 sun 0 x\n"), ("facets_ood_val_t1.txt", "\n")])
@@ -171,18 +181,18 @@ def test_a_file_of_another_name_and_an_empty_list_are_refused(demo, tmp_path, ca
     (tmp_path / name).write_text(text)
     sentence = refused(demo, tmp_path / name, tmp_path, capsys)
     assert ("facets_ood_val_t1.txt for facets-t1/validation" in sentence) == (name == "list.txt")
-    assert ("found none in" in sentence) == (name != "list.txt")
+    assert ("has no lines of `oodness" in sentence) == (name != "list.txt")
 
 
 def test_a_list_that_is_no_text_is_refused(demo, tmp_path, capsys):
     (tmp_path / "facets_ood_val_t1.txt").write_bytes(b"\xff\xfe0 sun")
-    assert "expected a text in UTF-8" in refused(demo, tmp_path / "facets_ood_val_t1.txt", tmp_path, capsys)
+    assert "is not a text in UTF-8" in refused(demo, tmp_path / "facets_ood_val_t1.txt", tmp_path, capsys)
 
 
 def test_two_lists_of_one_split_are_refused(drawn, demo, tmp_path, capsys):
     for folder in ("a", "b"):
         write(tmp_path / "copy" / folder / "facets_ood_val_t1.txt", [binary(drawn["facets-t1/validation"][0])])
-    assert "expected one list of facets-t1/validation, found" in refused(demo, tmp_path / "copy", tmp_path, capsys)
+    assert "There are two lists of facets-t1/validation: " in refused(demo, tmp_path / "copy", tmp_path, capsys)
 
 
 def test_another_list_in_the_same_folder_is_refused(drawn, demo, tmp_path, capsys):

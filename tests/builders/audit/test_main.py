@@ -132,4 +132,4 @@ def test_a_config_without_known_test_images_cannot_be_measured(sources, tmp_path
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
         build(declared, choices, prepare(declared, choices, meter), meter, executor)
     assert main(["smoothness", str(tmp_path), "pictures"]) == 2
-    assert "expected an in-distribution split `test`" in capsys.readouterr().err
+    assert "has no in-distribution split `test` (splits: far_ood). Build it" in capsys.readouterr().err

@@ -165,10 +165,10 @@ def test_a_near_duplicate_is_planted_in_every_class_and_every_kind_of_change_is_
 
 def test_other_peoples_folders_are_left_alone(tmp_path, capsys):
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(BuildError, match="found other files"):
+    with pytest.raises(BuildError, match=r"holds other files than a demo\. Name a new or empty folder\."):
         write_demo(tmp_path)
     assert main([str(tmp_path)]) == 2
-    assert "found other files" in capsys.readouterr().err
+    assert "holds other files than a demo. Name a new or empty folder." in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 

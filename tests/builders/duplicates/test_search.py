@@ -354,5 +354,5 @@ def test_arrays_of_another_kind_are_refused(queries, message):
 @pytest.mark.parametrize("threshold", [-0.1, float("nan")])
 def test_a_threshold_below_zero_is_refused(threshold):
     images = np.zeros((1, 32, 32, 3), np.uint8)
-    with pytest.raises(ValueError, match="threshold of at least 0"):
+    with pytest.raises(ValueError, match="threshold must be at least 0, not"):
         search(images, images, threshold=threshold)

@@ -99,14 +99,20 @@ def test_sources_can_be_named_once_for_all(run, demo, tmp_path):
     ("argv", "sentence"),
     [
         (("--splits", "imagenet/near_odd", "--demo"), "found imagenet/near_odd; the nearest is imagenet/near_ood."),
-        (("--imagenet", "nowhere", "--splits", "imagenet/test"), "expected a folder, found none at nowhere"),
+        (
+            ("--imagenet", "nowhere", "--splits", "imagenet/test"),
+            "there is no folder nowhere. Give the right one with --imagenet",
+        ),
         (("--workers", "0", "--demo"), "0 is not in the range x>=1"),
         (("--unknown-flag",), "No such option"),
-        (("--sources", "bad.toml"), "expected lines such as imagenet"),
-        (("--sources", "number.toml"), "expected a folder in quotes for imagenet, found 3"),
+        (("--sources", "bad.toml"), "bad.toml is not TOML with lines such as imagenet"),
+        (("--sources", "number.toml"), "imagenet in number.toml is 3, not a folder in quotes. Write imagenet"),
         (("--demo", "--out", "occupied"), "expected an empty folder or a release, found other files in occupied"),
         (("--demo", "--out", "bad.toml"), "expected a folder for the release, found a file at bad.toml"),
-        (("--demo", "--out", "bad.toml/below"), "found Not a directory at bad.toml/below"),
+        (
+            ("--demo", "--out", "bad.toml/below"),
+            "error: Cannot read the sources and write the release: Not a directory at bad.toml/below",
+        ),
     ],
 )
 def test_what_the_user_can_mend_is_one_sentence_and_exit_code_2(argv, sentence, run, tmp_path):

@@ -399,8 +399,8 @@ def test_a_write_that_the_disk_refuses_ends_in_one_sentence_and_can_go_on(demo, 
     )
     command = [sys.executable, "-c", script, out, demo["imagenet"].parent]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "expected to write the release, found File too large" in done.stdout
-    assert "goes on where this run stopped" in done.stdout
+    assert "Cannot write the release: File too large" in done.stdout
+    assert "Fix this and run the same command again; it resumes." in done.stdout
     assert not list(out.rglob("*.tmp"))
     build_demo(demo, out)
     assert files_of(out) == files_of(release)

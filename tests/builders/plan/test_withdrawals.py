@@ -58,9 +58,9 @@ def test_the_command_line_reads_the_list(cifar_release, demo, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("row,why\na,b\n", "expected the columns id and reason, found row, why in line 1"),
-        ("", "expected the columns id and reason, found nothing in line 1"),
-        ("id,reason\na,b\nc,\n", "expected an id and a reason, found one of them missing in line 3"),
+        ("row,why\na,b\n", r"lacks the columns id and reason \(found in line 1: row, why\)\. Give"),
+        ("", r"lacks the columns id and reason \(found in line 1: nothing\)\. Give"),
+        ("id,reason\na,b\nc,\n", r"Line 3 of .* lacks an id or a reason\. Add it"),
     ],
 )
 def test_a_list_with_a_mistake_gets_one_sentence(tmp_path, text, sentence):

@@ -56,25 +56,26 @@ def refused(index):
     [
         (
             [(64, 64)] * 40,
-            "all 40 images looked at are 64 x 64 pixels",
+            "all 40 images examined are 64 x 64 pixels",
             "ImageNet resized to 64 x 64 (Chrabaszcz, Loshchilov and Hutter, 2017)",
         ),
-        ([(224, 224)] * 90, "all 64 images looked at are 224 x 224 pixels", "ImageNet-1k resized to 224 x 224"),
+        ([(224, 224)] * 90, "all 64 images examined are 224 x 224 pixels", "ImageNet-1k resized to 224 x 224"),
         (
             [(256, 256 + 7 * number) for number in range(40)],
-            "all 40 images looked at have a side of 256",
+            "all 40 images examined have a side of 256",
             "ImageNet-1k resized to a shorter side of 256",
         ),
         (
             [(40 + number, 90) for number in range(40)],
-            "40 of 40 images looked at have a side below 100 pixels",
+            "40 of 40 images examined have a side below 100 pixels",
             "a smaller edition of ImageNet-1k",
         ),
     ],
 )
 def test_a_resized_copy_is_named(tmp_path, sizes, seen, edition):
     message = refused(imagenet(tmp_path, sizes))
-    assert message.startswith(f"ImageNet-1k (ILSVRC2012), val: {seen}; this looks like {edition}, not like the full")
+    assert message.startswith(f"ImageNet-1k (ILSVRC2012), val: {seen}. ")
+    assert f" looks like {edition}, not like the full edition" in message
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_the_build_refuses_a_resized_copy_also_in_part_and_writes_nothing(tmp_pa
     arguments = ["--imagenet", str(tmp_path / "imagenet"), "--splits", "imagenet/test", "--allow-partial", "--quiet"]
     assert run_command(BENCHMARK, [*arguments, "--out", str(out)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "this looks like ImageNet resized to 64 x 64" in line
+    assert " looks like ImageNet resized to 64 x 64" in line
     assert not out.exists()
 
 

@@ -18,7 +18,7 @@ WNIDS = [row.wnid for row in tables.imagenet1k()]
 
 
 def test_no_folder(tmp_path):
-    assert "expected a folder, found none" in refusal("imagenet", tmp_path / "nowhere")
+    assert "there is no folder" in refusal("imagenet", tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("key", SOURCES)
@@ -35,25 +35,28 @@ def test_missing_partition_names_count_places_layouts_and_flag(tmp_path, key):
 
 def test_class_of_another_imagenet(tmp_path):
     tree(tmp_path, {f"train/{wnid}/{wnid}_1.JPEG": "" for wnid in (TENCH, "n00007846", "n00015388")})
-    assert "found 2 of another ImageNet edition" in (message := refusal("imagenet", tmp_path, "train"))
+    assert "has 2 classes of another ImageNet edition" in (message := refusal("imagenet", tmp_path, "train"))
     assert "first n00007846" in message
 
 
 def test_image_in_another_class(tmp_path):
     tree(tmp_path, {f"train/{TENCH}/{GOLDFISH}_7.JPEG": ""})
-    assert f"found {GOLDFISH}_7.JPEG of class {GOLDFISH}" in refusal("imagenet", tmp_path, "train")
+    assert f"{GOLDFISH}_7.JPEG of class {GOLDFISH} is in" in refusal("imagenet", tmp_path, "train")
 
 
 @pytest.mark.parametrize("folder", ["val", f"val/{TENCH}"])
 def test_edition_of_2010(tmp_path, folder):
     tree(tmp_path, {f"{folder}/ILSVRC2010_val_00000001.JPEG": ""})
-    assert "found ILSVRC2010_val_00000001.JPEG of the 2010 edition" in refusal("imagenet", tmp_path, "val")
+    assert "is of the 2010 edition. Give an ILSVRC2012 copy" in refusal("imagenet", tmp_path, "val")
 
 
 def test_flat_validation_without_ground_truth(tmp_path):
     tree(tmp_path, {"val/ILSVRC2012_val_00000001.JPEG": ""})
     message = refusal("imagenet", tmp_path, "val")
-    assert "found neither ILSVRC2012_devkit_t12/ nor ILSVRC2012_devkit_t12.tar.gz nor LOC_val_solution.csv" in message
+    assert (
+        "unknown: neither ILSVRC2012_devkit_t12/ nor ILSVRC2012_devkit_t12.tar.gz nor LOC_val_solution.csv is in"
+        in message
+    )
 
 
 def devkit(labels, meta=None):
@@ -65,19 +68,22 @@ def test_ground_truth_with_too_few_lines(tmp_path):
     images = {f"val/ILSVRC2012_val_0000000{number}.JPEG": "" for number in (1, 2, 3)}
     tree(tmp_path, images | devkit("1\n2\n"))
     message = refusal("imagenet", tmp_path, "val")
-    assert "found 2 lines" in message
+    assert "has 2 lines and none for" in message
     assert "none for ILSVRC2012_val_00000003.JPEG" in message
 
 
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        (devkit("1001\n"), "found '1001'"),
-        (devkit("1\n", layouts.meta_mat("ILSVRC2010")), "take the development kit of the 2012 edition"),
-        (devkit("1\n", b"not a mat file"), "found another content"),
-        ({"ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt": "1\n"}, "found only the labels"),
-        ({"ILSVRC2012_devkit_t12.tar.gz": gzip.compress(b"nothing")}, "does not yield them"),
-        ({"LOC_val_solution.csv": "a,b\n1,2\n"}, "found a row without them"),
+        (devkit("1001\n"), "'1001' in "),
+        (devkit("1\n", layouts.meta_mat("ILSVRC2010")), "Take the development kit of the 2012 edition"),
+        (devkit("1\n", b"not a mat file"), "does not have the synsets of ILSVRC2012"),
+        ({"ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt": "1\n"}, "lacks data/meta.mat. Unpack"),
+        (
+            {"ILSVRC2012_devkit_t12.tar.gz": gzip.compress(b"nothing")},
+            "Cannot read data/ILSVRC2012_validation_ground_truth.txt and data/meta.mat from",
+        ),
+        ({"LOC_val_solution.csv": "a,b\n1,2\n"}, "has a row without ImageId or PredictionString"),
         ({"LOC_val_solution.csv": "ImageId,PredictionString\nILSVRC2012_val_00000001,n00007846 1\n"}, "n00007846"),
     ],
 )
@@ -90,19 +96,22 @@ def test_one_image_twice(tmp_path):
     name = "ILSVRC2012_val_00000001.JPEG"
     tree(tmp_path, {f"val/{wnid}/{name}": "" for wnid in (TENCH, GOLDFISH)})
     message = refusal("imagenet", tmp_path, "val")
-    assert f"found val/{name} twice" in message
+    assert f"has the image val/{name} twice" in message
     assert f"(val/{TENCH}/{name} and val/{GOLDFISH}/{name})" in message
 
 
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (("n01440764_1.jpg", 0, b""), "row 1 has n01440764_1.jpg"),
-        ((f"ILSVRC2012_val_00000001_{TENCH}.JPEG", 0, b""), "names of the partition train like n01440764_10026.JPEG"),
+        (("n01440764_1.jpg", 0, b""), "the file name n01440764_1.jpg is not"),
+        (
+            (f"ILSVRC2012_val_00000001_{TENCH}.JPEG", 0, b""),
+            "is not of the partition train, as n01440764_10026.JPEG is (row 1 of",
+        ),
         ((f"{TENCH}_7_{GOLDFISH}.JPEG", 0, b""), f"{TENCH}_7_{GOLDFISH}.JPEG in"),
-        ((f"{GOLDFISH}_1_{GOLDFISH}.JPEG", 5, b""), f"row 1, {GOLDFISH}_1_{GOLDFISH}.JPEG, has label 5"),
-        (("n00007846_1_n00007846.JPEG", 5, b""), "1 of another ImageNet edition"),
-        ((None, 0, b""), "row 1 has none"),
+        ((f"{GOLDFISH}_1_{GOLDFISH}.JPEG", 5, b""), f"{GOLDFISH}_1_{GOLDFISH}.JPEG has the label 5, which is not"),
+        (("n00007846_1_n00007846.JPEG", 5, b""), "has 1 classes of another ImageNet edition"),
+        ((None, 0, b""), "image.path has no file name (row 1 of"),
         ((f"ILSVRC2010_val_00000001_{TENCH}.JPEG", 0, b""), "of the 2010 edition"),
     ],
 )
@@ -115,7 +124,7 @@ def test_parquet_rows(tmp_path, row, words):
 def test_parquet_with_other_columns_or_content(tmp_path):
     path = tmp_path / "train-00000-of-00001.parquet"
     pq.write_table(pa.table({"img": [b""], "label": [0]}), path)
-    assert "found img, label" in refusal("food101", tmp_path)
+    assert "(found: img, label)" in refusal("food101", tmp_path)
     path.write_bytes(b"nothing")
     assert "cannot be read" in refusal("food101", tmp_path)
 
@@ -123,11 +132,11 @@ def test_parquet_with_other_columns_or_content(tmp_path):
 @pytest.mark.parametrize(
     ("row", "names", "words"),
     [
-        (("1.jpg", 0, b""), None, "found label numbers alone"),
-        (("1.jpg", 0, b""), ["apple_pie", "apple_tart"], "found 'apple_tart'"),
-        (("one.jpg", 0, b""), ["apple_pie"], "row 0 has one.jpg"),
-        (("1.jpg", 3, b""), ["apple_pie"], "row 0 has 3"),
-        (("1.jpg", None, b""), ["apple_pie"], "row 0 has None"),
+        (("1.jpg", 0, b""), None, "has label numbers without names"),
+        (("1.jpg", 0, b""), ["apple_pie", "apple_tart"], "the label name 'apple_tart' of"),
+        (("one.jpg", 0, b""), ["apple_pie"], "image.path is one.jpg, not like 1005649.jpg (row 0 of"),
+        (("1.jpg", 3, b""), ["apple_pie"], "the label 3 has no name (row 0 of"),
+        (("1.jpg", None, b""), ["apple_pie"], "the label None has no name (row 0 of"),
     ],
 )
 def test_food101_parquet(tmp_path, row, names, words):
@@ -153,11 +162,14 @@ def places_lists(val="", categories=None):
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({}, "expected places365_val.txt"),
-        (places_lists("Places365_val_00000002.jpg 0\n"), "found none for Places365_val_00000001.jpg"),
-        (places_lists("Places365_val_00000001.jpg 365\n"), "found 365"),
-        (places_lists("Places365_val_00000001.jpg\n"), "found another text"),
-        (places_lists("Places365_val_00000001.jpg 0\n", "/a/abbey 0\n"), "found 1, other at /a/abbey 0"),
+        ({}, "unknown: places365_val.txt is neither in"),
+        (places_lists("Places365_val_00000002.jpg 0\n"), "has no line for Places365_val_00000001.jpg"),
+        (places_lists("Places365_val_00000001.jpg 365\n"), "has labels outside 0 to 364, up to 365"),
+        (places_lists("Places365_val_00000001.jpg\n"), "has lines other than a name and a number"),
+        (
+            places_lists("Places365_val_00000001.jpg 0\n", "/a/abbey 0\n"),
+            "does not list its 365 categories: of 1, /a/abbey 0 differs",
+        ),
     ],
 )
 def test_places365_lists(tmp_path, files, words):
@@ -168,7 +180,7 @@ def test_places365_lists(tmp_path, files, words):
 def test_places365_editions_are_not_mixed(tmp_path):
     files = {"val_256/Places365_val_00000001.jpg": "", "data_large/a/airfield/00000001.jpg": ""}
     tree(tmp_path, files | places_lists("Places365_val_00000001.jpg 0\n"))
-    assert "expected all partitions in one edition" in refusal("places365", tmp_path)
+    assert "has its partitions in different editions" in refusal("places365", tmp_path)
     assert open_source(SOURCES["places365"], tmp_path, ("train",)).layouts == {"train": "large edition, data_large"}
 
 
@@ -234,13 +246,13 @@ def test_strays_between_class_folders_and_names_that_are_no_text(tmp_path):
 def test_train_archive_without_class_tars(tmp_path):
     with tarfile.open(tmp_path / "ILSVRC2012_img_train.tar", "w") as archive:
         add(archive, "readme.txt", b"")
-    assert "expected one tar for each class, found none" in refusal("imagenet", tmp_path, "train")
+    assert "has no tar of a class. Give an ILSVRC2012 copy" in refusal("imagenet", tmp_path, "train")
 
 
 def test_train_archive_with_unknown_or_misplaced_images(tmp_path):
     inner = tree(tmp_path / "x", {f"{GOLDFISH}_1.JPEG": "", f"{TENCH}_2.JPEG": ""})
     for name, words in (
-        (TENCH, f"found {GOLDFISH}_1.JPEG of class {GOLDFISH}"),
+        (TENCH, f"{GOLDFISH}_1.JPEG of class {GOLDFISH} is in"),
         ("n00007846", "another ImageNet edition"),
     ):
         with tarfile.open(tmp_path / "ILSVRC2012_img_train.tar", "w") as archive:

@@ -37,7 +37,7 @@ def test_the_class_in_a_name_is_no_part_of_the_id(tmp_path):
 
 def test_flat_validation_images_of_both_kinds(tmp_path):
     tree(tmp_path, {f"val/{VAL}": "", "val/ILSVRC2012_val_00000001.JPEG": ""})
-    assert "expected the classes of the flat validation images" in refusal("imagenet", tmp_path, "val")
+    assert "the classes of the flat validation images in" in refusal("imagenet", tmp_path, "val")
     tree(tmp_path, {"LOC_val_solution.csv": f"ImageId,PredictionString\nILSVRC2012_val_00000001,{GOLDFISH} 1\n"})
     assert [row[:2] for row in rows(tmp_path, "val")] == [
         (GOLDFISH, "val/ILSVRC2012_val_00000001.JPEG"),
@@ -48,12 +48,16 @@ def test_flat_validation_images_of_both_kinds(tmp_path):
 @pytest.mark.parametrize(
     ("partition", "path", "words"),
     [
-        ("train", f"train/{GOLDFISH}/{TRAIN}", f"found {TRAIN} of class {TENCH}"),
-        ("train", f"train/{TENCH}/{TENCH}_1_{GOLDFISH}.JPEG", f"found {TENCH}_1_{GOLDFISH}.JPEG of class {GOLDFISH}"),
+        ("train", f"train/{GOLDFISH}/{TRAIN}", f"{TRAIN} of class {TENCH} is in"),
+        ("train", f"train/{TENCH}/{TENCH}_1_{GOLDFISH}.JPEG", f"{TENCH}_1_{GOLDFISH}.JPEG of class {GOLDFISH} is in"),
         ("train", f"train/{TENCH}_1_{GOLDFISH}.JPEG", f"{TENCH}_1_{GOLDFISH}.JPEG in"),
-        ("val", f"val/{GOLDFISH}/{VAL}", f"found {VAL} of class {TENCH}"),
-        ("val", "val/ILSVRC2012_val_00000293_n00007846.JPEG", "1 of another ImageNet edition"),
-        ("train", f"train/{TENCH}/{TENCH}_1.jpg", "the edition with blurred faces and resized copies end otherwise"),
+        ("val", f"val/{GOLDFISH}/{VAL}", f"{VAL} of class {TENCH} is in"),
+        ("val", "val/ILSVRC2012_val_00000293_n00007846.JPEG", "has 1 classes of another ImageNet edition"),
+        (
+            "train",
+            f"train/{TENCH}/{TENCH}_1.jpg",
+            "the edition with blurred faces (101 training and 3",
+        ),
         ("val", "val/ILSVRC2012_val_00000293.jpg", "the files of ILSVRC2012 end in .JPEG"),
     ],
 )
@@ -63,7 +67,7 @@ def test_names_that_contradict_their_place(tmp_path, partition, path, words):
 
 def test_one_image_with_and_without_its_class(tmp_path):
     tree(tmp_path, {f"val/{TENCH}/{name}": "" for name in (VAL, "ILSVRC2012_val_00000293.JPEG")})
-    assert "found val/ILSVRC2012_val_00000293.JPEG twice" in refusal("imagenet", tmp_path, "val")
+    assert "has the image val/ILSVRC2012_val_00000293.JPEG twice" in refusal("imagenet", tmp_path, "val")
 
 
 def write_train_tar(root, names, wnid=TENCH):
@@ -124,19 +128,19 @@ def test_files_called_train_that_hold_validation_images(tmp_path):
     assert index.layouts == {"val": "Parquet files data/train-*.parquet, which hold validation images"}
     assert index.table["source_id"].to_pylist() == ["val/ILSVRC2012_val_00000293.JPEG"]
     message = refusal("imagenet", tmp_path, "train")
-    assert f"names of the partition train like n01440764_10026.JPEG (row 0 has {VAL})" in message
-    assert "take the files that the Hub serves for that partition of ILSVRC/imagenet-1k" in message
+    assert f"the file name {VAL} is not of the partition train, as n01440764_10026.JPEG is (row 0 of" in message
+    assert "Take the files that the Hub serves for that partition of ILSVRC/imagenet-1k" in message
 
 
 @pytest.mark.parametrize(
     ("split", "names", "words"),
     [
-        ("validation", [TRAIN], f"(row 0 has {TRAIN})"),
-        ("validation", [VAL, "ILSVRC2012_test_00000001.JPEG"], "(row 1 has ILSVRC2012_test_00000001.JPEG)"),
-        ("train", [VAL, TRAIN], f"(row 1 has {TRAIN})"),
+        ("validation", [TRAIN], f"the file name {TRAIN} is not of the partition val"),
+        ("validation", [VAL, "ILSVRC2012_test_00000001.JPEG"], "the file name ILSVRC2012_test_00000001.JPEG is not"),
+        ("train", [VAL, TRAIN], f"the file name {TRAIN} is not of the partition val"),
         ("train", [TRAIN, VAL], "is not in"),
         ("validation", [None, None], "holds images without file names"),
-        ("validation", ["ILSVRC2012_val_00000293.JPEG"], "found neither ILSVRC2012_devkit_t12/"),
+        ("validation", ["ILSVRC2012_val_00000293.JPEG"], "neither ILSVRC2012_devkit_t12/"),
     ],
 )
 def test_files_whose_names_inside_do_not_fit_the_partition(tmp_path, split, names, words):

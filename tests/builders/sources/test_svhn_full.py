@@ -44,7 +44,7 @@ def test_a_short_partition_is_told_with_its_counts(demo):
 def test_folders_of_another_dataset(tmp_path, files, words):
     message = refusal("svhn_full", tree(tmp_path, files), "test")
     assert words in message
-    assert "accepted are test/<number>.png or the original archive" in message
+    assert "Accepted layouts are test/<number>.png or the original archive" in message
 
 
 def test_unpacked_images_go_before_the_archive(demo, tmp_path):
@@ -80,9 +80,9 @@ def test_an_archive_with_more_in_it(tmp_path, ending):
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({"train/1.png": b""}, "expected images like test/<number>.png, found none inside"),
-        ({"test/1.jpg": b""}, "expected images like test/<number>.png, found none inside"),
-        ({"test/1.png": b"", "./test/1.png": b""}, "found test/1.png twice"),
+        ({"train/1.png": b""}, "has no images like test/<number>.png. Give a copy"),
+        ({"test/1.jpg": b""}, "has no images like test/<number>.png. Give a copy"),
+        ({"test/1.png": b"", "./test/1.png": b""}, "has the image test/1.png twice"),
     ],
 )
 def test_an_archive_of_another_dataset(tmp_path, files, words):
@@ -96,8 +96,8 @@ def test_an_archive_cut_short(demo, tmp_path, kept):
     path = tmp_path / "test.tar.gz"
     path.write_bytes(path.read_bytes()[:kept])
     message = refusal("svhn_full", tmp_path, "test")
-    assert "SVHN (full numbers): expected a whole archive, found one that cannot be read" in message
-    assert "download it again" in message
+    assert "test.tar.gz cannot be read as a tar.gz (" in message
+    assert "Download it again" in message
 
 
 def write(path, names, **columns):
@@ -115,11 +115,11 @@ DIGITS = [{"bbox": [[1, 2, 3, 4]], "label": [7]}] * 2
         (
             ["1.png", "2.png"],
             {"label": [1, 2]},
-            "expected the columns image (bytes, path) and digits, found image, label",
+            "lacks the columns image (bytes, path) and digits (found: image, label)",
         ),
-        (["1.png", None], {"digits": DIGITS}, "(row 1 has none)"),
-        (["1.png", "house.png"], {"digits": DIGITS}, "image.path like 1.png (row 1 has house.png)"),
-        (["1.png", "1.png"], {"digits": DIGITS}, "found test/1.png twice"),
+        (["1.png", None], {"digits": DIGITS}, "image.path has no file name (row 1 of"),
+        (["1.png", "house.png"], {"digits": DIGITS}, "image.path is house.png, not like 1.png (row 1 of"),
+        (["1.png", "1.png"], {"digits": DIGITS}, "has the image test/1.png twice"),
     ],
 )
 def test_mirror(tmp_path, names, columns, words):
@@ -135,4 +135,4 @@ def test_names_in_the_mirror_may_keep_their_folder(tmp_path):
 
 def test_no_parquet_file(tmp_path):
     tree(tmp_path, {"full_numbers/test-00000-of-00001.parquet": b"nothing"})
-    assert "expected a Parquet file at" in refusal("svhn_full", tmp_path, "test")
+    assert "cannot be read as Parquet (" in refusal("svhn_full", tmp_path, "test")

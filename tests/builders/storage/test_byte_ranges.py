@@ -39,9 +39,9 @@ def test_what_cannot_be_read_is_named(tmp_path, whole):
             else:
                 reader.read_rows(target, [0, 1], str(path), [0, 4])
 
-    with pytest.raises(BuildError, match=r"expected 4 bytes, found 3 at .*short: the file changed during the build"):
+    with pytest.raises(BuildError, match=r"short changed during the build: expected 4 bytes, found 3\. Run the same"):
         read(path)
-    with pytest.raises(BuildError, match=r"found No such file or directory at .*none; mend the source folder"):
+    with pytest.raises(BuildError, match=r"Cannot read .*none: No such file or directory\. Restore it in the source"):
         read(tmp_path / "none")
 
 

@@ -39,7 +39,7 @@ def test_two_places_are_refused_and_both_are_named(tmp_path, second):
     tree(tmp_path, {f"{place}/train/{IMAGE}": "" for place in ("a", second)})
     message = refusal("imagenet", tmp_path, "train")
     assert f"in more than one place of {tmp_path}: a (class folders in a/train) and {second} (class" in message
-    assert "give one of them with --imagenet" in message
+    assert "Give one of them with --imagenet" in message
 
 
 def test_partitions_may_lie_in_different_places(tmp_path):
@@ -119,7 +119,7 @@ def test_data_of_others_beside_the_dataset_do_not_matter(tmp_path):
 )
 def test_the_nearest_layout_is_named_with_what_resembles_it(tmp_path, path, layout):
     message = refusal("imagenet", tree(tmp_path, {path: b""}), "train")
-    assert f"which holds {path.partition('/')[0]}; {path} there is nearest to the layout {layout};" in message
+    assert f"which holds {path.partition('/')[0]}; {path} there resembles the layout {layout}. Accepted" in message
 
 
 def test_nothing_resembles_what_has_nothing_in_common(tmp_path):
@@ -131,9 +131,9 @@ def test_nothing_resembles_what_has_nothing_in_common(tmp_path):
 @pytest.mark.parametrize(
     ("key", "files", "words"),
     [
-        ("imagenet", {"train/n01440764/README": ""}, "README is not named <wnid>_<number>.JPEG; restore"),
+        ("imagenet", {"train/n01440764/README": ""}, "README is not named <wnid>_<number>.JPEG. Restore its images"),
         ("imagenet", {f"train/{IMAGE}": "", f"train/{GOLDFISH}/.DS_Store": ""}, f"{GOLDFISH} holds no image of"),
-        ("imagenet", {f"train/{TENCH}/images/{TENCH}_0.JPEG": ""}, "images is a folder; restore"),
+        ("imagenet", {f"train/{TENCH}/images/{TENCH}_0.JPEG": ""}, "images is a folder. Restore its images"),
         (
             "food101",
             {"images/apple_pie/a.png": "", "images/apple_pie/b.png": ""},

@@ -98,7 +98,7 @@ def refused(path):
 def test_an_archive_cut_short_is_refused(tmp_path, cut):
     path = packed(tmp_path / "x.tar")
     path.write_bytes(path.read_bytes()[:cut])
-    assert "download the archive again" in refused(path)
+    assert "Download the archive again" in refused(path)
 
 
 def test_a_compressed_archive_is_refused(tmp_path):
@@ -171,7 +171,7 @@ def damaged(content, cut=None, flip=None):
 def test_a_damaged_compressed_archive_is_refused(tmp_path, change):
     path = compressed(tmp_path / "x.tar.gz", {f"{number}.jpg": bytes([number]) * 900 for number in range(40)})
     path.write_bytes(damaged(path.read_bytes(), **change))
-    with pytest.raises(BuildError, match="X: expected a whole archive") as caught:
+    with pytest.raises(BuildError, match=r"X: .* cannot be read as a tar\.gz .*\. Download it again") as caught:
         tars.compressed_members("X", path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -179,8 +179,10 @@ def test_a_damaged_compressed_archive_is_refused(tmp_path, change):
 
 def test_a_compressed_archive_that_changed_since_it_was_listed(tmp_path):
     path = compressed(tmp_path / "x.tar.gz")
-    with pytest.raises(BuildError, match=r"expected at least 8 files, found 4 in .*changed during the build"):
+    with pytest.raises(
+        BuildError, match=r"x\.tar\.gz changed during the build: expected at least 8 files, found 4\. Run the same"
+    ):
         list(tars.unpack(path, np.array([1, 7])))
     path.write_bytes(path.read_bytes()[:80])
-    with pytest.raises(BuildError, match="expected a whole archive"):
+    with pytest.raises(BuildError, match=r"cannot be read as a tar\.gz"):
         list(tars.unpack(path, np.array([1, 3])))
