@@ -13,8 +13,8 @@ from builders.cli.progress import TerminalMeter
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
+from builders.generate.contract import Generator
 from builders.generate.resize import FIXED_RESIZE
-from builders.generate.transform import Transform
 from builders.pipeline.request import Choices
 from builders.pipeline.run import Prepared, build
 from builders.plan.planner import plan
@@ -24,7 +24,7 @@ from builders.sources.imagenet import IMAGENET
 SPLIT = "everything/train"
 
 
-def everything(transform: Transform | None) -> Benchmark:
+def everything(generator: Generator | None) -> Benchmark:
     """A benchmark of one split that has every training image."""
     split = Split(
         name="train",
@@ -34,7 +34,7 @@ def everything(transform: Transform | None) -> Benchmark:
         classes=AllClasses("the whole source is built"),
         quota=AllImages(),
         paper=PaperCount(0),
-        transform=transform,
+        generator=generator,
     )
     labels = Classes("imagenet", "in_distribution")
     config = Config(name="everything", labels=labels, description="Every class.", splits=(split,))

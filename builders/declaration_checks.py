@@ -5,6 +5,7 @@ Tested by `tests/builders/test_benchmark.py`.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ def problems(configs: Sequence[Config]) -> Iterator[str]:
             yield from (f"{config.name}: {problem}" for problem in _wrong_classes(config.labels, whole))
         if len({split.oodness is None for split in config.by_key().values()}) > 1:
             yield f"{config.name}: some of its splits have an oodness and others none"
+        yield from _wrong_columns(config)
     for key, split in declared.items():
         yield from (f"{key}: {problem}" for problem in _wrong_split(key, split, declared, whole))
 
@@ -59,6 +61,16 @@ def _wrong_names(config: Config) -> Iterator[str]:
                 yield f"{key}: its parts {other} and {part.name} do not differ in role, source or partitions"
             if part.making is not None:
                 yield f"{key}.{part.name}: a part cannot make its images ({part.making.description})"
+
+
+def _wrong_columns(config: Config) -> Iterator[str]:
+    """Columns of one name that differ, and splits that lack a column which no value stands for."""
+    for name in _repeated(column.name for column in config.columns):
+        yield f"{config.name}: two different columns have the name {name}"
+    for column, (key, split) in itertools.product(config.generated_columns, config.by_key().items()):
+        has = split.making is not None and column in split.making.columns
+        if not has and column.absent is None:
+            yield f"{key}: it lacks the column {column.name} of another split, which has no value for absent rows"
 
 
 def _wrong_split(key: str, split: Split, declared: Mapping[str, Split], whole: Collection[str]) -> Iterator[str]:

@@ -9,7 +9,9 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from builders.generate.transform import AS_PNG, Transform
+from builders.generate.arrays import AS_PNG
+from builders.generate.contract import Generator
+from builders.release.columns import OODNESS, Column
 from builders.release.schema import Role
 from builders.selection import AllClasses, Classes, ClassesOf, Quota, after
 from builders.sources.base import Source
@@ -47,9 +49,9 @@ class Oodness:
 class Split:
     """One split: its role, where its images come from, how many, and where the authors' own archive keeps it.
 
-    `transform` makes the images that are stored from the source's; without it they are the source's own. `oodness`
-    gives the config the column of that name. `ranked_as` names the `config/split` that keys the rank of the images
-    instead of the split itself, so that whatever shares it prefers the same images.
+    `generator` makes the images that are stored; without it they are the source's own. `oodness` gives the config the
+    column of that name. `ranked_as` names the `config/split` that keys the rank of the images instead of the split
+    itself, so that whatever shares it prefers the same images.
     """
 
     name: str
@@ -60,14 +62,14 @@ class Split:
     quota: Quota
     paper: PaperCount
     published: str = ""
-    transform: Transform | None = None
+    generator: Generator | None = None
     oodness: Oodness | None = None
     ranked_as: str = ""
 
     @property
-    def making(self) -> Transform | None:
-        """What is done to each image, also where that is only to store an array as a PNG; None where bytes pass."""
-        return self.transform or (AS_PNG if self.source.arrays else None)
+    def making(self) -> Generator | None:
+        """What makes the images, also where it only stores arrays as PNG; None where the source's bytes pass."""
+        return self.generator or (AS_PNG if self.source.arrays else None)
 
     def row_id(self, source_id: str) -> str:
         """The id of the row that an image of the source gives."""
@@ -119,9 +121,16 @@ class Config:
         return self.labels if isinstance(self.labels, Classes) and self.labels.draw is not None else None
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[Column, ...]:
         """Columns beside those that every config has."""
-        return ("oodness",) * any(split.oodness is not None for split in self.by_key().values())
+        oodness = (OODNESS,) * any(split.oodness is not None for split in self.by_key().values())
+        return oodness + self.generated_columns
+
+    @property
+    def generated_columns(self) -> tuple[Column, ...]:
+        """Columns that the generators of its splits add, in the order of the splits."""
+        made = [split.making for split in self.by_key().values()]
+        return tuple(dict.fromkeys(column for generator in made if generator for column in generator.columns))
 
     def by_key(self) -> dict[str, Split]:
         """What is planned by itself: splits by `config/split`, parts by `config/split.part`."""

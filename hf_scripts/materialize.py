@@ -25,12 +25,7 @@ from builders.sources.registry import SOURCES
 from hf_scripts.hub.client import manners
 from hf_scripts.hub.repository import Repository
 
-_WORKER_IMPORTS = (
-    "builders.pipeline.from_index",
-    "builders.generate.batches",
-    "hf_scripts.hub.repository",
-    "numpy.ma",
-)
+_WORKER_IMPORTS = ("builders.pipeline.from_index", "builders.generate.task", "hf_scripts.hub.repository", "numpy.ma")
 
 
 def _command(**flags: Any) -> None:

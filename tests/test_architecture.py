@@ -45,7 +45,7 @@ demo                    : taxonomy.tables
 sources.base            : demo errors
 sources.readers         : errors sources.base
 sources                 : demo errors release sources.base sources.readers taxonomy.tables
-generate                : executors release sources storage
+generate                : errors executors release sources storage
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
 declaration_checks      : selection splits taxonomy.decisions

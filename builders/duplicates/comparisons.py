@@ -20,7 +20,7 @@ from builders.benchmark import Benchmark
 from builders.duplicates.exact import DIGEST, Digests, exact_pairs, index_digests, rows_at
 from builders.duplicates.table import Table
 from builders.executors.base import Meter
-from builders.generate.transform import SIDE
+from builders.generate.arrays import SIDE
 from builders.release import images
 from builders.release.digests import rows_digest
 from builders.release.duplicates import Comparison, Pair, Row, comparison, entries, groups, pair_of

@@ -1,17 +1,16 @@
-"""Gaussian noise, drawn from each row's id.
-
-Tested by `tests/builders/generate/test_transform.py`.
-"""
+"""Gaussian noise, made from each row's id alone."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from builders.generate.transform import SIDE, Transform
+from builders.generate.arrays import SIDE
+from builders.generate.contract import Generated, Generator, Make, SourceImage
 
 
 def gaussian_noise(row_id: str) -> Image.Image:
@@ -28,18 +27,27 @@ def gaussian_noise(row_id: str) -> Image.Image:
         32 x 32, mode RGB.
     """
     words = np.frombuffer(hashlib.sha256(row_id.encode()).digest(), dtype="<u4")
-    drawn = np.random.RandomState(words).normal(0.5, 1.0, (SIDE, SIDE, 3))
+    drawn = np.random.RandomState(words).normal(_MEAN, _DEVIATION, (SIDE, SIDE, 3))
     pixels: npt.NDArray[np.uint8] = np.rint(255 * np.clip(drawn, 0, 1)).astype(np.uint8)
     return Image.fromarray(pixels)
 
 
-def _apply_noise(_: Image.Image | None, row_id: str) -> Image.Image:
-    return gaussian_noise(row_id)
+_MEAN, _DEVIATION = 0.5, 1.0
 
 
-GAUSSIAN_NOISE = Transform(
-    "gaussian-32",
-    "N(0.5, 1) for each channel, clipped to [0, 1], from NumPy's RandomState",
-    (SIDE, SIDE),
-    _apply_noise,
+def _start(_: Generator) -> Make:
+    return _make
+
+
+def _make(images: Sequence[SourceImage]) -> list[Generated]:
+    return [Generated(np.asarray(gaussian_noise(image.id))) for image in images]
+
+
+GAUSSIAN_NOISE = Generator(
+    name="gaussian-32",
+    version=1,
+    description="N(0.5, 1) for each channel, clipped to [0, 1], from NumPy's RandomState",
+    size=(SIDE, SIDE),
+    start=_start,
+    parameters={"side": SIDE, "mean": _MEAN, "deviation": _DEVIATION},
 )

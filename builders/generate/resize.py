@@ -1,13 +1,14 @@
-"""The fixed resize to 32 x 32 pixels.
-
-Tested by `tests/builders/generate/test_transform.py`.
-"""
+"""The fixed resize: shrinks images to 32 x 32 without aliasing."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 from PIL import Image
 
-from builders.generate.transform import SIDE, Transform, as_rgb, source_image
+from builders.generate.arrays import SIDE
+from builders.generate.contract import Generated, Generator, Make, SourceImage
 
 
 def fixed_resize(image: Image.Image) -> Image.Image:
@@ -34,17 +35,24 @@ def fixed_resize(image: Image.Image) -> Image.Image:
         32 x 32, mode RGB. Pillow resamples 8-bit images in integer arithmetic, so equal pixels in give equal pixels
         out on every machine; the decoder in front of it is the only part that may differ between versions.
     """
-    columns = as_rgb(image).resize((SIDE, image.height), Image.Resampling.BILINEAR)
+    rgb = image if image.mode == "RGB" else image.convert("RGB")
+    columns = rgb.resize((SIDE, image.height), Image.Resampling.BILINEAR)
     return columns.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
 
 
-def _apply_resize(image: Image.Image | None, _: str) -> Image.Image:
-    return fixed_resize(source_image(image))
+def _start(_: Generator) -> Make:
+    return _make
 
 
-FIXED_RESIZE = Transform(
-    "fixed-resize-32",
-    "decoded at full size, RGB, Pillow BILINEAR to 32 columns and then to 32 rows",
-    (SIDE, SIDE),
-    _apply_resize,
+def _make(images: Sequence[SourceImage]) -> list[Generated]:
+    return [Generated(np.asarray(fixed_resize(image.rgb))) for image in images]
+
+
+FIXED_RESIZE = Generator(
+    name="fixed-resize-32",
+    version=1,
+    description="decoded at full size, RGB, Pillow BILINEAR to 32 columns and then to 32 rows",
+    size=(SIDE, SIDE),
+    start=_start,
+    parameters={"side": SIDE},
 )

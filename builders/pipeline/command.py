@@ -26,7 +26,7 @@ from builders.pipeline.without_duplicates import compared_with
 from builders.plan.withdrawals import DUPLICATES, read_withdrawn
 from builders.sources.base import Source
 
-WORKER_IMPORTS = ("builders.pipeline.command", "builders.generate.batches", "numpy.ma")
+WORKER_IMPORTS = ("builders.pipeline.command", "builders.generate.task", "numpy.ma")
 """All that a build's workers use. pyarrow asks for the last at the first array that it makes of one of NumPy's."""
 
 

@@ -23,6 +23,7 @@ from builders.pipeline.read_plan import Located
 from builders.pipeline.shards import read_record
 from builders.plan.planner import PlannedSplit
 from builders.release import card
+from builders.release.columns import column_entry
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import KEY, entries, read_pairs, summary
 from builders.release.layout import Layout
@@ -80,7 +81,7 @@ def finish_split(
         "index": file_entry(layout, index),
     }
     if located.making is not None:
-        entry["made"] = located.making.description
+        entry |= {"made": located.making.description, "generator": located.making.identity()}
     exclusions = tuple(exclusion for _, left_out in described for exclusion in left_out)
     return Finished(config.name, located.name, located.labels, entry, exclusions)
 
@@ -192,7 +193,7 @@ def finish_release(
             "benchmark": benchmark.name,
             "description": config.description,
             "label_names": list(mine[0].labels),
-            "columns": list(config.columns),
+            "columns": [column_entry(column) for column in config.columns],
         }
         entry["splits"] |= {split.name: split.entry for split in mine}
         path = layout.excluded(config.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,16 @@ from builders.pipeline.finish import data_entries, earlier_tables, finish_duplic
 from builders.pipeline.generated import Making
 from builders.pipeline.packs import remove_packs, unpack
 from builders.pipeline.read_plan import STAGING, Located, join, locate, packed_rows
-from builders.pipeline.request import Choices
-from builders.pipeline.state import Identity, check_choices, locked, record_plans
+from builders.pipeline.recorded import copy_pixels, recorded_splits
+from builders.pipeline.request import Choices, generators_of
+from builders.pipeline.state import Identity, check_choices, check_generators, locked, record_plans
 from builders.plan.planner import PLAN_SCHEMA, PlannedSplit
 from builders.plan.quotas import Rows
 from builders.registry import BENCHMARKS
 from builders.release import card
 from builders.release.digests import rows_digest
 from builders.release.layout import Layout
-from builders.release.manifest import FORMAT, file_entry, parts_of, read_manifest, sources_of
+from builders.release.manifest import FORMAT, columns_of, file_entry, parts_of, read_manifest, sources_of
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source, SourceIndex, open_source
@@ -60,6 +61,10 @@ class Published:
             )
         entry: dict[str, Any] = configs[self.config]
         return entry
+
+    def splits(self) -> dict[str, dict[str, Any]]:
+        """The entries of its splits in the manifest, by `config/split`."""
+        return {f"{self.config}/{name}": split for name, split in sorted(self.entry()["splits"].items())}
 
     def duplicates(self) -> Origin:
         """The release's table of duplicates.
@@ -113,8 +118,9 @@ def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:
     """The sources that a published config takes, each with its partitions."""
     benchmark = benchmark_of(published)
     wanted: dict[str, dict[str, None]] = {}
-    for entry in published.entry()["splits"].values():
-        for part in parts_of("", entry).values():
+    entries = published.splits()
+    for key in sorted(entries.keys() - recorded_splits(benchmark, entries)):
+        for part in parts_of("", entries[key]).values():
             wanted.setdefault(part["source"], {}).update(dict.fromkeys(part["partitions"]))
     return {source: tuple(wanted[source.key]) for source in benchmark.sources() if source.key in wanted}
 
@@ -137,24 +143,29 @@ def rebuild(
     Raises:
         BuildError: an image is missing in a source or has other content than the publisher's.
     """
-    benchmark, entry = benchmark_of(published), published.entry()
+    benchmark = benchmark_of(published)
     layout = Layout(out)
     made_of = published.manifest["benchmarks"][benchmark.name]
     identity = Identity(
         benchmark.name, made_of["version"], made_of["seed"], made_of["limit_per_class"], made_of["demo"]
     )
-    splits = {f"{published.config}/{name}": split for name, split in sorted(entry["splits"].items())}
+    splits = published.splits()
+    recorded = recorded_splits(benchmark, splits)
+    generators = generators_of(benchmark, list(splits))
     keys = {part: listed["adopted"] for key, split in splits.items() for part, listed in parts_of(key, split).items()}
     choices = Choices(out=out, splits=tuple(splits), roots=roots, seed=made_of["seed"], demo=made_of["demo"])
     with explaining_disk("write the release"), locked(layout):
         check_choices(layout, identity, keys, allow_partial=False)
+        check_generators(layout, identity, generators)
+        for key in recorded:
+            copy_pixels(key, splits[key], published.root, layout)
         indexes = {
             source.key: open_source(source, roots.get(source.key, Path()), partitions)
             for source, partitions in needed_sources(published).items()
         }
-        located = _located(published, benchmark, indexes, layout, meter)
+        located = _located(published, benchmark, indexes, layout, meter, without=recorded)
         digests = {split.key: split.digest for split in located}
-        record_plans(layout, identity, keys, digests, allow_partial=False)
+        record_plans(layout, identity, keys, digests, generators, allow_partial=False)
         making = Making(layout, choices, indexes, executor, meter)
         ready = {key: _expecting(published, split) for key, split in making.make(located).items()}
         todo = {key: making.unfinished(split) for key, split in ready.items()}
@@ -169,9 +180,16 @@ def rebuild(
 
 
 def _located(
-    published: Published, benchmark: Benchmark, indexes: Mapping[str, SourceIndex], layout: Layout, meter: Meter
+    published: Published,
+    benchmark: Benchmark,
+    indexes: Mapping[str, SourceIndex],
+    layout: Layout,
+    meter: Meter,
+    *,
+    without: Collection[str],
 ) -> list[Located]:
-    planned = {name: _planned(published, benchmark, name, indexes) for name in sorted(published.entry()["splits"])}
+    names = [key.partition("/")[2] for key in published.splits() if key not in without]
+    planned = {name: _planned(published, benchmark, name, indexes) for name in names}
     pieces = [piece for split in planned.values() for piece in split]
     meter.step("finding", sum(len(piece.rows) for piece in pieces))
     unpacked = {
@@ -262,9 +280,25 @@ def _expecting(published: Published, split: Located) -> Located:
     """Add what the publisher has of each row: the config's own columns, and the digest to compare with."""
     rows = published.rows(split.name)
     table = split.table.append_column("expected_sha256", rows["content_sha256"])
-    for name in split.config.columns:
-        table = table.append_column(name, rows[name])
+    for name in (column.name for column in split.config.columns):
+        if name not in table.column_names:
+            table = table.append_column(name, rows[name])
+        else:
+            _refuse_other_values(table, rows, name)
     return dataclasses.replace(split, table=table)
+
+
+def _refuse_other_values(table: pa.Table, rows: pa.Table, name: str) -> None:
+    """Refuse values of a generator that are not those that were published with the same image."""
+    ours, theirs = (values[name].cast(pa.string()) for values in (table, rows))  # as text, in which NaN equals NaN
+    same_image = pc.equal(table["content_sha256"], rows["content_sha256"])
+    other = np.flatnonzero(pc.and_(same_image, pc.not_equal(ours, theirs)).to_numpy())
+    if len(other):
+        at = int(other[0])
+        raise BuildError(
+            f"{rows['id'][at]} has {name} {ours[at]} when it is made here, and {theirs[at]} as published. Use the "
+            "tools that published it."
+        )
 
 
 def _finish(
@@ -273,12 +307,12 @@ def _finish(
     theirs = published.manifest
     entry = published.entry()
     splits = {}
-    for split in ready.values():
-        name = split.name
+    for key, listed in published.splits().items():
+        name = key.partition("/")[2]
         path = layout.index(published.config, name)
-        write_index(path, published.rows(name), entry["label_names"], entry["columns"])
-        listed = {"data": data_entries(layout, split), "index": file_entry(layout, path)}
-        splits[name] = entry["splits"][name] | listed
+        write_index(path, published.rows(name), entry["label_names"], columns_of(entry))
+        data = data_entries(layout, ready[key]) if key in ready else listed["data"]
+        splits[name] = listed | {"data": data, "index": file_entry(layout, path)}
     manifest: dict[str, Any] = read_manifest(layout.root) if layout.manifest.exists() else {"format": FORMAT}
     origins = earlier_tables(layout)
     for kind in ("benchmarks", "configs", "sources"):

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
-from builders.generate.batches import MakeTask, Strip, made_table, read_pixels, strips
+from builders.generate.batches import Batch, cut, made_table, read_pixels
+from builders.generate.task import BatchTask
 from builders.pipeline.read_plan import STAGING, Located, write_plan
 from builders.pipeline.request import Choices
 from builders.pipeline.shards import ShardTask, read_record
@@ -31,23 +36,23 @@ class Making:
         self.layout, self.choices, self.executor, self.meter = layout, choices, executor, meter
         self.staging = layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in indexes.items()} | {STAGING: str(self.staging)}
-        self.strips: dict[str, list[Strip]] = {}
+        self.batches: dict[str, list[Batch]] = {}
         self.located: dict[str, Located] = {}
 
     def make(self, located: Sequence[Located]) -> dict[str, Located]:
-        """Make the images of every split that asks for it, but for strips that an earlier run has made.
+        """Make the images of every split that asks for it, but for batches that an earlier run has made.
 
         Returns:
-            The splits by key; those that were made have their images in packs.
+            The splits by key; those that were made have their images in packs, and their generators' columns.
         """
         for split in located:
             making = split.making
             if making is not None:
                 key = split.key
                 name = f"made-{key.replace('/', '-')}"
-                self.strips[key] = strips(split.table, making, name, self.staging)
+                self.batches[key] = cut(split.table, making, name, self.staging)
                 self.located[key] = split
-        self._run([(key, strip) for key in self.strips for strip in self.strips[key] if not strip.record.exists()])
+        self._run([(key, batch) for key in self.batches for batch in self.batches[key] if not batch.record.exists()])
         return {split.key: self._made(split) for split in located}
 
     def pixels(self, rows: pa.Table) -> npt.NDArray[np.uint8]:
@@ -65,7 +70,7 @@ class Making:
         files: set[str] = set()
         for split, shards in wanted:
             config, name = split.config.name, split.name
-            if split.key in self.strips:
+            if split.key in self.batches:
                 for shard in shards:
                     files.update(split.rows_of(shard)["file"].to_pylist())
             else:
@@ -92,13 +97,13 @@ class Making:
                     schema=arrow_schema(split.labels, config.columns),
                     decode=self.choices.decode,
                     drop_unreadable=self.choices.allow_partial,
-                    columns=config.columns,
-                    made=split.key in self.strips,
+                    columns=tuple(column.name for column in config.columns),
+                    made=split.key in self.batches,
                 )
             )
         return tasks
 
-    def _run(self, wanted: Sequence[tuple[str, Strip]]) -> None:
+    def _run(self, wanted: Sequence[tuple[str, Batch]]) -> None:
         if not wanted:
             return
         tasks = []
@@ -111,26 +116,26 @@ class Making:
             if making is None:
                 raise AssertionError(f"{key} makes no images")
             tasks += [
-                MakeTask(path, strip, self.roots, making.name, self.choices.allow_partial)
-                for of, strip in wanted
+                BatchTask(path, batch, self.roots, making, self.choices.allow_partial)
+                for of, batch in wanted
                 if of == key
             ]
-        self.meter.step("making images", sum(task.strip.stop - task.strip.start for task in tasks))
+        self.meter.step("making images", sum(task.batch.stop - task.batch.start for task in tasks))
         self.executor.run(tasks, self.meter.advance)
 
     def _made(self, split: Located) -> Located:
-        key = split.key
-        if key not in self.strips:
-            return split
-        return dataclasses.replace(split, table=made_table(split.parts[0].table, self.strips[key], STAGING), packs=())
+        if split.making is None:
+            return dataclasses.replace(split, table=_with_absent_columns(split, split.table))
+        made = made_table(split.parts[0].table, self.batches[split.key], STAGING, split.making.columns)
+        return dataclasses.replace(split, table=_with_absent_columns(split, made), packs=())
 
-    def _lost(self, files: set[str]) -> list[tuple[str, Strip]]:
-        """Strips whose packs, of those named, are no longer there."""
+    def _lost(self, files: set[str]) -> list[tuple[str, Batch]]:
+        """Batches whose packs, of those named, are no longer there."""
         return [
-            (key, strip)
-            for key, made in self.strips.items()
-            for strip in made
-            if strip.pack.name in files and not strip.pack.exists()
+            (key, batch)
+            for key, made in self.batches.items()
+            for batch in made
+            if batch.pack.name in files and not batch.pack.exists()
         ]
 
     @staticmethod
@@ -151,4 +156,35 @@ class Making:
         # Its size tells a file that was cut; `verify` recomputes digests, which here would read the whole release
         # again.
         index_only = self.choices.index_only and not data.exists()
-        return (data.is_file() and data.stat().st_size == record.bytes) or index_only
+        finished = (data.is_file() and data.stat().st_size == record.bytes) or index_only
+        if finished and made:
+            _refuse_other_images(split, shard, part)
+        return finished
+
+
+def _with_absent_columns(split: Located, table: pa.Table) -> pa.Table:
+    """Add the columns that generators of other splits of the config add, with the values for absent rows."""
+    for column in split.config.generated_columns:
+        if column.name not in table.column_names:
+            table = table.append_column(column.name, pa.repeat(pa.scalar(column.absent, column.arrow), table.num_rows))
+    return table
+
+
+def _refuse_other_images(split: Located, shard: int, part: Path) -> None:
+    """Refuse a shard that was written of other images than those that the batches' records say.
+
+    Raises:
+        BuildError: a source image changed after the shard was written.
+    """
+    rows = split.rows_of(shard)
+    wanted = rows.filter(pc.equal(rows["unreadable"], ""))
+    written = pq.ParquetFile(part).read(["id", "content_sha256"])
+    if wanted["content_sha256"].equals(written["content_sha256"]):
+        return
+    digests = dict(zip(written["id"].to_pylist(), written["content_sha256"].to_pylist(), strict=True))
+    images = zip(wanted["id"].to_pylist(), wanted["content_sha256"].to_pylist(), strict=True)
+    changed = next((image for image, digest in images if digests.get(image) != digest), "a row that is now left out")
+    raise BuildError(
+        f"The source image of {changed} changed since shard {shard} of {split.key} was written. Put it back as it "
+        "was, or build into another --out."
+    )

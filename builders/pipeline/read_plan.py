@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.benchmark import Config, Part
-from builders.generate.transform import Transform
+from builders.generate.contract import Generator
 from builders.pipeline.packs import Pack, Unpacked
 from builders.pipeline.shards import SHARD_BYTES
 from builders.plan.planner import PlannedSplit
@@ -71,8 +71,8 @@ class Located:
         return self.parts[0].labels
 
     @property
-    def making(self) -> Transform | None:
-        """What is done to each image; None where the source's bytes pass, as in every split that is joined."""
+    def making(self) -> Generator | None:
+        """What makes the images; None where the source's bytes pass, as in every split that is joined."""
         return self.parts[0].split.making
 
     @property

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from builders.benchmark import Benchmark, parent
+from builders.generate.contract import Generator
 from builders.sources.base import Source
 
 
@@ -39,6 +40,12 @@ def parts_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
     """The keys of what the given splits are made of: of their parts, or their own."""
     parts = benchmark.parts()
     return tuple(part for key in splits for part in parts[key])
+
+
+def generators_of(benchmark: Benchmark, splits: Sequence[str]) -> dict[str, Generator]:
+    """What makes the images of the given splits, by their keys; without those whose images are the source's."""
+    declared = benchmark.by_key()
+    return {key: making for key in splits if key in declared and (making := declared[key][1].making) is not None}
 
 
 def with_parents(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:

@@ -21,9 +21,9 @@ from builders.pipeline.finish import Finished, finish_release, finish_split
 from builders.pipeline.generated import Making
 from builders.pipeline.packs import remove_packs, unpack
 from builders.pipeline.read_plan import STAGING, Located, join, keyed, locate, packed_rows
-from builders.pipeline.request import Choices, needed_partitions, parts_of, with_parents
+from builders.pipeline.request import Choices, generators_of, needed_partitions, parts_of, with_parents
 from builders.pipeline.shards import ShardTask
-from builders.pipeline.state import Identity, check_choices, check_labels, locked, record_plans
+from builders.pipeline.state import Identity, check_choices, check_generators, check_labels, locked, record_plans
 from builders.pipeline.survey import Survey
 from builders.pipeline.without_duplicates import Gone, compared_with, find_duplicates, short_classes, variant_version
 from builders.plan.classes import Adopted, drawn_classes, label_names
@@ -158,13 +158,15 @@ def build(
     adopted = {key: adoption_digest(prepared.adopted.get(key)) for key in with_parents(benchmark, choices.splits)}
     with explaining_disk("write the release"), locked(layout):
         check_choices(layout, identity, adopted, allow_partial=choices.allow_partial)
+        generators = generators_of(benchmark, choices.splits)
+        check_generators(layout, identity, generators)
         check_labels(layout, _labels(benchmark, choices, prepared))
         _refuse_full_disk_for_packs(layout, prepared)
         if choices.without_duplicates:
             prepared = _without_duplicates(benchmark, choices, prepared, layout, executor, meter)
         located = _locate(layout, prepared, choices.seed, meter)
         plans = {split.key: split.digest for split in located}
-        record_plans(layout, identity, adopted, plans, allow_partial=choices.allow_partial)
+        record_plans(layout, identity, adopted, plans, generators, allow_partial=choices.allow_partial)
         making = Making(layout, choices, prepared.indexes, executor, meter)
         ready = making.make(located)
         chosen = [ready[key] for key in choices.splits]

@@ -37,10 +37,10 @@ class ShardTask:
     """Everything a worker needs for one shard.
 
     `plan` is an Arrow IPC file with the plan's columns, the config's own (`columns`) and `root`, `file`, `offset`,
-    `size`; the shard is its rows `start:stop`, `size` bytes of images. Where images were made
-    (`builders.generate.batches`), it also has their `content_sha256` and `unreadable`, the reason why one could not be
-    made. `roots` maps the names in `root` to folders. `data` is where the pixels go (None: index only), `part` where
-    the index rows and the record of the shard go.
+    `size`; the shard is its rows `start:stop`, `size` bytes of images. Where they were made (`builders.generate`), it
+    also has their `content_sha256` and `unreadable`, the reason why one could not be made. `roots` maps the names in
+    `root` to folders. `data` is where the pixels go (None: index only), `part` where the index rows and the record of
+    the shard go.
     """
 
     plan: Path

@@ -17,6 +17,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
+from builders.generate.contract import Generator, differences
 from builders.release.layout import FOLDERS, Layout
 from builders.release.manifest import parts_of, read_manifest
 from builders.storage.atomic import TEMPORARY, write_text
@@ -110,6 +111,31 @@ def check_choices(layout: Layout, identity: Identity, adopted: Mapping[str, str]
         )
 
 
+def check_generators(layout: Layout, identity: Identity, generators: Mapping[str, Generator]) -> None:
+    """Refuse a folder some of whose images were made by other generators.
+
+    Args:
+        layout: the output folder.
+        identity: this run's choices.
+        generators: of this run's splits whose images are made, by `config/split`.
+
+    Raises:
+        BuildError: a split was made with another version, other parameters or other weights.
+    """
+    known: dict[str, Any] = _read_state(layout, identity).get("generators", {})
+    if layout.manifest.exists():
+        for config, declared in read_manifest(layout.root)["configs"].items():
+            splits = declared["splits"].items()
+            known |= {f"{config}/{name}": split["generator"] for name, split in splits if "generator" in split}
+    for key, generator in generators.items():
+        differing = differences(known.get(key, generator.identity()), generator.identity())
+        if differing:
+            raise BuildError(
+                f"The images of {key} in {layout.root} were made in another way: this run has "
+                f"{', '.join(differing)}. Give another --out, or make them as before."
+            )
+
+
 def check_labels(layout: Layout, labels: Mapping[str, Sequence[str]]) -> None:
     """Refuse a folder built with other in-distribution classes than this run's `labels`, by config."""
     if not layout.manifest.exists():
@@ -130,6 +156,7 @@ def record_plans(
     identity: Identity,
     adopted: Mapping[str, str],
     plans: Mapping[str, str],
+    generators: Mapping[str, Generator],
     *,
     allow_partial: bool,
 ) -> None:
@@ -140,6 +167,7 @@ def record_plans(
         identity: this run's choices.
         adopted: as for `check_choices`.
         plans: digest of the plan of each split that this run builds.
+        generators: as for `check_generators`.
         allow_partial: whether this run may leave images out.
     """
     state = _read_state(layout, identity)
@@ -155,6 +183,7 @@ def record_plans(
         "allow_partial": allow_partial,
         "adopted": {**state.get("adopted", {}), **adopted},
         "plans": {**before, **plans},
+        "generators": {**state.get("generators", {}), **{key: made.identity() for key, made in generators.items()}},
         "versions": versions | {"python": platform.python_version()},
     }
     write_text(_state_file(layout, identity), json.dumps(state, indent=2, sort_keys=True) + "\n")

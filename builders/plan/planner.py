@@ -18,6 +18,7 @@ from builders.plan.classes import Adopted, drawn_classes, label_names
 from builders.plan.exclusions import exclusions, named_images, reasons_by_class
 from builders.plan.quotas import Rows, View, taken
 from builders.plan.ranking import first_of_each, keyed_order
+from builders.release.columns import OODNESS
 from builders.release.schema import ROLES
 from builders.release.tables import Exclusion
 from builders.sources.base import SourceIndex
@@ -200,11 +201,11 @@ class _Planner:
         config, split = self.declared[key]
         view = self.views[split.source.key]
         table = _plan_table(labels, split, view, rows, has_labels=config.has_labels(split))
-        if "oodness" not in config.columns:
+        if OODNESS not in config.columns:
             return table
         values = _oodness(split, self.adopted.get(key))
         by_code = np.array([values.get(str(class_id), np.nan) for class_id in view.class_ids])
-        return table.append_column("oodness", pa.array(by_code[view.class_codes[rows]]))
+        return table.append_column(OODNESS.name, pa.array(by_code[view.class_codes[rows]]))
 
     def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
         """Divide rows into those that stay and those that were withdrawn."""

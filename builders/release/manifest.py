@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from builders.errors import BuildError
+from builders.release.columns import Column, listed_column
 from builders.release.digests import file_sha256
 from builders.release.layout import Layout
 from builders.storage.atomic import write_text
@@ -22,6 +23,11 @@ FORMAT = 1
 
 SHARD_NUMBER = re.compile(r"-\d{5}-of-(?=\d{5}\.parquet$)")
 """The part of a shard's file name (`shard_name`) that differs between the shards of a split."""
+
+
+def columns_of(entry: Mapping[str, Any]) -> tuple[Column, ...]:
+    """A config's own columns, from its entry in a manifest."""
+    return tuple(listed_column(column) for column in entry["columns"])
 
 
 def parts_of(key: str, entry: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

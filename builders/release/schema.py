@@ -6,10 +6,12 @@ Tested by `tests/builders/release/test_release.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
+
+from builders.release.columns import Column
 
 Role = Literal[
     "in_distribution",
@@ -32,19 +34,7 @@ PIXEL_DIGEST = "pixel_sha256"
 It stays in the folder's state."""
 
 
-EXTRA_COLUMNS: Mapping[str, pa.DataType] = {"near_duplicate_of": pa.string(), "oodness": pa.float64()}
-"""Columns that some configs have beside those of all.
-
-`near_duplicate_of`: only in releases that were built before there was a table of duplicates: the id of the nearest
-in-distribution training image that the row's image nearly repeats, or an empty text.
-`oodness`: how far the row's class is from the in-distribution ones, by the config's own measure; 0 is one of them.
-"""
-
-# As `datasets` calls the types; Arrow has another name for the second.
-_FEATURE_TYPES = {pa.string(): "string", pa.float64(): "float64"}
-
-
-def arrow_schema(label_names: Sequence[str], columns: Sequence[str] = (), *, image: bool = True) -> pa.Schema:
+def arrow_schema(label_names: Sequence[str], columns: Sequence[Column] = (), *, image: bool = True) -> pa.Schema:
     """The columns of a config with the features that `datasets` reads from the schema's metadata.
 
     Written out here because importing `datasets` takes longer than building a small release; a test compares it with
@@ -52,7 +42,7 @@ def arrow_schema(label_names: Sequence[str], columns: Sequence[str] = (), *, ima
 
     Args:
         label_names: names of `label`, the same in every split of a config.
-        columns: the config's own columns, of those in `EXTRA_COLUMNS`.
+        columns: the config's own columns.
         image: with the pixels, as in `data/`; without, as in `index/`.
     """
     encoded = pa.struct({"bytes": pa.binary(), "path": pa.string()})
@@ -61,13 +51,8 @@ def arrow_schema(label_names: Sequence[str], columns: Sequence[str] = (), *, ima
     kinds["role"] = (pa.int64(), {"names": list(ROLES), "_type": "ClassLabel"})
     for name in ("class_id", "class_name", "source", "source_id", "id", "content_sha256", "stored"):
         kinds[name] = (pa.string(), {"dtype": "string", "_type": "Value"})
-    for name in columns:
-        kinds[name] = (EXTRA_COLUMNS[name], {"dtype": feature_type(name), "_type": "Value"})
+    for column in columns:
+        kinds[column.name] = (column.arrow, {"dtype": column.type, "_type": "Value"})
     described = {"info": {"features": {name: feature for name, (_, feature) in kinds.items()}}}
     schema = pa.schema([(name, kind) for name, (kind, _) in kinds.items()])
     return schema.with_metadata({"huggingface": json.dumps(described)})
-
-
-def feature_type(column: str) -> str:
-    """The type of a text or extra column as `datasets` names it."""
-    return _FEATURE_TYPES[EXTRA_COLUMNS.get(column, pa.string())]

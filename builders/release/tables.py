@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from builders.release.columns import Column
 from builders.release.schema import arrow_schema
 from builders.storage.atomic import replacing, write_text
 
@@ -36,7 +37,7 @@ class Exclusion:
     evidence: str
 
 
-def write_index(path: Path, rows: pa.Table, label_names: Sequence[str], columns: Sequence[str] = ()) -> None:
+def write_index(path: Path, rows: pa.Table, label_names: Sequence[str], columns: Sequence[Column] = ()) -> None:
     """Write a split's rows without pixels."""
     schema = arrow_schema(label_names, columns, image=False)
     table = pa.Table.from_arrays([rows[name].combine_chunks() for name in schema.names], schema=schema)

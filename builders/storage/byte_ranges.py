@@ -38,6 +38,24 @@ class Reader:
         except OSError as error:
             raise _unreadable(error, path) from error
 
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        """Read some bytes of a file.
+
+        Raises:
+            BuildError: the file cannot be read or has too few bytes.
+        """
+        try:
+            raw = self._opened(path)
+            raw.seek(offset)
+            data = raw.read(size)
+        except OSError as error:
+            raise _unreadable(error, path) from error
+        if data is None or len(data) != size:  # a read may stop early
+            whole = bytearray(size)
+            self.read_into(memoryview(whole), path, offset)
+            return bytes(whole)
+        return data
+
     def read_rows(
         self, target: npt.NDArray[np.uint8], numbers: Sequence[int], path: str, offsets: Sequence[int]
     ) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from builders.errors import BuildError
+from builders.release.columns import listed_column
 from builders.release.digests import file_sha256
 from builders.release.duplicates import KEY, METHODS
 from builders.release.layout import FOLDERS, Layout
 from builders.release.manifest import FORMAT, parts_of, read_manifest
-from builders.release.schema import EXTRA_COLUMNS, ROLES
+from builders.release.schema import ROLES
 from builders.storage.atomic import TEMPORARY
 from hf_scripts.checks.problems import Problems
 
@@ -47,6 +48,7 @@ _COUNTS = {
 _ORIGIN = {"role": str, "source": str, "partitions": list}
 # A part of a split that is joined; one that is not has its own role and source.
 _PART = _ORIGIN | _COUNTS | {"name": str, "labelled": bool, "classes": int, "paper_classes": int, "adopted": str}
+_GENERATOR = {"name": str, "version": int, "parameters": dict, "weights": dict, "reproducible": str}
 _SPLIT = _COUNTS | {
     "withdrawn": list,
     "shortfalls": list,
@@ -257,9 +259,7 @@ def _wrong_config(manifest: Mapping[str, Any], name: str, config: Mapping[str, A
     labels = config["label_names"]
     if not all(isinstance(label, str) for label in labels) or len(set(labels)) != len(labels) or not labels:
         yield f"expected label_names of {name} to be different words, found others"
-    unknown = [column for column in config["columns"] if column not in EXTRA_COLUMNS]
-    if unknown:
-        yield f"expected columns of {name} to be of {', '.join(EXTRA_COLUMNS)}, found {unknown[0]}"
+    yield from _wrong_columns(name, config["columns"])
     if "near_duplicate_of" in config["columns"]:
         yield from _wrong_keys(name, config, {"duplicates_of": str})
         yield from _wrong_file(f"audit of {name}", config.get("audit"))
@@ -279,6 +279,20 @@ def _wrong_config(manifest: Mapping[str, Any], name: str, config: Mapping[str, A
                 yield f"expected the source of {part_key} under sources, found no {part['source']} there"
         for entry in (split["index"], *split["data"]):
             yield from _wrong_file(f"a file of {key}", entry)
+        if "generator" in split:
+            yield from _wrong_keys(f"generator of {key}", split["generator"], _GENERATOR)
+
+
+def _wrong_columns(name: str, columns: list[object]) -> Iterator[str]:
+    """What is wrong with a config's own columns."""
+    found = []
+    for column in columns:
+        try:
+            found.append(listed_column(column).name)
+        except ValueError as error:
+            yield f"columns of {name}: {error}"
+    if len(set(found)) != len(found):
+        yield f"columns of {name}: expected different names, found {', '.join(found)}"
 
 
 def _wrong_parts(key: str, split: object) -> Iterator[str]:

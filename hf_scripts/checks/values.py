@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.manifest import parts_of
+from builders.release.columns import Column
+from builders.release.manifest import columns_of, parts_of
 from builders.release.schema import ROLES, Role
 from hf_scripts.checks.problems import Problems
 
@@ -45,7 +46,7 @@ class Split:
     key: str
     kinds: tuple[Kind, ...]
     label_names: tuple[str, ...]
-    columns: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
 
 
 def split_of(key: str, config: Mapping[str, Any], entry: Mapping[str, Any]) -> Split:
@@ -54,7 +55,7 @@ def split_of(key: str, config: Mapping[str, Any], entry: Mapping[str, Any]) -> S
         Kind(part["role"], part["source"], part.get("labelled", part["role"] == "in_distribution"))
         for part in parts_of(key, entry).values()
     ]
-    return Split(key, tuple(dict.fromkeys(kinds)), tuple(config["label_names"]), tuple(config["columns"]))
+    return Split(key, tuple(dict.fromkeys(kinds)), tuple(config["label_names"]), columns_of(config))
 
 
 def check_values(rows: pa.Table, split: Split, path: str, first: int, problems: Problems) -> None:

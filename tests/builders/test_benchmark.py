@@ -165,7 +165,7 @@ WRONG = {
         "one/test: its parts a and b do not differ in role, source or partitions",
     ),
     "a part that makes its images": (
-        [config(JoinedSplit("test", (part("a", transform=FIXED_RESIZE),)))],
+        [config(JoinedSplit("test", (part("a", generator=FIXED_RESIZE),)))],
         f"one/test.a: a part cannot make its images ({FIXED_RESIZE.description})",
     ),
     "a part of arrays": (

@@ -1,10 +1,13 @@
 """The CIFAR-scale benchmark: the paper's counts (Kim et al., table 2), its draws, and builds of the demo sources."""
 
+import dataclasses
+import io
 import json
 import os
 from collections import Counter
 
 import datasets
+import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -211,7 +214,7 @@ def test_a_second_run_makes_no_image_again(demo, tmp_path, monkeypatch):
     splits = ("cifar/test", "cifar/far_ood_dtd")
     build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=splits)
     before = files_of(tmp_path)
-    monkeypatch.setattr("builders.generate.batches.MakeTask.run", lambda *_: pytest.fail("an image was made again"))
+    monkeypatch.setattr("builders.generate.task.BatchTask.run", lambda *_: pytest.fail("an image was made again"))
     build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=splits)
     assert files_of(tmp_path) == before
 
@@ -338,3 +341,33 @@ def test_noise_needs_no_folder(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "--cifar100 DIR" in said
     assert "--noise" not in said
+
+
+def test_an_image_that_changed_is_not_published_under_its_old_digest(demo, tmp_path):
+    """A lost pack is made again; its record is older, and the rest of the release follows the record."""
+    root, key = tmp_path / "dtd", "cifar/far_ood_dtd"
+    for path in sorted(demo["dtd"].rglob("*")):
+        if path.is_file():
+            target = root / path.relative_to(demo["dtd"])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(path, target)
+    roots, out = demo | {"dtd": root}, tmp_path / "out"
+    splits = {"splits": (key,), "benchmark": without_near_duplicates(BENCHMARK)}
+    build_demo(roots, out, **splits)
+    (out / "data" / "cifar" / "far_ood_dtd-00000-of-00001.parquet").unlink()
+    before = files_of(out)
+    changed = sorted((root / "images" / "banded").glob("*.jpg"))[0]
+    size = changed.stat().st_size
+    changed.unlink()
+    buffer = io.BytesIO()
+    PIL.Image.new("RGB", (40, 40)).save(buffer, "JPEG")
+    assert len(buffer.getvalue()) < size
+    changed.write_bytes(buffer.getvalue().ljust(size, b"\0"))
+    with pytest.raises(BuildError, match=rf"^The source image banded/{changed.name} in {changed} changed since "):
+        build_demo(roots, out, **splits)
+    assert files_of(out) == before
+
+
+def without_near_duplicates(benchmark):
+    configs = tuple(dataclasses.replace(config, duplicates_of="") for config in benchmark.configs)
+    return dataclasses.replace(benchmark, configs=configs)

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from builders.release import card, images
+from builders.release.columns import NEAR_DUPLICATE_OF
 from builders.release.digests import rows_digest
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
@@ -71,7 +72,7 @@ def replace_rows(root, key, table):
     manifest = manifest_of(root)
     config, split = key.split("/")
     entry = manifest["configs"][config]["splits"][split]
-    extra = [name for name in table.column_names if name == "near_duplicate_of"]
+    extra = [NEAR_DUPLICATE_OF] if NEAR_DUPLICATE_OF.name in table.column_names else []
     (root / entry["data"][0]["path"]).unlink()
     pq.write_table(table, root / entry["data"][0]["path"], row_group_size=50)
     write_index(root / entry["index"]["path"], table, manifest["configs"][config]["label_names"], extra)

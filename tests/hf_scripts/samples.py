@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from builders.release import card
+from builders.release.columns import KNOWN_COLUMNS
 from builders.release.digests import rows_digest
 from builders.release.layout import Layout
 from builders.release.manifest import FORMAT, file_entry
@@ -146,6 +147,7 @@ def make_release(
 
 
 def write_split(layout, config, split, rows, labels, columns, shards):
+    columns = [KNOWN_COLUMNS[name] for name in columns]
     schema = arrow_schema(labels, columns)
     table = pa.Table.from_pylist(rows, schema=schema)
     data = []

@@ -14,6 +14,7 @@ from builders.plan.classes import class_ids
 from builders.registry import BENCHMARKS
 from builders.release import card
 from builders.release.layout import shard_name
+from builders.release.manifest import columns_of
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import read_excluded
 from hf_scripts.card import main
@@ -72,7 +73,8 @@ def test_features_are_those_of_a_card_that_lists_them(cifar_release, tmp_path, c
         if info["config_name"] == "duplicates":
             continue  # version 1.0.0 had no such table
         entry = manifest["configs"][info["config_name"].removesuffix("-index")]
-        schema = arrow_schema(entry["label_names"], entry["columns"], image=not info["config_name"].endswith("-index"))
+        image = not info["config_name"].endswith("-index")
+        schema = arrow_schema(entry["label_names"], columns_of(entry), image=image)
         info["features"] = datasets.Features.from_arrow_schema(schema)._to_yaml_list()
     (listing / "README.md").write_text(f"---\n{yaml.safe_dump(front)}---\n{rest}", encoding="utf-8")
     before, after = (

@@ -12,17 +12,19 @@ from builders.audit.contact_sheet import contact_sheet
 from builders.benchmark import AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.cli.progress import TerminalMeter
 from builders.executors.local import LocalExecutor
-from builders.generate.registry import TRANSFORMS
+from builders.generate.contract import Generated, Generator
 from builders.generate.resize import FIXED_RESIZE
-from builders.generate.transform import Transform
 from builders.pipeline.request import Choices
 from builders.pipeline.run import build, prepare
 from builders.sources.caltech256 import CALTECH256
 from tests.builders.photographs import pieces
 
-ALIASED = Transform(
-    "aliased-32", "every twelfth pixel", (32, 32), lambda image, _: image.resize((32, 32), Image.Resampling.NEAREST)
-)
+
+def start_aliased(_):
+    return lambda given: [Generated(np.asarray(one.rgb.resize((32, 32), Image.Resampling.NEAREST))) for one in given]
+
+
+ALIASED = Generator("aliased-32", 1, "every twelfth pixel", (32, 32), start_aliased)
 
 
 def split(name, role, decision, transform):
@@ -55,8 +57,6 @@ def sources(tmp_path_factory):
 def releases(sources, tmp_path_factory):
     """A release with the fixed resize, and one whose unknown images are aliased."""
     found = {}
-    patch = pytest.MonkeyPatch()
-    patch.setattr("builders.generate.batches.TRANSFORMS", {**TRANSFORMS, ALIASED.name: ALIASED})
     for name, transform in (("fixed", FIXED_RESIZE), ("aliased", ALIASED)):
         declared = benchmark(transform)
         out = tmp_path_factory.mktemp(name)
@@ -64,7 +64,6 @@ def releases(sources, tmp_path_factory):
         with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
             build(declared, choices, prepare(declared, choices, meter), meter, executor)
         found[name] = out
-    patch.undo()
     return found
 
 

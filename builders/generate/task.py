@@ -1,0 +1,169 @@
+"""Makes one batch: a task that any executor may run, and run again after it was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders.errors import BuildError
+from builders.executors.base import Counted, Progress, Resources, once_per_worker
+from builders.generate.arrays import AS_PNG
+from builders.generate.batches import Batch
+from builders.generate.contract import Generated, Generator, Make, SourceImage
+from builders.generate.inputs import Inputs
+from builders.generate.pack import PackWriter
+from builders.release import images
+from builders.release.images import unreadable
+from builders.sources.broken import known_broken
+from builders.storage.atomic import replacing
+from builders.storage.byte_ranges import Reader
+
+
+@dataclass(frozen=True)
+class _SetUp:
+    """Sets a generator up, when it is called."""
+
+    generator: Generator
+
+    def __call__(self) -> Make:
+        return self.generator.start(self.generator)
+
+
+@dataclass(frozen=True)
+class BatchTask:
+    """Make the images of one batch; a `builders.executors.base.Task`.
+
+    A batch whose record is there has lost its pack. Its images are made again, and refused if they or their inputs
+    are not those of the record, which the rest of the release was built on.
+
+    Args:
+        plan: an Arrow IPC file with the plan's columns and `root`, `file`, `offset`, `size`, `form`.
+        batch: which rows of it, and where their images go.
+        roots: the folder of each name in `root`.
+        generator: what makes the images.
+        drop_unreadable: leave out images that cannot be read or made.
+    """
+
+    plan: Path
+    batch: Batch
+    roots: Mapping[str, str]
+    generator: Generator
+    drop_unreadable: bool
+
+    @property
+    def resources(self) -> Resources:
+        """What the generator needs."""
+        return self.generator.resources
+
+    def run(self, progress: Progress) -> None:
+        """Make the images and write the pack, then its record.
+
+        Raises:
+            BuildError: an image is missing or unreadable (unless `drop_unreadable` or it is known
+                to be broken in the owner's archive), or changed since the batch was
+                made first, the generator cannot be set up, or the disk refuses.
+        """
+        batch = self.batch
+        before = pq.ParquetFile(batch.record).read() if batch.record.exists() else None
+        with pa.memory_map(str(self.plan)) as source:
+            rows = pa.ipc.open_file(source).read_all().slice(batch.start, batch.stop - batch.start)
+            with Reader() as reader, replacing(batch.pack) as temporary, temporary.open("wb", buffering=0) as sink:
+                pack = PackWriter(sink, rows.num_rows, self.generator.columns)
+                work = _Work(self, rows, Inputs(rows, self.roots, reader), before)
+                record = work.store(pack, progress) if work.stores_arrays() else work.make(pack, progress)
+                if before is not None:
+                    _refuse_other_images(rows, before, record)
+        if before is None:
+            with replacing(batch.record) as temporary:
+                pq.write_table(record, temporary, compression="zstd")
+
+
+class _Work:
+    """One run of a task: what it reads, and the record of an earlier run if there is one."""
+
+    def __init__(self, task: BatchTask, rows: pa.Table, inputs: Inputs, before: pa.Table | None) -> None:
+        self.task, self.rows, self.inputs = task, rows, inputs
+        self.expected = None if before is None else before["input_sha256"].to_pylist()
+        self.known_broken = known_broken(rows)
+
+    def stores_arrays(self) -> bool:
+        """Whether nothing is to be done to the images but to read them, many at a time."""
+        return self.task.generator == AS_PNG and self.inputs.are_arrays()
+
+    def store(self, pack: PackWriter, progress: Progress) -> pa.Table:
+        """Put arrays into a pack."""
+        pack.add_all(self.inputs.arrays(progress))
+        # An array's digest is over its pixels, and those are stored as they are.
+        for number, digest in enumerate(pack.digests):
+            self._refuse_changed(number, digest)
+        return pack.record(pack.digests)
+
+    def make(self, pack: PackWriter, progress: Progress) -> pa.Table:
+        """Make images and put them into a pack."""
+        make = once_per_worker(_SetUp(self.task.generator))
+        count = Counted(len(self.inputs), progress)
+        digests: list[str] = []
+        together = self.task.generator.together
+        for first in range(0, len(self.inputs), together):
+            numbers = range(first, min(first + together, len(self.inputs)))
+            given = [self._read(number, digests) for number in numbers]
+            sources = [source for source in given if isinstance(source, SourceImage)]
+            made = iter(self._made(make, sources))
+            for number, source in zip(numbers, given, strict=True):
+                generated = next(made) if isinstance(source, SourceImage) else source
+                self._refuse_without_image(number, generated)
+                pack.add(generated)
+                count.one(self.inputs.size(number))
+            # Not kept while the next ones are decoded, or every photograph would get fresh memory (5 % of a resize).
+            del given, sources, made, source, generated
+        return pack.record(digests)
+
+    def _read(self, number: int, digests: list[str]) -> SourceImage | Generated:
+        """Read a source image, or say why it cannot be read; append its digest."""
+        data, digest = self.inputs.read(number)
+        self._refuse_changed(number, digest)
+        digests.append(digest)
+        try:
+            return self.inputs.decoded(number, data)
+        except images.UnreadableImageError as error:
+            if not self.task.drop_unreadable and number not in self.known_broken:
+                raise unreadable(self.rows, number, self.inputs.path(number), error) from error
+            return Generated(None, reason=str(error))
+
+    def _made(self, make: Make, sources: Sequence[SourceImage]) -> Sequence[Generated]:
+        made = make(sources) if sources else ()
+        if len(made) != len(sources):
+            raise ValueError(f"{self.task.generator.name} made {len(made)} images of {len(sources)}")
+        return made
+
+    def _refuse_changed(self, number: int, digest: str) -> None:
+        if self.expected is not None and self.expected[number] != digest:
+            raise BuildError(
+                f"The source image {self.rows['source_id'][number]} in {self.inputs.path(number)} changed since the "
+                "images of this folder were made. Put it back as it was, or build into another --out."
+            )
+
+    def _refuse_without_image(self, number: int, generated: Generated) -> None:
+        if generated.reason and not self.task.drop_unreadable:
+            raise BuildError(
+                f"No image can be made of {self.rows['source_id'][number]} in {self.inputs.path(number)}: "
+                f"{generated.reason}. Replace it with a good copy, or leave it out with --allow-partial."
+            )
+
+
+def _refuse_other_images(rows: pa.Table, before: pa.Table, record: pa.Table) -> None:
+    """Refuse images or values that differ from those that were made first, of the same inputs."""
+    for name in before.column_names:
+        same = pc.fill_null(pc.equal(record[name].cast(pa.string()), before[name].cast(pa.string())), True)
+        other = np.flatnonzero(~same.to_numpy(zero_copy_only=False))
+        if len(other):
+            raise BuildError(
+                f"The image {rows['id'][int(other[0])]} came out differently than when it was first made of the same "
+                f"input ({name}). Use the versions and the device of that build, or build into another --out."
+            )

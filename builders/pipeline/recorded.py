@@ -1,0 +1,72 @@
+"""Splits that cannot be made again: their pixels are taken from the published release, where it has them.
+
+Tested by `tests/builders/generate/test_toy_release.py`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from builders.benchmark import Benchmark
+from builders.errors import BuildError
+from builders.generate.contract import differences
+from builders.pipeline.request import generators_of
+from builders.release.digests import file_sha256
+from builders.release.layout import Layout
+from builders.storage.atomic import replacing
+
+
+def recorded_splits(benchmark: Benchmark, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The published splits (`config/split`) whose pixels nobody can make again.
+
+    Args:
+        benchmark: the declaration.
+        entries: the splits' entries in the published manifest, by `config/split`.
+
+    Raises:
+        BuildError: a split was made in another way than these tools make it.
+    """
+    generators = generators_of(benchmark, list(entries))
+    for key, generator in generators.items():
+        # A release from before generators were recorded has none; its images were made as today's first versions do.
+        published = entries[key].get("generator", generator.identity())
+        if differing := differences(published, generator.identity()):
+            raise BuildError(
+                f"The images of {key} were made in another way than these tools make them: with "
+                f"{', '.join(differing)}. Use the tools that published it."
+            )
+    return [key for key, generator in generators.items() if generator.reproducible == "recorded"]
+
+
+def copy_pixels(key: str, entry: Mapping[str, Any], published: Path, layout: Layout) -> None:
+    """Copy the shards of a split from one release folder into another.
+
+    Args:
+        key: `config/split`.
+        entry: its entry in the published manifest.
+        published: the published release's folder, which may have its index alone.
+        layout: the release folder that is written.
+
+    Raises:
+        BuildError: the published folder does not have them all, or has others than its manifest lists.
+    """
+    config, _, name = key.partition("/")
+    shards = len(entry["data"])
+    missing = [file["path"] for file in entry["data"] if not (published / file["path"]).is_file()]
+    if missing or not entry["data"]:
+        raise BuildError(
+            f"The images of {key} cannot be made again: they depend on the device and the library versions that made "
+            f"them. Load the published ones, or give a release folder that has them (found none in {published})."
+        )
+    for shard, file in enumerate(entry["data"]):
+        target = layout.data(config, name, shard, shards)
+        with replacing(target) as temporary:
+            shutil.copyfile(published / file["path"], temporary)
+            if layout.relative(target) != file["path"] or file_sha256(temporary) != file["sha256"]:
+                raise BuildError(
+                    f"{published / file['path']} is not shard {shard} of {key}, or not as its manifest lists it "
+                    f"(SHA-256 {file['sha256']}). Fetch the release again."
+                )

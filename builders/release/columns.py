@@ -1,0 +1,112 @@
+"""Typed columns that a config has beside those of every config.
+
+Tested by `tests/builders/release/test_release.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import pyarrow as pa
+
+Value = str | bool | int | float
+
+ColumnType = Literal["string", "bool", "int64", "float64"]
+"""Types of such columns, as `datasets.Value` names them."""
+
+_ARROW: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "bool": pa.bool_(),
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+}
+
+_PUBLISHED = {
+    "image",
+    "label",
+    "role",
+    "class_id",
+    "class_name",
+    "source",
+    "source_id",
+    "id",
+    "content_sha256",
+    "stored",
+}
+_BUILDING = {"root", "file", "offset", "size", "form", "unreadable", "input_sha256", "expected_sha256", "pixel_sha256"}
+"""Columns that tables have beside these while a release is built."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of some configs.
+
+    Args:
+        name: lower-case words joined by underscores.
+        type: its type.
+        description: a sentence without its full stop, for the card.
+        absent: the value in rows of a split that does not have the column, where another split of the config has it.
+            Without one, every split of the config must have it.
+
+    Raises:
+        ValueError: the name is not of that form or is taken, or there is no such type.
+    """
+
+    name: str
+    type: ColumnType
+    description: str
+    absent: Value | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[a-z][a-z0-9_]*", self.name):
+            raise ValueError(f"{self.name!r} cannot name a column: use lower-case letters, digits and underscores.")
+        if self.name in _PUBLISHED | _BUILDING:
+            raise ValueError(f"{self.name} cannot name a column of a config: every table has one of that name.")
+        if self.type not in get_args(ColumnType):
+            raise ValueError(f"{self.name} cannot be of type {self.type}: use {', '.join(get_args(ColumnType))}.")
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type."""
+        return _ARROW[self.type]
+
+
+NEAR_DUPLICATE_OF = Column(
+    "near_duplicate_of",
+    "string",
+    "the id of the nearest in-distribution training image that the row's image nearly repeats, or an empty text",
+)
+OODNESS = Column(
+    "oodness",
+    "float64",
+    "how far the row's class is from the in-distribution ones, by the config's own measure; 0 is one of them",
+)
+
+KNOWN_COLUMNS: Mapping[str, Column] = {column.name: column for column in (NEAR_DUPLICATE_OF, OODNESS)}
+"""Columns that a manifest lists by name alone."""
+
+
+def column_entry(column: Column) -> str | dict[str, str]:
+    """A column as the manifest lists it: the name of a known one, and name, type and description of any other."""
+    if KNOWN_COLUMNS.get(column.name) == column:
+        return column.name
+    return {"name": column.name, "type": column.type, "description": column.description}
+
+
+def listed_column(entry: object) -> Column:
+    """Read back what `column_entry` returned.
+
+    Raises:
+        ValueError: it is something else; the message is a sentence.
+    """
+    if isinstance(entry, str):
+        if entry not in KNOWN_COLUMNS:
+            raise ValueError(f"expected one of {', '.join(KNOWN_COLUMNS)}, found {entry}")
+        return KNOWN_COLUMNS[entry]
+    keys = ("name", "type", "description")
+    if not isinstance(entry, dict) or set(entry) != set(keys) or not all(type(entry[key]) is str for key in keys):
+        raise ValueError(f"expected a name or an object with {', '.join(keys)}, found {entry!r}")
+    return Column(entry["name"], entry["type"], entry["description"])

@@ -1,0 +1,131 @@
+"""What a generator may declare and return."""
+
+import dataclasses
+import hashlib
+import pickle
+
+import numpy as np
+import pytest
+
+from builders.errors import BuildError
+from builders.generate.arrays import AS_PNG
+from builders.generate.contract import Generated, Generator, SourceImage, Weights, differences
+from builders.generate.noise import GAUSSIAN_NOISE
+from builders.generate.resize import FIXED_RESIZE
+from builders.registry import BENCHMARKS
+from builders.release.columns import Column, column_entry, listed_column
+
+
+def generator(**changes):
+    values = {"name": "toy", "version": 1, "description": "a toy", "size": (2, 2), "start": print}
+    return Generator(**(values | changes))
+
+
+def test_names_end_ids():
+    assert FIXED_RESIZE.row_id("lsun/test/a.webp") == "lsun/test/a.webp#fixed-resize-32"
+    assert GAUSSIAN_NOISE.row_id("noise/00042") == "noise/00042#gaussian-32"
+    assert AS_PNG.row_id("cifar100/test/00000") == "cifar100/test/00000"
+
+
+def test_a_name_means_one_recipe():
+    found = {}
+    for benchmark in BENCHMARKS.values():
+        for _, split in benchmark.splits():
+            if split.making is not None:
+                assert found.setdefault(split.making.name, split.making) == split.making
+    assert set(found) == {"", "fixed-resize-32", "gaussian-32"}
+
+
+@pytest.mark.parametrize("made", [AS_PNG, FIXED_RESIZE, GAUSSIAN_NOISE])
+def test_a_generator_is_a_value_that_travels(made):
+    again = pickle.loads(pickle.dumps(made))
+    assert again == made
+    assert hash(again) == hash(made)
+    assert made.identity()["reproducible"] == "exact"
+    assert made.nominal_bytes == 3072
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"name": "a#b"}, "'a#b' cannot name a generator"),
+        ({"name": "a\tb"}, "cannot name a generator"),
+        ({"size": (0, 2)}, "from 1 on"),
+        ({"together": 0}, "from 1 on"),
+        ({"version": 0}, "from 1 on"),
+        ({"columns": (Column("a", "bool", "x"), Column("a", "int64", "y"))}, "two columns of one name: a, a"),
+    ],
+)
+def test_a_wrong_declaration_fails_when_it_is_made(changes, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        generator(**changes)
+
+
+def test_identities_are_compared_by_what_the_images_follow_from():
+    one = generator(parameters={"epsilon": 0.05, "steps": 40}, weights=(Weights("w", "aa"),))
+    other = generator(version=2, parameters={"epsilon": 0.1, "start": "random"}, weights=(Weights("w", "bb"),))
+    assert differences(one.identity(), dataclasses.replace(one, description="else", together=9).identity()) == []
+    assert differences(one.identity(), other.identity()) == [
+        "epsilon 0.1 instead of 0.05",
+        "start random instead of not set",
+        "steps not set instead of 40",
+        "version 2 instead of 1",
+        "w bb instead of aa",
+    ]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"pixels": None},
+        {"pixels": np.zeros((2, 2, 3), np.uint8), "reason": "both"},
+        {"pixels": np.zeros((2, 2, 3), np.float32)},
+        {"pixels": np.zeros((2, 2, 4), np.uint8)},
+        {"pixels": np.zeros((2, 2), np.uint8)},
+    ],
+)
+def test_an_image_is_eight_bit_rgb_or_has_a_reason(values):
+    with pytest.raises(ValueError, match=r"generated image|expected RGB"):
+        Generated(**values)
+
+
+@pytest.mark.parametrize("made", [AS_PNG, FIXED_RESIZE])
+def test_a_generator_of_source_images_refuses_to_work_from_nothing(made):
+    with pytest.raises(ValueError, match="a source that has no images"):
+        made.start(made)([SourceImage("s/1", "c", "a class", None, b"")])
+
+
+def test_weights_are_those_of_their_digest(tmp_path):
+    path = tmp_path / "w.pth"
+    path.write_bytes(b"weights")
+    assert Weights("w", hashlib.sha256(b"weights").hexdigest()).verified(path) == path
+    with pytest.raises(BuildError, match=r"w\.pth does not hold the weights w: its SHA-256 is .*, not 00\."):
+        Weights("w", "00").verified(path)
+    with pytest.raises(BuildError, match=r"Cannot read the weights w at .*absent: No such file"):
+        Weights("w", "00").verified(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("name", ["image", "size", "unreadable", "Epsilon", "a b", "", "1st"])
+def test_a_column_has_a_name_of_its_own(name):
+    with pytest.raises(ValueError, match="cannot name a column"):
+        Column(name, "string", "")
+
+
+def test_a_column_is_listed_and_read_back():
+    column = Column("epsilon", "float64", "the largest change of a sample, of 1", absent=0.0)
+    assert listed_column(column_entry(column)) == Column("epsilon", "float64", column.description)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "epsilon",
+        3,
+        {"name": "a", "type": "string"},
+        {"name": "a", "type": "float16", "description": ""},
+        {"name": "a"},
+    ],
+)
+def test_a_listed_column_that_is_none_is_refused(entry):
+    with pytest.raises(ValueError, match=r"expected|cannot be of type"):
+        listed_column(entry)

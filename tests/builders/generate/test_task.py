@@ -1,0 +1,299 @@
+"""Making a batch: what its pack and its record hold, and what is refused when it is made again."""
+
+import dataclasses
+import hashlib
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from builders.errors import BuildError
+from builders.generate.arrays import AS_PNG
+from builders.generate.batches import cut, known_of, made_table, read_pixels
+from builders.generate.contract import Generated, Generator
+from builders.generate.noise import GAUSSIAN_NOISE, gaussian_noise
+from builders.generate.resize import FIXED_RESIZE, fixed_resize
+from builders.generate.task import BatchTask
+from builders.release.columns import Column
+from builders.release.images import pixel_sha256
+
+
+def encoded(pixels, form="PNG"):
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, form)
+    return buffer.getvalue()
+
+
+def plan_of(tmp_path, contents, forms):
+    """A plan of images that stand end to end in one file."""
+    (tmp_path / "file").write_bytes(b"".join(contents))
+    sizes = [len(content) for content in contents]
+    rows = pa.table(
+        {
+            "id": [f"s/{i}" for i in range(len(contents))],
+            "source": ["s"] * len(contents),
+            "source_id": [str(i) for i in range(len(contents))],
+            "class_id": ["c"] * len(contents),
+            "class_name": ["a class"] * len(contents),
+            "root": ["s"] * len(contents),
+            "file": ["file"] * len(contents),
+            "offset": pa.array(np.cumsum(sizes) - sizes, pa.int64()),
+            "size": pa.array(sizes, pa.int64()),
+            "form": list(forms),
+        }
+    )
+    with pa.ipc.new_file(str(tmp_path / "plan.arrow"), rows.schema) as writer:
+        writer.write_table(rows)
+    return rows
+
+
+def make(tmp_path, rows, generator, *, drop=False):
+    found = cut(rows, generator, "x", tmp_path)
+    done = []
+    for batch in found:
+        task = BatchTask(tmp_path / "plan.arrow", batch, {"s": str(tmp_path)}, generator, drop)
+        task.run(lambda images, size: done.append((images, size)))
+    return found, done
+
+
+def test_arrays_and_files_become_the_pngs_that_the_generator_makes(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    large = np.random.default_rng(1).integers(0, 256, (60, 80, 3), dtype=np.uint8)
+    contents = [pixels[0].tobytes(), encoded(pixels[1]), encoded(large, "WEBP")]
+    rows = plan_of(tmp_path, contents, ["rgb32", "encoded", "encoded"])
+    found, done = make(tmp_path, rows, FIXED_RESIZE)
+    made = made_table(rows.select(["id", "source_id"]), found, "staging")
+    expected = [fixed_resize(Image.fromarray(p)) for p in pixels]
+    expected.append(fixed_resize(Image.open(io.BytesIO(contents[2]))))
+    assert made["content_sha256"].to_pylist() == [pixel_sha256(image) for image in expected]
+    assert np.array_equal(read_pixels(made, tmp_path), np.stack([np.asarray(image) for image in expected]))
+    assert np.array_equal(read_pixels(made, tmp_path)[:2], pixels)
+    assert np.array_equal(np.sum(done, axis=0), [3, sum(map(len, contents))])
+    for row in made.to_pylist():
+        data = (tmp_path / row["file"]).read_bytes()[row["offset"] : row["offset"] + row["size"]]
+        assert data.startswith(b"\x89PNG")
+
+
+def test_arrays_that_are_kept_as_they_are(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
+    contents = [pixels[0].tobytes(), pixels[1].transpose(2, 0, 1).tobytes(), encoded(pixels[2])]
+    rows = plan_of(tmp_path, contents, ["rgb32", "planar32", "encoded"])
+    found, done = make(tmp_path, rows, AS_PNG)
+    made = made_table(rows.select(["id", "source_id"]), found, "staging")
+    assert made["content_sha256"].to_pylist() == [pixel_sha256(Image.fromarray(image)) for image in pixels]
+    assert np.array_equal(read_pixels(made, tmp_path), pixels)
+    assert np.array_equal(np.sum(done, axis=0), [3, sum(map(len, contents))])
+
+
+def test_many_arrays_of_several_containers_in_any_order(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (200, 32, 32, 3), dtype=np.uint8)
+    (tmp_path / "rows").write_bytes(pixels[:90].tobytes())
+    (tmp_path / "planes").write_bytes(b"before" + pixels[90:].transpose(0, 3, 1, 2).tobytes())
+    order = np.random.default_rng(1).permutation(200)
+    rows = pa.table(
+        {
+            "id": [f"s/{i}" for i in order],
+            "source": ["s"] * 200,
+            "source_id": [str(i) for i in order],
+            "class_id": ["c"] * 200,
+            "class_name": ["a class"] * 200,
+            "root": ["s"] * 200,
+            "file": ["rows" if i < 90 else "planes" for i in order],
+            "offset": [i * 3072 if i < 90 else 6 + (i - 90) * 3072 for i in order],
+            "size": [3072] * 200,
+            "form": ["rgb32" if i < 90 else "planar32" for i in order],
+        }
+    )
+    with pa.ipc.new_file(str(tmp_path / "plan.arrow"), rows.schema) as writer:
+        writer.write_table(rows)
+    found, done = make(tmp_path, rows, AS_PNG)
+    made = made_table(rows.select(["id", "source_id"]), found, "staging")
+    assert np.array_equal(read_pixels(made, tmp_path), pixels[order])
+    assert np.array_equal(np.sum(done, axis=0), [200, 200 * 3072])
+
+
+def test_noise_needs_no_file(tmp_path):
+    rows = plan_of(tmp_path, [b"", b""], ["none", "none"])
+    (tmp_path / "file").unlink()
+    found, _ = make(tmp_path, rows, GAUSSIAN_NOISE)
+    assert known_of(found)["content_sha256"].to_pylist() == [pixel_sha256(gaussian_noise(f"s/{i}")) for i in range(2)]
+
+
+def test_what_cannot_be_decoded_is_refused_or_recorded(tmp_path):
+    whole = encoded(np.zeros((8, 8, 3), np.uint8))
+    other = encoded(np.full((8, 8, 3), 200, np.uint8))
+    rows = plan_of(tmp_path, [whole, whole[:40], b"no image", other], ["encoded"] * 4)
+    with pytest.raises(BuildError, match=r"file \(1\) is not a whole image \(.*\)\. Replace it"):
+        make(tmp_path, rows, FIXED_RESIZE)
+    assert not list(tmp_path.glob("*.pack"))
+    found, _ = make(tmp_path, rows, FIXED_RESIZE, drop=True)
+    known = known_of(found)
+    assert [bool(reason) for reason in known["unreadable"].to_pylist()] == [False, True, True, False]
+    assert known["size"].to_pylist()[1:3] == [0, 0]
+    assert known["content_sha256"].to_pylist()[1:3] == ["", ""]
+    assert np.array_equal(read_pixels(known.take([0, 3]), tmp_path)[:, 0, 0, 0], [0, 200])
+
+
+def test_the_record_comes_after_the_pack(tmp_path, monkeypatch):
+    rows = plan_of(tmp_path, [encoded(np.zeros((8, 8, 3), np.uint8))], ["encoded"])
+    monkeypatch.setattr(pq, "write_table", lambda *_, **__: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        make(tmp_path, rows, FIXED_RESIZE)
+    (batch,) = cut(rows, FIXED_RESIZE, "x", tmp_path)
+    assert batch.pack.exists()
+    assert not batch.record.exists()
+
+
+def start_shades(generator):
+    """Images that are as wide as their source is, and one pixel higher; the source's first pixel is a column."""
+
+    def make(given):
+        assert 1 <= len(given) <= generator.together
+        calls.append(len(given))
+        return [shade(one) for one in given]
+
+    calls = CALLS
+    return make
+
+
+CALLS = []
+
+
+def shade(one):
+    pixels = np.asarray(one.rgb)
+    if pixels.max() == 0:
+        return Generated(None, reason="it is black")
+    taller = np.concatenate([pixels, pixels[:1]])
+    return Generated(taller, {"first": int(pixels[0, 0, 0]), "half": pixels[0, 0, 0] / 2})
+
+
+SHADES = Generator(
+    "shades",
+    1,
+    "one row more",
+    (8, 9),
+    start_shades,
+    columns=(Column("first", "int64", "the first sample"), Column("half", "float64", "half of it")),
+    together=3,
+)
+
+
+def squares(*values, side=8):
+    return [encoded(np.full((side, side, 3), value, np.uint8)) for value in values]
+
+
+def test_images_of_any_size_with_columns_are_made_some_at_a_time(tmp_path):
+    contents = [*squares(10, 20), *squares(30, 40, side=11), b"no image", *squares(50, 60)]
+    rows = plan_of(tmp_path, contents, ["encoded"] * 7)
+    CALLS.clear()
+    found, done = make(tmp_path, rows, SHADES, drop=True)
+    made = made_table(rows.select(["id", "source_id"]), found, "staging", SHADES.columns)
+    # One of the second three does not decode, so it is not given.
+    assert CALLS == [3, 2, 1]
+    assert made["first"].to_pylist() == [10, 20, 30, 40, None, 50, 60]
+    assert made["half"].to_pylist() == [5.0, 10.0, 15.0, 20.0, None, 25.0, 30.0]
+    assert np.sum(done, axis=0)[0] == 7
+    for row, value, side in zip(made.to_pylist(), [10, 20, 30, 40, 0, 50, 60], [8, 8, 11, 11, 0, 8, 8], strict=True):
+        data = (tmp_path / row["file"]).read_bytes()[row["offset"] : row["offset"] + row["size"]]
+        if side:
+            image = Image.open(io.BytesIO(data))
+            assert np.array_equal(np.asarray(image), np.full((side + 1, side, 3), value))
+            assert row["content_sha256"] == pixel_sha256(image)
+    assert made["unreadable"].to_pylist()[4].startswith("cannot identify image file")
+    with pytest.raises(ValueError, match=r"image 2 has the shape \(12, 11, 3\)"):
+        read_pixels(made.take([0, 1, 2]), tmp_path)
+
+
+def test_a_record_names_every_input(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    file = encoded(pixels[0])
+    for forms, contents in (
+        (["rgb32", "planar32"], [pixels[0].tobytes(), pixels[1].transpose(2, 0, 1).tobytes()]),
+        (["rgb32", "encoded"], [pixels[0].tobytes(), file]),
+    ):
+        rows = plan_of(tmp_path, contents, forms)
+        of_arrays = [pixel_sha256(Image.fromarray(image)) for image in pixels]
+        expected = of_arrays if forms[1] == "planar32" else [of_arrays[0], hashlib.sha256(file).hexdigest()]
+        for generator in (AS_PNG, FIXED_RESIZE):
+            (batch,), _ = make(tmp_path, rows, generator)
+            assert pq.read_table(batch.record)["input_sha256"].to_pylist() == expected
+            batch.record.unlink()
+
+
+def test_an_array_source_has_images_of_one_size(tmp_path):
+    rows = plan_of(tmp_path, squares(10), ["encoded"])
+    with pytest.raises(BuildError, match=r"No image can be made of 0 in .*file: it has 8 x 8 pixels instead of 32"):
+        make(tmp_path, rows, AS_PNG)
+    found, _ = make(tmp_path, rows, AS_PNG, drop=True)
+    assert known_of(found)["unreadable"].to_pylist() == ["it has 8 x 8 pixels instead of 32 x 32"]
+
+
+def test_a_generators_reason_is_refused_or_recorded(tmp_path):
+    rows = plan_of(tmp_path, squares(10, 0), ["encoded"] * 2)
+    with pytest.raises(BuildError, match=r"^No image can be made of 1 in .*file: it is black\. .* --allow-partial\.$"):
+        make(tmp_path, rows, SHADES)
+    found, _ = make(tmp_path, rows, SHADES, drop=True)
+    assert known_of(found, SHADES.columns)["unreadable"].to_pylist() == ["", "it is black"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "sentence"),
+    [
+        ([], "made 0 images of 1"),
+        ([Generated(np.zeros((2, 2, 3), np.uint8), {"first": 1})], "expected values for the columns"),
+    ],
+)
+def test_a_generator_that_breaks_the_contract_is_noticed(tmp_path, returned, sentence, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.RETURNED", returned)
+    rows = plan_of(tmp_path, squares(10), ["encoded"])
+    with pytest.raises(ValueError, match=sentence):
+        make(tmp_path, rows, dataclasses.replace(SHADES, start=start_returning))
+
+
+RETURNED = []
+
+
+def start_returning(_):
+    return lambda _: RETURNED
+
+
+@pytest.mark.parametrize("form", ["encoded", "rgb32"])
+def test_a_batch_is_not_made_again_from_another_image(tmp_path, form):
+    """Its record and what follows from it would keep the old image's digest."""
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    contents = [encoded(image, "BMP") if form == "encoded" else image.tobytes() for image in pixels]
+    rows = plan_of(tmp_path, contents, [form] * 2)
+    for generator in (AS_PNG, FIXED_RESIZE):
+        (batch,), _ = make(tmp_path, rows, generator)
+        pack, record = batch.pack.read_bytes(), batch.record.read_bytes()
+        batch.pack.unlink()
+        make(tmp_path, rows, generator)
+        assert (batch.pack.read_bytes(), batch.record.read_bytes()) == (pack, record)
+        batch.pack.unlink()
+        (tmp_path / "file").write_bytes(contents[0] + contents[0])
+        with pytest.raises(BuildError, match=r"^The source image 1 in .*file changed since .* another --out\.$"):
+            make(tmp_path, rows, generator)
+        assert not batch.pack.exists()
+        assert batch.record.read_bytes() == record
+        (tmp_path / "file").write_bytes(b"".join(contents))
+
+
+def start_unsteady(_):
+    return lambda given: [Generated(np.full((2, 2, 3), next(UNSTEADY), np.uint8)) for _ in given]
+
+
+UNSTEADY = iter([])
+
+
+def test_a_batch_whose_images_come_out_differently_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.UNSTEADY", iter([1, 2, 1, 3]))
+    rows = plan_of(tmp_path, squares(10, 20), ["encoded"] * 2)
+    unsteady = Generator("unsteady", 1, "", (2, 2), start_unsteady)
+    (batch,), _ = make(tmp_path, rows, unsteady)
+    batch.pack.unlink()
+    with pytest.raises(BuildError, match=r"^The image s/1 came out differently .* \(content_sha256\)"):
+        make(tmp_path, rows, unsteady)
+    assert not batch.pack.exists()

@@ -1,0 +1,352 @@
+"""Generated images from their declaration to a release that is verified, loaded and materialized, by a toy."""
+
+import dataclasses
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+from PIL import Image
+
+from builders.cli.progress import TerminalMeter
+from builders.errors import BuildError
+from builders.executors.local import LocalExecutor
+from builders.pipeline.from_index import Published, rebuild
+from builders.release import images
+from hf_scripts import materialize, verify
+from tests.builders.conftest import files_of
+from tests.builders.generate import toy
+from tests.killing import killed_at_rename, renames_of
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    return toy.write_photographs(tmp_path_factory.mktemp("photographs"))
+
+
+@pytest.fixture
+def device(tmp_path, monkeypatch):
+    """The folder that the toy's device writes to."""
+    for name, value in toy.write_environment(tmp_path / "device").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("builders.executors.base._kept", {})  # as a new worker
+    return tmp_path / "device"
+
+
+@pytest.fixture(scope="module")
+def release(photographs, tmp_path_factory):
+    """An undisturbed release; read only."""
+    root = tmp_path_factory.mktemp("toy")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builders.executors.base._kept", {})
+        for name, value in toy.write_environment(root / "device").items():
+            patch.setenv(name, value)
+        toy.build_toy(photographs, root / "release")
+    return root / "release"
+
+
+def manifest_of(root):
+    return json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+
+
+def test_it_is_set_up_once_and_makes_each_image_once(release):
+    log = release.parent / "device"
+    # One process, in which each of the three generators was set up once.
+    assert len(toy.logged(log, "setup")) == 3
+    assert len(toy.logged(log, "image")) == 10 + 10 + 7 + 3
+    records = sorted((release / ".state" / "staging").glob("*toy-attacked*.made.parquet"))
+    # 10 images of 224 x 224 x 3 bytes, 32 kB and their JPEGs' bytes in batches of 1 MB.
+    assert len(records) == 2
+
+
+def test_the_manifest_and_the_card_say_how(release):
+    configs = manifest_of(release)["configs"]
+    assert configs["toy"]["columns"] == [
+        {"name": "clipped", "type": "int64", "description": "how many samples were above 255"},
+        {"name": "strength", "type": "float64", "description": "what was added, of 1"},
+    ]
+    assert configs["toy"]["splits"]["attacked"]["generator"] == {
+        "name": "bright-224",
+        "version": 1,
+        "parameters": {"by": 20},
+        "weights": {"gain": toy.BRIGHT.weights[0].sha256},
+        "reproducible": "exact",
+    }
+    card = (release / "README.md").read_text(encoding="utf-8")
+    assert "`attacked` holds images that were made: enlarged to 224 x 224 and brightened.\n" in card
+    assert "`clipped` (int64): how many samples were above 255.\n" in card
+    assert "cannot be made again: steps 50, version 1, weights gain with SHA-256 " in card
+    assert card.count("cannot be made again") == 2
+
+
+def test_it_verifies(release, capsys):
+    assert verify.main([str(release), "--workers", "1"]) == 0, capsys.readouterr()
+    assert "5 splits" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_it_loads_with_its_columns(release, photographs, tmp_path, streaming):
+    cache = {} if streaming else {"cache_dir": str(tmp_path)}
+    rows = datasets.load_dataset(str(release), "toy", split="attacked", streaming=streaming, **cache)
+    assert rows.features["clipped"] == datasets.Value("int64")
+    assert rows.features["strength"] == datasets.Value("float64")
+    found = list(rows)
+    assert len(found) == 10
+    for row in found:
+        assert row["id"] == f"caltech256/{row['source_id']}#bright-224"
+        source = Image.open(photographs / "256_ObjectCategories" / row["source_id"]).resize((224, 224), Image.NEAREST)
+        bright = np.asarray(source).astype(int) + 60
+        assert np.array_equal(np.asarray(row["image"]), np.minimum(bright, 255))
+        assert images.pixel_sha256(row["image"]) == row["content_sha256"]
+        assert (row["clipped"], row["strength"]) == (int((bright > 255).sum()), 60 / 255)
+    assert any(row["clipped"] for row in found)
+
+
+def test_images_from_nothing_and_a_column_that_one_split_lacks(release, tmp_path):
+    rows = {
+        split: datasets.load_dataset(str(release), "toy-synthetic", split=split, cache_dir=str(tmp_path)).to_list()
+        for split in ("drawn", "redrawn")
+    }
+    assert len(rows["drawn"]) == 7
+    assert {row["prompt"] for row in rows["drawn"]} == {"A picture of Gaussian noise."}
+    assert {row["prompt"] for row in rows["redrawn"]} == {""}
+    for row in rows["drawn"]:
+        pixels = np.asarray(Image.open(io.BytesIO(row["image"]["bytes"])))
+        assert np.array_equal(pixels, np.full((224, 224, 3), row["seed"] % 256))
+
+
+def test_without_its_device_it_is_refused_in_a_sentence(photographs, device, tmp_path, monkeypatch):
+    monkeypatch.delenv(toy.DEVICE)
+    with pytest.raises(BuildError, match=r"^No toy device was found\."):
+        toy.build_toy(photographs, tmp_path / "out", splits=["toy"])
+    with pytest.raises(BuildError, match=r"^Too few GPUs: a task needs 1, and 0 can be used here\."):
+        toy.build_toy(photographs, tmp_path / "out", splits=["toy"], gpus=0)
+    monkeypatch.setenv(toy.DEVICE, "on")
+    (device / "weights.bin").write_bytes(b"\x04")
+    with pytest.raises(BuildError, match=r"weights\.bin does not hold the weights gain: its SHA-256 is"):
+        toy.build_toy(photographs, tmp_path / "out", splits=["toy"])
+    assert files_of(tmp_path / "out") == {}
+
+
+BUILD = """
+from tests.builders.generate import toy
+toy.build_toy(Path(sys.argv[2]), Path(sys.argv[3]), splits=sys.argv[4:])
+"""
+
+WITH_WORKERS = """
+import sys
+from pathlib import Path
+from tests.builders.generate import toy
+toy.build_toy(Path(sys.argv[1]), Path(sys.argv[2]), workers=2, gpus=2)
+"""
+
+
+def test_two_workers_set_up_once_each_and_change_no_byte(release, photographs, device, tmp_path):
+    # In a process of its own, whose workers have this environment.
+    command = [sys.executable, "-c", WITH_WORKERS, str(photographs), str(tmp_path / "out")]
+    subprocess.run(command, cwd=ROOT, check=True)
+    assert files_of(tmp_path / "out") == files_of(release)
+    setups = [name.split("-")[1] for name in toy.logged(device, "setup")]
+    for worker in set(setups):
+        # At most once for each of the three generators, though there are seven batches.
+        assert setups.count(worker) <= 3
+    assert str(os.getpid()) not in setups
+    assert len(toy.logged(device, "image")) == 30
+
+
+def test_a_killed_build_resumes(release, photographs, device, tmp_path, monkeypatch):
+    splits = ("toy/attacked", "toy/corrupted")
+    expected = {name: data for name, data in files_of(release).items() if name.startswith(("data/toy/", "index/toy/"))}
+    last = renames_of(BUILD, photographs, tmp_path / "whole", *splits)
+    for point in range(1, last, 3):
+        out = tmp_path / f"renames-{point}"
+        killed_at_rename(point, BUILD, photographs, out, *splits)
+        toy.build_toy(photographs, out, splits=splits)
+        assert {name: data for name, data in files_of(out).items() if name in expected} == expected, point
+
+
+def test_a_build_killed_in_a_batch_makes_only_that_one_again(release, photographs, device, tmp_path, monkeypatch):
+    monkeypatch.setenv(toy.KILL, "13")
+    # It dies in the third batch of two splits with two batches each, of 5 images.
+    script = "import sys\nfrom pathlib import Path" + BUILD
+    command = [sys.executable, "-c", script, "", photographs, tmp_path / "out", "toy"]
+    killed = subprocess.run(command, cwd=ROOT, check=False)
+    assert killed.returncode == -9
+    finished = sorted((tmp_path / "out" / ".state" / "staging").glob("*.made.parquet"))
+    assert len(finished) == 2
+    monkeypatch.delenv(toy.KILL)
+    toy.build_toy(photographs, tmp_path / "out", splits=["toy"])
+    assert len(toy.logged(device, "image")) == 13 + 10
+    found = files_of(tmp_path / "out")
+    assert {name: data for name, data in files_of(release).items() if "/toy/" in name} == {
+        name: data for name, data in found.items() if "/toy/" in name
+    }
+
+
+def changed_copy(photographs, place, *, same_size):
+    """A copy of the photographs in which one of those of the class that is kept shows something else."""
+    root = shutil.copytree(photographs, place)
+    path = root / "256_ObjectCategories" / "133.lightning" / "133_0004.jpg"
+    buffer = io.BytesIO()
+    Image.new("RGB", (48, 48), (9, 9, 9)).save(buffer, "JPEG")
+    data = buffer.getvalue()
+    assert len(data) < path.stat().st_size
+    path.write_bytes(data.ljust(path.stat().st_size if same_size else 0, b"\0"))
+    return root, path
+
+
+@pytest.mark.parametrize("split", ["toy/attacked", "toy-plain/small"])
+def test_a_source_image_that_changed_is_never_published_under_its_old_digest(photographs, device, tmp_path, split):
+    root, path = changed_copy(photographs, tmp_path / "copy", same_size=True)
+    config, name = split.split("/")
+    shard = f"data/{config}/{name}-00000-of-00001.parquet"
+    for lost in (True, False):
+        out = tmp_path / f"out-{lost}"
+        toy.build_toy(photographs, out, splits=[split], index_only=not lost)
+        if lost:
+            (out / shard).unlink()
+        before = files_of(out)
+        with pytest.raises(BuildError) as caught:
+            toy.build_toy(root, out, splits=[split])
+        assert str(caught.value) == (
+            f"The source image 133.lightning/133_0004.jpg in {path} changed since the images of this folder were "
+            "made. Put it back as it was, or build into another --out."
+        )
+        assert files_of(out) == before
+        toy.build_toy(photographs, out, splits=[split])
+        assert shard in files_of(out)
+        assert verify.main([str(out), "--workers", "1"]) == 0
+
+
+def test_a_source_image_that_changed_its_size_is_noticed_too(photographs, device, tmp_path):
+    root, _ = changed_copy(photographs, tmp_path / "copy", same_size=False)
+    toy.build_toy(photographs, tmp_path / "out", splits=["toy/attacked"])
+    before = files_of(tmp_path / "out")
+    with pytest.raises(BuildError) as caught:
+        toy.build_toy(root, tmp_path / "out", splits=["toy/attacked"])
+    assert str(caught.value).startswith(
+        "The source image of caltech256/133.lightning/133_0004.jpg#bright-224 changed since shard 0 of toy/attacked "
+        "was written."
+    )
+    assert files_of(tmp_path / "out") == before
+
+
+def test_other_parameters_versions_and_weights_are_another_folder(release, photographs, device, tmp_path):
+    out = shutil.copytree(release, tmp_path / "out")
+    stronger = dataclasses.replace(toy.BRIGHT, parameters={"by": 21}, version=2)
+    for place in ("state and manifest", "manifest", "state"):
+        if place == "manifest":
+            shutil.rmtree(out / ".state")
+        if place == "state":
+            out = tmp_path / "interrupted"
+            with pytest.raises(BuildError, match="No toy device"), pytest.MonkeyPatch.context() as patch:
+                patch.delenv(toy.DEVICE)
+                toy.build_toy(photographs, out, splits=["toy"])
+        with pytest.raises(BuildError) as caught:
+            toy.build_toy(photographs, out, splits=["toy"], benchmark=toy.toy_benchmark(stronger))
+        assert str(caught.value) == (
+            f"The images of toy/attacked in {out} were made in another way: this run has by 21 instead of 20, version "
+            "2 instead of 1. Give another --out, or make them as before."
+        )
+
+
+@pytest.fixture
+def published(release, tmp_path, monkeypatch):
+    """The release as a reader of its index has it, and its benchmark among those that the tools build."""
+    monkeypatch.setattr("builders.pipeline.from_index.BENCHMARKS", {"toy": toy.toy_benchmark()})
+    place = tmp_path / "published"
+    for name in ("index", "excluded", "duplicates"):
+        shutil.copytree(release / name, place / name)
+    shutil.copy(release / "manifest.json", place)
+    return place
+
+
+def materialized(published, config, photographs, out):
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(1, gpus=1) as executor:
+        return rebuild(Published(published, config), {"caltech256": photographs}, out, meter, executor)
+
+
+def test_exact_images_are_made_again_and_compared(release, published, photographs, device, tmp_path):
+    manifest = materialized(published, "toy", photographs, tmp_path / "out")
+    assert manifest["configs"]["toy"] == manifest_of(release)["configs"]["toy"]
+    expected = files_of(release)
+    found = files_of(tmp_path / "out")
+    assert {name for name in found if name.startswith("data/")} == {
+        f"data/toy/{split}-00000-of-00001.parquet" for split in ("attacked", "corrupted")
+    }
+    assert all(found[name] == expected[name] for name in found if "/toy" in name)
+
+
+def test_a_value_that_comes_out_otherwise_is_refused(published, photographs, device, tmp_path, monkeypatch):
+    make = toy.brightened
+
+    def other(one, gain, parameters):
+        generated = make(one, gain, parameters)
+        return dataclasses.replace(generated, values=generated.values | {"strength": 0.5})
+
+    monkeypatch.setattr(toy, "brightened", other)
+    with pytest.raises(BuildError, match=r"#bright-224 has strength 0\.5 when it is made here, and 0\.235294\d* as"):
+        materialized(published, "toy", photographs, tmp_path / "out")
+
+
+def test_tools_that_make_images_otherwise_are_refused(published, photographs, device, tmp_path, monkeypatch):
+    other = toy.toy_benchmark(dataclasses.replace(toy.BRIGHT, parameters={"by": 21}))
+    monkeypatch.setattr("builders.pipeline.from_index.BENCHMARKS", {"toy": other})
+    with pytest.raises(BuildError, match=r"than these tools make them: with by 21 instead of 20\. Use the tools that"):
+        materialized(published, "toy", photographs, tmp_path / "out")
+
+
+def test_a_changed_source_is_refused_when_a_pack_is_made_again(published, photographs, device, tmp_path):
+    root, path = changed_copy(photographs, tmp_path / "copy", same_size=True)
+    materialized(published, "toy-plain", photographs, tmp_path / "out")
+    (tmp_path / "out" / "data" / "toy-plain" / "small-00000-of-00001.parquet").unlink()
+    with pytest.raises(BuildError, match=f"^The source image 133.lightning/133_0004.jpg in {path} changed since"):
+        materialized(published, "toy-plain", root, tmp_path / "out")
+
+
+def test_recorded_images_are_copied_where_they_are_and_refused_elsewhere(release, published, tmp_path, capsys):
+    arguments = ["toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
+    # The command, which needs no device for it.
+    assert materialize.main([str(published), *arguments]) == 2
+    said = capsys.readouterr().err
+    assert "The images of toy-synthetic/drawn cannot be made again: they depend on the device and the library" in said
+    assert files_of(tmp_path / "out") == {}
+    assert materialize.main([str(release), *arguments]) == 0
+    expected = files_of(release)
+    found = files_of(tmp_path / "out")
+    assert {name for name in found if name.startswith("data/")} == {
+        f"data/toy-synthetic/{split}-00000-of-00001.parquet" for split in ("drawn", "redrawn")
+    }
+    assert all(found[name] == expected[name] for name in found if "/toy" in name)
+    assert verify.main([str(tmp_path / "out"), "--workers", "1"]) == 0
+
+
+def test_recorded_images_that_are_not_the_published_ones_are_refused(release, published, tmp_path, capsys):
+    shard = Path("data/toy-synthetic/redrawn-00000-of-00001.parquet")
+    shutil.copytree(release / "data", published / "data")
+    (published / shard).write_bytes(b"no Parquet")
+    arguments = ["toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
+    assert materialize.main([str(published), *arguments]) == 2
+    assert f"{published / shard} is not shard 0 of toy-synthetic/redrawn, or not as its" in capsys.readouterr().err
+    assert not (tmp_path / "out" / shard).exists()
+
+
+def test_columns_that_do_not_fit_are_refused_when_they_are_declared():
+    benchmark = toy.toy_benchmark()
+    (config,) = (c for c in benchmark.configs if c.name == "toy-synthetic")
+    drawn, redrawn = config.splits
+    without = dataclasses.replace(redrawn, generator=dataclasses.replace(toy.REDRAWN, columns=()))
+    with pytest.raises(ValueError, match=r"toy-synthetic/redrawn: it lacks the column seed of another split"):
+        dataclasses.replace(benchmark, configs=(dataclasses.replace(config, splits=(drawn, without)),))
+    other = dataclasses.replace(toy.SEED, type="string")
+    other = dataclasses.replace(redrawn, generator=dataclasses.replace(toy.REDRAWN, columns=(other,)))
+    with pytest.raises(ValueError, match=r"toy-synthetic: two different columns have the name seed"):
+        dataclasses.replace(benchmark, configs=(dataclasses.replace(config, splits=(drawn, other)),))

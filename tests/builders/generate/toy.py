@@ -1,0 +1,195 @@
+"""A benchmark whose images are made by toy generators, which need a device. Workers import this module.
+
+`bright-224` is exact: it enlarges a source image to 224 x 224 and brightens it. `drawn-224` and `redrawn-224` make
+images from nothing and say that they could not make the same ones again.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import os
+import signal
+import uuid
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from builders.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split, Total
+from builders.cli.progress import TerminalMeter
+from builders.errors import BuildError
+from builders.executors.base import Resources
+from builders.executors.local import LocalExecutor
+from builders.generate import batches
+from builders.generate.contract import Generated, Generator, Weights
+from builders.generate.resize import FIXED_RESIZE
+from builders.pipeline.request import Choices
+from builders.pipeline.run import build, prepare
+from builders.release.columns import Column
+from builders.sources.caltech256 import CALTECH256
+from builders.sources.noise import NOISE
+from tests.builders.photographs import pieces
+
+SIDE = 224
+BATCH = 1 << 20
+"""Bytes that a batch of the toy costs at most, so that 20 images are some batches."""
+
+DEVICE, LOG, KILL, WEIGHTS = "TOY_DEVICE", "TOY_LOG", "TOY_KILL", "TOY_WEIGHTS"
+"""Environment variables: the device (`on`), a folder for what happened, the image at which the process is killed, and
+the file with the weights."""
+
+GAIN = bytes([3])
+"""The weights: what the brightness is multiplied by."""
+
+
+def write_environment(folder):
+    """What a process needs to use the generators."""
+    (folder / "log").mkdir(parents=True)
+    (folder / "weights.bin").write_bytes(GAIN)
+    return {DEVICE: "on", LOG: str(folder / "log"), WEIGHTS: str(folder / "weights.bin")}
+
+
+def logged(folder, kind):
+    return sorted(path.name for path in (folder / "log").glob(f"{kind}-*"))
+
+
+def log(kind):
+    Path(os.environ[LOG], f"{kind}-{os.getpid()}-{uuid.uuid4().hex}").touch()
+
+
+def set_up(make, generator):
+    if os.environ.get(DEVICE) != "on":
+        raise BuildError("No toy device was found. Plug one in and run again.")
+    gain = generator.weights[0].verified(Path(os.environ[WEIGHTS])).read_bytes()[0]
+    log("setup")
+    return functools.partial(call, make, generator, gain)
+
+
+def call(make, generator, gain, given):
+    assert 1 <= len(given) <= generator.together
+    made = []
+    for one in given:
+        log("image")
+        if len(list(Path(os.environ[LOG]).glob("image-*"))) == int(os.environ.get(KILL, 0)):
+            os.kill(os.getpid(), signal.SIGKILL)
+        made.append(make(one, gain, generator.parameters))
+    return made
+
+
+def start_bright(generator):
+    return set_up(brightened, generator)
+
+
+def start_drawn(generator):
+    return set_up(drawn, generator)
+
+
+def start_redrawn(generator):
+    return set_up(redrawn, generator)
+
+
+def brightened(one, gain, parameters):
+    large = np.asarray(one.rgb.resize((SIDE, SIDE), Image.Resampling.NEAREST)).astype(int) + gain * parameters["by"]
+    return Generated(
+        np.clip(large, 0, 255).astype(np.uint8),
+        {"clipped": int((large > 255).sum()), "strength": gain * parameters["by"] / 255},
+    )
+
+
+def drawn(one, gain, parameters):
+    seed = int(hashlib.sha256(one.id.encode()).hexdigest()[:8], 16)
+    assert one.image is None and one.data == b""
+    pixels = np.full((SIDE, SIDE, 3), seed % 256, np.uint8)
+    return Generated(pixels, {"seed": seed, "prompt": f"A picture of {one.class_name}."})
+
+
+NEEDS = {
+    "resources": Resources(gpus=1),
+    "weights": (Weights("gain", hashlib.sha256(GAIN).hexdigest()),),
+    "together": 3,
+}
+
+BRIGHT = Generator(
+    "bright-224",
+    1,
+    "enlarged to 224 x 224 and brightened",
+    (SIDE, SIDE),
+    start_bright,
+    {"by": 20},
+    (
+        Column("clipped", "int64", "how many samples were above 255"),
+        Column("strength", "float64", "what was added, of 1"),
+    ),
+    **NEEDS,
+)
+SEED = Column("seed", "int64", "what the image was drawn by")
+PROMPT = Column("prompt", "string", "what was asked for", absent="")
+DRAWN = Generator(
+    "drawn-224",
+    1,
+    "drawn from its prompt",
+    (SIDE, SIDE),
+    start_drawn,
+    {"steps": 50},
+    (SEED, PROMPT),
+    **NEEDS,
+    reproducible="recorded",
+)
+
+
+def redrawn(one, gain, parameters):
+    made = drawn(one, gain, parameters)
+    return Generated(255 - made.pixels, {"seed": made.values["seed"]})
+
+
+# Has no prompt.
+REDRAWN = dataclasses.replace(DRAWN, name="redrawn-224", start=start_redrawn, columns=(SEED,))
+
+
+def toy_benchmark(bright=BRIGHT):
+    """Configs with images that are made of a source's, and with images that are made from nothing."""
+    paper = PaperCount(0)
+    caltech = {"source": CALTECH256, "partitions": ("images",), "quota": AllImages(), "paper": paper}
+    noise = {"source": NOISE, "partitions": ("images",), "classes": AllClasses("a toy"), "paper": paper}
+    known, unknown = (Classes("caltech256", decision) for decision in ("keep", "remove"))
+    attacked = (
+        Split("attacked", "adversarial", classes=known, generator=bright, **caltech),
+        Split("corrupted", "corruption", classes=unknown, generator=bright, **caltech),
+    )
+    synthetic = (
+        Split("drawn", "synthetic", quota=Total(7), generator=DRAWN, **noise),
+        Split("redrawn", "synthetic", quota=Total(3), generator=REDRAWN, **noise),
+    )
+    plain = (Split("small", "external", classes=known, generator=FIXED_RESIZE, **caltech),)
+    configs = (
+        Config("toy", known, "Brightened photographs.", attacked),
+        Config("toy-synthetic", known, "Drawn pictures.", synthetic),
+        Config("toy-plain", known, "Small photographs.", plain),
+    )
+    return Benchmark("toy", "A toy", "1.0.0", 0, "", "@misc{toy}", configs)
+
+
+def write_photographs(root, images=10):
+    """Pieces of photographs in the layout of Caltech-256: a class that is kept and one that is not."""
+    for folder, seed in (("133.lightning", 1), ("003.backpack", 2)):
+        place = root / "256_ObjectCategories" / folder
+        place.mkdir(parents=True)
+        for number, piece in enumerate(pieces(images, 48, seed), start=1):
+            piece.save(place / f"{folder[:3]}_{number:04d}.jpg", quality=95)
+    return root
+
+
+def build_toy(photographs, out, *, splits=(), workers=1, gpus=1, benchmark=None, **changes):
+    """Build the toy; returns the manifest."""
+    benchmark = benchmark or toy_benchmark()
+    keys = [key for key in benchmark.parts() if not splits or key in splits or key.split("/")[0] in splits]
+    choices = Choices(
+        out, tuple(keys), {"caltech256": photographs}, seed=0, **({"allow_partial": True, "demo": True} | changes)
+    )
+    before = batches._BATCH_BYTES
+    batches._BATCH_BYTES = BATCH
+    try:
+        with TerminalMeter(quiet=True) as meter, LocalExecutor(workers, gpus=gpus) as executor:
+            return build(benchmark, choices, prepare(benchmark, choices, meter), meter, executor)
+    finally:
+        batches._BATCH_BYTES = before
