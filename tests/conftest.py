@@ -7,6 +7,13 @@ from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.demo.write import write_demo
 from builders.facets_benchmark import BENCHMARK as FACETS
 from tests.builders.conftest import build_demo
+from tests.endtoend import is_endtoend
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if is_endtoend(item):
+            item.add_marker("endtoend")
 
 
 def made_once(tmp_path_factory, name, make):
@@ -27,6 +34,24 @@ def demo(tmp_path_factory):
     """The demo sources by key. Read only: nothing may change them."""
     root = made_once(tmp_path_factory, "demo-sources", write_demo)
     return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
+
+
+@pytest.fixture(scope="session")
+def laid_out(demo, tmp_path_factory):
+    """Gives the folder of a demo source in another layout, made once for all tests. Read only."""
+
+    def root_of(key, convert):
+        name = f"layout-{key}-{convert.__name__}"
+
+        def make(folder):
+            folder.mkdir()
+            root = convert(demo[key], folder / "copy")
+            (folder / "root").write_text(root.relative_to(folder).as_posix())
+
+        folder = made_once(tmp_path_factory, name, make)
+        return folder / (folder / "root").read_text()
+
+    return root_of
 
 
 @pytest.fixture(scope="session")

@@ -1,22 +1,36 @@
-"""Run something in a process of its own that is killed, as by `kill -9`, at a chosen rename."""
+"""What a kill, as by `kill -9`, leaves of a folder at chosen renames, and how a process is really killed there.
 
+Everything that becomes visible in a release or an export is renamed into place, so the moments before a rename are all
+the states that a kill can leave. A kill takes what a process holds in its memory, and leaves what it has handed to the
+system. So a copy of the folder at such a moment is what a kill would leave, and one undisturbed run gives the copies
+for many kills (tests/test_killing.py compares them with real ones).
+"""
+
+import json
+import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
 _SCRIPT = """
-import os, signal, sys
+import json, os, shutil, signal, sys
 from pathlib import Path
+request = json.loads(sys.argv[1])
 renames = 0
 replace = Path.replace
 def counting(self, target):
     global renames
     renames += 1
-    if renames == int(sys.argv[1]):
+    if renames == request.get("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
+    if renames in request.get("copy", ()):
+        shutil.copytree(request["folder"], Path(request["states"], str(renames)), symlinks=True)
     return replace(self, target)
 Path.replace = counting
 def sources(demo):
@@ -27,20 +41,47 @@ def sources(demo):
 def killed_at_rename(point, body, *arguments):
     """Run Python code until its process comes to rename a file for the `point`-th time.
 
-    Everything that becomes visible in a release is renamed into place, so the points are all states that a kill can
-    leave. The code finds the arguments in `sys.argv[2:]` and the demo sources of a folder with `sources(folder)`.
+    The code finds the arguments in `sys.argv[2:]` and the demo sources of a folder with `sources(folder)`.
     """
-    killed = _run(point, body, arguments)
+    killed = _run({"kill": point}, body, arguments)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
 
 
-def renames_of(body, *arguments):
-    """Run the same code undisturbed; returns how many files it renamed."""
-    done = _run(0, body + "print(renames)", arguments)
+@dataclass(frozen=True)
+class Watched:
+    """An undisturbed run: the folder that it wrote, how many files it renamed, and its states before some renames."""
+
+    folder: Path
+    renames: int
+    states: Path
+
+    def as_killed(self, point):
+        """Put the folder into the state that a kill at a rename leaves; returns the folder."""
+        shutil.rmtree(self.folder)
+        shutil.copytree(self.states / str(point), self.folder, symlinks=True)
+        return self.folder
+
+
+def watched_at_renames(points, folder, body, *arguments):
+    """Run the same code to its end, and copy the folder that it writes before each of some renames."""
+    states = folder.with_name(f"{folder.name}-states")
+    states.mkdir(parents=True)
+    done = _run(
+        {"copy": list(points), "folder": os.fspath(folder), "states": os.fspath(states)},
+        body + "\nprint(renames)",
+        arguments,
+    )
     assert done.returncode == 0, done.stderr
-    return int(done.stdout.split()[-1])
+    assert sorted(int(path.name) for path in states.iterdir()) == sorted(points), done.stdout
+    return Watched(folder, int(done.stdout.split()[-1]), states)
 
 
-def _run(point, body, arguments):
-    command = [sys.executable, "-c", _SCRIPT + body, str(point), *map(str, arguments)]
+def tree(folder):
+    """Every file below a folder with its bytes; unfinished ones without the process id in their name."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {re.sub(r"\.\d+\.tmp$", ".tmp", path.relative_to(folder).as_posix()): path.read_bytes() for path in files}
+
+
+def _run(request, body, arguments):
+    command = [sys.executable, "-c", _SCRIPT + body, json.dumps(request), *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

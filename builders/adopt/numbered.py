@@ -97,7 +97,7 @@ def _digest(path: Path) -> str:
         return images.pixel_sha256(images.decode_or_mend(path.read_bytes())[0].convert("RGB"))
     except images.UnreadableImageError as error:
         raise BuildError(
-            f"{shown(str(path))} does not decode ({error}). Replace it with a good copy, or remove it from the set."
+            f"{shown(str(path))} does not decode ({error}). Replace it with a good copy or remove it from the set."
         ) from error
 
 

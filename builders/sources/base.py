@@ -1,8 +1,8 @@
 """The types of upstream datasets: a declaration (`Source`), and an index of its images without pixels.
 
 A source module declares one `Source` value. Its `scan` function recognises the layout of each requested partition
-in a folder, and returns one `Piece` for each. An image has the same `source_id` in every layout, so a plan does
-not depend on how a copy is laid out.
+in a folder, and returns one `Piece` for each. An image has the same `source_id` in every layout, so a plan
+does not depend on how a copy is laid out.
 
 Tested by `tests/builders/sources/test_errors.py`.
 """

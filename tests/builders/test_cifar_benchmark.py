@@ -27,7 +27,7 @@ from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.demo_pairs import cifar100_pairs, near_duplicates
 from tests.builders.indexes import whole_index
 from tests.builders.layouts import LAYOUTS
-from tests.killing import killed_at_rename
+from tests.killing import killed_at_rename, tree, watched_at_renames
 
 SPLITS = tuple(BENCHMARK.by_key())
 ARRAYS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_svhn", "cifar-train/train")
@@ -152,8 +152,8 @@ NEEDED = {
     [(key, convert) for key in NEEDED for convert in LAYOUTS[key]],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_every_layout_gives_the_same_rows(cifar_release, demo, tmp_path, key, convert):
-    roots = demo | {key: convert(demo[key], tmp_path / "copy")}
+def test_every_layout_gives_the_same_rows(cifar_release, demo, laid_out, tmp_path, key, convert):
+    roots = demo | {key: laid_out(key, convert)}
     built = digests(build_demo(roots, tmp_path / "out", benchmark=BENCHMARK, splits=NEEDED[key]))
     expected = digests(read_manifest(cifar_release))
     assert built == {key: expected[key] for key in built}
@@ -181,18 +181,33 @@ build_demo(sources(sys.argv[3]), Path(sys.argv[2]), benchmark=BENCHMARK, splits=
 """
 
 
-@pytest.mark.parametrize("point", [2, 5, 9, 14, 20, 26])
-def test_a_killed_build_goes_on_to_the_same_bytes(cifar_release, demo, tmp_path, point):
-    splits = ("cifar/test", "cifar/far_ood_svhn", "cifar/far_ood_dtd")
-    killed_at_rename(point, KILLED, tmp_path, demo["dtd"].parent, *splits)
-    build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=splits)
+POINTS = (2, 5, 9, 14, 20, 26)
+KILLED_SPLITS = ("cifar/test", "cifar/far_ood_svhn", "cifar/far_ood_dtd")
+
+
+@pytest.fixture(scope="module")
+def watched(demo, tmp_path_factory):
+    """A build in a process of its own, with the folder's states at the points."""
+    out = tmp_path_factory.mktemp("watched") / "out"
+    return watched_at_renames(POINTS, out, KILLED, out, demo["dtd"].parent, *KILLED_SPLITS)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_build_goes_on_to_the_same_bytes(cifar_release, demo, watched, point):
+    out = watched.as_killed(point)
+    build_demo(demo, out, benchmark=BENCHMARK, splits=KILLED_SPLITS)
     expected = files_of(cifar_release)
-    found = files_of(tmp_path)
+    found = files_of(out)
     assert {name for name in found if name.startswith("data/")} == {
-        f"data/{config}/{split}-00000-of-00001.parquet" for config, split in (key.split("/") for key in splits)
+        f"data/{config}/{split}-00000-of-00001.parquet" for config, split in (key.split("/") for key in KILLED_SPLITS)
     }
     assert all(found[name] == expected[name] for name in found if name.startswith(("data/", "index/")))
-    assert not list(tmp_path.rglob("*.pack"))
+    assert not list(out.rglob("*.pack"))
+
+
+def test_a_real_kill_leaves_what_was_copied(demo, watched, tmp_path):
+    killed_at_rename(14, KILLED, tmp_path / "out", demo["dtd"].parent, *KILLED_SPLITS)
+    assert tree(tmp_path / "out") == tree(watched.as_killed(14))
 
 
 def test_a_second_run_makes_no_image_again(demo, tmp_path, monkeypatch):

@@ -35,7 +35,7 @@ from taxonomy import tables
 from taxonomy.rules import facets
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.indexes import whole_index
-from tests.killing import killed_at_rename, renames_of
+from tests.killing import watched_at_renames
 
 SPLITS = tuple(BENCHMARK.parts())
 CONFIGS = tuple(config.name for config in BENCHMARK.configs)
@@ -291,20 +291,29 @@ build_demo(sources(sys.argv[3]), Path(sys.argv[2]), benchmark=BENCHMARK, splits=
 """
 
 
-@pytest.mark.parametrize("point", [2, 4, 6, 8])
-def test_a_killed_build_goes_on_to_the_same_bytes(release, demo, tmp_path, point):
-    splits = ("facets-baseline/validation", "facets-baseline/test")
-    killed_at_rename(point, KILLED, tmp_path, demo["dtd"].parent, *splits)
-    build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=splits)
-    expected, found = files_of(release), files_of(tmp_path)
+POINTS = (2, 4, 6, 8)
+KILLED_SPLITS = ("facets-baseline/validation", "facets-baseline/test")
+
+
+@pytest.fixture(scope="module")
+def watched(demo, tmp_path_factory):
+    """A build in a process of its own, with the folder's states at the points."""
+    out = tmp_path_factory.mktemp("watched") / "out"
+    return watched_at_renames(POINTS, out, KILLED, out, demo["dtd"].parent, *KILLED_SPLITS)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_build_goes_on_to_the_same_bytes(release, demo, watched, point):
+    out = watched.as_killed(point)
+    build_demo(demo, out, benchmark=BENCHMARK, splits=KILLED_SPLITS)
+    expected, found = files_of(release), files_of(out)
     names = {name for name in expected if "facets-baseline" in name}
     assert len(names) == 5
     assert {name: found[name] for name in names} == {name: expected[name] for name in names}
 
 
-def test_the_points_of_the_kills_are_all_in_the_build(demo, tmp_path):
-    splits = ("facets-baseline/validation", "facets-baseline/test")
-    assert renames_of(KILLED, tmp_path, demo["dtd"].parent, *splits) >= 8
+def test_the_points_of_the_kills_are_all_in_the_build(watched):
+    assert watched.renames >= 8
 
 
 def test_a_published_config_is_rebuilt_from_its_index(release, demo, tmp_path):

@@ -29,7 +29,7 @@ from tests.hf_scripts.exporting import (
     table_of,
     written,
 )
-from tests.killing import killed_at_rename
+from tests.killing import killed_at_rename, tree, watched_at_renames
 
 __all__ = ["copy", "release"]
 
@@ -75,26 +75,36 @@ TARS = [f"{PLACES}-{number:05d}.tar" for number in range(10)]
 
 # Everything that an export makes visible, it renames into place: its record, then each file of the first split (492
 # images, or 10 tars), the split's lists, the record, the README, then the same again for the second split.
-@pytest.mark.parametrize(
-    ("chosen_format", "point", "images", "others"),
-    [
-        ("openood", 1, 0, []),
-        ("openood", 494, 492, []),
-        ("openood", 495, 492, LISTS[:1]),
-        ("openood", 496, 492, LISTS),
-        ("openood", 700, 492 + 201, [*LISTS, "README.txt"]),
-        ("imagefolder", 300, 298, []),
-        ("imagefolder", 495, 492, [f"{PLACES}/metadata.jsonl"]),
-        ("webdataset", 4, 0, TARS[:2]),
-        ("webdataset", 17, 0, [*TARS, f"{TEST}-00000.tar", f"{TEST}-00001.tar", "README.txt"]),
-    ],
-)
+POINTS = [
+    ("openood", 1, 0, []),
+    ("openood", 494, 492, []),
+    ("openood", 495, 492, LISTS[:1]),
+    ("openood", 496, 492, LISTS),
+    ("openood", 700, 492 + 201, [*LISTS, "README.txt"]),
+    ("imagefolder", 300, 298, []),
+    ("imagefolder", 495, 492, [f"{PLACES}/metadata.jsonl"]),
+    ("webdataset", 4, 0, TARS[:2]),
+    ("webdataset", 17, 0, [*TARS, f"{TEST}-00000.tar", f"{TEST}-00001.tar", "README.txt"]),
+]
+
+
+@pytest.fixture(scope="module")
+def watched(release, tmp_path_factory):
+    """An export of each format in a process of its own, with the folder's states at the format's points."""
+    found = {}
+    for chosen_format in FORMATS:
+        out = tmp_path_factory.mktemp("watched") / "out"
+        points = [point for name, point, *_ in POINTS if name == chosen_format]
+        command = [release, "--format", chosen_format, "--out", out, "--quiet", *flags_of(chosen_format)]
+        found[chosen_format] = watched_at_renames(points, out, KILLED, *command)
+    return found
+
+
+@pytest.mark.parametrize(("chosen_format", "point", "images", "others"), POINTS)
 def test_a_killed_export_goes_on_to_the_same_files_and_keeps_those_it_has(
-    chosen_format, point, images, others, release, undisturbed, tmp_path
+    chosen_format, point, images, others, release, undisturbed, watched
 ):
-    out = tmp_path / "out"
-    command = [release, "--format", chosen_format, "--out", out, "--quiet", *flags_of(chosen_format)]
-    killed_at_rename(point, KILLED, *command)
+    out = watched[chosen_format].as_killed(point)
     visible = [name for name in written(out) if not name.endswith(".tmp")]
     assert sorted(name for name in visible if not name.endswith((".jpg", ".png"))) == sorted(others)
     assert len(visible) == images + len(others)
@@ -104,6 +114,13 @@ def test_a_killed_export_goes_on_to_the_same_files_and_keeps_those_it_has(
     assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
     assert written(out) == undisturbed[chosen_format]
     assert kept.items() <= stamps(out).items()
+
+
+@pytest.mark.parametrize(("chosen_format", "point"), [("openood", 700), ("webdataset", 4)])
+def test_a_real_kill_leaves_what_was_copied(chosen_format, point, release, watched, tmp_path):
+    command = [release, "--format", chosen_format, "--out", tmp_path / "out", "--quiet", *flags_of(chosen_format)]
+    killed_at_rename(point, KILLED, *command)
+    assert tree(tmp_path / "out") == tree(watched[chosen_format].as_killed(point))
 
 
 @pytest.mark.parametrize("chosen_format", FORMATS)

@@ -14,7 +14,7 @@ from builders.pipeline.command import WORKER_IMPORTS
 from builders.pipeline.from_index import Published, rebuild
 from builders.release.manifest import write_manifest
 from tests.builders.conftest import files_of
-from tests.killing import killed_at_rename
+from tests.killing import watched_at_renames
 
 
 @pytest.fixture(scope="module")
@@ -135,11 +135,20 @@ materialize(Published(Path(sys.argv[2]), "imagenet"), sources(sys.argv[4]), Path
 """
 
 
-@pytest.mark.parametrize("point", [3, 11, 20])
-def test_a_killed_run_goes_on_to_the_publishers_files(published, release, demo, tmp_path, point):
-    place = published["imagenet"].root
-    killed_at_rename(point, KILLED, place, tmp_path, demo["dtd"].parent)
-    materialize(published["imagenet"], demo, tmp_path)
+POINTS = (3, 11, 20)
+
+
+@pytest.fixture(scope="module")
+def watched(published, demo, tmp_path_factory):
+    """A run in a process of its own, with the folder's states at the points."""
+    out = tmp_path_factory.mktemp("watched") / "out"
+    return watched_at_renames(POINTS, out, KILLED, published["imagenet"].root, out, demo["dtd"].parent)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_run_goes_on_to_the_publishers_files(published, release, demo, watched, point):
+    out = watched.as_killed(point)
+    materialize(published["imagenet"], demo, out)
     expected = files_of(release)
-    found = files_of(tmp_path)
+    found = files_of(out)
     assert all(found[name] == expected[name] for name in found if name.startswith(("data/", "index/")))

@@ -23,7 +23,7 @@ from builders.writing import shards
 from builders.writing.packs import Pack
 from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.layouts import imagenet_archives, imagenet_parquet
-from tests.killing import killed_at_rename, renames_of
+from tests.killing import killed_at_rename, tree, watched_at_renames
 
 SPLITS = tuple(BENCHMARK.by_key())
 ROOT = Path(__file__).parents[3]
@@ -133,12 +133,19 @@ build_demo(sources(sys.argv[3]), Path(sys.argv[2]))
 # part, then 9 indexes, 3 lists of exclusions, the duplicates, the card and the manifest, 43 in all. The points are
 # inside each of these stretches, among them the one between a data file and its part.
 RENAMES = 43
+POINTS = (4, 10, 11, 12, 20, 27, 31, 38, 41, 42)
 
 
-@pytest.mark.parametrize("point", [4, 10, 11, 12, 20, 27, 31, 38, 41, 42])
-def test_a_killed_build_goes_on_to_the_same_bytes(point, demo, release, tmp_path):
-    out = tmp_path / "out"
-    killed_at_rename(point, KILLED, out, demo["imagenet"].parent)
+@pytest.fixture(scope="module")
+def watched(demo, tmp_path_factory):
+    """A build in a process of its own, with the folder's states at the points."""
+    out = tmp_path_factory.mktemp("watched") / "out"
+    return watched_at_renames(POINTS, out, KILLED, out, demo["imagenet"].parent)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_build_goes_on_to_the_same_bytes(point, demo, release, watched):
+    out = watched.as_killed(point)
     # A shard is finished when its record is there too; one between its two renames is due again.
     recorded = [
         path.relative_to(out / ".state" / "parts") for path in (out / ".state" / "parts").rglob("[!.]*.parquet")
@@ -149,8 +156,13 @@ def test_a_killed_build_goes_on_to_the_same_bytes(point, demo, release, tmp_path
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
 
 
-def test_the_kill_points_cover_a_whole_build(demo, tmp_path):
-    assert renames_of(KILLED, tmp_path / "out", demo["imagenet"].parent) == RENAMES
+def test_a_real_kill_leaves_what_was_copied(demo, watched, tmp_path):
+    killed_at_rename(20, KILLED, tmp_path / "out", demo["imagenet"].parent)
+    assert tree(tmp_path / "out") == tree(watched.as_killed(20))
+
+
+def test_the_kill_points_cover_a_whole_build(watched):
+    assert watched.renames == RENAMES
 
 
 def test_killing_a_build_with_workers_leaves_no_process_behind(demo, release, tmp_path):
@@ -179,8 +191,8 @@ def test_killing_a_build_with_workers_leaves_no_process_behind(demo, release, tm
 
 
 @pytest.mark.parametrize("convert", [imagenet_archives, imagenet_parquet])
-def test_archives_and_mirrors_give_the_digests_of_the_folders(convert, demo, manifest, tmp_path):
-    roots = demo | {"imagenet": convert(demo["imagenet"], tmp_path)}
+def test_archives_and_mirrors_give_the_digests_of_the_folders(convert, demo, laid_out, manifest, tmp_path):
+    roots = demo | {"imagenet": laid_out("imagenet", convert)}
     built = build_demo(roots, tmp_path / "out")
     assert digests(built) == digests(manifest)
 

@@ -112,10 +112,9 @@ def test_order_of_the_index_does_not_matter(indexes, planned):
     [(key, convert) for key in SOURCES for convert in LAYOUTS[key]],
     ids=lambda x: getattr(x, "__name__", x),
 )
-def test_every_layout_of_a_source_gives_one_plan(key, convert, demo, tmp_path, planned):
-    root = convert(demo[key], tmp_path)
+def test_every_layout_of_a_source_gives_one_plan(key, convert, laid_out, planned):
     source = SOURCES[key]
-    index = {key: open_source(source, root, tuple(source.expected()))}
+    index = {key: open_source(source, laid_out(key, convert), tuple(source.expected()))}
     wanted = [name for name, (_, split) in BENCHMARK.by_key().items() if split.source.key == key]
     for split in plan(BENCHMARK, index, seed=0, splits=wanted):
         assert split.table.equals(planned[split.key].table), split.key

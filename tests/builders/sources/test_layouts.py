@@ -1,3 +1,4 @@
+import functools
 import os
 import random
 
@@ -8,6 +9,12 @@ from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from tests.builders import layouts
 from tests.builders.trees import contents, link, opened, tree
+
+
+@pytest.fixture(scope="module")
+def official(demo):
+    """Gives what a source has in its official layout."""
+    return functools.cache(lambda key: contents(opened(key, demo[key])))
 
 
 @pytest.mark.parametrize("key", SOURCES)
@@ -25,9 +32,8 @@ def test_official_layout_has_every_class_and_image_of_the_demo(demo, key):
 @pytest.mark.parametrize(
     ("key", "convert"), [(key, convert) for key, converts in layouts.LAYOUTS.items() for convert in converts]
 )
-def test_every_layout_has_the_same_ids_classes_and_bytes(demo, tmp_path, key, convert):
-    index = opened(key, convert(demo[key], tmp_path / "copy"))
-    assert contents(index) == contents(opened(key, demo[key]))
+def test_every_layout_has_the_same_ids_classes_and_bytes(official, laid_out, key, convert):
+    assert contents(opened(key, laid_out(key, convert))) == official(key)
 
 
 @pytest.mark.parametrize("key", SOURCES)
@@ -50,10 +56,10 @@ def test_a_missing_source_is_shown_with_the_way_to_get_it_and_its_layouts():
     assert [line.strip() for line in layouts_shown] == list(SOURCES["dtd"].layouts)
 
 
-def test_layouts_are_named_for_the_report(demo, tmp_path):
-    index = opened("imagenet", layouts.imagenet_mixed(demo["imagenet"], tmp_path / "copy"))
+def test_layouts_are_named_for_the_report(laid_out):
+    index = opened("imagenet", laid_out("imagenet", layouts.imagenet_mixed))
     assert index.layouts == {"train": "original archive ILSVRC2012_img_train.tar", "val": "class folders in val"}
-    index = opened("places365", layouts.places365_large(demo["places365"], tmp_path / "large"))
+    index = opened("places365", laid_out("places365", layouts.places365_large))
     assert index.layouts == {"train": "large edition, data_large_standard", "val": "large edition, val_large"}
 
 

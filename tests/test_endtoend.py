@@ -1,0 +1,75 @@
+"""The mark `endtoend` is on tests that build, start a process or serve, directly or through fixtures."""
+
+import subprocess
+
+import pytest
+
+from builders import imagenet_benchmark
+from tests.builders.conftest import build_demo
+from tests.endtoend import reaches
+from tests.hub.server import Hub
+
+
+def through_a_function(path):
+    build_demo({}, path)
+
+
+def inside_a_function():
+    return lambda: through_a_function
+
+
+class Starter:
+    def start(self):
+        return subprocess.run([], check=True)
+
+
+def method_of_a_class():
+    return Starter().start()
+
+
+def module_of_a_command():
+    return imagenet_benchmark.main([])
+
+
+def serves():
+    with Hub() as hub:
+        return hub
+
+
+def declaration_alone():
+    return imagenet_benchmark.BENCHMARK
+
+
+def calls_itself():
+    return calls_itself
+
+
+@pytest.mark.parametrize(
+    "function", [through_a_function, inside_a_function, method_of_a_class, module_of_a_command, serves]
+)
+def test_what_is_costly_is_found(function):
+    assert reaches(function)
+
+
+@pytest.mark.parametrize("function", [declaration_alone, calls_itself])
+def test_what_is_not_is_left(function):
+    assert not reaches(function)
+
+
+def marks(request):
+    return {mark.name for mark in request.node.iter_markers()}
+
+
+def test_a_fixture_that_builds_marks_its_test(imagenet_release, request):
+    assert (imagenet_release / "manifest.json").is_file()
+    assert "endtoend" in marks(request)
+
+
+def test_the_demo_sources_alone_do_not(demo, request):
+    assert "imagenet" in demo
+    assert "endtoend" not in marks(request)
+
+
+@pytest.mark.parametrize("release", ["imagenet_release"])
+def test_a_release_that_is_asked_for_by_name_marks_its_test(release, request):
+    assert "endtoend" in marks(request)
