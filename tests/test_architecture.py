@@ -53,6 +53,7 @@ benchmark               : declaration_checks selection sources.base splits
 duplicates              : benchmark executors generate release storage
 plan                    : benchmark errors release sources.base taxonomy.decisions
 adopt                   : benchmark errors plan release sources sources.base sources.readers
+writing                 : benchmark errors executors generate plan release sources sources.base storage
 imagenet_benchmark      : benchmark executors papers sources
 cifar_benchmark         : benchmark executors generate papers sources
 facets_benchmark        : benchmark executors papers sources taxonomy.rules
@@ -62,7 +63,7 @@ demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
 audit                   : cli errors release
 pipeline                : adopt benchmark cli demo.write duplicates errors executors generate plan registry release
-                          sources sources.base storage
+                          sources sources.base storage writing
 
 [hf_scripts]
 checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage
@@ -109,6 +110,7 @@ SMALL = {
     "builders/audit",
     "builders/cli",
     "builders/storage",
+    "builders/writing",
     "evaluation/demo",
     "evaluation/metrics",
     "taxonomy/wordnet",

@@ -19,8 +19,6 @@ from builders.benchmark import Benchmark, Part
 from builders.duplicates.comparisons import PixelComparisons
 from builders.duplicates.table import Origin, carried, complete, origin, write_table
 from builders.executors.base import Meter
-from builders.pipeline.read_plan import Located
-from builders.pipeline.shards import read_record
 from builders.plan.planner import PlannedSplit
 from builders.release import card
 from builders.release.columns import column_entry
@@ -31,6 +29,8 @@ from builders.release.manifest import FORMAT, file_entry, is_training, parts_of,
 from builders.release.schema import arrow_schema
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources import broken
+from builders.writing.read_plan import Located
+from builders.writing.shards import read_record
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,6 @@ from builders.errors import BuildError, explaining_disk
 from builders.executors.base import Executor, Meter
 from builders.pipeline.finish import data_entries, earlier_tables, finish_duplicates
 from builders.pipeline.generated import Making
-from builders.pipeline.packs import remove_packs, unpack
-from builders.pipeline.read_plan import STAGING, Located, join, locate, packed_rows
 from builders.pipeline.recorded import copy_pixels, recorded_splits
 from builders.pipeline.request import Choices, generators_of
 from builders.pipeline.state import Identity, check_choices, check_generators, locked, record_plans
@@ -34,6 +32,8 @@ from builders.release.manifest import FORMAT, columns_of, file_entry, parts_of, 
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source, SourceIndex, open_source
+from builders.writing.packs import remove_packs, unpack
+from builders.writing.read_plan import STAGING, Located, join, locate, packed_rows
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
 from builders.generate.batches import Batch, cut, made_table, read_pixels
 from builders.generate.task import BatchTask
-from builders.pipeline.read_plan import STAGING, Located, write_plan
 from builders.pipeline.request import Choices
-from builders.pipeline.shards import ShardTask, read_record
 from builders.release.layout import Layout
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
+from builders.writing.read_plan import STAGING, Located, write_plan
+from builders.writing.shards import ShardTask, read_record
 
 
 class Making:

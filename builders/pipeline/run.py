@@ -19,10 +19,7 @@ from builders.errors import NAMED, BuildError, explaining_disk, more
 from builders.executors.base import Executor, Meter
 from builders.pipeline.finish import Finished, finish_release, finish_split
 from builders.pipeline.generated import Making
-from builders.pipeline.packs import remove_packs, unpack
-from builders.pipeline.read_plan import STAGING, Located, join, keyed, locate, packed_rows
 from builders.pipeline.request import Choices, generators_of, needed_partitions, parts_of, with_parents
-from builders.pipeline.shards import ShardTask
 from builders.pipeline.state import Identity, check_choices, check_generators, check_labels, locked, record_plans
 from builders.pipeline.survey import Survey
 from builders.pipeline.without_duplicates import Gone, compared_with, find_duplicates, short_classes, variant_version
@@ -33,6 +30,9 @@ from builders.release.layout import Layout
 from builders.sources.base import IN_PLACE, SourceIndex, open_source
 from builders.sources.editions import refuse_resized
 from builders.sources.sizes import estimated_bytes
+from builders.writing.packs import remove_packs, unpack
+from builders.writing.read_plan import STAGING, Located, join, keyed, locate, packed_rows
+from builders.writing.shards import ShardTask
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 from builders.duplicates.exact import DIGEST
 from builders.executors.base import Executor, Meter
 from builders.pipeline.generated import Making
-from builders.pipeline.read_plan import Located, write_plan
 from builders.pipeline.request import Choices
-from builders.pipeline.shards import ShardTask
 from builders.plan.planner import PlannedSplit
 from builders.release.layout import Layout
 from builders.release.schema import PIXEL_DIGEST, arrow_schema
 from builders.sources.base import SourceIndex
+from builders.writing.read_plan import Located, write_plan
+from builders.writing.shards import ShardTask
 
 Locate = Callable[[Sequence[PlannedSplit]], list[Located]]
 """Finds the images of some plans and joins those that are declared in parts."""

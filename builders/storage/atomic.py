@@ -1,6 +1,6 @@
 """Writes files atomically: a file is complete or does not exist.
 
-Tested by `tests/builders/pipeline/test_shards.py`.
+Tested by `tests/builders/writing/test_shards.py`.
 """
 
 from __future__ import annotations

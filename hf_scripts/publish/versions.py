@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from builders.errors import BuildError
 from builders.release.duplicates import CONFIG, KEY
-from builders.release.manifest import sources_of
+from builders.release.manifest import columns_of, sources_of
 
 _TAG = re.compile(r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
 
@@ -128,8 +128,9 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
         was, now = old["configs"][name], new["configs"][name]
         if was["label_names"] != now["label_names"]:
             major.append(f"{name} has other label names")
-        major += [f"{name} loses the column {column}" for column in was["columns"] if column not in now["columns"]]
-        minor += [f"{name} gets the column {column}" for column in now["columns"] if column not in was["columns"]]
+        had, has = ([(column.name, column.type) for column in columns_of(entry)] for entry in (was, now))
+        major += [f"{name} loses the column {column[0]}" for column in had if column not in has]
+        minor += [f"{name} gets the column {column[0]}" for column in has if column not in had]
     return Changes(
         tuple(sorted(major)),
         tuple(sorted(minor)),

@@ -22,7 +22,7 @@ from builders.release import images
 from hf_scripts import materialize, verify
 from tests.builders.conftest import files_of
 from tests.builders.generate import toy
-from tests.killing import killed_at_rename, renames_of
+from tests.killing import killed_at_rename, watched_at_renames
 
 ROOT = Path(__file__).parents[3]
 
@@ -165,7 +165,8 @@ def test_two_workers_set_up_once_each_and_change_no_byte(release, photographs, d
 def test_a_killed_build_resumes(release, photographs, device, tmp_path, monkeypatch):
     splits = ("toy/attacked", "toy/corrupted")
     expected = {name: data for name, data in files_of(release).items() if name.startswith(("data/toy/", "index/toy/"))}
-    last = renames_of(BUILD, photographs, tmp_path / "whole", *splits)
+    whole = tmp_path / "whole"
+    last = watched_at_renames((), whole, BUILD, photographs, whole, *splits).renames
     for point in range(1, last, 3):
         out = tmp_path / f"renames-{point}"
         killed_at_rename(point, BUILD, photographs, out, *splits)

@@ -14,13 +14,13 @@ import pytest
 from builders.cli.progress import TerminalMeter
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
-from builders.pipeline import shards
-from builders.pipeline.packs import Pack
 from builders.pipeline.request import Choices
 from builders.pipeline.run import prepare
 from builders.plan.classes import class_ids
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded
+from builders.writing import shards
+from builders.writing.packs import Pack
 from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.layouts import imagenet_archives, imagenet_parquet
 from tests.killing import killed_at_rename, tree, watched_at_renames

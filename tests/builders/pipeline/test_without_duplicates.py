@@ -8,11 +8,11 @@ import pytest
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK, main
-from builders.pipeline.shards import ShardTask
 from builders.pipeline.without_duplicates import compared_with, leaving
 from builders.release.duplicates import Row, pair_of, read_pairs
 from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded
+from builders.writing.shards import ShardTask
 from hf_scripts.materialize import main as materialize
 from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo, files_of

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.errors import BuildError
-from builders.pipeline.row_groups import Images
 from builders.pipeline.summary import built_text
 from builders.release.tables import read_excluded
 from builders.sources.broken import RULE, broken, known_broken
 from builders.storage.byte_ranges import Reader
+from builders.writing.row_groups import Images
 from hf_scripts import verify
 from taxonomy import tables
 from tests.builders.conftest import build_demo, complete

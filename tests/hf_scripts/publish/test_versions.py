@@ -120,6 +120,10 @@ def test_patches(old, new, path, value):
         (lambda m: m["configs"]["a"]["splits"].update(more=split("3")), "a/more is new"),
         (lambda m: m["configs"].update(b=m["configs"]["a"] | {"splits": {"test": split("3")}}), "b/test is new"),
         (lambda m: m["configs"]["a"]["columns"].append("near_duplicate_of"), "a gets the column near_duplicate_of"),
+        (
+            lambda m: m["configs"]["a"]["columns"].append({"name": "seed", "type": "int64", "description": "a seed"}),
+            "a gets the column seed",
+        ),
     ],
 )
 def test_additions_are_minor(old, new, change, reason):

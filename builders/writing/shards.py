@@ -1,6 +1,6 @@
 """A shard is a pure function of its slice of the plan: any process may write it, in any order, twice.
 
-This module and `builders.pipeline.row_groups`, which reads the images, are what a worker process imports, so they stay
+This module and `builders.writing.row_groups`, which reads the images, are what a worker process imports, so they stay
 light: NumPy, pyarrow, Pillow and the standard library.
 """
 
@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.executors.base import ONE_CORE, Progress, Resources
-from builders.pipeline.row_groups import Group, Images
 from builders.release.schema import PIXEL_DIGEST
 from builders.storage.atomic import replacing
 from builders.storage.byte_ranges import Reader
+from builders.writing.row_groups import Group, Images
 
 SHARD_BYTES = 512 * 1024 * 1024
 """Image bytes in one shard, near the 500 MB that the Hub's viewer and streaming readers work well with."""

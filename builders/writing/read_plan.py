@@ -1,9 +1,9 @@
 """From a planned split to shard tasks: where each image's bytes are, how many there are, and where shards begin.
 
 Shards are cut by real bytes, so sizes are looked up for the rows of the plan alone, never for a whole source. Images
-in containers are unpacked first (`builders.pipeline.packs`).
+in containers are unpacked first (`builders.writing.packs`).
 
-Tested by `tests/builders/pipeline/test_shards.py`.
+Tested by `tests/builders/writing/test_shards.py`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import pyarrow.compute as pc
 
 from builders.benchmark import Config, Part
 from builders.generate.contract import Generator
-from builders.pipeline.packs import Pack, Unpacked
-from builders.pipeline.shards import SHARD_BYTES
 from builders.plan.planner import PlannedSplit
 from builders.plan.ranking import keyed_order
 from builders.release.digests import lines_digest
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import look_up_sizes
 from builders.storage.atomic import replacing
+from builders.writing.packs import Pack, Unpacked
+from builders.writing.shards import SHARD_BYTES
 
 STAGING = "staging"
 """Root key of pack files, beside the source keys."""

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from builders.errors import BuildError
-from builders.pipeline import row_groups
-from builders.pipeline.row_groups import Images
 from builders.storage.byte_ranges import Reader
+from builders.writing import row_groups
+from builders.writing.row_groups import Images
 
 SIZES = [3, 5, 0, 4, 4, 0, 7, 2]
 PACKS = ["one", "one", "one", "one", "two", "two", "two", "one"]
@@ -93,5 +93,5 @@ def test_another_image_than_the_published_one_is_refused(tmp_path):
 def test_a_pack_that_was_cut_is_refused(tmp_path):
     rows, _ = plan_of(tmp_path)
     (tmp_path / "two").write_bytes(b"EEEEGGG")
-    with pytest.raises(BuildError, match=r"expected 11 bytes, found 7 at .*two"):
+    with pytest.raises(BuildError, match=r"two changed during the build: expected 11 bytes, found 7\."):
         made(tmp_path, rows)
