@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,14 +23,16 @@ from builders.pipeline.generated import Making
 from builders.pipeline.packs import remove_packs, unpack
 from builders.pipeline.read_plan import STAGING, Located, join, locate, packed_rows
 from builders.pipeline.request import Choices
-from builders.pipeline.state import Identity, check_choices, locked, record_plans
+from builders.pipeline.state import check_choices, identity_of, locked, record_plans
 from builders.plan.planner import PLAN_SCHEMA, PlannedSplit
 from builders.plan.quotas import Rows
 from builders.registry import BENCHMARKS
 from builders.release import card
 from builders.release.digests import rows_digest
+from builders.release.entries import ConfigEntry, Manifest, pieces_by_key
 from builders.release.layout import Layout
-from builders.release.manifest import FORMAT, file_entry, parts_of, read_manifest, sources_of
+from builders.release.manifest import file_entry, read_manifest, read_or_empty
+from builders.release.reader import config_of
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source, SourceIndex, open_source
@@ -37,29 +40,27 @@ from builders.sources.base import Source, SourceIndex, open_source
 
 @dataclass(frozen=True)
 class Published:
-    """One config of a release, without pixels: the folder that has its files, and the manifest they are listed in."""
+    """One config of a release, without pixels: the folder that has its files, and the manifest they are listed in.
+
+    `name` is what messages call a release that was fetched into a folder of no interest.
+    """
 
     root: Path
     config: str
+    name: str = ""
 
-    @property
-    def manifest(self) -> dict[str, Any]:
+    @functools.cached_property
+    def manifest(self) -> Manifest:
         """The manifest of the whole release."""
-        return read_manifest(self.root)
+        return read_manifest(self.root, self.name)
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self) -> ConfigEntry:
         """The config in the manifest.
 
         Raises:
             BuildError: the release has no such config.
         """
-        configs = self.manifest["configs"]
-        if self.config not in configs:
-            raise BuildError(
-                f"expected a config of the release ({', '.join(sorted(configs))}), found {self.config}; name one."
-            )
-        entry: dict[str, Any] = configs[self.config]
-        return entry
+        return config_of(self.manifest, self.config)
 
     def duplicates(self) -> Origin:
         """The release's table of duplicates.
@@ -75,15 +76,14 @@ class Published:
         Raises:
             BuildError: the index is not there or is not the one that the manifest lists.
         """
-        listed = self.entry()["splits"][split]
-        path = self.root / listed["index"]["path"]
+        listed = self.entry().splits[split]
+        path = self.root / listed.index.path
         if not path.is_file():
-            raise BuildError(f"expected the published index {listed['index']['path']}, found none; fetch it again.")
+            raise BuildError(f"expected the published index {listed.index.path}, found none; fetch it again.")
         rows = pq.read_table(path)
-        if rows_digest(rows) != listed["digest"]:
+        if rows_digest(rows) != listed.digest:
             raise BuildError(
-                f"expected rows with the digest {listed['digest']} in {listed['index']['path']}, found others; "
-                "fetch the "
+                f"expected rows with the digest {listed.digest} in {listed.index.path}, found others; fetch the "
                 "release again."
             )
         return rows.replace_schema_metadata(None)
@@ -95,8 +95,8 @@ def benchmark_of(published: Published) -> Benchmark:
     Raises:
         BuildError: this version of the tools has no such benchmark, or another version of it.
     """
-    name = published.entry()["benchmark"]
-    version = published.manifest["benchmarks"][name]["version"]
+    name = published.entry().benchmark
+    version = published.manifest.benchmarks[name].version
     if name not in BENCHMARKS:
         known = ", ".join(sorted(BENCHMARKS))
         raise BuildError(f"expected a benchmark that these tools build ({known}), found {name}; update the tools.")
@@ -112,15 +112,13 @@ def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:
     """The sources that a published config takes, each with its partitions."""
     benchmark = benchmark_of(published)
     wanted: dict[str, dict[str, None]] = {}
-    for entry in published.entry()["splits"].values():
-        for part in parts_of("", entry).values():
-            wanted.setdefault(part["source"], {}).update(dict.fromkeys(part["partitions"]))
+    for entry in published.entry().splits.values():
+        for part in entry.pieces():
+            wanted.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
     return {source: tuple(wanted[source.key]) for source in benchmark.sources() if source.key in wanted}
 
 
-def rebuild(
-    published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor
-) -> dict[str, Any]:
+def rebuild(published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor) -> Manifest:
     """Write the rows of a published config, with pixels from the given sources, into a release folder.
 
     Args:
@@ -138,13 +136,12 @@ def rebuild(
     """
     benchmark, entry = benchmark_of(published), published.entry()
     layout = Layout(out)
-    made_of = published.manifest["benchmarks"][benchmark.name]
-    identity = Identity(
-        benchmark.name, made_of["version"], made_of["seed"], made_of["limit_per_class"], made_of["demo"]
-    )
-    splits = {f"{published.config}/{name}": split for name, split in sorted(entry["splits"].items())}
-    keys = {part: listed["adopted"] for key, split in splits.items() for part, listed in parts_of(key, split).items()}
-    choices = Choices(out=out, splits=tuple(splits), roots=roots, seed=made_of["seed"], demo=made_of["demo"])
+    identity = identity_of(benchmark.name, published.manifest.benchmarks[benchmark.name])
+    splits = {f"{published.config}/{name}": split for name, split in sorted(entry.splits.items())}
+    keys = {
+        part: listed.adopted for key, split in splits.items() for part, listed in pieces_by_key(key, split).items()
+    }
+    choices = Choices(out=out, splits=tuple(splits), roots=roots, seed=identity.seed, demo=identity.demo)
     with explaining_disk("write the release"), locked(layout):
         check_choices(layout, identity, keys, allow_partial=False)
         indexes = {
@@ -170,7 +167,7 @@ def rebuild(
 def _located(
     published: Published, benchmark: Benchmark, indexes: Mapping[str, SourceIndex], layout: Layout, meter: Meter
 ) -> list[Located]:
-    planned = {name: _planned(published, benchmark, name, indexes) for name in sorted(published.entry()["splits"])}
+    planned = {name: _planned(published, benchmark, name, indexes) for name in sorted(published.entry().splits)}
     pieces = [piece for split in planned.values() for piece in split]
     meter.step("finding", sum(len(piece.rows) for piece in pieces))
     unpacked = {
@@ -208,7 +205,7 @@ def _planned(
     entry = published.entry()
     rows = published.rows(name)
     planned = []
-    for part, listed in parts_of(key, entry["splits"][name]).items():
+    for part, listed in pieces_by_key(key, entry.splits[name]).items():
         config, split = benchmark.by_key()[part]
         index = indexes[split.source.key]
         mine = rows
@@ -224,10 +221,10 @@ def _planned(
             PlannedSplit(
                 config=config,
                 split=split,
-                labels=tuple(entry["label_names"]),
+                labels=entry.label_names,
                 table=mine.select(PLAN_SCHEMA.names),
                 rows=places.to_numpy().astype(np.int64),
-                available=listed["available"],
+                available=listed.available,
                 excluded=(),
             )
         )
@@ -266,31 +263,28 @@ def _expecting(published: Published, split: Located) -> Located:
 
 def _finish(
     published: Published, benchmark: Benchmark, layout: Layout, ready: Mapping[str, Located], meter: Meter
-) -> dict[str, Any]:
-    theirs = published.manifest
-    entry = published.entry()
+) -> Manifest:
+    theirs, entry = published.manifest, published.entry()
     splits = {}
     for split in ready.values():
         name = split.name
         path = layout.index(published.config, name)
-        write_index(path, published.rows(name), entry["label_names"], entry["columns"])
-        listed = {"data": data_entries(layout, split), "index": file_entry(layout, path)}
-        splits[name] = entry["splits"][name] | listed
-    manifest: dict[str, Any] = read_manifest(layout.root) if layout.manifest.exists() else {"format": FORMAT}
+        write_index(path, published.rows(name), entry.label_names, entry.columns)
+        splits[name] = msgspec.structs.replace(
+            entry.splits[name], data=data_entries(layout, split), index=file_entry(layout, path)
+        )
+    before = read_or_empty(layout.root)
     origins = earlier_tables(layout)
-    for kind in ("benchmarks", "configs", "sources"):
-        manifest.setdefault(kind, {})
-    manifest["benchmarks"][benchmark.name] = theirs["benchmarks"][benchmark.name]
-    manifest["sources"] |= {
-        key: theirs["sources"][key] for key in sorted({key for split in splits.values() for key in sources_of(split)})
-    }
-    ours = entry | {"splits": splits}
-    keys = [part for name, split in splits.items() for part in parts_of(f"{published.config}/{name}", split)]
+    keys = [part for name, listed in splits.items() for part in pieces_by_key(f"{published.config}/{name}", listed)]
     excluded = layout.excluded(published.config)
-    write_excluded(excluded, read_excluded(published.root / entry["excluded"]["path"]), keys)
-    ours["excluded"] = file_entry(layout, excluded)
-    manifest["configs"][published.config] = ours
-    origins.append(published.duplicates())
-    finish_duplicates(layout, benchmark, manifest, origins, meter)
-    card.seal(layout, manifest)
-    return manifest
+    write_excluded(excluded, read_excluded(published.root / entry.excluded.path), keys)
+    ours = msgspec.structs.replace(entry, splits=splits, excluded=file_entry(layout, excluded))
+    used = sorted({key for listed in splits.values() for key in listed.sources})
+    manifest = msgspec.structs.replace(
+        before,
+        benchmarks={**before.benchmarks, benchmark.name: theirs.benchmarks[benchmark.name]},
+        configs={**before.configs, published.config: ours},
+        sources={**before.sources, **{key: theirs.sources[key] for key in used}},
+    )
+    manifest = finish_duplicates(layout, benchmark, manifest, [*origins, published.duplicates()], meter)
+    return card.write_card_and_manifest(layout, manifest)

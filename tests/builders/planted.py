@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from builders.release.duplicates import Pair, Row, pair_of
-from builders.release.manifest import ROLES
+from builders.release.schema import ROLES
 
 SPLITS = (
     "imagenet/validation",

@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import functools
 import hashlib
-import json
 import os
 import shutil
 
@@ -33,6 +32,7 @@ from taxonomy.rules import facets
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.indexes import whole_index
 from tests.killing import killed_at_rename, renames_of
+from tests.manifests import manifest_of, typed
 
 SPLITS = tuple(BENCHMARK.parts())
 CONFIGS = tuple(config.name for config in BENCHMARK.configs)
@@ -216,8 +216,8 @@ def test_configs_have_images_in_common_as_far_as_quotas_allow(planned):
 
 
 def manifest_splits(root):
-    manifest = read_manifest(root)
-    return {key: entry for key, _, entry in check_manifest.splits(manifest)}
+    configs = sorted(manifest_of(root)["configs"].items())
+    return {f"{name}/{split}": entry for name, config in configs for split, entry in config["splits"].items()}
 
 
 def test_the_demo_has_every_class_and_verifies(release):
@@ -373,10 +373,9 @@ def test_parts_are_told_apart_by_role_source_or_partitions():
     ],
 )
 def test_verify_checks_the_rows_of_each_part(release, damage, sentence):
-    manifest = read_manifest(release)
-    config = manifest["configs"]["facets-t1"]
+    config = read_manifest(release).configs["facets-t1"]
     rows = pq.read_table(release / "index" / "facets-t1" / "test.parquet")
-    split = split_of("facets-t1/test", config, config["splits"]["test"])
+    split = split_of("facets-t1/test", config, config.splits["test"])
     problems = Problems()
     check_values(rows, split, "x.parquet", 0, problems)
     assert problems.total() == 0
@@ -394,10 +393,10 @@ def set_first(table, source, name, value):
 
 
 def test_verify_counts_the_rows_of_each_part(release):
-    manifest = json.loads(json.dumps(read_manifest(release)))
-    assert check_parts(release, manifest).total() == 0
+    manifest = manifest_of(release)
+    assert check_parts(release, typed(manifest)).total() == 0
     manifest["configs"]["facets-t1"]["splits"]["test"]["parts"][1]["rows"] += 1
-    (line,) = [line for line in check_parts(release, manifest).lines() if line.startswith("facets-t1/test")]
+    (line,) = [line for line in check_parts(release, typed(manifest)).lines() if line.startswith("facets-t1/test")]
     assert "rows of role in_distribution from sun397 as its parts have" in line
 
 

@@ -2,18 +2,8 @@
 
 import pytest
 
-from builders.release.manifest import write_manifest
-from tests.hf_scripts.tampering import (
-    TEST_SHARD,
-    built,
-    check,
-    image_of,
-    manifest_of,
-    problems,
-    replace,
-    save_manifest,
-    whole,
-)
+from tests.hf_scripts.tampering import TEST_SHARD, built, check, image_of, problems, replace, whole
+from tests.manifests import manifest_of, save_manifest, write_json
 
 __all__ = ["built", "check", "whole"]
 
@@ -24,11 +14,11 @@ __all__ = ["built", "check", "whole"]
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("{", "manifest.json: expected JSON, found other text"),
-        ("[]", "manifest.json: expected an object, found a list"),
+        ("{", "manifest.json: it is not valid JSON"),
+        ("[]", "manifest.json: expected `object`, got `array`"),
         (
             '{"format": 1, "benchmarks": {}, "sources": {}}',
-            "manifest.json: expected configs in the manifest, found none",
+            "manifest.json: object missing required field `configs`",
         ),
     ],
 )
@@ -42,19 +32,19 @@ def test_a_manifest_that_cannot_be_read(whole, check, text, sentence):
 def test_a_manifest_that_leads_out_of_the_release(whole, check):
     manifest = manifest_of(whole)
     manifest["configs"]["imagenet"]["splits"]["test"]["index"]["path"] = "index/../../elsewhere.parquet"
-    write_manifest(whole, manifest)
+    write_json(whole, manifest)
     code, lines = check()
     assert code == 1
-    assert "expected the path of a file of imagenet/test to lie in data, index, excluded" in problems(lines)[0]
+    assert "index/../../elsewhere.parquet of imagenet/test does not lie in data, index, excluded" in problems(lines)[0]
 
 
 def test_a_key_of_another_type(whole, check):
     manifest = manifest_of(whole)
     manifest["configs"]["imagenet"]["splits"]["test"]["rows"] = "400"
-    write_manifest(whole, manifest)
+    write_json(whole, manifest)
     code, lines = check()
     assert code == 1
-    assert problems(lines) == ["manifest.json: expected a whole number for rows in imagenet/test, found text"]
+    assert problems(lines) == ["manifest.json: configs.imagenet.splits.test.rows: expected `int`, got `str`"]
 
 
 def test_another_digest_of_a_split(whole, check):
