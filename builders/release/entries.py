@@ -137,7 +137,7 @@ class WithdrawnRow(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     """A row that was taken out of the release; `split` is `config/split` in the release's list of all such rows."""
 
     id: Text
-    reason: Text
+    reason: Prose
     split: Text = ""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -136,8 +136,20 @@ def dump(manifest: Manifest) -> str:
 
 
 def write_manifest(root: Path, manifest: Manifest) -> None:
-    """Write the manifest of a release folder."""
-    write_text(Layout(root).manifest, dump(manifest))
+    """Write the manifest of a release folder.
+
+    Raises:
+        BuildError: it could not be read again, as with a file's name that holds control characters.
+    """
+    path, text = Layout(root).manifest, dump(manifest)
+    try:
+        parse(text.encode("utf-8", "surrogatepass"), str(path))
+    except ManifestError as error:
+        raise BuildError(
+            f"Cannot write {path}, since nobody could read it: {error.reason}. Change what it names, and run the same "
+            "command again."
+        ) from error
+    write_text(path, text)
 
 
 def _printable(text: str) -> str:
@@ -181,17 +193,25 @@ def _place(path: str, parsed: Any) -> tuple[str, Any]:
     node, named = parsed, ""
     for step in re.findall(r"\.\w+|\[\d+\]|\[\.\.\.\]", path):
         if step == "[...]":
-            for key, entry in dict(node).items():
-                node.clear()
-                node[key] = entry
-                if not _converts(parsed):
-                    break
+            ((key, node),) = _first_wrong(node, parsed)
             named += f".{key if re.search(NAME, key) else repr(key)}"
-            node = entry
         else:
             node = node[int(step[1:-1])] if step[0] == "[" else node[step[1:]]
             named += step
     return named.removeprefix("."), node
+
+
+def _first_wrong(node: dict[str, Any], parsed: Any) -> list[tuple[str, Any]]:
+    """The first entry of a mapping in `parsed` that is wrong, found by halves; the mapping keeps nothing else."""
+    entries = list(node.items())
+    while len(entries) > 1:
+        half = entries[: len(entries) // 2]
+        node.clear()
+        node.update(half)
+        entries = entries[len(half) :] if _converts(parsed) else half
+    node.clear()
+    node.update(entries)
+    return entries
 
 
 def _converts(parsed: Any) -> bool:
@@ -220,7 +240,7 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
         if row.split not in known:
             yield f"{row.id} is withdrawn from {row.split or 'no split'}, which it does not describe"
     if manifest.duplicates is not None and not _is_inside(manifest.duplicates.path):
-        yield _elsewhere(manifest.duplicates, "the table of duplicates")
+        yield _elsewhere(manifest.duplicates.path, "the table of duplicates")
     if manifest.card is None:
         yield f"it lists no {CARD}"
     elif manifest.card.path != CARD:
@@ -228,7 +248,7 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
     if (manifest.version is None) != (manifest.previous is None) or (manifest.version and not manifest.changelog):
         yield "version, previous and changelog are not all there"
     for file in manifest.changelog or ():
-        if file.path != CHANGELOG and PurePosixPath(file.path).parent.as_posix() != CHANGES:
+        if file.path != CHANGELOG and not (_is_inside(file.path, (CHANGES,)) and file.path.count("/") == 1):
             yield f"the changelog's {file.path} is neither {CHANGELOG} nor in {CHANGES}/"
 
 
@@ -244,7 +264,7 @@ def _wrong_config(name: str, config: ConfigEntry) -> Iterator[str]:
         yield f"{name} has the column near_duplicate_of, but not both audit and duplicates_of"
     for file in (config.excluded, config.audit):
         if file is not None and not _is_inside(file.path):
-            yield _elsewhere(file, name)
+            yield _elsewhere(file.path, name)
 
 
 def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]) -> Iterator[str]:
@@ -267,19 +287,19 @@ def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]
             yield f"{key} has rows of the source {part.source}, which it does not describe"
     for file in (split.index, *split.data):
         if not _is_inside(file.path):
-            yield _elsewhere(file, key)
+            yield _elsewhere(file.path, key)
 
 
-def _elsewhere(file: Any, of: str) -> str:
-    return f"{file.path or 'an empty path'} of {of} does not lie in {', '.join(FOLDERS)}"
+def _elsewhere(path: str, of: str) -> str:
+    return f"{path or 'an empty path'} of {of} does not lie in {', '.join(FOLDERS)}"
 
 
-def _is_inside(path: str) -> bool:
-    """Whether a path names a file in a folder of the release, in one spelling on every system."""
+def _is_inside(path: str, folders: Sequence[str] = FOLDERS) -> bool:
+    """Whether a path names a file in one of the folders, in the one spelling that is the same on every system."""
     pure = PurePosixPath(path)
     return (
         len(pure.parts) > 1
-        and pure.parts[0] in FOLDERS
+        and pure.parts[0] in folders
         and ".." not in pure.parts
         and "\\" not in path
         and path == pure.as_posix()

@@ -5,13 +5,13 @@ import json
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from builders.errors import BuildError
-from builders.release import manifest as released
 from builders.release.card import write_card_and_manifest
 from builders.release.entries import EMPTY, PartEntry, is_training, pieces_by_key
 from builders.release.layout import Layout
-from builders.release.manifest import ManifestError, dump, parse, read_manifest, read_or_empty
+from builders.release.manifest import ManifestError, dump, parse, read_manifest, read_or_empty, write_manifest
 from tests import manifests
 from tests.hf_scripts.samples import make_release
 from tests.manifests import file, manifest_of, write_json
@@ -329,7 +329,7 @@ def test_files_that_lie_elsewhere(place, of, path):
 
 
 @pytest.mark.parametrize(
-    "path", ["../CHANGELOG.md", "changes", "changes/a/b.csv", "data/x", "changes/../x", "/changes/x"]
+    "path", ["../CHANGELOG.md", "changes", "changes/a/b.csv", "data/x", "changes/..", "changes//x", "changes/a\\b"]
 )
 def test_a_changelog_elsewhere(path):
     published = {"version": "1.0.0", "previous": "", "changelog": [file("CHANGELOG.md"), file("changes/v1.csv")]}
@@ -423,7 +423,27 @@ def test_what_is_wrong_is_named_in_a_real_manifest(imagenet_release):
     assert refused(manifest) == "configs.imagenet-train.splits.train.rows: expected `int`, got `str`"
 
 
+def test_what_nobody_could_read_is_not_written(tmp_path):
+    root = make_release(tmp_path, {"bench/test": range(3)})
+    before = (root / "manifest.json").read_bytes()
+    manifest = read_manifest(root)
+    split = replace(manifest.by_key()["bench/test"], shortfalls=("a\x1b[2Jb.png left out as unreadable",))
+    configs = {"bench": replace(manifest.configs["bench"], splits={"test": split})}
+    sentence = r"nobody could read it: configs\.bench\.splits\.test\.shortfalls\[0\]: expected printable text\. Change"
+    with pytest.raises(BuildError, match=sentence):
+        write_manifest(root, replace(manifest, configs=configs))
+    assert (root / "manifest.json").read_bytes() == before
+
+
+def test_the_first_of_many_wrong_entries_is_named():
+    manifest = small()
+    manifest["sources"] |= {f"source{n}": manifests.source() for n in range(1000)}
+    for n in (700, 123, 999):
+        manifest["sources"][f"source{n}"]["licence"]["url"] = 3
+    assert refused(manifest) == "sources.source123.licence.url: expected `str`, got `int`"
+
+
 def test_reading_says_nothing_of_the_files(tmp_path):
     """That is for `verify`."""
     write_json(tmp_path, small())
-    assert released.read_manifest(tmp_path).by_key().keys() == {"bench/test", "bench/mixed"}
+    assert read_manifest(tmp_path).by_key().keys() == {"bench/test", "bench/mixed"}

@@ -2,6 +2,10 @@
 
 import pytest
 
+from builders.audit import __main__ as audit
+from hf_scripts import card, export, materialize, push, verify
+from tests.builders.conftest import files_of
+from tests.hf_scripts.samples import make_release
 from tests.hf_scripts.tampering import TEST_SHARD, built, check, image_of, problems, replace, whole
 from tests.manifests import manifest_of, save_manifest, write_json
 
@@ -45,6 +49,45 @@ def test_a_key_of_another_type(whole, check):
     code, lines = check()
     assert code == 1
     assert problems(lines) == ["manifest.json: configs.imagenet.splits.test.rows: expected `int`, got `str`"]
+
+
+COMMANDS = {
+    "card": (card.main, []),
+    "card --check": (card.main, ["--check"]),
+    "export": (export.main, ["--format", "openood", "--out", "{out}"]),
+    "materialize": (materialize.main, ["bench", "--out", "{out}"]),
+    "push": (push.main, ["--repo", "org/name", "--tag", "v1.0.0"]),
+    "smoothness": (lambda argv: audit.main(["smoothness", *argv]), ["bench"]),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda m: m["configs"].update({"../../victim": m["configs"]["bench"]}), "found the key '../../victim'"),
+        (lambda m: m["configs"]["bench"]["excluded"].update(path="../victim"), "../victim of bench does not lie in"),
+        (lambda m: m["sources"].clear(), "bench/test has rows of the source source, which it does not describe"),
+        (lambda m: m["benchmarks"]["bench"].update(demo="no"), "benchmarks.bench.demo: expected `bool`, got `str`"),
+    ],
+    ids=["config", "path", "reference", "type"],
+)
+def test_every_command_refuses_a_manifest_that_is_none_in_a_sentence(tmp_path, capsys, command, change, reason):
+    root = make_release(tmp_path / "release", {"bench/test": range(2)})
+    manifest = manifest_of(root)
+    change(manifest)
+    write_json(root, manifest)
+    before = files_of(tmp_path)
+    main, flags = COMMANDS[command]
+    assert main([str(root), *(flag.format(out=tmp_path / "out") for flag in flags)]) == 2
+    printed, said = capsys.readouterr()
+    assert printed == ""
+    assert said.startswith(f"error: Cannot use {root / 'manifest.json'}: ") and said.count("\n") == 1
+    assert reason in said
+    assert files_of(tmp_path) == before
+    assert verify.main([str(root), "--workers", "1"]) == 1
+    wrong = said.partition("manifest.json: ")[2].removesuffix(". Build or download the release again.\n")
+    assert f"manifest.json: {wrong}\n" in capsys.readouterr().out
 
 
 def test_another_digest_of_a_split(whole, check):
