@@ -40,7 +40,7 @@ def command(folder: Path, check: bool) -> int:
             line = text.count("\n", 0, at) + 1
             click.echo(f"{layout.card} is out of date from line {line} on; render it with python -m hf_scripts.card")
             return 1
-        card.seal(layout, manifest)
+        card.write_card_and_manifest(layout, manifest)
     click.echo(f"wrote {layout.card}")
     return 0
 

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import click
 
 from builders.cli.runner import exit_code
 from builders.cli.tables import aligned
 from builders.errors import BuildError, explaining_disk
-from builders.release.manifest import roles_of
+from builders.release.entries import Manifest, SplitEntry
+from builders.release.manifest import read_manifest
 from builders.storage.atomic import write_text
-from hf_scripts.checks import manifest as check_manifest
-from hf_scripts.checks.problems import Problems
 from hf_scripts.exports import readme
 from hf_scripts.exports.formats import SHARD_BYTES, SMALLEST_SHARD, WRITERS, Place
 from hf_scripts.exports.rows import Row, check_identity, read_rows
-from hf_scripts.exports.state import State, locked, sweep
+from hf_scripts.exports.state import ExportedSplit, Settings, State, locked, sweep
 from hf_scripts.exports.targets import Disk, DryRun, Target
 
 Advance = Callable[[int], object]
 """Called with the images done since the last call."""
 
-# Configs and splits become folders and words in image lists, whatever a manifest from elsewhere calls them.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+class Done(NamedTuple):
+    """A split of an export, and whether it is written by this run, was there, or is to be written."""
+
+    split: ExportedSplit
+    state: str
 
 
 @dataclass(frozen=True)
@@ -39,29 +41,28 @@ class Export:
     """
 
     root: Path
-    manifest: Mapping[str, Any]
-    splits: Mapping[str, Mapping[str, Any]]
+    manifest: Manifest
+    splits: Mapping[str, SplitEntry]
     out: Path
     format: str
     shard_bytes: int = SHARD_BYTES
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """The choices that shape every file."""
-        tars = {"shard-bytes": self.shard_bytes} if self.format == "webdataset" else {}
-        return {"format": self.format} | tars
+        return {"format": self.format} | ({"shard-bytes": self.shard_bytes} if self.format == "webdataset" else {})
 
-    def run(self, advance: Advance) -> dict[str, Any]:
+    def run(self, advance: Advance) -> dict[str, Done]:
         """Write what is not written yet.
 
         Returns:
-            Of every split: its `state` (`written` or `already there`), `rows`, `files`, `bytes` and `kinds`.
+            Of every split what was written, now (`written`) or before (`already there`).
 
         Raises:
             BuildError: the folder holds something else, or the release is damaged.
         """
         self._state()  # refuses before anything is made
-        done: dict[str, Any] = {}
+        done: dict[str, Done] = {}
         with locked(self.out):
             state = self._state()
             if not all(state.finished(key) for key in self.splits):
@@ -69,15 +70,15 @@ class Export:
             for key, split in self.splits.items():
                 there = state.finished(key)
                 if there:
-                    advance(split["rows"])
+                    advance(split.rows)
                 else:
-                    state.begin(key, split["digest"])
+                    state.begin(key, split.digest)
                     state.finish(key, self._write(key, Disk(), advance))
-                done[key] = {"state": "already there" if there else "written", **state.splits[key]}
+                done[key] = Done(state.splits[key], "already there" if there else "written")
                 self._write_readme(state)
         return done
 
-    def dry_run(self, advance: Advance) -> dict[str, Any]:
+    def dry_run(self, advance: Advance) -> dict[str, Done]:
         """Count what `run` would write, by doing all of it but the writing.
 
         Returns:
@@ -87,40 +88,41 @@ class Export:
             BuildError: what `run` would raise.
         """
         state = self._state()
-        done: dict[str, Any] = {}
+        done: dict[str, Done] = {}
         for key, split in self.splits.items():
             if state.finished(key):
-                advance(split["rows"])
-                done[key] = {"state": "already there", **state.splits[key]}
+                advance(split.rows)
+                done[key] = Done(state.splits[key], "already there")
             else:
-                done[key] = {"state": "to be written", **self._write(key, DryRun(), advance)}
+                done[key] = Done(self._write(key, DryRun(), advance), "to be written")
         return done
 
     def _state(self) -> State:
         state = State(self.out, self.settings)
-        digests = {key: split["digest"] for key, _, split in check_manifest.splits(self.manifest)}
+        digests = {key: split.digest for key, _, split in self.manifest.splits()}
         state.check_release(self.root, digests)
         return state
 
-    def _write(self, key: str, target: Target, advance: Advance) -> dict[str, Any]:
+    def _write(self, key: str, target: Target, advance: Advance) -> ExportedSplit:
         split = self.splits[key]
         config, _, name = key.partition("/")
         check_identity(self.root, key, split)
         kinds: set[str] = set()
         rows = _watched(read_rows(self.root, key, split), kinds, advance)
-        place = Place(self.out, config, name, roles_of(split), self.shard_bytes)
+        place = Place(self.out, config, name, split.roles, self.shard_bytes)
         WRITERS[self.format](place, rows, target)
-        return {
-            "rows": split["rows"],
-            "files": target.files,
-            "bytes": target.bytes,
-            "kinds": sorted(kinds),
-            "listed": {path.relative_to(self.out).as_posix(): size for path, size in target.streamed.items()},
-        }
+        return ExportedSplit(
+            digest=split.digest,
+            rows=split.rows,
+            files=target.files,
+            size=target.bytes,
+            kinds=tuple(sorted(kinds)),
+            listed={path.relative_to(self.out).as_posix(): size for path, size in target.streamed.items()},
+        )
 
     def _write_readme(self, state: State) -> None:
         path = self.out / readme.NAME
-        finished = {key: split for key, split in state.splits.items() if "listed" in split}
+        finished = {key: split for key, split in state.splits.items() if split.listed is not None}
         text = readme.readme(self.manifest, self.format, finished)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)
@@ -134,23 +136,11 @@ def _watched(rows: Iterable[Row], kinds: set[str], advance: Advance) -> Iterator
         advance(1)
 
 
-def _manifest(root: Path) -> dict[str, Any]:
-    problems = Problems()
-    manifest = check_manifest.load(root, problems)
-    if manifest is None:
-        first = next(problems.lines())
-        raise BuildError(
-            f"expected a whole manifest in {root}, found {first}; "
-            f"`python -m hf_scripts.verify {root}` says what else is wrong."
-        )
-    return manifest
-
-
-def _chosen(root: Path, manifest: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def _chosen(root: Path, manifest: Manifest, wanted: Sequence[str]) -> dict[str, SplitEntry]:
     """The splits that are asked for, sorted; all of them where none is named."""
-    splits = {key: split for key, _, split in check_manifest.splits(manifest)}
+    splits = manifest.by_key()
     names = [name for group in wanted for name in group.split(",") if name]
-    configs = sorted(manifest["configs"])
+    configs = sorted(manifest.configs)
     for name in names:
         if name not in splits and name not in configs:
             raise BuildError(
@@ -159,12 +149,7 @@ def _chosen(root: Path, manifest: Mapping[str, Any], wanted: Sequence[str]) -> d
             )
     chosen = {key: s for key, s in splits.items() if not names or key in names or key.partition("/")[0] in names}
     for key, split in chosen.items():
-        if not all(_NAME.fullmatch(part) for part in key.split("/", 1)):
-            raise BuildError(
-                f"expected names of plain letters, digits, '-', '_' and '.', found {key} in {root}; leave it out with "
-                "--configs."
-            )
-        if not split["data"]:
+        if not split.data:
             raise BuildError(
                 f"expected pixels of {key}, found only its index in {root}; build it without --index-only, or leave "
                 "it out with --configs."
@@ -180,15 +165,17 @@ def _refuse_inside(root: Path, out: Path) -> None:
         )
 
 
-def _table(done: Mapping[str, Any]) -> list[str]:
+def _table(done: Mapping[str, Done]) -> list[str]:
     lines = [["split", "rows", "files", "bytes", "state"]]
-    for key, split in done.items():
-        lines.append([key, f"{split['rows']:,}", f"{split['files']:,}", f"{split['bytes']:,}", split["state"]])
+    for key, (split, state) in done.items():
+        lines.append([key, f"{split.rows:,}", f"{split.files:,}", f"{split.size:,}", state])
     return aligned(lines)
 
 
-def _summary(job: Export, done: Mapping[str, Any], *, dry_run: bool) -> str:
-    rows, files, size = (sum(split[name] for split in done.values()) for name in ("rows", "files", "bytes"))
+def _summary(job: Export, done: Mapping[str, Done], *, dry_run: bool) -> str:
+    splits = [split for split, _ in done.values()]
+    rows, files = sum(split.rows for split in splits), sum(split.files for split in splits)
+    size = sum(split.size for split in splits)
     plural = "" if len(done) == 1 else "s"
     what = f"{len(done):,} split{plural}, {rows:,} rows, {files:,} files, {size:,} bytes as {job.format}"
     if dry_run:
@@ -250,17 +237,17 @@ def command(
             f"expected --shard-bytes with --format webdataset alone, found it with {chosen_format}; leave it out."
         )
     with explaining_disk(f"read the release and write the export to {out}"):
-        manifest = _manifest(folder)
+        manifest = read_manifest(folder)
         _refuse_inside(folder, out)
         splits = _chosen(folder, manifest, configs)
         job = Export(folder, manifest, splits, out, chosen_format, shard_bytes or SHARD_BYTES)
-        rows = sum(split["rows"] for split in job.splits.values())
+        rows = sum(split.rows for split in job.splits.values())
         hidden = True if quiet else None  # None: hidden where stderr is no terminal
         with tqdm(total=rows, desc="exporting", unit=" images", disable=hidden, file=sys.stderr) as bar:
             done = job.dry_run(bar.update) if dry_run else job.run(bar.update)
     click.echo("\n".join([*_table(done), ""]))
     if chosen_format == "webdataset":
-        for text in readme.mixed(done):
+        for text in readme.mixed({key: split for key, (split, _) in done.items()}):
             click.echo(f"note: images of several formats in {text}; {readme.NAME} says how `datasets` reads them")
     click.echo(_summary(job, done, dry_run=dry_run))
 

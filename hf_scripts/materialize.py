@@ -20,7 +20,6 @@ from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
 from builders.pipeline.from_index import Published, needed_sources, rebuild
 from builders.release.digests import file_sha256
-from builders.release.duplicates import KEY
 from builders.sources.registry import SOURCES
 from hf_scripts.hub.client import manners
 from hf_scripts.hub.repository import Repository
@@ -47,11 +46,9 @@ def _command(**flags: Any) -> None:
         roots = _roots(published, flags)
         with LocalExecutor(flags["workers"], preload=_WORKER_IMPORTS) as executor:
             manifest = rebuild(published, roots, flags["out"], meter, executor)
-    splits = manifest["configs"][config]["splits"]
+    splits = manifest.configs[config].splits
     for name in sorted(splits):
-        click.echo(
-            f"{config}/{name}: {splits[name]['rows']:,} rows, digest {splits[name]['digest'][:12]} as published"
-        )
+        click.echo(f"{config}/{name}: {splits[name].rows:,} rows, digest {splits[name].digest[:12]} as published")
     click.echo(f"built {flags['out']}")
     click.echo(f'load_dataset("{flags["out"]}", "{config}", split="{min(splits)}")')
 
@@ -77,15 +74,15 @@ def _published(target: str, config: str, revision: str | None, meter: TerminalMe
                 "the names, and log in with `hf auth login` if it is private."
             )
         _fetch(repository, commit, ["manifest.json"], into)
-        published = Published(into, config)
+        published = Published(into, config, f"{target} at {revision}")
         entry = published.entry()
-        listed = [entry["excluded"], *(split["index"] for split in entry["splits"].values())]
-        listed += [published.manifest[KEY]] if KEY in published.manifest else []
-        _fetch(repository, commit, [file["path"] for file in listed], into)
+        listed = [entry.excluded, *(split.index for split in entry.splits.values())]
+        listed += [table.file] if (table := published.manifest.duplicates) is not None else []
+        _fetch(repository, commit, [file.path for file in listed], into)
         for file in listed:
-            if file_sha256(into / file["path"]) != file["sha256"]:
+            if file_sha256(into / file.path) != file.sha256:
                 raise BuildError(
-                    f"expected {file['path']} of {target} with the digest in its manifest, found another; the "
+                    f"expected {file.path} of {target} with the digest in its manifest, found another; the "
                     "release is damaged: tell its publisher."
                 )
         yield published

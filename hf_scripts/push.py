@@ -13,11 +13,12 @@ from builders.cli.runner import exit_code
 from builders.errors import BuildError
 from builders.executors.cores import usable_cores
 from builders.release.card import front_matter
+from builders.release.entries import Manifest
+from builders.release.manifest import read_manifest
 from hf_scripts import verify
-from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.hub.repo_id import is_repository
-from hf_scripts.publish.merge import Manifest, chosen_configs, without_images
+from hf_scripts.publish.merge import chosen_configs, without_images
 from hf_scripts.publish.versions import wanted_version
 
 
@@ -78,7 +79,7 @@ def command(
     version = wanted_version(tag)
     if not is_repository(repo):
         raise BuildError(f"expected ORG/NAME for --repo, found {repo}; name an account and a repository.")
-    manifest = _manifest(folder)
+    manifest = read_manifest(folder)
     chosen = chosen_configs(manifest, [name.strip() for name in configs.split(",") if name.strip()])
     ours = without_images(chosen) if index_only else chosen
     wanted = Wanted(folder, ours, version, private, allow_demo, max_files, dry_run)
@@ -101,14 +102,6 @@ def command(
         split = config["data_files"][0]["split"]
         click.echo(f'load_dataset("{repo}", "{config["config_name"]}", split="{split}", revision="{tag}")')
     return 0
-
-
-def _manifest(folder: Path) -> Manifest:
-    problems = Problems()
-    manifest = check_manifest.load(folder, problems)
-    if manifest is None:
-        raise _not_whole(folder, problems)
-    return manifest
 
 
 def _check_folder(folder: Path, manifest: Manifest, *, decode: bool, workers: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 import pyarrow.parquet as pq
@@ -15,10 +14,10 @@ from builders.cli.tables import aligned
 from builders.errors import BuildError
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
+from builders.release.entries import FileEntry, Manifest
 from hf_scripts.checks import duplicates
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release as check_release
-from hf_scripts.checks.manifest import Listed
 from hf_scripts.checks.problems import SHOWN, Problems
 from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
 from hf_scripts.checks.values import split_of
@@ -31,7 +30,7 @@ _WORKER_IMPORTS = ("builders.cli.runner", "hf_scripts.checks.release", "hf_scrip
 
 
 def verify(
-    root: Path, manifest: dict[str, Any], *, decode: bool, workers: int, advance: Advance
+    root: Path, manifest: Manifest, *, decode: bool, workers: int, advance: Advance
 ) -> tuple[Problems, list[str]]:
     """Check a release against its manifest.
 
@@ -45,7 +44,7 @@ def verify(
     Returns:
         What is wrong, and notes on what is well but good to know.
     """
-    files = check_manifest.listed_files(manifest)
+    files = manifest.files()
     problems = check_manifest.check_strays(root, files)
     tasks = _tasks(root, manifest, files, decode=decode)
     outcomes = _run(tasks, workers, advance)
@@ -56,7 +55,7 @@ def verify(
     problems.merge(check_release.check_excluded(root, manifest))
     problems.merge(check_release.check_card(root, manifest))
     notes = _notes(manifest)
-    if all(rows[split["index"]["path"]] is not None for _, _, split in check_manifest.splits(manifest)):
+    if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
         problems.merge(check_release.check_audit(root, manifest))
         problems.merge(check_release.check_parts(root, manifest))
         problems.merge(check_release.check_ids(root, manifest))
@@ -74,17 +73,16 @@ def verify(
     return problems, notes
 
 
-def _tasks(root: Path, manifest: Mapping[str, Any], files: Sequence[Listed], *, decode: bool) -> list[FileTask]:
+def _tasks(root: Path, manifest: Manifest, files: Sequence[FileEntry], *, decode: bool) -> list[FileTask]:
     """One task for each file; a file that two configs share is checked once."""
     tasks: dict[str, FileTask] = {}
     wanted = duplicates.named_rows(root, manifest) if decode else {}
-    for key, config, entry in check_manifest.splits(manifest):
+    for key, config, entry in manifest.splits():
         split = split_of(key, config, entry)
-        index = Listed(**entry["index"])
-        tasks.setdefault(index.path, IndexTask(root, index, split, entry["digest"], values=not entry["data"]))
+        index = entry.index
+        tasks.setdefault(index.path, IndexTask(root, index, split, entry.digest, values=not entry.data))
         first: int | None = 0
-        for listed in entry["data"]:
-            file = Listed(**listed)
+        for file in entry.data:
             compared = index.path if first is not None and (root / index.path).is_file() else None
             tasks.setdefault(
                 file.path, ShardTask(root, file, split, compared, first or 0, decode, wanted.get(key, frozenset()))
@@ -102,62 +100,62 @@ def _rows(path: Path) -> int | None:
         return None
 
 
-def _check_counts(manifest: Mapping[str, Any], rows: Mapping[str, int | None], problems: Problems) -> None:
-    for key, _, split in check_manifest.splits(manifest):
-        for kind, entries in (("shards", split["data"]), ("index", [split["index"]])):
-            counts = [count for entry in entries if (count := rows[entry["path"]]) is not None]
+def _check_counts(manifest: Manifest, rows: Mapping[str, int | None], problems: Problems) -> None:
+    for key, _, split in manifest.splits():
+        for kind, entries in (("shards", split.data), ("index", [split.index])):
+            counts = [count for entry in entries if (count := rows[entry.path]) is not None]
             # A file that could not be read has its own sentence.
-            if entries and len(counts) == len(entries) and sum(counts) != split["rows"]:
+            if entries and len(counts) == len(entries) and sum(counts) != split.rows:
                 found = f"found {sum(counts):,} in its {kind}"
-                problems.add("row count", f"{key}: expected {split['rows']:,} rows, {found}")
+                problems.add("row count", f"{key}: expected {split.rows:,} rows, {found}")
 
 
 def _run(tasks: Sequence[FileTask], workers: int, advance: Advance) -> list[Outcome]:
     # The largest first, so that no worker ends up alone with a large one.
-    ordered = sorted(tasks, key=lambda task: -task.file.bytes)
+    ordered = sorted(tasks, key=lambda task: -task.file.size)
     count = max(1, min(workers, len(tasks)))
     with LocalExecutor(count, preload=_WORKER_IMPORTS, resumes=False) as executor:
         outcomes = dict(zip(ordered, executor.run(ordered, lambda _, size: advance(size)), strict=True))
     return [outcomes[task] for task in tasks]
 
 
-def _notes(manifest: Mapping[str, Any]) -> list[str]:
+def _notes(manifest: Manifest) -> list[str]:
     notes = []
-    for name, benchmark in sorted(manifest["benchmarks"].items()):
-        if benchmark["demo"]:
+    for name, benchmark in sorted(manifest.benchmarks.items()):
+        if benchmark.demo:
             notes.append(f"{name} is built from demo sources, so no result can be drawn from it")
-        if benchmark.get("limit_per_class") is not None:
-            notes.append(f"{name} is cut to the first {benchmark['limit_per_class']:,} of each class")
+        if benchmark.limit_per_class is not None:
+            notes.append(f"{name} is cut to the first {benchmark.limit_per_class:,} of each class")
     short: dict[str, list[str]] = {}
-    for key, _, split in check_manifest.splits(manifest):
-        for sentence in split["shortfalls"]:
+    for key, _, split in manifest.splits():
+        for sentence in split.shortfalls:
             short.setdefault(sentence, []).append(key)
     lines = [f"{', '.join(keys)} not complete: {sentence}" for sentence, keys in short.items()]
     notes += lines[:SHOWN]
     if len(lines) > SHOWN:
         notes.append(f"and {len(lines) - SHOWN:,} more such shortfalls in manifest.json")
-    for key, _, split in check_manifest.splits(manifest):
-        if split["rows"] != split["expected"]:
-            notes.append(f"{key} has {split['rows']:,} of the {split['expected']:,} rows that complete sources give")
-        if not split["data"]:
+    for key, _, split in manifest.splits():
+        if split.rows != split.expected:
+            notes.append(f"{key} has {split.rows:,} of the {split.expected:,} rows that complete sources give")
+        if not split.data:
             notes.append(f"{key} has no pixels here, only its index")
     return notes
 
 
-def _table(manifest: Mapping[str, Any]) -> list[str]:
+def _table(manifest: Manifest) -> list[str]:
     lines = [["split", "rows", "digest", "files", "bytes"]]
-    for key, _, split in check_manifest.splits(manifest):
-        files = [*split["data"], split["index"]]
-        size = sum(file["bytes"] for file in files)
-        lines.append([key, f"{split['rows']:,}", split["digest"][:12], f"{len(files):,}", f"{size:,}"])
+    for key, _, split in manifest.splits():
+        files = [*split.data, split.index]
+        size = sum(file.size for file in files)
+        lines.append([key, f"{split.rows:,}", split.digest[:12], f"{len(files):,}", f"{size:,}"])
     return aligned(lines)
 
 
-def _summary(name: object, manifest: Mapping[str, Any], *, decode: bool) -> str:
-    files = check_manifest.listed_files(manifest)
-    entries = [split for _, _, split in check_manifest.splits(manifest)]
-    rows = sum(split["rows"] for split in entries)
-    size = sum(file.bytes for file in files)
+def _summary(name: object, manifest: Manifest, *, decode: bool) -> str:
+    files = manifest.files()
+    entries = [split for _, _, split in manifest.splits()]
+    rows = sum(split.rows for split in entries)
+    size = sum(file.size for file in files)
     how = "" if decode else "; no image was decoded, nor the digests of images over pixels computed (--quick)"
     return (
         f"{name} is whole: {len(entries):,} splits, {rows:,} rows, {len(files):,} files, {size:,} bytes are as "
@@ -213,7 +211,7 @@ def _check(folder: Path, name: object, problems: Problems, *, quick: bool, worke
     notes: list[str] = []
     manifest = check_manifest.load(folder, problems)
     if manifest is not None:
-        size = sum(file.bytes for file in check_manifest.listed_files(manifest))
+        size = sum(file.size for file in manifest.files())
         # disable=None hides the bar where stderr is no terminal.
         with tqdm(total=size, desc="checking", unit="B", unit_scale=True, disable=None, file=sys.stderr) as bar:
             found, notes = verify(folder, manifest, decode=not quick, workers=workers, advance=bar.update)

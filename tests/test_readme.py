@@ -1,6 +1,5 @@
 """What the README shows is what the commands print."""
 
-import json
 import re
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from click.testing import CliRunner
 
 from builders.imagenet_benchmark import BENCHMARK
 from builders.pipeline.summary import built_text
+from builders.release.manifest import read_manifest
 from hf_scripts import verify
 from taxonomy.__main__ import main as taxonomy
 
@@ -29,7 +29,7 @@ def without_bytes(text):
 
 
 def test_the_main_job_prints_these_counts_and_digests(imagenet_release):
-    manifest = json.loads((imagenet_release / "manifest.json").read_text(encoding="utf-8"))
+    manifest = read_manifest(imagenet_release)
     text = built_text(BENCHMARK, manifest, Path(SHOWN_AT), tuple(BENCHMARK.by_key()))
     assert shown("pip install -q -e . && ").endswith(f"\n{text}\n")
 

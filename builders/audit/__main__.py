@@ -17,9 +17,10 @@ from builders.audit.smoothness import Float64, auroc, smoothness_score, total_va
 from builders.cli.runner import exit_code
 from builders.cli.tables import aligned
 from builders.errors import BuildError, explaining_disk
-from builders.release.duplicates import KEY, Pair, entries, read_pairs
+from builders.release.duplicates import Pair, read_pairs
+from builders.release.entries import Manifest, SplitEntry
 from builders.release.layout import Layout
-from builders.release.manifest import read_manifest, roles_of
+from builders.release.manifest import read_manifest
 from builders.release.reader import config_of, read_images
 from builders.release.schema import ROLES
 
@@ -57,9 +58,8 @@ def smoothness(release: Path, config: str, threshold: float) -> None:
     by the artifacts of a bad resize.
     """
     with explaining_disk("read the release"):
-        entry = config_of(read_manifest(release), config)
-        splits = entry["splits"]
-        if "test" not in splits or "in_distribution" not in roles_of(splits["test"]):
+        splits = config_of(read_manifest(release), config).splits
+        if "test" not in splits or "in_distribution" not in splits["test"].roles:
             raise BuildError(
                 f"{config} in {release} has no in-distribution split `test` (splits: {', '.join(sorted(splits))}). "
                 "Build it, or audit the config that has one."
@@ -96,11 +96,11 @@ def sheet(release: Path, config: str, out: Path, images: int) -> None:
     Rows are sorted by a keyed hash, so the first ones are a random sample.
     """
     with explaining_disk("read the release and write the picture"):
-        splits = config_of(read_manifest(release), config)["splits"]
+        splits = config_of(read_manifest(release), config).splits
         rows = []
         for name in sorted(splits):
             first = itertools.islice(read_images(release, f"{config}/{name}", splits[name]), images)
-            title = f"{name} ({', '.join(roles_of(splits[name]))}, {splits[name]['rows']:,} rows)"
+            title = f"{name} ({', '.join(splits[name].roles)}, {splits[name].rows:,} rows)"
             rows.append((title, [image for _, image in first]))
         contact_sheet(rows).save(out)
     click.echo(f"wrote {out}")
@@ -125,7 +125,7 @@ def pairs(release: Path, config: str, out: Path, split: str, images: int) -> Non
     key = f"{config}/{split}"
     with explaining_disk("read the release and write the picture"):
         manifest = read_manifest(release)
-        if split not in config_of(manifest, config)["splits"]:
+        if split not in config_of(manifest, config).splits:
             raise BuildError(f"{config} in {release} has no split {split}; choose another --split.")
         nearest: dict[str, tuple[float, str, str]] = {}
         for pair in _pairs(release, manifest):
@@ -141,7 +141,7 @@ def pairs(release: Path, config: str, out: Path, split: str, images: int) -> Non
         wanted: dict[str, set[str]] = {key: {row for row, _ in drawn}}
         for _, (_, place, partner) in drawn:
             wanted.setdefault(place, set()).add(partner)
-        known = entries(manifest)
+        known = manifest.by_key()
         pictures = {place: _by_id(release, place, known[place], ids) for place, ids in wanted.items()}
         rows = []
         for start in range(0, len(drawn), _PAIRS_IN_A_ROW):
@@ -154,19 +154,19 @@ def pairs(release: Path, config: str, out: Path, split: str, images: int) -> Non
     click.echo(f"wrote {out}")
 
 
-def _pairs(release: Path, manifest: Mapping[str, Any]) -> list[Pair]:
-    if KEY not in manifest:
+def _pairs(release: Path, manifest: Manifest) -> list[Pair]:
+    if manifest.duplicates is None:
         raise BuildError(f"{release} has no table of duplicates: an earlier version built it. Build it again.")
     return read_pairs(Layout(release).duplicates)
 
 
-def _by_id(release: Path, key: str, split: Mapping[str, Any], wanted: set[str]) -> dict[str, Any]:
+def _by_id(release: Path, key: str, split: SplitEntry, wanted: set[str]) -> dict[str, Any]:
     return {row["id"]: image for row, image in read_images(release, key, split) if row["id"] in wanted}
 
 
-def _variations(release: Path, config: str, splits: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], Float64]:
+def _variations(release: Path, config: str, splits: Mapping[str, SplitEntry]) -> dict[tuple[str, str], Float64]:
     """Total variation of every image, by split and role."""
-    total = sum(split["rows"] for split in splits.values())
+    total = sum(split.rows for split in splits.values())
     found: dict[tuple[str, str], list[float]] = {}
     # disable=None hides the bar unless stderr is a terminal.
     with tqdm(total=total, desc="measuring", unit=" images", disable=None, file=sys.stderr) as bar:

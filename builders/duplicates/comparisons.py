@@ -6,9 +6,8 @@ source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,8 @@ from builders.executors.base import Meter
 from builders.generate.arrays import SIDE
 from builders.release import images
 from builders.release.digests import rows_digest
-from builders.release.duplicates import Comparison, Pair, Row, comparison, entries, groups, pair_of
+from builders.release.duplicates import Comparison, Pair, Row, comparison, groups, pair_of
+from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.schema import PIXEL_DIGEST
 from builders.storage.atomic import replacing
@@ -43,9 +43,9 @@ class PixelComparisons:
         meter: shows progress.
     """
 
-    def __init__(self, layout: Layout, manifest: Mapping[str, Any], benchmark: Benchmark, meter: Meter) -> None:
+    def __init__(self, layout: Layout, manifest: Manifest, benchmark: Benchmark, meter: Meter) -> None:
         self.layout, self.manifest, self.benchmark, self.meter = layout, manifest, benchmark, meter
-        self.entries = entries(manifest)
+        self.entries = manifest.by_key()
 
     def table(self, known: frozenset[Comparison]) -> Table:
         """Return the pairs found; a search for near-duplicates is skipped if `known` has its comparison."""
@@ -70,7 +70,7 @@ class PixelComparisons:
         # Imported here: only a benchmark that asks for the search pays for its imports.
         from builders.duplicates.search import find
 
-        self.meter.step("comparing with training images", sum(self.entries[key]["rows"] for key, _ in readable))
+        self.meter.step("comparing with training images", sum(self.entries[key].rows for key, _ in readable))
         pairs: list[Pair] = []
         references: dict[str, Pixels] = {}
         for key, of in readable:
@@ -89,7 +89,7 @@ class PixelComparisons:
             decoded = {key: column for key in keys if (column := self._decoded(key)) is not None}
             digests: dict[str, Digests] = {key: _chunks(column) for key, column in decoded.items()}
             if digests:
-                digests |= {key: index_digests(self._index(key)) for key in keys if "made" in self.entries[key]}
+                digests |= {key: index_digests(self._index(key)) for key in keys if self.entries[key].made is not None}
             pairs += exact_pairs({key: self._index(key) for key in sorted(digests)}, digests)
             comparisons |= {comparison("pixels", one, other) for one in digests for other in digests}
         return Table(tuple(pairs), frozenset(comparisons))
@@ -102,7 +102,7 @@ class PixelComparisons:
             return None
         columns = ["id", "label", "role", DIGEST, PIXEL_DIGEST]
         rows = pa.concat_tables(pq.ParquetFile(part).read(columns) for part in parts)
-        return rows[PIXEL_DIGEST] if rows_digest(rows) == self.entries[key]["digest"] else None
+        return rows[PIXEL_DIGEST] if rows_digest(rows) == self.entries[key].digest else None
 
     def _rows(self, key: str, numbers: npt.NDArray[np.int64]) -> list[tuple[Row, str]]:
         """Rows of a split by number, each with its content digest."""
@@ -112,24 +112,24 @@ class PixelComparisons:
         return [rows[place] for place in places.tolist()]
 
     def _index(self, key: str) -> Path:
-        return self.layout.root / str(self.entries[key]["index"]["path"])
+        return self.layout.root / self.entries[key].index.path
 
     def _has_pixels(self, key: str) -> bool:
         entry = self.entries[key]
-        if not entry["data"]:
-            return self.layout.pixels(entry["digest"]).is_file()
-        return all((self.layout.root / file["path"]).is_file() for file in entry["data"])
+        if not entry.data:
+            return self.layout.pixels(entry.digest).is_file()
+        return all((self.layout.root / file.path).is_file() for file in entry.data)
 
     def _pixels(self, key: str) -> Pixels:
         """Load the images of a split in the order of its rows: (n, 32, 32, 3)."""
         entry = self.entries[key]
-        if not entry["data"]:
-            kept: Pixels = np.load(self.layout.pixels(entry["digest"]))
+        if not entry.data:
+            kept: Pixels = np.load(self.layout.pixels(entry.digest))
             return kept
-        pixels = np.zeros((entry["rows"], SIDE, SIDE, 3), np.uint8)
+        pixels = np.zeros((entry.rows, SIDE, SIDE, 3), np.uint8)
         number = 0
-        for file in entry["data"]:
-            with pq.ParquetFile(self.layout.root / file["path"]) as opened:
+        for file in entry.data:
+            with pq.ParquetFile(self.layout.root / file.path) as opened:
                 for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["image"]):
                     for data in pc.struct_field(batch.column(0), "bytes"):
                         pixels[number] = np.asarray(images.decode(data.as_py()))

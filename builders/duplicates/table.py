@@ -8,20 +8,17 @@ order of runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from builders.duplicates.exact import exact_pairs, rows_named
 from builders.release.duplicates import (
-    KEY,
     Comparison,
     Pair,
     Row,
     comparison,
     counted,
-    entries,
     folded,
     groups,
     pair_of,
@@ -29,6 +26,7 @@ from builders.release.duplicates import (
     unfolded,
     write_pairs,
 )
+from builders.release.entries import DuplicatesEntry, Manifest
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
 
@@ -48,31 +46,28 @@ class Table:
 class Origin:
     """An earlier table, and the manifest of the rows that it compares."""
 
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     table: Table
 
 
-def origin(manifest: Mapping[str, Any], table: Path) -> Origin:
+def origin(manifest: Manifest, table: Path) -> Origin:
     """Read a release's table, to be carried over; `table` is read only if the manifest lists it.
 
     Raises:
         BuildError: the file is not a table of duplicates.
     """
-    listed = manifest.get(KEY)
-    if listed is None:
+    if manifest.duplicates is None:
         return Origin(manifest, Table())
-    return Origin(manifest, Table(tuple(read_pairs(table)), frozenset(unfolded(listed["compared"]))))
+    return Origin(manifest, Table(tuple(read_pairs(table)), frozenset(unfolded(manifest.duplicates.compared))))
 
 
-def unchanged(before: Mapping[str, Any], now: Mapping[str, Any]) -> frozenset[str]:
+def unchanged(before: Manifest, now: Manifest) -> frozenset[str]:
     """Keys (`config/split`) of the splits that have the same rows in an earlier release."""
-    known = entries(before)
-    return frozenset(
-        key for key, entry in entries(now).items() if key in known and known[key]["digest"] == entry["digest"]
-    )
+    known = before.by_key()
+    return frozenset(key for key, entry in now.by_key().items() if key in known and known[key].digest == entry.digest)
 
 
-def carried(origins: Iterable[Origin], manifest: Mapping[str, Any]) -> frozenset[Comparison]:
+def carried(origins: Iterable[Origin], manifest: Manifest) -> frozenset[Comparison]:
     """Comparisons of earlier tables that are valid for the splits of a manifest."""
     found: set[Comparison] = set()
     for earlier in origins:
@@ -82,7 +77,7 @@ def carried(origins: Iterable[Origin], manifest: Mapping[str, Any]) -> frozenset
 
 
 def complete(
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     index: Index,
     origins: Sequence[Origin] = (),
     found: Table | None = None,
@@ -122,10 +117,10 @@ def complete(
     return Table(tuple(pairs), frozenset(comparisons))
 
 
-def digest_comparisons(manifest: Mapping[str, Any], keys: Sequence[str]) -> set[Comparison]:
+def digest_comparisons(manifest: Manifest, keys: Sequence[str]) -> set[Comparison]:
     """Comparisons that content digests stand for: of pixels if both splits have generated images, else of bytes."""
-    known = entries(manifest)
-    made = {key for key in keys if "made" in known[key]}
+    known = manifest.by_key()
+    made = {key for key in keys if known[key].made is not None}
     return {
         comparison("pixels" if {one, other} <= made else "bytes", one, other)
         for number, one in enumerate(keys)
@@ -133,20 +128,24 @@ def digest_comparisons(manifest: Mapping[str, Any], keys: Sequence[str]) -> set[
     }
 
 
-def write_table(layout: Layout, table: Table) -> dict[str, Any]:
+def write_table(layout: Layout, table: Table) -> DuplicatesEntry:
     """Write a release's table; returns its entry in the manifest."""
     write_pairs(layout.duplicates, table.pairs)
     return table_entry(layout, table)
 
 
-def table_entry(layout: Layout, table: Table) -> dict[str, Any]:
+def table_entry(layout: Layout, table: Table) -> DuplicatesEntry:
     """Return the manifest's entry of the table on disk."""
     pairs = read_pairs(layout.duplicates)
-    return file_entry(layout, layout.duplicates) | {
-        "rows": len(pairs),
-        "compared": folded(table.comparisons),
-        "counts": counted(pairs),
-    }
+    file = file_entry(layout, layout.duplicates)
+    return DuplicatesEntry(
+        path=file.path,
+        size=file.size,
+        sha256=file.sha256,
+        rows=len(pairs),
+        compared=folded(table.comparisons),
+        counts=counted(pairs),
+    )
 
 
 def _still_there(pairs: Sequence[Pair], index: Index) -> list[Pair]:

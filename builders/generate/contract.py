@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +20,7 @@ from PIL import Image
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
 from builders.release.columns import Column, Value
-
-Reproducible = Literal["exact", "recorded"]
-"""Whether an image can be made again: `exact` gives the same pixels on every machine; `recorded` pixels depend on
-hardware, library versions or the images beside them, so that the first ones made are the only ones."""
+from builders.release.entries import GeneratorEntry, Reproducible
 
 
 @dataclass(frozen=True)
@@ -168,15 +164,19 @@ class Generator:
         """Bytes that one image counts when batches and shards are cut: its pixels, whatever an encoder makes of it."""
         return self.size[0] * self.size[1] * 3
 
+    def entry(self) -> GeneratorEntry:
+        """What the images follow from, beside their sources, as the manifest records it."""
+        return GeneratorEntry(
+            name=self.name,
+            version=self.version,
+            parameters=dict(self.parameters),
+            weights={weights.name: weights.sha256 for weights in self.weights},
+            reproducible=self.reproducible,
+        )
+
     def identity(self) -> dict[str, object]:
-        """What the images follow from, beside their sources, as manifest and state record it."""
-        return {
-            "name": self.name,
-            "version": self.version,
-            "parameters": dict(self.parameters),
-            "weights": {weights.name: weights.sha256 for weights in self.weights},
-            "reproducible": self.reproducible,
-        }
+        """The same by name, as the state records it."""
+        return self.entry().identity()
 
 
 def differences(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:

@@ -5,30 +5,46 @@ Tested by `tests/builders/pipeline/test_run.py`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from builders.benchmark import Benchmark, Part
+from builders.benchmark import Benchmark, Config, Part
 from builders.duplicates.comparisons import PixelComparisons
 from builders.duplicates.table import Origin, carried, complete, origin, write_table
 from builders.executors.base import Meter
+from builders.generate.contract import Generator
+from builders.pipeline.state import Identity
 from builders.plan.planner import PlannedSplit
 from builders.release import card
-from builders.release.columns import column_entry
 from builders.release.digests import file_sha256, rows_digest
-from builders.release.duplicates import KEY, entries, read_pairs, summary
+from builders.release.duplicates import read_pairs, summary
+from builders.release.entries import (
+    BenchmarkEntry,
+    ConfigEntry,
+    FileEntry,
+    LicenceEntry,
+    Manifest,
+    PartEntry,
+    SourceEntry,
+    SplitEntry,
+    WithdrawnRow,
+    column_entry,
+    is_training,
+    pieces_by_key,
+)
 from builders.release.layout import Layout
-from builders.release.manifest import FORMAT, file_entry, is_training, parts_of, read_manifest, sources_of
+from builders.release.manifest import file_entry, read_or_empty
 from builders.release.schema import arrow_schema
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources import broken
+from builders.sources.base import Source
 from builders.writing.read_plan import Located
 from builders.writing.shards import read_record
 
@@ -40,7 +56,7 @@ class Finished:
     config: str
     name: str
     labels: tuple[str, ...]
-    entry: dict[str, Any]
+    entry: SplitEntry
     exclusions: tuple[Exclusion, ...]
 
     @property
@@ -69,26 +85,34 @@ def finish_split(
     described = [
         _part(planned, dropped, lacking.get(planned.key, ()), adopted[planned.key]) for planned in located.parts
     ]
-    if sum(part["rows"] for part, _ in described) != rows.num_rows:
+    if sum(part.entry.rows for part in described) != rows.num_rows:
         raise AssertionError(f"{located.key}: {rows.num_rows} rows, and not those of its parts")
     index = layout.index(config.name, located.name)
     write_index(index, rows, located.labels, config.columns)
-    whole = [part for part, _ in described]
-    entry = _joined(whole) if isinstance(located.parts[0].split, Part) else whole[0]
-    entry |= {
-        "digest": rows_digest(rows),
-        "data": data_entries(layout, located),
-        "index": file_entry(layout, index),
-    }
-    if located.making is not None:
-        entry |= {"made": located.making.description, "generator": located.making.identity()}
-    exclusions = tuple(exclusion for _, left_out in described for exclusion in left_out)
+    entry = _joined(
+        described,
+        digest=rows_digest(rows),
+        data=data_entries(layout, located),
+        index=file_entry(layout, index),
+        making=located.making,
+    )
+    if not isinstance(located.parts[0].split, Part):
+        entry = _whole(entry, described[0].entry)
+    exclusions = tuple(exclusion for part in described for exclusion in part.exclusions)
     return Finished(config.name, located.name, located.labels, entry, exclusions)
 
 
-def _part(
-    planned: PlannedSplit, dropped: Mapping[str, str], lacking: Sequence[str], adopted: str
-) -> tuple[dict[str, Any], tuple[Exclusion, ...]]:
+@dataclass(frozen=True)
+class _Part:
+    """A part of a split, or a split that has none: its entry, and what goes into that of the split."""
+
+    entry: PartEntry
+    withdrawn: tuple[WithdrawnRow, ...]
+    shortfalls: tuple[str, ...]
+    exclusions: tuple[Exclusion, ...]
+
+
+def _part(planned: PlannedSplit, dropped: Mapping[str, str], lacking: Sequence[str], adopted: str) -> _Part:
     """Describe a part of a split, or a split that has none; `dropped` has reasons by the ids of unreadable rows."""
     split = planned.split
     unreadable = _unreadable(planned, dropped)
@@ -97,55 +121,68 @@ def _part(
     rows = planned.table.num_rows - len(unreadable)
     if rows + excluded != planned.available:
         raise AssertionError(f"{planned.key}: {rows} kept and {excluded} excluded of {planned.available}")
-    entry = {
-        "role": split.role,
-        "source": split.source.key,
-        "partitions": list(split.partitions),
-        "rows": rows,
-        "expected": planned.count.rows,
-        "paper": planned.count.paper,
-        "why": planned.count.why,
-        "available": planned.available,
-        "excluded": excluded,
-        "excluded_by_rule": _by_rule(exclusions),
-        "withdrawn": [
-            {"id": split.row_id(e.image), "reason": e.evidence} for e in exclusions if e.rule == "withdrawn"
-        ],
-        "adopted": adopted,
-        "shortfalls": [
-            *lacking,
-            *(f"{e.image} left out as unreadable ({e.evidence})" for e in unreadable if e.rule != broken.RULE),
-        ],
-    }
-    if isinstance(split, Part):
-        classes = len(planned.table["class_id"].unique())
-        entry |= {
-            "name": split.name,
-            "labelled": planned.config.has_labels(split),
-            "classes": classes,
-            "paper_classes": planned.count.classes,
-        }
-    return entry, exclusions
+    entry = PartEntry(
+        role=split.role,
+        source=split.source.key,
+        partitions=tuple(split.partitions),
+        rows=rows,
+        expected=planned.count.rows,
+        paper=planned.count.paper,
+        why=planned.count.why,
+        available=planned.available,
+        excluded=excluded,
+        excluded_by_rule=_by_rule(exclusions),
+        adopted=adopted,
+        name=split.name if isinstance(split, Part) else "",
+        labelled=planned.config.has_labels(split),
+        classes=len(planned.table["class_id"].unique()),
+        paper_classes=planned.count.classes,
+    )
+    withdrawn = [WithdrawnRow(split.row_id(e.image), e.evidence) for e in exclusions if e.rule == "withdrawn"]
+    left_out = [f"{e.image} left out as unreadable ({e.evidence})" for e in unreadable if e.rule != broken.RULE]
+    return _Part(entry, tuple(withdrawn), (*lacking, *left_out), exclusions)
 
 
-def _joined(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _joined(
+    parts: Sequence[_Part],
+    *,
+    digest: str,
+    data: tuple[FileEntry, ...],
+    index: FileEntry,
+    making: Generator | None,
+) -> SplitEntry:
     """Describe a split by its parts, and by what they come to together."""
+    entries = tuple(part.entry for part in parts)
     by_rule: Counter[str] = Counter()
-    for part in parts:
-        by_rule.update(part["excluded_by_rule"])
-    entry: dict[str, Any] = {
-        name: sum(part[name] for part in parts) for name in ("rows", "expected", "paper", "available", "excluded")
-    }
-    return entry | {
-        "why": "; ".join(dict.fromkeys(part["why"] for part in parts if part["why"])),
-        "excluded_by_rule": dict(sorted(by_rule.items())),
-        "withdrawn": [row for part in parts for row in part.pop("withdrawn")],
-        "shortfalls": list(dict.fromkeys(sentence for part in parts for sentence in part.pop("shortfalls"))),
-        "parts": list(parts),
-    }
+    for entry in entries:
+        by_rule.update(entry.excluded_by_rule)
+    return SplitEntry(
+        rows=sum(entry.rows for entry in entries),
+        expected=sum(entry.expected for entry in entries),
+        paper=sum(entry.paper for entry in entries),
+        why="; ".join(dict.fromkeys(entry.why for entry in entries if entry.why)),
+        available=sum(entry.available for entry in entries),
+        excluded=sum(entry.excluded for entry in entries),
+        excluded_by_rule=dict(sorted(by_rule.items())),
+        withdrawn=tuple(row for part in parts for row in part.withdrawn),
+        shortfalls=tuple(dict.fromkeys(sentence for part in parts for sentence in part.shortfalls)),
+        digest=digest,
+        data=data,
+        index=index,
+        made=None if making is None else making.description,
+        generator=None if making is None else making.entry(),
+        parts=entries,
+    )
 
 
-def data_entries(layout: Layout, located: Located) -> list[dict[str, Any]]:
+def _whole(split: SplitEntry, part: PartEntry) -> SplitEntry:
+    """Describe a split that is not joined by its only part."""
+    return msgspec.structs.replace(
+        split, parts=None, role=part.role, source=part.source, partitions=part.partitions, adopted=part.adopted
+    )
+
+
+def data_entries(layout: Layout, located: Located) -> tuple[FileEntry, ...]:
     """The finished shards of a split that have pixels, as the manifest lists them."""
     names = (located.config.name, located.name)
     entries = []
@@ -153,86 +190,114 @@ def data_entries(layout: Layout, located: Located) -> list[dict[str, Any]]:
         path = layout.data(*names, shard, located.shards)
         if path.exists():
             record = read_record(layout.part(*names, shard, located.shards))
-            entries.append({"path": layout.relative(path), "bytes": record.bytes, "sha256": record.sha256})
-    return entries
+            entries.append(FileEntry(layout.relative(path), record.bytes, record.sha256))
+    return tuple(entries)
 
 
 def finish_release(
-    layout: Layout, benchmark: Benchmark, finished: Sequence[Finished], choices: Mapping[str, Any], meter: Meter
-) -> dict[str, Any]:
+    layout: Layout, benchmark: Benchmark, finished: Sequence[Finished], identity: Identity, meter: Meter
+) -> Manifest:
     """Write exclusions, the table of duplicates, manifest and card; what other runs put into the folder stays.
 
     Args:
         layout: the release folder.
         benchmark: the declaration.
         finished: the splits of this run.
-        choices: those that change rows, by name.
+        identity: the choices that change rows.
         meter: shows progress.
 
     Returns:
         The manifest.
     """
-    manifest: dict[str, Any] = read_manifest(layout.root) if layout.manifest.exists() else {"format": FORMAT}
+    before = read_or_empty(layout.root)
     origins = earlier_tables(layout)
-    benchmarks, configs = manifest.setdefault("benchmarks", {}), manifest.setdefault("configs", {})
-    sources = manifest.setdefault("sources", {})
-    benchmarks[benchmark.name] = {
-        "title": benchmark.title,
-        "paper": benchmark.paper,
-        "citation": benchmark.citation,
-        **choices,
+    configs = {
+        config.name: _config_entry(layout, benchmark, config, mine, before.configs.get(config.name))
+        for config in benchmark.configs
+        if (mine := [split for split in finished if split.config == config.name])
     }
-    if benchmark.roles_by_config:
-        benchmarks[benchmark.name]["roles_by_config"] = True
-    for config in benchmark.configs:
-        mine = [split for split in finished if split.config == config.name]
-        if not mine:
-            continue
-        entry = configs.setdefault(config.name, {"splits": {}})
-        entry |= {
-            "benchmark": benchmark.name,
-            "description": config.description,
-            "label_names": list(mine[0].labels),
-            "columns": [column_entry(column) for column in config.columns],
-        }
-        entry["splits"] |= {split.name: split.entry for split in mine}
-        path = layout.excluded(config.name)
-        keys = [key for split in mine for key in parts_of(split.key, split.entry)]
-        write_excluded(path, [e for split in mine for e in split.exclusions], keys)
-        entry["excluded"] = file_entry(layout, path)
-    for source in benchmark.sources():
-        if any(source.key in sources_of(split.entry) for split in finished):
-            sources[source.key] = {
-                "title": source.title,
-                "edition": source.edition,
-                "licence": dataclasses.asdict(source.licence),
-                "citation": source.citation,
-            }
-    finish_duplicates(layout, benchmark, manifest, origins, meter)
-    card.seal(layout, manifest)
-    return manifest
+    used = {source for split in finished for source in split.entry.sources}
+    manifest = msgspec.structs.replace(
+        before,
+        benchmarks={**before.benchmarks, benchmark.name: _benchmark_entry(benchmark, identity)},
+        configs={**before.configs, **configs},
+        sources={
+            **before.sources,
+            **{source.key: _source_entry(source) for source in benchmark.sources() if source.key in used},
+        },
+    )
+    manifest = finish_duplicates(layout, benchmark, manifest, origins, meter)
+    return card.write_card_and_manifest(layout, manifest)
+
+
+def _config_entry(
+    layout: Layout, benchmark: Benchmark, config: Config, finished: Sequence[Finished], before: ConfigEntry | None
+) -> ConfigEntry:
+    """Describe a config with the splits of this run and those of `before`, and write its exclusions."""
+    path = layout.excluded(config.name)
+    keys = [key for split in finished for key in pieces_by_key(split.key, split.entry)]
+    write_excluded(path, [e for split in finished for e in split.exclusions], keys)
+    mine = {split.name: split.entry for split in finished}
+    return ConfigEntry(
+        benchmark=benchmark.name,
+        description=config.description,
+        label_names=finished[0].labels,
+        columns=tuple(column_entry(column) for column in config.columns),
+        splits={**before.splits, **mine} if before else mine,
+        excluded=file_entry(layout, path),
+        audit=before.audit if before else None,
+        duplicates_of=before.duplicates_of if before else None,
+    )
+
+
+def _benchmark_entry(benchmark: Benchmark, identity: Identity) -> BenchmarkEntry:
+    return BenchmarkEntry(
+        title=benchmark.title,
+        paper=benchmark.paper,
+        citation=benchmark.citation,
+        version=identity.version,
+        seed=identity.seed,
+        limit_per_class=identity.limit_per_class,
+        demo=identity.demo,
+        roles_by_config=benchmark.roles_by_config,
+    )
+
+
+def _source_entry(source: Source) -> SourceEntry:
+    licence = source.licence
+    return SourceEntry(
+        title=source.title,
+        edition=source.edition,
+        licence=LicenceEntry(licence.name, licence.url, licence.publish, licence.statement),
+        citation=source.citation,
+    )
 
 
 def earlier_tables(layout: Layout) -> list[Origin]:
     """The table of duplicates that a release folder has from earlier runs, where it is as its manifest lists it."""
-    manifest = read_manifest(layout.root) if layout.manifest.exists() else {}
-    if KEY not in manifest or not layout.duplicates.is_file():
+    manifest = read_or_empty(layout.root)
+    if manifest.duplicates is None or not layout.duplicates.is_file():
         return []
-    if file_sha256(layout.duplicates) != manifest[KEY]["sha256"]:
+    if file_sha256(layout.duplicates) != manifest.duplicates.sha256:
         return []  # written by a run that was killed before its manifest was; all is looked for again
     return [origin(manifest, layout.duplicates)]
 
 
 def finish_duplicates(
-    layout: Layout, benchmark: Benchmark, manifest: dict[str, Any], origins: Sequence[Origin], meter: Meter
-) -> None:
-    """Write the table of duplicates of all splits in `manifest`, list it there, and say how many pairs it has."""
+    layout: Layout, benchmark: Benchmark, manifest: Manifest, origins: Sequence[Origin], meter: Meter
+) -> Manifest:
+    """Write the table of duplicates of all splits in `manifest`, and say how many pairs it has.
+
+    Returns:
+        The manifest with the table listed.
+    """
     found = PixelComparisons(layout, manifest, benchmark, meter).table(carried(origins, manifest))
-    known = entries(manifest)
-    table = complete(manifest, lambda key: layout.root / known[key]["index"]["path"], origins, found)
-    manifest[KEY] = write_table(layout, table)
+    known = manifest.by_key()
+    table = complete(manifest, lambda key: layout.root / known[key].index.path, origins, found)
+    listed = write_table(layout, table)
     training = {key for key, entry in known.items() if is_training(key, entry)}
     meter.note(summary(read_pairs(layout.duplicates), training))
+    return msgspec.structs.replace(manifest, duplicates=listed)
 
 
 def _by_rule(exclusions: Sequence[Exclusion]) -> dict[str, int]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,14 +22,16 @@ from builders.pipeline.finish import data_entries, earlier_tables, finish_duplic
 from builders.pipeline.generated import Making
 from builders.pipeline.recorded import copy_pixels, recorded_splits
 from builders.pipeline.request import Choices, generators_of
-from builders.pipeline.state import Identity, check_choices, check_generators, locked, record_plans
+from builders.pipeline.state import check_choices, check_generators, identity_of, locked, record_plans
 from builders.plan.planner import PLAN_SCHEMA, PlannedSplit
 from builders.plan.quotas import Rows
 from builders.registry import BENCHMARKS
 from builders.release import card
 from builders.release.digests import rows_digest
+from builders.release.entries import ConfigEntry, Manifest, SplitEntry, pieces_by_key
 from builders.release.layout import Layout
-from builders.release.manifest import FORMAT, columns_of, file_entry, parts_of, read_manifest, sources_of
+from builders.release.manifest import file_entry, read_manifest, read_or_empty
+from builders.release.reader import config_of
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source, SourceIndex, open_source
@@ -38,33 +41,31 @@ from builders.writing.read_plan import STAGING, Located, join, locate, packed_ro
 
 @dataclass(frozen=True)
 class Published:
-    """One config of a release, without pixels: the folder that has its files, and the manifest they are listed in."""
+    """One config of a release, without pixels: the folder that has its files, and the manifest they are listed in.
+
+    `name` is what messages call a release that was fetched into a folder of no interest.
+    """
 
     root: Path
     config: str
+    name: str = ""
 
-    @property
-    def manifest(self) -> dict[str, Any]:
+    @functools.cached_property
+    def manifest(self) -> Manifest:
         """The manifest of the whole release."""
-        return read_manifest(self.root)
+        return read_manifest(self.root, self.name)
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self) -> ConfigEntry:
         """The config in the manifest.
 
         Raises:
             BuildError: the release has no such config.
         """
-        configs = self.manifest["configs"]
-        if self.config not in configs:
-            raise BuildError(
-                f"expected a config of the release ({', '.join(sorted(configs))}), found {self.config}; name one."
-            )
-        entry: dict[str, Any] = configs[self.config]
-        return entry
+        return config_of(self.manifest, self.config)
 
-    def splits(self) -> dict[str, dict[str, Any]]:
+    def splits(self) -> dict[str, SplitEntry]:
         """The entries of its splits in the manifest, by `config/split`."""
-        return {f"{self.config}/{name}": split for name, split in sorted(self.entry()["splits"].items())}
+        return {f"{self.config}/{name}": split for name, split in sorted(self.entry().splits.items())}
 
     def duplicates(self) -> Origin:
         """The release's table of duplicates.
@@ -80,15 +81,14 @@ class Published:
         Raises:
             BuildError: the index is not there or is not the one that the manifest lists.
         """
-        listed = self.entry()["splits"][split]
-        path = self.root / listed["index"]["path"]
+        listed = self.entry().splits[split]
+        path = self.root / listed.index.path
         if not path.is_file():
-            raise BuildError(f"expected the published index {listed['index']['path']}, found none; fetch it again.")
+            raise BuildError(f"expected the published index {listed.index.path}, found none; fetch it again.")
         rows = pq.read_table(path)
-        if rows_digest(rows) != listed["digest"]:
+        if rows_digest(rows) != listed.digest:
             raise BuildError(
-                f"expected rows with the digest {listed['digest']} in {listed['index']['path']}, found others; "
-                "fetch the "
+                f"expected rows with the digest {listed.digest} in {listed.index.path}, found others; fetch the "
                 "release again."
             )
         return rows.replace_schema_metadata(None)
@@ -100,8 +100,8 @@ def benchmark_of(published: Published) -> Benchmark:
     Raises:
         BuildError: this version of the tools has no such benchmark, or another version of it.
     """
-    name = published.entry()["benchmark"]
-    version = published.manifest["benchmarks"][name]["version"]
+    name = published.entry().benchmark
+    version = published.manifest.benchmarks[name].version
     if name not in BENCHMARKS:
         known = ", ".join(sorted(BENCHMARKS))
         raise BuildError(f"expected a benchmark that these tools build ({known}), found {name}; update the tools.")
@@ -120,14 +120,12 @@ def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:
     wanted: dict[str, dict[str, None]] = {}
     entries = published.splits()
     for key in sorted(entries.keys() - recorded_splits(benchmark, entries)):
-        for part in parts_of("", entries[key]).values():
-            wanted.setdefault(part["source"], {}).update(dict.fromkeys(part["partitions"]))
+        for part in entries[key].pieces():
+            wanted.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
     return {source: tuple(wanted[source.key]) for source in benchmark.sources() if source.key in wanted}
 
 
-def rebuild(
-    published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor
-) -> dict[str, Any]:
+def rebuild(published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor) -> Manifest:
     """Write the rows of a published config, with pixels from the given sources, into a release folder.
 
     Args:
@@ -145,15 +143,14 @@ def rebuild(
     """
     benchmark = benchmark_of(published)
     layout = Layout(out)
-    made_of = published.manifest["benchmarks"][benchmark.name]
-    identity = Identity(
-        benchmark.name, made_of["version"], made_of["seed"], made_of["limit_per_class"], made_of["demo"]
-    )
+    identity = identity_of(benchmark.name, published.manifest.benchmarks[benchmark.name])
     splits = published.splits()
     recorded = recorded_splits(benchmark, splits)
     generators = generators_of(benchmark, list(splits))
-    keys = {part: listed["adopted"] for key, split in splits.items() for part, listed in parts_of(key, split).items()}
-    choices = Choices(out=out, splits=tuple(splits), roots=roots, seed=made_of["seed"], demo=made_of["demo"])
+    keys = {
+        part: listed.adopted for key, split in splits.items() for part, listed in pieces_by_key(key, split).items()
+    }
+    choices = Choices(out=out, splits=tuple(splits), roots=roots, seed=identity.seed, demo=identity.demo)
     with explaining_disk("write the release"), locked(layout):
         check_choices(layout, identity, keys, allow_partial=False)
         check_generators(layout, identity, generators)
@@ -227,7 +224,7 @@ def _planned(
     entry = published.entry()
     rows = published.rows(name)
     planned = []
-    for part, listed in parts_of(key, entry["splits"][name]).items():
+    for part, listed in pieces_by_key(key, entry.splits[name]).items():
         config, split = benchmark.by_key()[part]
         index = indexes[split.source.key]
         mine = rows
@@ -245,10 +242,10 @@ def _planned(
                 config=config,
                 split=split,
                 count=benchmark.count(part),
-                labels=tuple(entry["label_names"]),
+                labels=entry.label_names,
                 table=mine.select(PLAN_SCHEMA.names),
                 rows=places.to_numpy().astype(np.int64),
-                available=listed["available"],
+                available=listed.available,
                 excluded=(),
             )
         )
@@ -303,31 +300,27 @@ def _refuse_other_values(table: pa.Table, rows: pa.Table, name: str) -> None:
 
 def _finish(
     published: Published, benchmark: Benchmark, layout: Layout, ready: Mapping[str, Located], meter: Meter
-) -> dict[str, Any]:
-    theirs = published.manifest
-    entry = published.entry()
+) -> Manifest:
+    theirs, entry = published.manifest, published.entry()
     splits = {}
     for key, listed in published.splits().items():
         name = key.partition("/")[2]
         path = layout.index(published.config, name)
-        write_index(path, published.rows(name), entry["label_names"], columns_of(entry))
-        data = data_entries(layout, ready[key]) if key in ready else listed["data"]
-        splits[name] = listed | {"data": data, "index": file_entry(layout, path)}
-    manifest: dict[str, Any] = read_manifest(layout.root) if layout.manifest.exists() else {"format": FORMAT}
+        write_index(path, published.rows(name), entry.label_names, entry.own_columns())
+        data = data_entries(layout, ready[key]) if key in ready else listed.data
+        splits[name] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
+    before = read_or_empty(layout.root)
     origins = earlier_tables(layout)
-    for kind in ("benchmarks", "configs", "sources"):
-        manifest.setdefault(kind, {})
-    manifest["benchmarks"][benchmark.name] = theirs["benchmarks"][benchmark.name]
-    manifest["sources"] |= {
-        key: theirs["sources"][key] for key in sorted({key for split in splits.values() for key in sources_of(split)})
-    }
-    ours = entry | {"splits": splits}
-    keys = [part for name, split in splits.items() for part in parts_of(f"{published.config}/{name}", split)]
+    keys = [part for name, listed in splits.items() for part in pieces_by_key(f"{published.config}/{name}", listed)]
     excluded = layout.excluded(published.config)
-    write_excluded(excluded, read_excluded(published.root / entry["excluded"]["path"]), keys)
-    ours["excluded"] = file_entry(layout, excluded)
-    manifest["configs"][published.config] = ours
-    origins.append(published.duplicates())
-    finish_duplicates(layout, benchmark, manifest, origins, meter)
-    card.seal(layout, manifest)
-    return manifest
+    write_excluded(excluded, read_excluded(published.root / entry.excluded.path), keys)
+    ours = msgspec.structs.replace(entry, splits=splits, excluded=file_entry(layout, excluded))
+    used = sorted({key for listed in splits.values() for key in listed.sources})
+    manifest = msgspec.structs.replace(
+        before,
+        benchmarks={**before.benchmarks, benchmark.name: theirs.benchmarks[benchmark.name]},
+        configs={**before.configs, published.config: ours},
+        sources={**before.sources, **{key: theirs.sources[key] for key in used}},
+    )
+    manifest = finish_duplicates(layout, benchmark, manifest, [*origins, published.duplicates()], meter)
+    return card.write_card_and_manifest(layout, manifest)

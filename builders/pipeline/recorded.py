@@ -8,18 +8,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from builders.benchmark import Benchmark
 from builders.errors import BuildError
 from builders.generate.contract import differences
 from builders.pipeline.request import generators_of
 from builders.release.digests import file_sha256
+from builders.release.entries import SplitEntry
 from builders.release.layout import Layout
 from builders.storage.atomic import replacing
 
 
-def recorded_splits(benchmark: Benchmark, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def recorded_splits(benchmark: Benchmark, entries: Mapping[str, SplitEntry]) -> list[str]:
     """The published splits (`config/split`) whose pixels nobody can make again.
 
     Args:
@@ -32,8 +32,8 @@ def recorded_splits(benchmark: Benchmark, entries: Mapping[str, Mapping[str, Any
     generators = generators_of(benchmark, list(entries))
     for key, generator in generators.items():
         # A release from before generators were recorded has none; its images were made as today's first versions do.
-        published = entries[key].get("generator", generator.identity())
-        if differing := differences(published, generator.identity()):
+        published = entries[key].generator or generator.entry()
+        if differing := differences(published.identity(), generator.identity()):
             raise BuildError(
                 f"The images of {key} were made in another way than these tools make them: with "
                 f"{', '.join(differing)}. Use the tools that published it."
@@ -41,7 +41,7 @@ def recorded_splits(benchmark: Benchmark, entries: Mapping[str, Mapping[str, Any
     return [key for key, generator in generators.items() if generator.reproducible == "recorded"]
 
 
-def copy_pixels(key: str, entry: Mapping[str, Any], published: Path, layout: Layout) -> None:
+def copy_pixels(key: str, entry: SplitEntry, published: Path, layout: Layout) -> None:
     """Copy the shards of a split from one release folder into another.
 
     Args:
@@ -54,19 +54,19 @@ def copy_pixels(key: str, entry: Mapping[str, Any], published: Path, layout: Lay
         BuildError: the published folder does not have them all, or has others than its manifest lists.
     """
     config, _, name = key.partition("/")
-    shards = len(entry["data"])
-    missing = [file["path"] for file in entry["data"] if not (published / file["path"]).is_file()]
-    if missing or not entry["data"]:
+    shards = len(entry.data)
+    missing = [file.path for file in entry.data if not (published / file.path).is_file()]
+    if missing or not entry.data:
         raise BuildError(
             f"The images of {key} cannot be made again: they depend on the device and the library versions that made "
             f"them. Load the published ones, or give a release folder that has them (found none in {published})."
         )
-    for shard, file in enumerate(entry["data"]):
+    for shard, file in enumerate(entry.data):
         target = layout.data(config, name, shard, shards)
         with replacing(target) as temporary:
-            shutil.copyfile(published / file["path"], temporary)
-            if layout.relative(target) != file["path"] or file_sha256(temporary) != file["sha256"]:
+            shutil.copyfile(published / file.path, temporary)
+            if layout.relative(target) != file.path or file_sha256(temporary) != file.sha256:
                 raise BuildError(
-                    f"{published / file['path']} is not shard {shard} of {key}, or not as its manifest lists it "
-                    f"(SHA-256 {file['sha256']}). Fetch the release again."
+                    f"{published / file.path} is not shard {shard} of {key}, or not as its manifest lists it "
+                    f"(SHA-256 {file.sha256}). Fetch the release again."
                 )

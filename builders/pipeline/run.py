@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -26,6 +25,7 @@ from builders.pipeline.without_duplicates import Gone, compared_with, find_dupli
 from builders.plan.classes import Adopted, drawn_classes, label_names
 from builders.plan.completeness import shortfalls
 from builders.plan.planner import PlannedSplit, plan
+from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.sources.base import IN_PLACE, SourceIndex, open_source
 from builders.sources.editions import refuse_resized
@@ -137,9 +137,7 @@ def _note_strangers(choices: Choices, planned: Sequence[PlannedSplit], meter: Me
         meter.note(f"--withdraw: no row of these splits has the id {names}; look at the spelling")
 
 
-def build(
-    benchmark: Benchmark, choices: Choices, prepared: Prepared, meter: Meter, executor: Executor
-) -> dict[str, Any]:
+def build(benchmark: Benchmark, choices: Choices, prepared: Prepared, meter: Meter, executor: Executor) -> Manifest:
     """Write what was planned into the release folder and return its manifest.
 
     Shards that an earlier run finished are used as they are. The result does not depend on `executor`.
@@ -184,7 +182,7 @@ def build(
             finished.append(finish_split(layout, split, prepared.lacking, adopted))
             _keep_pixels(benchmark, layout, making, split, finished[-1])
             meter.advance(split.table.num_rows)
-        manifest = finish_release(layout, benchmark, finished, identity.choices(), meter)
+        manifest = finish_release(layout, benchmark, finished, identity, meter)
         remove_packs(layout.state / STAGING)
     return manifest
 
@@ -246,12 +244,12 @@ def _locate(layout: Layout, prepared: Prepared, seed: int, meter: Meter) -> list
 
 def _keep_pixels(benchmark: Benchmark, layout: Layout, making: Making, split: Located, finished: Finished) -> None:
     """Keep what later runs need to compare a split with theirs, where its shards will not have it."""
-    path = layout.pixels(finished.entry["digest"])
-    if finished.entry["data"]:
+    path = layout.pixels(finished.entry.digest)
+    if finished.entry.data:
         path.unlink(missing_ok=True)
     elif are_compared(benchmark, split.key) and not path.exists():
         made = split.table.filter(pc.equal(split.table["unreadable"], ""))
-        write_pixels(layout, finished.entry["digest"], making.pixels(made))
+        write_pixels(layout, finished.entry.digest, making.pixels(made))
 
 
 def _lacking(

@@ -18,8 +18,9 @@ from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
 from builders.generate.contract import Generator, differences
+from builders.release.entries import BenchmarkEntry, pieces_by_key
 from builders.release.layout import FOLDERS, Layout
-from builders.release.manifest import parts_of, read_manifest
+from builders.release.manifest import read_or_empty
 from builders.storage.atomic import TEMPORARY, write_text
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
@@ -37,8 +38,13 @@ class Identity:
     demo: bool
 
     def choices(self) -> dict[str, Any]:
-        """The choices by name, as state and manifest record them."""
+        """The choices by name, as the state records them."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "benchmark"}
+
+
+def identity_of(name: str, entry: BenchmarkEntry) -> Identity:
+    """The choices that a benchmark in a manifest was built with."""
+    return Identity(name, entry.version, entry.seed, entry.limit_per_class, entry.demo)
 
 
 @contextlib.contextmanager
@@ -83,12 +89,11 @@ def check_choices(layout: Layout, identity: Identity, adopted: Mapping[str, str]
         allow_partial: whether this run may leave images out.
     """
     state = _read_state(layout, identity)
-    manifest = read_manifest(layout.root) if layout.manifest.exists() else {"benchmarks": {}, "configs": {}}
+    manifest = read_or_empty(layout.root)
     built = {
-        key: part["adopted"]
-        for config, declared in manifest["configs"].items()
-        for name, entry in declared["splits"].items()
-        for key, part in parts_of(f"{config}/{name}", entry).items()
+        part_key: part.adopted
+        for key, _, entry in manifest.splits()
+        for part_key, part in pieces_by_key(key, entry).items()
     }
     for key, digest in adopted.items():
         if {**built, **state.get("adopted", {})}.get(key, digest) != digest:
@@ -96,7 +101,8 @@ def check_choices(layout: Layout, identity: Identity, adopted: Mapping[str, str]
                 f"expected the --adopt that {key} was built with before, found another or none, in {layout.root}; "
                 "give another --out, or the same copy as before."
             )
-    for known in (state, manifest["benchmarks"].get(identity.benchmark, {})):
+    released = manifest.benchmarks.get(identity.benchmark)
+    for known in (state, identity_of(identity.benchmark, released).choices() if released else {}):
         for name, value in identity.choices().items():
             if name in known and known[name] != value:
                 raise BuildError(
@@ -123,10 +129,8 @@ def check_generators(layout: Layout, identity: Identity, generators: Mapping[str
         BuildError: a split was made with another version, other parameters or other weights.
     """
     known: dict[str, Any] = _read_state(layout, identity).get("generators", {})
-    if layout.manifest.exists():
-        for config, declared in read_manifest(layout.root)["configs"].items():
-            splits = declared["splits"].items()
-            known |= {f"{config}/{name}": split["generator"] for name, split in splits if "generator" in split}
+    splits = read_or_empty(layout.root).by_key()
+    known |= {key: split.generator.identity() for key, split in splits.items() if split.generator is not None}
     for key, generator in generators.items():
         differing = differences(known.get(key, generator.identity()), generator.identity())
         if differing:
@@ -138,11 +142,9 @@ def check_generators(layout: Layout, identity: Identity, generators: Mapping[str
 
 def check_labels(layout: Layout, labels: Mapping[str, Sequence[str]]) -> None:
     """Refuse a folder built with other in-distribution classes than this run's `labels`, by config."""
-    if not layout.manifest.exists():
-        return
-    configs = read_manifest(layout.root)["configs"]
+    configs = read_or_empty(layout.root).configs
     for name, names in labels.items():
-        odd = sorted(set(configs[name]["label_names"]) ^ set(names)) if name in configs else []
+        odd = sorted(set(configs[name].label_names) ^ set(names)) if name in configs else []
         if odd:
             raise BuildError(
                 f"expected the in-distribution classes that {name} was built with before, found others ({odd[0]} is "

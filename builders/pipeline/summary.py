@@ -8,41 +8,41 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from builders.benchmark import Benchmark, Part, Split
 from builders.cli.tables import aligned
 from builders.pipeline.run import Prepared
+from builders.release.entries import Manifest, pieces_by_key
 from builders.release.layout import INDEX_SUFFIX
-from builders.release.manifest import parts_of
 from builders.sources.broken import RULE
 from builders.sources.sizes import estimated_bytes
 
 
-def built_text(benchmark: Benchmark, manifest: dict[str, Any], out: Path, splits: Sequence[str]) -> str:
+def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequence[str]) -> str:
     """What is printed after a build: counts, digests, and the line of Python that reads the first split."""
-    entries = {key: _entry(manifest, key) for key in splits}
-    rows = {key: entry["rows"] for key, entry in entries.items()}
+    known = manifest.by_key()
+    entries = {key: known[key] for key in splits}
+    rows = {key: entry.rows for key, entry in entries.items()}
     declared = benchmark.by_key()
     parts = [
-        (part, declared[part][1], described["classes"], described["rows"])
+        (part, declared[part][1], described.classes, described.rows)
         for key, entry in entries.items()
-        if "parts" in entry
-        for part, described in parts_of(key, entry).items()
+        if entry.parts is not None
+        for part, described in pieces_by_key(key, entry).items()
     ]
-    table = counts_table(benchmark, rows, {key: entry["digest"] for key, entry in entries.items()})
+    table = counts_table(benchmark, rows, {key: entry.digest for key, entry in entries.items()})
     table = "\n".join([table, *parts_table(parts)])
     config, split = splits[0].split("/")
-    suffix = "" if entries[splits[0]]["data"] else INDEX_SUFFIX
+    suffix = "" if entries[splits[0]].data else INDEX_SUFFIX
     left_out = [
         f"{key}: {count:,} broken in the owner's archive and left out ({config_of}, by the rule {RULE})"
         for key, entry in entries.items()
         for config_of in [f"excluded/{key.split('/')[0]}.csv"]
-        if (count := entry["excluded_by_rule"].get(RULE, 0))
+        if (count := entry.excluded_by_rule.get(RULE, 0))
     ]
-    lacking = sorted({sentence for entry in entries.values() for sentence in entry["shortfalls"]})
+    lacking = sorted({sentence for entry in entries.values() for sentence in entry.shortfalls})
     lines = [table, *left_out, ""]
-    if manifest["benchmarks"][benchmark.name]["demo"]:
+    if manifest.benchmarks[benchmark.name].demo:
         lines += ["Built from demo sources: small on purpose, to try the tools and never for a result.", ""]
     elif lacking:
         lines += [f"not complete: {sentence}" for sentence in lacking] + [""]
@@ -109,12 +109,6 @@ def parts_table(parts: Sequence[tuple[str, Split, int, int]]) -> list[str]:
         numbers = [text for ours, paper in pairs for text in (f"{ours:,}", f"{paper:,}", _difference(ours, paper))]
         lines.append([key, split.role, split.source.key, *numbers])
     return ["", *aligned(lines)]
-
-
-def _entry(manifest: Mapping[str, Any], key: str) -> dict[str, Any]:
-    config, split = key.split("/")
-    entry: dict[str, Any] = manifest["configs"][config]["splits"][split]
-    return entry
 
 
 def _size(size: int) -> str:

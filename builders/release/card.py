@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builders.release.duplicates import CONFIG, KEY, SPLIT
+import msgspec
+
+from builders.release.duplicates import CONFIG, SPLIT
+from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import INDEX_SUFFIX, Layout
-from builders.release.manifest import SHARD_NUMBER, file_entry, parts_of, roles_of, sources_of, write_manifest
+from builders.release.manifest import SHARD_NUMBER, file_entry, write_manifest
 from builders.storage.atomic import write_text
 
 # The Hub's own steps (hub-docs, datasetcard.md); the last has no upper end that a release of ours would reach.
@@ -19,23 +22,23 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000
 _LARGEST = "1M<n<10M"
 
 
-def seal(layout: Layout, manifest: dict[str, Any]) -> None:
+def write_card_and_manifest(layout: Layout, manifest: Manifest) -> Manifest:
     """Write a release's card and then its manifest, which holds the card's size and digest as of every other file.
 
-    The manifest also gets the list of all withdrawn rows, from those of its splits.
+    Returns:
+        The manifest as written: with the card, and with the withdrawn rows of all splits.
     """
-    manifest["withdrawn"] = [
-        {**row, "split": f"{config}/{name}"}
-        for config, entry in sorted(manifest["configs"].items())
-        for name, split in sorted(entry["splits"].items())
-        for row in split["withdrawn"]
-    ]
+    withdrawn = tuple(
+        msgspec.structs.replace(row, split=key) for key, _, split in manifest.splits() for row in split.withdrawn
+    )
+    manifest = msgspec.structs.replace(manifest, withdrawn=withdrawn)
     write_text(layout.card, render(manifest))
-    manifest["card"] = file_entry(layout, layout.card)
+    manifest = msgspec.structs.replace(manifest, card=file_entry(layout, layout.card))
     write_manifest(layout.root, manifest)
+    return manifest
 
 
-def render(manifest: dict[str, Any]) -> str:
+def render(manifest: Manifest) -> str:
     """Render the card of a manifest."""
     import jinja2
     import yaml
@@ -48,13 +51,11 @@ def render(manifest: dict[str, Any]) -> str:
         keep_trailing_newline=True,
     )
     front = yaml.safe_dump(front_matter(manifest), sort_keys=False, allow_unicode=True)
-    text: str = environment.get_template("dataset_card.md.j2").render(
-        front_matter=front, manifest=manifest, parts_of=parts_of, roles_of=roles_of, sources_of=sources_of
-    )
+    text: str = environment.get_template("dataset_card.md.j2").render(front_matter=front, manifest=manifest)
     return text
 
 
-def front_matter(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def front_matter(manifest: Manifest) -> dict[str, Any]:
     """The card's YAML: licence and tags, and every config with the files, sizes and row counts of its splits.
 
     It has no features: `datasets` and the Hub's viewer take them from the Parquet schema where the card has none
@@ -85,21 +86,21 @@ def front_matter(manifest: Mapping[str, Any]) -> dict[str, Any]:
 class CardSplit:
     """What the card says of one split: its files as the manifest lists them, and its rows."""
 
-    files: Sequence[Mapping[str, Any]]
+    files: Sequence[FileEntry]
     rows: int
 
     @property
     def paths(self) -> list[str]:
         """Paths of the files, relative to the release."""
-        return [str(file["path"]) for file in self.files]
+        return [file.path for file in self.files]
 
     @property
     def size(self) -> int:
         """Bytes of all files."""
-        return sum(int(file["bytes"]) for file in self.files)
+        return sum(file.size for file in self.files)
 
 
-def card_configs(manifest: Mapping[str, Any]) -> dict[str, dict[str, CardSplit]]:
+def card_configs(manifest: Manifest) -> dict[str, dict[str, CardSplit]]:
     """The splits of every config that the card names, in its order: with pixels, indexes, the table of duplicates.
 
     A config whose splits have no pixels here (`--index-only`) is listed only as its index: a pattern that matches no
@@ -107,15 +108,14 @@ def card_configs(manifest: Mapping[str, Any]) -> dict[str, dict[str, CardSplit]]
     """
     with_pixels: dict[str, dict[str, CardSplit]] = {}
     indexes: dict[str, dict[str, CardSplit]] = {}
-    for name, config in sorted(manifest["configs"].items()):
-        splits = sorted(config["splits"].items())
-        pixels = {split: CardSplit(entry["data"], entry["rows"]) for split, entry in splits if entry["data"]}
+    for name, config in sorted(manifest.configs.items()):
+        splits = sorted(config.splits.items())
+        pixels = {split: CardSplit(entry.data, entry.rows) for split, entry in splits if entry.data}
         if pixels:
             with_pixels[name] = pixels
-        indexes[f"{name}{INDEX_SUFFIX}"] = {
-            split: CardSplit([entry["index"]], entry["rows"]) for split, entry in splits
-        }
-    tables = {CONFIG: {SPLIT: CardSplit([manifest[KEY]], manifest[KEY]["rows"])}} if KEY in manifest else {}
+        indexes[f"{name}{INDEX_SUFFIX}"] = {split: CardSplit([entry.index], entry.rows) for split, entry in splits}
+    listed = manifest.duplicates
+    tables = {} if listed is None else {CONFIG: {SPLIT: CardSplit([listed.file], listed.rows)}}
     return {**with_pixels, **indexes, **tables}
 
 
@@ -143,6 +143,6 @@ def _info(name: str, splits: Mapping[str, CardSplit]) -> dict[str, Any]:
     }
 
 
-def _size(manifest: Mapping[str, Any]) -> str:
-    rows = sum(split["rows"] for config in manifest["configs"].values() for split in config["splits"].values())
+def _size(manifest: Manifest) -> str:
+    rows = sum(split.rows for _, _, split in manifest.splits())
     return next((name for limit, name in _SIZES if rows < limit), _LARGEST)

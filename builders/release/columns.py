@@ -87,26 +87,3 @@ OODNESS = Column(
 
 KNOWN_COLUMNS: Mapping[str, Column] = {column.name: column for column in (NEAR_DUPLICATE_OF, OODNESS)}
 """Columns that a manifest lists by name alone."""
-
-
-def column_entry(column: Column) -> str | dict[str, str]:
-    """A column as the manifest lists it: the name of a known one, and name, type and description of any other."""
-    if KNOWN_COLUMNS.get(column.name) == column:
-        return column.name
-    return {"name": column.name, "type": column.type, "description": column.description}
-
-
-def listed_column(entry: object) -> Column:
-    """Read back what `column_entry` returned.
-
-    Raises:
-        ValueError: it is something else; the message is a sentence.
-    """
-    if isinstance(entry, str):
-        if entry not in KNOWN_COLUMNS:
-            raise ValueError(f"expected one of {', '.join(KNOWN_COLUMNS)}, found {entry}")
-        return KNOWN_COLUMNS[entry]
-    keys = ("name", "type", "description")
-    if not isinstance(entry, dict) or set(entry) != set(keys) or not all(type(entry[key]) is str for key in keys):
-        raise ValueError(f"expected a name or an object with {', '.join(keys)}, found {entry!r}")
-    return Column(entry["name"], entry["type"], entry["description"])

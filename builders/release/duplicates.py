@@ -9,28 +9,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
+from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairCount
 from builders.storage.atomic import replacing
 
 CONFIG = "duplicates"
 """Name of the table's config in the card; the folder that the file is in has the same name."""
 
 SPLIT = "pairs"
-
-KEY = "duplicates"
-"""The table in the manifest. A manifest without it is of a release that was built before there was a table."""
-
-By = Literal["bytes", "pixels", "similarity"]
-"""How images are compared: by their encoded bytes, by decoded pixels, or by `builders.duplicates.search`."""
-
-METHODS: tuple[By, ...] = get_args(By)
 
 KNOWN_ROLE = "in_distribution"
 
@@ -137,30 +130,21 @@ def read_pairs(path: Path) -> list[Pair]:
     return [Pair(*values) for values in zip(*(column.to_pylist() for column in table.columns), strict=True)]
 
 
-def groups(manifest: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def groups(manifest: Manifest) -> list[tuple[str, ...]]:
     """The splits that are compared with each other, as sorted keys (`config/split`).
 
     All of a benchmark's; those of each config for itself where the benchmark judges an image by config.
     """
     found: dict[tuple[str, str], list[str]] = {}
-    for name, config in sorted(manifest["configs"].items()):
-        alone = manifest["benchmarks"][config["benchmark"]].get("roles_by_config")
-        mine = found.setdefault((config["benchmark"], name if alone else ""), [])
-        mine += [f"{name}/{split}" for split in config["splits"]]
+    for name, config in sorted(manifest.configs.items()):
+        alone = manifest.benchmarks[config.benchmark].roles_by_config
+        mine = found.setdefault((config.benchmark, name if alone else ""), [])
+        mine += [f"{name}/{split}" for split in config.splits]
     return [tuple(sorted(keys)) for _, keys in sorted(found.items())]
 
 
-def entries(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The entries of all splits in a manifest by `config/split`, sorted."""
-    return {
-        f"{name}/{split}": entry
-        for name, config in sorted(manifest["configs"].items())
-        for split, entry in sorted(config["splits"].items())
-    }
-
-
-def folded(comparisons: Iterable[Comparison]) -> list[dict[str, Any]]:
-    """Comparisons as the manifest lists them: every split of `splits` was compared with every split of `with`."""
+def folded(comparisons: Iterable[Comparison]) -> tuple[ComparedEntry, ...]:
+    """Comparisons as the manifest lists them: every split of `splits` was compared with every split of `others`."""
     partners: dict[tuple[By, str], set[str]] = {}
     for by, one, other in comparisons:
         partners.setdefault((by, one), set()).add(other)
@@ -168,37 +152,30 @@ def folded(comparisons: Iterable[Comparison]) -> list[dict[str, Any]]:
     alike: dict[tuple[By, tuple[str, ...]], list[str]] = {}
     for (by, key), found in sorted(partners.items()):
         alike.setdefault((by, tuple(sorted(found))), []).append(key)
-    listed: list[dict[str, Any]] = []
+    listed: list[ComparedEntry] = []
     for (by, others), keys in sorted(alike.items(), key=lambda item: (METHODS.index(item[0][0]), item[1])):
-        if {"by": by, "splits": list(others), "with": keys} not in listed:  # it says the same from the other side
-            listed.append({"by": by, "splits": keys, "with": list(others)})
-    return listed
+        if ComparedEntry(by, others, tuple(keys)) not in listed:  # it says the same from the other side
+            listed.append(ComparedEntry(by, tuple(keys), others))
+    return tuple(listed)
 
 
-def unfolded(compared: Sequence[Mapping[str, Any]]) -> Iterator[Comparison]:
+def unfolded(compared: Iterable[ComparedEntry]) -> Iterator[Comparison]:
     """The comparisons that a manifest lists; one may come twice."""
     for entry in compared:
-        for one in entry["splits"]:
-            for other in entry["with"]:
-                yield comparison(entry["by"], one, other)
+        for one in entry.splits:
+            for other in entry.others:
+                yield comparison(entry.by, one, other)
 
 
-def counted(pairs: Iterable[Pair]) -> list[dict[str, Any]]:
-    """Count pairs by pair of splits, sorted.
-
-    Returns:
-        For each `split` and `other_split` the number of `pairs`, and of those in `two_roles` and of `two_classes`.
-    """
+def counted(pairs: Iterable[Pair]) -> tuple[PairCount, ...]:
+    """Count pairs by pair of splits, sorted, those of two roles and those of two classes."""
     counts: dict[tuple[str, str], list[int]] = {}
     for pair in pairs:
         count = counts.setdefault(pair.splits, [0, 0, 0])
         count[0] += 1
         count[1] += pair.role != pair.other_role
         count[2] += pair.class_id != pair.other_class_id
-    return [
-        {"split": one, "other_split": other, "pairs": total, "two_roles": roles, "two_classes": classes}
-        for (one, other), (total, roles, classes) in sorted(counts.items())
-    ]
+    return tuple(PairCount(*splits, *count) for splits, count in sorted(counts.items()))
 
 
 def is_known_and_unknown(pair: Pair) -> bool:

@@ -15,6 +15,12 @@ INDEX_SUFFIX = "-index"
 FOLDERS = ("data", "index", "excluded", "audit", "duplicates")
 """Folders of a release, beside its state."""
 
+CARD = "README.md"
+
+# What publishing adds: the list of versions, and what each of them changed.
+CHANGELOG = "CHANGELOG.md"
+CHANGES = "changes"
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -30,7 +36,7 @@ class Layout:
     @property
     def card(self) -> Path:
         """The dataset card, whose YAML `load_dataset` reads."""
-        return self.root / "README.md"
+        return self.root / CARD
 
     @property
     def state(self) -> Path:

@@ -1,90 +1,315 @@
-"""The manifest of a release: reading and writing it, and the facts of a split's entry.
+"""Reading and writing the manifest of a release, `manifest.json`.
 
-Tested by `tests/builders/release/test_release.py`.
+It is data that somebody else may have written. `parse` refuses whatever is no manifest of this format: what it returns
+has the types of `builders.release.entries`, paths in the release's folders, counts that add up, and no reference to
+what it does not describe. Whether the files are as it says is another question, which `python -m hf_scripts.verify`
+answers.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
+
 from builders.errors import BuildError
-from builders.release.columns import Column, listed_column
 from builders.release.digests import file_sha256
-from builders.release.layout import Layout
+from builders.release.entries import (
+    EMPTY,
+    FORMAT,
+    NAME,
+    PATTERNS,
+    UNPRINTABLE,
+    ConfigEntry,
+    FileEntry,
+    Manifest,
+    SourceEntry,
+    SplitEntry,
+    listed_column,
+)
+from builders.release.layout import CARD, CHANGELOG, CHANGES, FOLDERS, Layout
 from builders.storage.atomic import write_text
-
-FORMAT = 1
-"""Version of the folder's shape and of the manifest's; a reader refuses one that it does not know."""
-
 
 SHARD_NUMBER = re.compile(r"-\d{5}-of-(?=\d{5}\.parquet$)")
 """The part of a shard's file name (`shard_name`) that differs between the shards of a split."""
 
+_SHOWN = 40
+"""The most characters that are repeated of a value that may be anything."""
 
-def columns_of(entry: Mapping[str, Any]) -> tuple[Column, ...]:
-    """A config's own columns, from its entry in a manifest."""
-    return tuple(listed_column(column) for column in entry["columns"])
+_SUMS = ("rows", "expected", "paper", "available", "excluded")
 
 
-def parts_of(key: str, entry: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What a split in a manifest is made of, by key.
+class ManifestError(BuildError):
+    """A `manifest.json` that is there and can be read, but is no manifest of a release.
+
+    `reason` says what is wrong, and where in the file.
+    """
+
+    def __init__(self, where: str, reason: str) -> None:
+        self.reason = _printable(reason)
+        super().__init__(f"Cannot use {where}: {self.reason}. Build or download the release again.")
+
+
+def file_entry(layout: Layout, path: Path) -> FileEntry:
+    """A file as the manifest lists it."""
+    return FileEntry(layout.relative(path), path.stat().st_size, file_sha256(path))
+
+
+def read_manifest(root: Path, name: str = "") -> Manifest:
+    """Read the manifest of a release folder.
 
     Args:
-        key: `config/split`.
-        entry: its entry.
-
-    Returns:
-        The entries of its parts by `config/split.part`; where it is not joined, its own by `config/split`. Each has
-        `role`, `source`, `partitions`, `rows`, `available`, `excluded` and `adopted`.
-    """
-    return {f"{key}.{part['name']}": part for part in entry["parts"]} if "parts" in entry else {key: entry}
-
-
-def roles_of(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """The different roles of a split's rows, in the order of its parts."""
-    return tuple(dict.fromkeys(part["role"] for part in parts_of("", entry).values()))
-
-
-def sources_of(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys of the different sources of a split's rows, in the order of its parts."""
-    return tuple(dict.fromkeys(part["source"] for part in parts_of("", entry).values()))
-
-
-def is_training(key: str, entry: Mapping[str, Any]) -> bool:
-    """Whether a split (`config/split`) holds in-distribution images to train on and nothing else."""
-    return key.endswith("/train") and roles_of(entry) == ("in_distribution",)
-
-
-def file_entry(layout: Layout, path: Path) -> dict[str, Any]:
-    """A file as the manifest lists it."""
-    return {"path": layout.relative(path), "bytes": path.stat().st_size, "sha256": file_sha256(path)}
-
-
-def read_manifest(root: Path) -> dict[str, Any]:
-    """Read a release's manifest.
+        root: the folder.
+        name: what to call the release in messages, where the folder is only a place for downloads.
 
     Raises:
-        BuildError: there is none, or it is of a format this version does not know.
+        ManifestError: the file is no manifest.
+        BuildError: there is none, or it is of a format that this version does not know.
     """
     path = Layout(root).manifest
-    if not path.is_file():
-        raise BuildError(
-            f"expected a release folder with a manifest.json, found none at {root}; build one there first."
-        )
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise BuildError(
+            f"{name or root} is not a release: it has no manifest.json. Build one there first."
+        ) from error
+    except OSError as error:
+        raise BuildError(
+            f"Cannot read {path}: {error.strerror}. Restore it and run the same command again."
+        ) from error
+    return parse(data, f"the manifest.json of {name}" if name else str(path))
+
+
+def read_or_empty(root: Path) -> Manifest:
+    """The manifest of a release folder, or that of a release without splits where nothing is built yet.
+
+    Raises:
+        BuildError: as `read_manifest`.
+    """
+    return read_manifest(root) if Layout(root).manifest.exists() else EMPTY
+
+
+def parse(data: bytes, where: str) -> Manifest:
+    """Check and read a manifest that somebody may have written by hand or in bad faith.
+
+    Args:
+        data: the file's bytes.
+        where: the file, for messages.
+
+    Raises:
+        ManifestError: with the first thing that keeps it from being a manifest, and where that is.
+        BuildError: it is of a format that this version does not know.
+    """
+    try:
+        parsed = json.loads(data, object_pairs_hook=_without_repeated_keys)
+    except RecursionError as error:
+        raise ManifestError(where, "its JSON is nested too deeply") from error
     except ValueError as error:
-        raise BuildError(f"expected JSON in {path}, found other text ({error}); build the release anew.") from error
-    found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
-    if found != FORMAT:
-        raise BuildError(f"expected manifest format {FORMAT}, found {found} in {path}; use the version that wrote it.")
+        raise ManifestError(where, f"it is not valid JSON ({error})") from error
+    if isinstance(parsed, dict):
+        found = parsed.get("format")
+        if type(found) is not int or found != FORMAT:
+            shown = _printable(str(found))[:_SHOWN] if isinstance(found, int | float | str) else "not a number"
+            raise BuildError(
+                f"Cannot read {where}: its format is {shown}, and this version reads {FORMAT}. Use the version that "
+                "wrote it."
+            )
+    try:
+        manifest = msgspec.convert(parsed, Manifest)
+    except msgspec.ValidationError as error:
+        raise ManifestError(where, _explained(str(error), parsed)) from error
+    except UnicodeEncodeError as error:
+        raise ManifestError(where, "it has a key with half a character") from error
+    wrong = next(_contradictions(manifest), None)
+    if wrong is not None:
+        raise ManifestError(where, wrong)
     return manifest
 
 
-def write_manifest(root: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest: sorted keys and no times, so that equal releases have equal manifests."""
-    write_text(Layout(root).manifest, json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+def dump(manifest: Manifest) -> str:
+    """The text of a manifest: sorted keys and no times, so that equal releases have equal manifests."""
+    return json.dumps(msgspec.to_builtins(manifest), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def write_manifest(root: Path, manifest: Manifest) -> None:
+    """Write the manifest of a release folder.
+
+    Raises:
+        BuildError: it could not be read again, as with a file's name that holds control characters.
+    """
+    path, text = Layout(root).manifest, dump(manifest)
+    try:
+        parse(text.encode("utf-8", "surrogatepass"), str(path))
+    except ManifestError as error:
+        raise BuildError(
+            f"Cannot write {path}, since nobody could read it: {error.reason}. Change what it names, and run the same "
+            "command again."
+        ) from error
+    write_text(path, text)
+
+
+def _printable(text: str) -> str:
+    return re.sub(f"[{UNPRINTABLE}]", lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {repeated!r} stands twice in one object")
+    return found
+
+
+# Naming the place
+
+
+def _explained(message: str, parsed: Any) -> str:
+    """Put a message of msgspec into words that name the place; `parsed` is spoilt by it.
+
+    msgspec (0.22) names struct fields and numbers of list items, but neither the key of a mapping that leads to the
+    place (it writes `[...]`) nor the key that is wrong.
+    """
+    what, _, place = message.partition(" - at ")
+    path = place.removeprefix("`key` in ").strip("`")
+    named, node = _place(path, parsed)
+    for pattern, words in PATTERNS.items():
+        if what == f"Expected `str` matching regex {pattern!r}":
+            what = f"expected {words}"
+            if path != place.strip("`"):
+                what += f", found the key {next(key for key in node if not re.search(pattern, key))!r}"
+    return f"{named}{': ' if named else ''}{what[:1].lower()}{what[1:]}"
+
+
+def _place(path: str, parsed: Any) -> tuple[str, Any]:
+    """The name of a path such as `$.configs[...].rows`, with the key of the first entry that is wrong, and its value.
+
+    To find that key, `parsed` loses the other entries.
+    """
+    node, named = parsed, ""
+    for step in re.findall(r"\.\w+|\[\d+\]|\[\.\.\.\]", path):
+        if step == "[...]":
+            ((key, node),) = _first_wrong(node, parsed)
+            named += f".{key if re.search(NAME, key) else repr(key)}"
+        else:
+            node = node[int(step[1:-1])] if step[0] == "[" else node[step[1:]]
+            named += step
+    return named.removeprefix("."), node
+
+
+def _first_wrong(node: dict[str, Any], parsed: Any) -> list[tuple[str, Any]]:
+    """The first entry of a mapping in `parsed` that is wrong, found by halves; the mapping keeps nothing else."""
+    entries = list(node.items())
+    while len(entries) > 1:
+        half = entries[: len(entries) // 2]
+        node.clear()
+        node.update(half)
+        entries = entries[len(half) :] if _converts(parsed) else half
+    node.clear()
+    node.update(entries)
+    return entries
+
+
+def _converts(parsed: Any) -> bool:
+    try:
+        msgspec.convert(parsed, Manifest)
+    except ValueError:
+        return False
+    return True
+
+
+# What types cannot say
+
+
+def _contradictions(manifest: Manifest) -> Iterator[str]:
+    """Entries that name something absent, paths that lead elsewhere, counts that do not add up."""
+    if not manifest.configs:
+        yield "it has no config"
+    for name, config in sorted(manifest.configs.items()):
+        if config.benchmark not in manifest.benchmarks:
+            yield f"{name} is of the benchmark {config.benchmark}, which it does not describe"
+        yield from _wrong_config(name, config)
+    for key, _, split in manifest.splits():
+        yield from _wrong_split(key, split, manifest.sources)
+    known = manifest.by_key()
+    for row in manifest.withdrawn:
+        if row.split not in known:
+            yield f"{row.id} is withdrawn from {row.split or 'no split'}, which it does not describe"
+    if manifest.duplicates is not None and not _is_inside(manifest.duplicates.path):
+        yield _elsewhere(manifest.duplicates.path, "the table of duplicates")
+    if manifest.card is None:
+        yield f"it lists no {CARD}"
+    elif manifest.card.path != CARD:
+        yield f"its card is {manifest.card.path}, not {CARD}"
+    if (manifest.version is None) != (manifest.previous is None) or (manifest.version and not manifest.changelog):
+        yield "version, previous and changelog are not all there"
+    for file in manifest.changelog or ():
+        if file.path != CHANGELOG and not (_is_inside(file.path, (CHANGES,)) and file.path.count("/") == 1):
+            yield f"the changelog's {file.path} is neither {CHANGELOG} nor in {CHANGES}/"
+
+
+def _wrong_config(name: str, config: ConfigEntry) -> Iterator[str]:
+    if not config.label_names or len(set(config.label_names)) != len(config.label_names):
+        yield f"label_names of {name} are empty or repeat a name"
+    if not config.splits:
+        yield f"{name} has no split"
+    yield from _wrong_columns(name, config)
+    if "near_duplicate_of" in config.columns and (config.audit is None or config.duplicates_of is None):
+        yield f"{name} has the column near_duplicate_of, but not both audit and duplicates_of"
+    for file in (config.excluded, config.audit):
+        if file is not None and not _is_inside(file.path):
+            yield _elsewhere(file.path, name)
+
+
+def _wrong_columns(name: str, config: ConfigEntry) -> Iterator[str]:
+    found = []
+    for column in config.columns:
+        try:
+            found.append(listed_column(column).name)
+        except ValueError as error:
+            yield f"columns of {name}: {error}"
+    if len(set(found)) != len(found):
+        yield f"columns of {name}: expected different names, found {', '.join(found)}"
+
+
+def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]) -> Iterator[str]:
+    own = (split.role, split.source, split.partitions, split.adopted)
+    if split.parts is None and None in own:
+        yield f"{key} has neither parts nor a role, source, partitions and adoption of its own"
+        return
+    if split.parts is not None:
+        if own != (None, None, None, None):
+            yield f"{key} has parts, and a role, source, partitions or adoption of its own"
+        names = [part.name for part in split.parts]
+        if not names or "" in names or len(set(names)) != len(names):
+            yield f"the parts of {key} are not named, each differently"
+        for count in _SUMS:
+            total = sum(getattr(part, count) for part in split.parts)
+            if getattr(split, count) != total:
+                yield f"{count} of {key} is {getattr(split, count):,} and that of its parts comes to {total:,}"
+    for part in split.pieces():
+        if part.source not in sources:
+            yield f"{key} has rows of the source {part.source}, which it does not describe"
+    for file in (split.index, *split.data):
+        if not _is_inside(file.path):
+            yield _elsewhere(file.path, key)
+
+
+def _elsewhere(path: str, of: str) -> str:
+    return f"{path or 'an empty path'} of {of} does not lie in {', '.join(FOLDERS)}"
+
+
+def _is_inside(path: str, folders: Sequence[str] = FOLDERS) -> bool:
+    """Whether a path names a file in one of the folders, in the one spelling that is the same on every system."""
+    pure = PurePosixPath(path)
+    return (
+        len(pure.parts) > 1
+        and pure.parts[0] in folders
+        and ".." not in pure.parts
+        and "\\" not in path
+        and path == pure.as_posix()
+    )

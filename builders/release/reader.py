@@ -5,7 +5,7 @@ Tested by `tests/builders/audit/test_main.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +15,33 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.release import images
+from builders.release.entries import ConfigEntry, Manifest, SplitEntry
 
 _BATCH_ROWS = 256
 
 
-def config_of(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def config_of(manifest: Manifest, name: str) -> ConfigEntry:
     """A config's entry in the manifest.
 
     Raises:
         BuildError: the release has no such config.
     """
-    configs = manifest["configs"]
-    if name not in configs:
-        raise BuildError(f"expected a config of the release ({', '.join(sorted(configs))}), found {name}; name one.")
-    entry: Mapping[str, Any] = configs[name]
-    return entry
+    if name not in manifest.configs:
+        known = ", ".join(sorted(manifest.configs))
+        raise BuildError(f"expected a config of the release ({known}), found {name}; name one.")
+    return manifest.configs[name]
 
 
-def read_images(root: Path, key: str, split: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Image.Image]]:
+def read_images(root: Path, key: str, split: SplitEntry) -> Iterator[tuple[dict[str, Any], Image.Image]]:
     """Each row of a split, without its image column, and its image as RGB, in order.
 
     Raises:
         BuildError: the split has no pixels here, or a file is missing.
     """
-    if not split["data"]:
+    if not split.data:
         raise BuildError(f"expected pixels of {key}, found only its index in {root}; build it without --index-only.")
-    for file in split["data"]:
-        path = root / file["path"]
+    for file in split.data:
+        path = root / file.path
         if not path.is_file():
             raise BuildError(f"expected the shard {path}, found none; build the release again.")
         with pq.ParquetFile(path) as opened:

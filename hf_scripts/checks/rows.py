@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
+from builders.release.entries import FileEntry
 from builders.release.schema import arrow_schema
 from hf_scripts.checks.images import Picture, check_images, pictures_of
-from hf_scripts.checks.manifest import Listed, check_file
+from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.values import Split, check_values
 
@@ -53,13 +54,13 @@ class FileTask(ABC):
     """Checks one file of a release; a `builders.executors.base.Task`."""
 
     root: Path
-    file: Listed
+    file: FileEntry
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> Outcome:
         """Check the file, then count its rows and bytes."""
         outcome = self.check()
-        progress(outcome.rows or 0, self.file.bytes)
+        progress(outcome.rows or 0, self.file.size)
         return outcome
 
     @abstractmethod

@@ -6,16 +6,14 @@ Tested by `tests/hf_scripts/checks/test_rows.py`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.release.columns import Column
-from builders.release.manifest import columns_of, parts_of
+from builders.release.entries import ConfigEntry, SplitEntry
 from builders.release.schema import ROLES, Role
 from hf_scripts.checks.problems import Problems
 
@@ -49,13 +47,10 @@ class Split:
     columns: tuple[Column, ...] = ()
 
 
-def split_of(key: str, config: Mapping[str, Any], entry: Mapping[str, Any]) -> Split:
+def split_of(key: str, config: ConfigEntry, entry: SplitEntry) -> Split:
     """What the entries of a config and a split of it say of the split's rows."""
-    kinds = [
-        Kind(part["role"], part["source"], part.get("labelled", part["role"] == "in_distribution"))
-        for part in parts_of(key, entry).values()
-    ]
-    return Split(key, tuple(dict.fromkeys(kinds)), tuple(config["label_names"]), columns_of(config))
+    kinds = [Kind(piece.role, piece.source, piece.labelled) for piece in entry.pieces()]
+    return Split(key, tuple(dict.fromkeys(kinds)), config.label_names, config.own_columns())
 
 
 def check_values(rows: pa.Table, split: Split, path: str, first: int, problems: Problems) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from typing import Any
 
-from builders.release.manifest import roles_of, sources_of
+from builders.release.entries import BenchmarkEntry, Manifest, SourceEntry
 from builders.release.schema import ROLES
+from hf_scripts.exports.state import ExportedSplit
 
 NAME = "README.txt"
 
@@ -57,44 +57,46 @@ features that have an Image() for each format, or it stops, or leaves the images
 """
 
 
-def readme(manifest: Mapping[str, Any], chosen_format: str, splits: Mapping[str, Mapping[str, Any]]) -> str:
+def readme(manifest: Manifest, chosen_format: str, splits: Mapping[str, ExportedSplit]) -> str:
     """Write the text.
 
     Args:
         manifest: the release's.
         chosen_format: name of the format.
-        splits: the finished splits by `config/split`, with `digest`, `rows` and `kinds`.
+        splits: the finished splits by `config/split`.
 
     Returns:
         Several paragraphs, the same for the same splits.
     """
-    entries = {key: _entry(manifest, key) for key in sorted(splits, key=lambda key: key.split("/"))}
-    benchmarks = sorted({manifest["configs"][key.partition("/")[0]]["benchmark"] for key in entries})
+    described = manifest.by_key()
+    entries = {key: described[key] for key in sorted(splits, key=lambda key: key.split("/"))}
+    benchmarks = sorted({manifest.configs[key.partition("/")[0]].benchmark for key in entries})
     roles = ", ".join(f"{number} {role}" for number, role in enumerate(ROLES))
     parts = [f"Unknown detection benchmarks, exported as {chosen_format}", _filled(_ORIGIN.format(roles=roles))]
-    parts += [_benchmark(manifest["benchmarks"][name]) for name in benchmarks]
-    parts.append("\n".join(f"{key}: {splits[key]['rows']:,} rows, digest {splits[key]['digest']}" for key in entries))
-    known = [key for key, entry in entries.items() if roles_of(entry) == ("in_distribution",)]
+    parts += [_benchmark(manifest.benchmarks[name]) for name in benchmarks]
+    parts.append("\n".join(f"{key}: {splits[key].rows:,} rows, digest {splits[key].digest}" for key in entries))
+    known = [key for key, entry in entries.items() if entry.roles == ("in_distribution",)]
     parts += _how_to_read(manifest, chosen_format, splits, [*known, *entries][0])
     parts.append("Sources, with their licences as the owners state them:")
     parts += [
-        _source(manifest["sources"][name]) for name in sorted({s for e in entries.values() for s in sources_of(e)})
+        _source(manifest.sources[name]) for name in sorted({s for entry in entries.values() for s in entry.sources})
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def mixed(splits: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def mixed(splits: Mapping[str, ExportedSplit]) -> list[str]:
     """The splits with images of several formats, as a reader of `config/split (jpg, png)` is told."""
-    return [f"{key} ({', '.join(split['kinds'])})" for key, split in sorted(splits.items()) if len(split["kinds"]) > 1]
+    return [f"{key} ({', '.join(split.kinds)})" for key, split in sorted(splits.items()) if len(split.kinds) > 1]
 
 
 def _how_to_read(
-    manifest: Mapping[str, Any], chosen_format: str, splits: Mapping[str, Mapping[str, Any]], example: str
+    manifest: Manifest, chosen_format: str, splits: Mapping[str, ExportedSplit], example: str
 ) -> list[str]:
     config, _, split = example.partition("/")
-    classes = len(manifest["configs"][config]["label_names"])
+    classes = len(manifest.configs[config].label_names)
     parts = [_READING[chosen_format].format(config=config, split=split, classes=classes)]
-    several_roles = [key for key in sorted(splits) if len(roles_of(_entry(manifest, key))) > 1]
+    described = manifest.by_key()
+    several_roles = [key for key in sorted(splits) if len(described[key].roles) > 1]
     if chosen_format == "openood" and several_roles:
         config, _, split = several_roles[0].partition("/")
         parts.append(_BY_ROLE.format(config=config, split=split))
@@ -105,26 +107,20 @@ def _how_to_read(
     return [_filled(part) for part in parts]
 
 
-def _benchmark(benchmark: Mapping[str, Any]) -> str:
-    lines = [f"{benchmark['title']}, version {benchmark['version']}", f"Paper: {benchmark['paper']}"]
-    return "\n".join([*lines, _DEMO] if benchmark["demo"] else lines)
+def _benchmark(benchmark: BenchmarkEntry) -> str:
+    lines = [f"{benchmark.title}, version {benchmark.version}", f"Paper: {benchmark.paper}"]
+    return "\n".join([*lines, _DEMO] if benchmark.demo else lines)
 
 
-def _source(source: Mapping[str, Any]) -> str:
-    licence = source["licence"]
+def _source(source: SourceEntry) -> str:
+    licence = source.licence
     lines = [
-        f"{source['title']}, {source['edition']}",
-        f"Licence: {licence['name']} ({licence['url']})",
-        _filled(licence["statement"]),
-        f"May be published as: {licence['publish']}",
+        f"{source.title}, {source.edition}",
+        f"Licence: {licence.name} ({licence.url})",
+        _filled(licence.statement),
+        f"May be published as: {licence.publish}",
     ]
     return "\n".join(lines)
-
-
-def _entry(manifest: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    config, _, split = key.partition("/")
-    entry: Mapping[str, Any] = manifest["configs"][config]["splits"][split]
-    return entry
 
 
 def _filled(text: str) -> str:

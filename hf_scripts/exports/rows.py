@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError
 from builders.release import images
 from builders.release.digests import rows_digest
+from builders.release.entries import SplitEntry
 from hf_scripts.checks.rows import UNREADABLE
 from hf_scripts.exports.names import extension
 
@@ -43,7 +44,7 @@ class Row:
     kind: str
 
 
-def check_identity(root: Path, key: str, split: Mapping[str, Any]) -> None:
+def check_identity(root: Path, key: str, split: SplitEntry) -> None:
     """Check that the shards of a split hold the rows that the manifest says, without reading images.
 
     Args:
@@ -55,18 +56,18 @@ def check_identity(root: Path, key: str, split: Mapping[str, Any]) -> None:
         BuildError: they hold others, or cannot be read.
     """
     parts = []
-    for file in split["data"]:
-        with _shard(root, file["path"]) as parquet:
+    for file in split.data:
+        with _shard(root, file.path) as parquet:
             parts.append(parquet.read(columns=["id", "label", "role", "content_sha256"]))
     found = rows_digest(pa.concat_tables(parts))
-    if found != split["digest"]:
+    if found != split.digest:
         raise BuildError(
-            f"expected rows with digest {split['digest'][:12]} in the shards of {key}, found {found[:12]}, in {root}; "
+            f"expected rows with digest {split.digest[:12]} in the shards of {key}, found {found[:12]}, in {root}; "
             f"{_see_verify(root)}"
         )
 
 
-def read_rows(root: Path, key: str, split: Mapping[str, Any]) -> Iterator[Row]:
+def read_rows(root: Path, key: str, split: SplitEntry) -> Iterator[Row]:
     """Read a split's rows, in order.
 
     Args:
@@ -77,8 +78,8 @@ def read_rows(root: Path, key: str, split: Mapping[str, Any]) -> Iterator[Row]:
     Raises:
         BuildError: a shard cannot be read, or an image is not the one that its row names.
     """
-    for file in split["data"]:
-        with _shard(root, file["path"]) as parquet:
+    for file in split.data:
+        with _shard(root, file.path) as parquet:
             for group in range(parquet.num_row_groups):
                 for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group]):
                     yield from _rows(batch, key, root)

@@ -9,8 +9,8 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
+import msgspec
 from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
@@ -19,39 +19,60 @@ from builders.storage.atomic import TEMPORARY, write_text
 FOLDER = ".export"
 
 _VERSION = 1
-_KEYS = {"version": int, "settings": dict, "splits": dict}
+
+Settings = Mapping[str, str | int]
+"""The choices that shape every file, by name."""
+
+
+class ExportedSplit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A split of an export: the digest of its rows, and for a finished one what was written.
+
+    `size` is in bytes; `kinds` are the extensions of its images; `listed` has the sizes of its lists or tars by path,
+    and is None while the split is being written.
+    """
+
+    digest: str
+    rows: int = 0
+    files: int = 0
+    size: int = msgspec.field(default=0, name="bytes")
+    kinds: tuple[str, ...] = ()
+    listed: dict[str, int] | None = None
+
+
+class _Record(msgspec.Struct, frozen=True):
+    version: int
+    settings: dict[str, str | int]
+    splits: dict[str, ExportedSplit]
 
 
 class State:
     """The record of an export's folder.
 
-    `settings` are the choices that shape every file; `splits` has, by `config/split`, the digest of the rows and, for
-    a finished split, what was written: `rows`, `files`, `bytes`, `kinds` (extensions of its images) and `listed`
-    (sizes of its lists or tars by path).
+    `settings` are the choices that shape every file; `splits` goes by `config/split`.
     """
 
-    def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, out: Path, settings: Settings) -> None:
         self.out = out
         self.settings = dict(settings)
-        self.splits: dict[str, dict[str, Any]] = {}
+        self.splits: dict[str, ExportedSplit] = {}
         self._load()
 
     def begin(self, key: str, digest: str) -> None:
         """Record that a split of these rows is being written."""
-        self.splits[key] = {"digest": digest}
+        self.splits[key] = ExportedSplit(digest=digest)
         self._save()
 
-    def finish(self, key: str, written: Mapping[str, Any]) -> None:
+    def finish(self, key: str, written: ExportedSplit) -> None:
         """Record that a split is whole."""
-        self.splits[key] |= written
+        self.splits[key] = written
         self._save()
 
     def finished(self, key: str) -> bool:
         """Whether a split is whole: recorded, and its lists or tars are there in full length."""
-        listed = self.splits.get(key, {}).get("listed")
-        if listed is None:
+        split = self.splits.get(key)
+        if split is None or split.listed is None:
             return False
-        paths = {self.out / path: size for path, size in listed.items()}
+        paths = {self.out / path: size for path, size in split.listed.items()}
         return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
 
     def check_release(self, root: Path, digests: Mapping[str, str]) -> None:
@@ -65,10 +86,10 @@ class State:
             BuildError: the folder has a split that the release does not have, or other rows of one.
         """
         for key, split in sorted(self.splits.items()):
-            if digests.get(key) != split["digest"]:
+            if digests.get(key) != split.digest:
                 found = digests[key][:12] if key in digests else "none"
                 raise BuildError(
-                    f"expected {root} to have {key} with digest {split['digest'][:12]}, as it was exported to "
+                    f"expected {root} to have {key} with digest {split.digest[:12]}, as it was exported to "
                     f"{self.out}, found {found}; give another --out."
                 )
 
@@ -85,27 +106,25 @@ class State:
                 )
             return
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise BuildError(f"expected JSON in {path}, found other text ({error}); give another --out.") from error
-        if (
-            not isinstance(found, dict)
-            or {k: type(found.get(k)) for k in _KEYS} != _KEYS
-            or found["version"] != _VERSION
-        ):
+            found = msgspec.json.decode(path.read_bytes(), type=_Record)
+        except msgspec.ValidationError as error:
+            raise BuildError(f"{path} is no record of an export: {error}. Give another --out.") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BuildError(f"{path} is not valid JSON ({error}). Give another --out.") from error
+        if found.version != _VERSION:
             raise BuildError(
-                f"expected the record of an export of version {_VERSION}, found another in {path}; give another --out."
+                f"{path} is the record of an export of version {found.version}, not {_VERSION}. Give another --out."
             )
         for name, value in self.settings.items():
-            if found["settings"].get(name) != value:
+            if found.settings.get(name) != value:
                 raise BuildError(
                     f"expected an export with {name} {value} in {self.out}, found one with "
-                    f"{found['settings'].get(name)}; give another --out, or the same choices as before."
+                    f"{found.settings.get(name)}; give another --out, or the same choices as before."
                 )
-        self.splits = found["splits"]
+        self.splits = found.splits
 
     def _save(self) -> None:
-        record = {"version": _VERSION, "settings": self.settings, "splits": self.splits}
+        record = msgspec.to_builtins(_Record(_VERSION, self.settings, self.splits))
         write_text(self._path, json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
     @property

@@ -96,7 +96,7 @@ def _wanted(repository: Repository, commit: str, into: Path) -> tuple[list[Store
     manifest = check_manifest.load(into, Problems(), where)
     if manifest is None:
         return [], Problems()  # the check of the folder says why
-    listed = {manifest["card"]["path"], *(file.path for file in check_manifest.listed_files(manifest))}
+    listed = {file.path for file in manifest.files_and_card()}
     return [tree[path] for path in sorted(listed & tree.keys())], check_manifest.check_unlisted(tree, manifest)
 
 

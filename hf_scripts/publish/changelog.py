@@ -6,12 +6,13 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from builders.release.entries import Manifest, SplitEntry
 from builders.storage.atomic import replacing
 from hf_scripts.publish.versions import Changes, Version
 
@@ -79,8 +80,8 @@ def write_table(path: Path, changes: Sequence[RowChanges]) -> None:
 def entry(
     version: Version,
     previous: Version | None,
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
+    old: Manifest,
+    new: Manifest,
     changes: Changes,
     rows: Sequence[RowChanges],
 ) -> str:
@@ -123,27 +124,28 @@ def _identities(path: Path | None) -> pa.Table:
     return pq.read_table(path, columns=columns).replace_schema_metadata(None)
 
 
-def _first(manifest: Mapping[str, Any]) -> Iterator[str]:
-    for config_name, config in sorted(manifest["configs"].items()):
-        for name, split in sorted(config["splits"].items()):
-            yield f"- `{config_name}/{name}`: {_rows(split)}, digest `{split['digest'][:12]}`."
+def _first(manifest: Manifest) -> Iterator[str]:
+    for key, _, split in manifest.splits():
+        yield f"- `{key}`: {_rows(split)}, digest `{split.digest[:12]}`."
 
 
-def _rows(split: Mapping[str, Any]) -> str:
-    return f"{split['rows']:,} row{'' if split['rows'] == 1 else 's'}"
+def _rows(split: SplitEntry) -> str:
+    return f"{split.rows:,} row{'' if split.rows == 1 else 's'}"
 
 
-def _split_lines(rows: RowChanges, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    was, now = _split(old, rows.split), _split(new, rows.split)
-    if not was:
-        text = f"is new: {_rows(now)}, digest `{now['digest'][:12]}`"
-    elif not now:
-        text = f"is gone: {_rows(was)}, digest `{was['digest'][:12]}`"
+def _split_lines(rows: RowChanges, old: Manifest, new: Manifest) -> Iterator[str]:
+    was, now = old.by_key().get(rows.split), new.by_key().get(rows.split)
+    if now is None:
+        if was is None:
+            raise ValueError(f"{rows.split} is in neither version")
+        text = f"is gone: {_rows(was)}, digest `{was.digest[:12]}`"
+    elif was is None:
+        text = f"is new: {_rows(now)}, digest `{now.digest[:12]}`"
     else:
         counts = ", ".join(f"{len(ids):,} {kind}" for kind, ids in rows.ids.items()) if rows.total() else "other order"
         text = (
-            f"has other rows: {was['rows']:,} before, {now['rows']:,} now ({counts}), digest `{was['digest'][:12]}` "
-            f"before, `{now['digest'][:12]}` now"
+            f"has other rows: {was.rows:,} before, {now.rows:,} now ({counts}), digest `{was.digest[:12]}` "
+            f"before, `{now.digest[:12]}` now"
         )
     yield f"- `{rows.split}` {text}."
     if rows.total() <= INLINE:
@@ -152,14 +154,8 @@ def _split_lines(rows: RowChanges, old: Mapping[str, Any], new: Mapping[str, Any
                 yield f"  - {kind}: {', '.join(f'`{value}`' for value in ids.to_pylist())}"
 
 
-def _split(manifest: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    config, _, name = key.partition("/")
-    found: Mapping[str, Any] = manifest["configs"].get(config, {"splits": {}})["splits"].get(name, {})
-    return found
-
-
-def _withdrawn(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    known = {(entry["split"], entry["id"]) for entry in old.get("withdrawn", [])}
-    for entry in new.get("withdrawn", []):
-        if (entry["split"], entry["id"]) not in known:
-            yield f"- `{entry['id']}` from `{entry['split']}`: {entry['reason']}"
+def _withdrawn(old: Manifest, new: Manifest) -> Iterator[str]:
+    known = {(row.split, row.id) for row in old.withdrawn}
+    for row in new.withdrawn:
+        if (row.split, row.id) not in known:
+            yield f"- `{row.id}` from `{row.split}`: {row.reason}"

@@ -15,13 +15,13 @@ from pathlib import Path
 from huggingface_hub import CommitOperationAdd
 
 from builders.errors import BuildError, explaining_disk
+from builders.release.entries import Manifest
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.hub.repository import Info, Repository, addition
 from hf_scripts.hub.retry import Say
 from hf_scripts.publish.card_size import check_card_size, validate_on_hub
 from hf_scripts.publish.licences import access_of, check_demo, check_licences
-from hf_scripts.publish.merge import Manifest
 from hf_scripts.publish.merged_release import (
     Snapshot,
     Staged,
@@ -30,9 +30,9 @@ from hf_scripts.publish.merged_release import (
     described,
     differences,
     not_whole,
-    seal,
     snapshot,
     stage,
+    write_version,
 )
 from hf_scripts.publish.read_back import read_back
 from hf_scripts.publish.versions import Changes, Version, check_version, compare, latest
@@ -146,7 +146,7 @@ def _newest(repository: Repository, info: Info | None, scratch: Path) -> Snapsho
     if info is None:
         return None
     base = snapshot(repository, info.head, scratch / "head")
-    if "card" in base.manifest and (strays := check_manifest.check_unlisted(base.tree, base.manifest)).total():
+    if base.manifest.card is not None and (strays := check_manifest.check_unlisted(base.tree, base.manifest)).total():
         raise broken(f"{repository.name} at {info.head[:12]}", strays)
     return base
 
@@ -163,7 +163,7 @@ def _plan(
         there = base if base is not None and same else snapshot(repository, commit, scratch / "last")
         last, changes = (last_version, there), differences(staged, there)
     check_version(wanted.version, last_version, changes)
-    seal(staged, wanted.version, last, changes)
+    write_version(staged, wanted.version, last, changes)
     what = f"{changes.level} change since {last_version.tag}: {changes.reason()}" if last_version else "first release"
     say(f"{wanted.version.tag}: {what}")
     return _changed_files(staged)
@@ -172,7 +172,7 @@ def _plan(
 def _changed_files(staged: Staged) -> Plan:
     """What the repository lacks of the merged release, and what it has too much."""
     tree = staged.base.tree if staged.base else {}
-    known = {file.path: file.sha256 for file in check_manifest.listed_files(staged.manifest)}
+    known = {file.path: file.sha256 for file in staged.manifest.files()}
     paths = sorted({*known, "README.md", "manifest.json"})
     additions = []
     for path in paths:
@@ -189,7 +189,7 @@ def _changed_files(staged: Staged) -> Plan:
 
 def _check_staying(staged: Staged) -> None:
     """Refuse to list files that the repository does not have, or has with other contents."""
-    staying = [f for f in check_manifest.listed_files(staged.manifest) if staged.local(f.path) is None]
+    staying = [f for f in staged.manifest.files() if staged.local(f.path) is None]
     if staying and staged.base is not None:
         tree = described(staged.base.tree)
         problems = Problems()
@@ -223,7 +223,7 @@ def _check_access(repository: Repository, wanted: Wanted, info: Info | None, man
 def _say_plan(plan: Plan, wanted: Wanted, say: Say) -> None:
     files = len(plan.additions)
     size = sum(addition.upload_info.size for addition in plan.additions)
-    stay = len(check_manifest.listed_files(plan.staged.manifest)) + 2 - files
+    stay = len(plan.staged.manifest.files()) + 2 - files
     commits = 1 if files or plan.deletions else 0
     say(
         f"to send: {files:,} files, {size:,} bytes, in {commits} commit{'' if commits == 1 else 's'}; {stay:,} files "

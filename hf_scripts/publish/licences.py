@@ -7,10 +7,10 @@ A licence of a source says `open` (images may be public), `gated` (only in a rep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from builders.errors import BuildError
-from builders.release.manifest import sources_of
+from builders.release.entries import Manifest, SourceEntry
 
 Access = Literal["public", "gated", "private"]
 """Who reads a repository: anybody, anybody who asked and was let in, its members."""
@@ -29,18 +29,17 @@ def access_of(*, private: bool, gated: bool) -> Access:
     return "gated" if gated else "public"
 
 
-def sources_of_images(manifest: Mapping[str, Any]) -> dict[str, list[str]]:
+def sources_of_images(manifest: Manifest) -> dict[str, list[str]]:
     """Splits (`config/split`) with pixels by the key of the source that the pixels come from, made ones included."""
     found: dict[str, list[str]] = {}
-    for config_name, config in sorted(manifest["configs"].items()):
-        for name, split in sorted(config["splits"].items()):
-            if split["data"]:
-                for source in sources_of(split):
-                    found.setdefault(source, []).append(f"{config_name}/{name}")
+    for key, _, split in manifest.splits():
+        if split.data:
+            for source in split.sources:
+                found.setdefault(source, []).append(key)
     return found
 
 
-def check_licences(manifest: Mapping[str, Any], access: Access, where: str) -> None:
+def check_licences(manifest: Manifest, access: Access, where: str) -> None:
     """Refuse to publish images where a source's licence does not allow it.
 
     Args:
@@ -54,13 +53,13 @@ def check_licences(manifest: Mapping[str, Any], access: Access, where: str) -> N
     wrong = {
         key: splits
         for key, splits in sources_of_images(manifest).items()
-        if access not in _may_read(manifest["sources"][key])
+        if access not in _may_read(manifest.sources[key])
     }
     if not wrong:
         return
-    entries = [manifest["sources"][key] for key in sorted(wrong)]
+    entries = [manifest.sources[key] for key in sorted(wrong)]
     named = "; ".join(
-        f"{entry['title']} in {_some(wrong[key])} (licence: {entry['licence']['name']}, {entry['licence']['url']})"
+        f"{entry.title} in {_some(wrong[key])} (licence: {entry.licence.name}, {entry.licence.url})"
         for key, entry in zip(sorted(wrong), entries, strict=True)
     )
     out = "a private or gated" if all("gated" in _may_read(entry) for entry in entries) else "a private"
@@ -71,13 +70,13 @@ def check_licences(manifest: Mapping[str, Any], access: Access, where: str) -> N
     )
 
 
-def check_demo(manifest: Mapping[str, Any], access: Access, where: str, *, allowed: bool) -> None:
+def check_demo(manifest: Manifest, access: Access, where: str, *, allowed: bool) -> None:
     """Refuse to make a release of demo sources public, where somebody could take it for a benchmark.
 
     Raises:
         BuildError: unless it is allowed, or the repository is private.
     """
-    demo = [name for name, benchmark in sorted(manifest["benchmarks"].items()) if benchmark["demo"]]
+    demo = [name for name, benchmark in sorted(manifest.benchmarks.items()) if benchmark.demo]
     if demo and access != "private" and not allowed:
         raise BuildError(
             f"expected a release of real images for {where}, which is {access}, found {', '.join(demo)} built from "
@@ -86,9 +85,9 @@ def check_demo(manifest: Mapping[str, Any], access: Access, where: str, *, allow
         )
 
 
-def _may_read(source: Mapping[str, Any]) -> tuple[Access, ...]:
+def _may_read(source: SourceEntry) -> tuple[Access, ...]:
     # A word that this version does not know allows no more than the strictest that it knows.
-    return _MAY_READ.get(source["licence"]["publish"], _MAY_READ["ids-only"])
+    return _MAY_READ.get(source.licence.publish, _MAY_READ["ids-only"])
 
 
 def _some(keys: list[str]) -> str:

@@ -9,27 +9,26 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace
 
 from builders.duplicates.table import complete, origin, table_entry, write_table
 from builders.errors import BuildError
 from builders.release import card
-from builders.release.duplicates import KEY, entries, read_pairs
-from builders.release.layout import Layout
-from builders.release.manifest import file_entry
+from builders.release.duplicates import read_pairs
+from builders.release.entries import EMPTY, ConfigEntry, FileEntry, Manifest
+from builders.release.layout import CARD, CHANGELOG, CHANGES, Layout
+from builders.release.manifest import file_entry, read_manifest
 from builders.release.tables import read_audit, read_excluded, write_audit, write_excluded
 from builders.storage.atomic import write_text
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release
-from hf_scripts.checks.manifest import CHANGELOG, CHANGES, Listed
 from hf_scripts.checks.problems import Problems
 from hf_scripts.hub.repository import Repository, Stored
 from hf_scripts.publish import changelog
 from hf_scripts.publish.changelog import RowChanges, row_changes
-from hf_scripts.publish.merge import Manifest, merge, part_keys, split_keys
-from hf_scripts.publish.versions import PUBLISHED_KEYS, Changes, Version, compare
-
-_EMPTY: Manifest = {"benchmarks": {}, "configs": {}, "sources": {}}
+from hf_scripts.publish.merge import merge, part_keys, split_keys
+from hf_scripts.publish.versions import Changes, Version, compare
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Snapshot:
         local = self.root / path
         if not local.exists():
             self.repository.fetch(self.tree[path], self.commit, self.root)
-            files = {file.path: file for file in check_manifest.listed_files(self.manifest)}
+            files = {file.path: file for file in self.manifest.files()}
             # The Hub's own list is of what somebody committed, which need not be what the manifest says.
             problems = check_manifest.check_file(self.root, files[path]) if path in files else Problems()
             if problems.total():
@@ -71,20 +70,16 @@ def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
         BuildError: other files lie there, or no manifest that this version reads.
     """
     tree = repository.tree(commit)
-    if set(tree) <= {"README.md"}:
-        return Snapshot(repository, commit, _EMPTY, tree, root)
+    if set(tree) <= {CARD}:
+        return Snapshot(repository, commit, EMPTY, tree, root)
     where = f"{repository.name} at {commit[:12]}"
     if "manifest.json" not in tree:
         raise BuildError(
-            f"expected an empty repository or a release, found {min(set(tree) - {'README.md'})} and no manifest.json "
+            f"expected an empty repository or a release, found {min(set(tree) - {CARD})} and no manifest.json "
             f"in {where}; push to another repository."
         )
     repository.fetch(tree["manifest.json"], commit, root)
-    problems = Problems()
-    manifest = check_manifest.load(root, problems, where)
-    if manifest is None:
-        raise broken(where, problems)
-    return Snapshot(repository, commit, manifest, tree, root)
+    return Snapshot(repository, commit, read_manifest(root, where), tree, root)
 
 
 def broken(where: str, problems: Problems) -> BuildError:
@@ -124,9 +119,9 @@ class Staged:
     written: list[str] = field(default_factory=list)
 
     @functools.cached_property
-    def mine(self) -> dict[str, Listed]:
+    def mine(self) -> dict[str, FileEntry]:
         """The files of `folder` that are to be published, by path."""
-        return {file.path: file for file in check_manifest.listed_files(self.ours)}
+        return {file.path: file for file in self.ours.files()}
 
     def local(self, path: str) -> Path | None:
         """Where a file of the release is on this machine; None where it is only in the repository."""
@@ -158,10 +153,10 @@ class Staged:
             raise not_whole(self.folder, next(problems.lines()))
         return self.folder / path
 
-    def add(self, path: Path) -> dict[str, Any]:
+    def add(self, path: Path) -> FileEntry:
         """Note that a small file has been written; returns its entry in the manifest."""
         entry = file_entry(Layout(self.root), path)
-        self.written.append(entry["path"])
+        self.written.append(entry.path)
         return entry
 
 
@@ -174,33 +169,39 @@ def stage(folder: Path, ours: Manifest, base: Snapshot | None, root: Path) -> St
         base: the repository's newest commit; None where there is no repository.
         root: an empty folder for the files that come from both.
     """
-    there = base.manifest if base else _EMPTY
+    there = base.manifest if base else EMPTY
     where = base.repository.name if base else ""
     staged = Staged(folder, root, base, merge(there, ours, where), ours)
-    for name in sorted(ours["configs"]):
-        _merge_tables(staged, name)
+    merged = {name: _with_tables(staged, name) for name in sorted(ours.configs)}
+    staged.manifest = replace(staged.manifest, configs={**staged.manifest.configs, **merged})
     _merge_duplicates(staged)
     return staged
 
 
-def _merge_tables(staged: Staged, name: str) -> None:
-    keys, layout = split_keys(staged.ours, name), Layout(staged.root)
-    was = staged.base.manifest["configs"].get(name, {}) if staged.base else {}
-    mine, both = staged.ours["configs"][name], staged.manifest["configs"][name]
-    for kind, path in (("excluded", layout.excluded(name)), ("audit", layout.audit(name))):
-        if kind not in mine:
-            continue
-        source = staged.checked(mine[kind]["path"])
-        there = staged.base.fetch(was[kind]["path"]) if staged.base and kind in was else None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if there is not None:
-            path.write_bytes(there.read_bytes())
-        if kind == "excluded":
-            parts = part_keys(staged.ours, name)
-            write_excluded(path, [line for line in read_excluded(source) if line.split in parts], parts)
-        else:
-            write_audit(path, [line for line in read_audit(source) if line.split in keys], keys)
-        both[kind] = staged.add(path)
+def _with_tables(staged: Staged, name: str) -> ConfigEntry:
+    """Merge the tables of a config's exclusions and near-duplicates; returns its entry with these."""
+    layout, mine = Layout(staged.root), staged.ours.configs[name]
+    was = staged.base.manifest.configs.get(name) if staged.base else None
+    path = _copied(staged, was.excluded if was else None, layout.excluded(name))
+    parts = part_keys(staged.ours, name)
+    lines = read_excluded(staged.checked(mine.excluded.path))
+    write_excluded(path, [line for line in lines if line.split in parts], parts)
+    merged = replace(staged.manifest.configs[name], excluded=staged.add(path))
+    if mine.audit is None:
+        return merged
+    path = _copied(staged, was.audit if was else None, layout.audit(name))
+    keys = split_keys(staged.ours, name)
+    pairs = read_audit(staged.checked(mine.audit.path))
+    write_audit(path, [pair for pair in pairs if pair.split in keys], keys)
+    return replace(merged, audit=staged.add(path))
+
+
+def _copied(staged: Staged, there: FileEntry | None, path: Path) -> Path:
+    """A place for a table, with the repository's table in it where it has one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if staged.base is not None and there is not None:
+        path.write_bytes(staged.base.fetch(there.path).read_bytes())
+    return path
 
 
 def _merge_duplicates(staged: Staged) -> None:
@@ -210,24 +211,25 @@ def _merge_duplicates(staged: Staged) -> None:
     """
     origins, tables = [], []
     for manifest, fetch in (
-        (staged.base.manifest if staged.base else _EMPTY, staged.base.fetch if staged.base else staged.checked),
+        (staged.base.manifest if staged.base else EMPTY, staged.base.fetch if staged.base else staged.checked),
         (staged.ours, staged.checked),
     ):
-        if KEY in manifest:
-            tables.append(fetch(manifest[KEY]["path"]))
+        if manifest.duplicates is not None:
+            tables.append(fetch(manifest.duplicates.path))
             origins.append(origin(manifest, tables[-1]))
     if not tables:
         return
-    known = entries(staged.manifest)
-    table = complete(staged.manifest, lambda key: staged.fetch(known[key]["index"]["path"]), origins, trusting=True)
+    known = staged.manifest.by_key()
+    table = complete(staged.manifest, lambda key: staged.fetch(known[key].index.path), origins, trusting=True)
     layout = Layout(staged.root)
     write_table(layout, table)
     # Another version of pyarrow writes the same pairs in other bytes, which is nothing to publish.
     same = next((path for path in tables if read_pairs(path) == read_pairs(layout.duplicates)), None)
     if same is not None:
         layout.duplicates.write_bytes(same.read_bytes())
-    staged.manifest[KEY] = table_entry(layout, table)
-    staged.written.append(staged.manifest[KEY]["path"])
+    listed = table_entry(layout, table)
+    staged.manifest = replace(staged.manifest, duplicates=listed)
+    staged.written.append(listed.path)
 
 
 def check_together(staged: Staged) -> None:
@@ -238,16 +240,17 @@ def check_together(staged: Staged) -> None:
     Raises:
         BuildError: with the first problem.
     """
-    mine = {config["benchmark"] for config in staged.ours["configs"].values()}
-    configs = {name: config for name, config in staged.manifest["configs"].items() if config["benchmark"] in mine}
-    part = {**staged.manifest, "configs": configs, "benchmarks": {n: staged.manifest["benchmarks"][n] for n in mine}}
+    mine = {config.benchmark for config in staged.ours.configs.values()}
+    configs = {name: config for name, config in staged.manifest.configs.items() if config.benchmark in mine}
+    benchmarks = {name: staged.manifest.benchmarks[name] for name in mine}
+    part = replace(staged.manifest, configs=configs, benchmarks=benchmarks)
     if all(key in split_keys(staged.ours, name) for name in configs for key in split_keys(part, name)):
         return
-    for _, _, split in check_manifest.splits(part):
-        path = staged.root / split["index"]["path"]
+    for _, _, split in part.splits():
+        path = staged.root / split.index.path
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.symlink_to(staged.fetch(split["index"]["path"]).resolve())
+            path.symlink_to(staged.fetch(split.index.path).resolve())
     problems = release.check_excluded(staged.root, part)
     problems.merge(release.check_audit(staged.root, part))
     problems.merge(release.check_ids(staged.root, part))
@@ -262,13 +265,13 @@ def check_together(staged: Staged) -> None:
 def differences(staged: Staged, last: Snapshot) -> Changes:
     """What differs between a published version and the merged release, the card included."""
     # A card may show the version that it is of, which is no difference by itself.
-    shown = {key: last.manifest[key] for key in PUBLISHED_KEYS if key in last.manifest}
+    shown = replace(staged.manifest, version=last.manifest.version)
     path = staged.root / "card-of-the-last-version"
-    write_text(path, card.render({**staged.manifest, **shown}))
-    return compare(last.manifest, {**staged.manifest, "card": file_entry(Layout(staged.root), path)})
+    write_text(path, card.render(shown))
+    return compare(last.manifest, replace(staged.manifest, card=file_entry(Layout(staged.root), path)))
 
 
-def seal(staged: Staged, version: Version, last: tuple[Version, Snapshot] | None, changes: Changes) -> None:
+def write_version(staged: Staged, version: Version, last: tuple[Version, Snapshot] | None, changes: Changes) -> None:
     """Write what a version needs besides its rows: changelog, table of changes, card and manifest.
 
     Args:
@@ -278,11 +281,11 @@ def seal(staged: Staged, version: Version, last: tuple[Version, Snapshot] | None
         changes: what differs between the two.
     """
     layout = Layout(staged.root)
-    old, before, tables = _EMPTY, "", []
+    old, before, tables = EMPTY, "", []
     rows: Sequence[RowChanges] = ()
     if last is not None:
         old = last[1].manifest
-        listed = {entry["path"]: entry for entry in old.get("changelog", [])}
+        listed = {entry.path: entry for entry in old.changelog or ()}
         before = last[1].fetch(CHANGELOG).read_text(encoding="utf-8") if CHANGELOG in listed else ""
         tables = [entry for path, entry in listed.items() if path != CHANGELOG]
         rows = _row_changes(staged, last[1], changes)
@@ -292,25 +295,23 @@ def seal(staged: Staged, version: Version, last: tuple[Version, Snapshot] | None
         tables.append(staged.add(path))
     text = changelog.entry(version, last[0] if last else None, old, staged.manifest, changes, rows)
     write_text(layout.root / CHANGELOG, changelog.with_entry(before, text))
-    staged.manifest["version"] = str(version)
-    staged.manifest["previous"] = str(last[0]) if last else ""
-    staged.manifest["changelog"] = sorted(
-        [staged.add(layout.root / CHANGELOG), *tables], key=lambda entry: str(entry["path"])
+    published = replace(
+        staged.manifest,
+        version=str(version),
+        previous=str(last[0]) if last else "",
+        changelog=tuple(sorted([staged.add(layout.root / CHANGELOG), *tables], key=lambda entry: entry.path)),
     )
-    card.seal(layout, staged.manifest)
-    staged.written += ["README.md", "manifest.json"]
+    staged.manifest = card.write_card_and_manifest(layout, published)
+    staged.written += [CARD, layout.manifest.name]
 
 
 def _row_changes(staged: Staged, last: Snapshot, changes: Changes) -> list[RowChanges]:
-    found = []
-    for key in sorted({*changes.added, *changes.removed, *changes.changed}):
-        old, new = (_index(manifest, key) for manifest in (last.manifest, staged.manifest))
-        found.append(row_changes(key, last.fetch(old) if old else None, staged.fetch(new) if new else None))
-    return found
-
-
-def _index(manifest: Mapping[str, Any], key: str) -> str:
-    """Path of a split's index; empty where the manifest has no such split."""
-    config, _, name = key.partition("/")
-    split = manifest["configs"].get(config, {"splits": {}})["splits"].get(name)
-    return str(split["index"]["path"]) if split else ""
+    before, now = last.manifest.by_key(), staged.manifest.by_key()
+    return [
+        row_changes(
+            key,
+            last.fetch(before[key].index.path) if key in before else None,
+            staged.fetch(now[key].index.path) if key in now else None,
+        )
+        for key in sorted({*changes.added, *changes.removed, *changes.changed})
+    ]

@@ -6,14 +6,15 @@ import json
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import yaml
 
 from builders.errors import BuildError
 from builders.release.digests import file_sha256
+from builders.release.entries import Manifest
 from builders.release.layout import INDEX_SUFFIX
+from builders.release.manifest import parse
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.hub.repository import Repository, Stored
@@ -50,7 +51,7 @@ def read_back(
             f"expected the tag {tag} of {repository.name} to name commit {commit[:12]}, found "
             f"{(named or 'no tag')[:12]}; run the same command again."
         )
-    manifest = json.loads(manifest_file.read_bytes())
+    manifest = parse(manifest_file.read_bytes(), str(manifest_file))
     tree = repository.tree(tag)
     problems = check_manifest.check_tree(described(tree), manifest)
     if "manifest.json" not in tree or not tree["manifest.json"].is_content_of(manifest_file):
@@ -72,13 +73,12 @@ def _check_small(
     repository: Repository,
     commit: str,
     tree: Mapping[str, Stored],
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     local: Callable[[str], Path | None],
     root: Path,
     problems: Problems,
 ) -> None:
-    card = check_manifest.Listed(**manifest["card"])
-    for file in [*check_manifest.listed_files(manifest), card]:
+    for file in manifest.files_and_card():
         stored = tree[file.path]
         if stored.sha256:
             continue  # compared with the tree
@@ -99,15 +99,14 @@ def _check_patterns(card: str, tree: Mapping[str, Stored], problems: Problems) -
                     problems.add("card", f"README.md: expected {pattern} of {name} to match files, found none")
 
 
-def _check_labels(repository: Repository, commit: str, manifest: Mapping[str, Any], problems: Problems) -> None:
-    for name, config in sorted(manifest["configs"].items()):
-        path = min(split["index"]["path"] for split in config["splits"].values())
+def _check_labels(repository: Repository, commit: str, manifest: Manifest, problems: Problems) -> None:
+    for name, config in sorted(manifest.configs.items()):
+        path = min(split.index.path for split in config.splits.values())
 
-        def names(path: str = path) -> list[str]:
+        def names(path: str = path) -> tuple[str, ...]:
             with repository.open(path, commit) as opened:
                 described = json.loads(pq.read_schema(opened).metadata[b"huggingface"])
-            found: list[str] = described["info"]["features"]["label"]["names"]
-            return found
+            return tuple(described["info"]["features"]["label"]["names"])
 
-        if patiently(f"read the label names of {path}", names, repository.say) != config["label_names"]:
+        if patiently(f"read the label names of {path}", names, repository.say) != config.label_names:
             problems.add("features", f"{path}: expected the label names of {name}{INDEX_SUFFIX}, found others")

@@ -15,20 +15,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from builders.errors import BuildError
-from builders.release.duplicates import CONFIG, KEY
-from builders.release.manifest import columns_of, sources_of
+from builders.release.duplicates import CONFIG
+from builders.release.entries import Manifest
 
 _TAG = re.compile(r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
-
-PUBLISHED_KEYS = ("version", "previous", "changelog", "card")
-"""Keys of a manifest that publishing sets, and that say nothing of the release's rows.
-
-`version` is the tag without its v, `previous` the version before it (empty in the first), `changelog` lists
-CHANGELOG.md and the tables in changes/ as files, and `card` the card, which follows from all else.
-"""
 
 _FILE_KEYS = {"path", "bytes", "sha256"}
 
@@ -106,31 +102,30 @@ class Changes:
         return f"{found[0]}{more}" if found else "nothing differs"
 
 
-def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
+def compare(old: Manifest, new: Manifest) -> Changes:
     """Find what differs between a published manifest and one to publish."""
-    before, after = _splits(old), _splits(new)
+    before, after = old.by_key(), new.by_key()
     major = [f"{key} is gone" for key in before.keys() - after.keys()]
     minor = [f"{key} is new" for key in after.keys() - before.keys()]
     changed = []
     for key in sorted(before.keys() & after.keys()):
         was, now = before[key], after[key]
-        if was["digest"] != now["digest"]:
+        if was.digest != now.digest:
             changed.append(key)
             major.append(f"{key} has other rows")
-        if was["data"] and not now["data"]:
+        if was.data and not now.data:
             major.append(f"{key} loses its images")
-        if now["data"] and not was["data"]:
+        if now.data and not was.data:
             minor.append(f"{key} gets its images")
-    if KEY in new and KEY not in old:
+    if new.duplicates is not None and old.duplicates is None:
         minor.append(f"{CONFIG} is new")
     kept = before.keys() & after.keys() - set(changed)
-    for name in sorted(old["configs"].keys() & new["configs"].keys()):
-        was, now = old["configs"][name], new["configs"][name]
-        if was["label_names"] != now["label_names"]:
+    for name in sorted(old.configs.keys() & new.configs.keys()):
+        had, has = ({(c.name, c.type) for c in m.configs[name].own_columns()} for m in (old, new))
+        if old.configs[name].label_names != new.configs[name].label_names:
             major.append(f"{name} has other label names")
-        had, has = ([(column.name, column.type) for column in columns_of(entry)] for entry in (was, now))
-        major += [f"{name} loses the column {column[0]}" for column in had if column not in has]
-        minor += [f"{name} gets the column {column[0]}" for column in has if column not in had]
+        major += [f"{name} loses the column {column}" for column, _ in had - has]
+        minor += [f"{name} gets the column {column}" for column, _ in has - had]
     return Changes(
         tuple(sorted(major)),
         tuple(sorted(minor)),
@@ -167,39 +162,40 @@ def check_version(wanted: Version, last: Version | None, changes: Changes) -> No
         )
 
 
-def _splits(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {
-        f"{config_name}/{name}": split
-        for config_name, config in manifest["configs"].items()
-        for name, split in config["splits"].items()
-    }
+def unpublished(manifest: Manifest) -> Manifest:
+    """A manifest without what publishing sets, and without the card, which follows from all else."""
+    return replace(manifest, card=None, version=None, previous=None, changelog=None)
 
 
-def _metadata(old: Mapping[str, Any], new: Mapping[str, Any], kept: Set[str]) -> list[str]:
+def without_unused(manifest: Manifest) -> Manifest:
+    """Leave out benchmarks and sources that no split has."""
+    benchmarks = {config.benchmark for config in manifest.configs.values()}
+    sources = {source for _, _, split in manifest.splits() for source in split.sources}
+    return replace(
+        manifest,
+        benchmarks={key: entry for key, entry in manifest.benchmarks.items() if key in benchmarks},
+        sources={key: entry for key, entry in manifest.sources.items() if key in sources},
+    )
+
+
+def _metadata(old: Manifest, new: Manifest, kept: Set[str]) -> list[str]:
     """Places in the manifest that differ, apart from splits that differ as a whole; `kept` are those that do not."""
     found = sorted(_differences(_described(old, kept), _described(new, kept), ""))
-    cards = [manifest["card"]["sha256"] for manifest in (old, new) if "card" in manifest]
+    cards = [manifest.card.sha256 for manifest in (old, new) if manifest.card is not None]
     return found or (["README.md"] if len(set(cards)) == 2 else [])
 
 
-def _described(manifest: Mapping[str, Any], kept: Set[str]) -> dict[str, Any]:
-    """A manifest without what publishing sets, without the splits that are not kept, and what only those use."""
-    found = {key: value for key, value in manifest.items() if key not in PUBLISHED_KEYS}
+def _described(manifest: Manifest, kept: Set[str]) -> object:
+    """A manifest as JSON, without what publishing sets, the splits that are not kept, and what only those use."""
     configs = {}
-    for name, config in manifest["configs"].items():
-        splits = {split: entry for split, entry in config["splits"].items() if f"{name}/{split}" in kept}
+    for name, config in manifest.configs.items():
+        splits = {split: entry for split, entry in config.splits.items() if f"{name}/{split}" in kept}
         if splits:
-            configs[name] = {**config, "splits": splits}
-    entries = [split for config in configs.values() for split in config["splits"].values()]
-    sources = {source for split in entries for source in sources_of(split)}
-    benchmarks = {config["benchmark"] for config in configs.values()}
-    found["configs"] = configs
-    found["sources"] = {key: entry for key, entry in manifest["sources"].items() if key in sources}
-    found["benchmarks"] = {key: entry for key, entry in manifest["benchmarks"].items() if key in benchmarks}
-    return found
+            configs[name] = replace(config, splits=splits)
+    return msgspec.to_builtins(without_unused(replace(unpublished(manifest), configs=configs)))
 
 
-def _differences(old: Any, new: Any, place: str) -> Iterator[str]:
+def _differences(old: object, new: object, place: str) -> Iterator[str]:
     if old == new:
         return
     # What a file is told by changes together.

@@ -11,6 +11,7 @@ from builders.pipeline.command import WORKER_IMPORTS
 from builders.pipeline.request import Choices
 from builders.pipeline.run import build, prepare
 from builders.sources.base import Expected, open_source
+from tests.manifests import as_json
 
 
 def complete(benchmark, roots):
@@ -39,7 +40,7 @@ def complete(benchmark, roots):
 
 
 def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, **changes):
-    """Build a benchmark (ImageNet's if none is given) from the demo sources through the API; returns the manifest."""
+    """Build a benchmark (ImageNet's if none is given) from the demo sources; returns the manifest as JSON."""
     values = {
         "out": out,
         "splits": tuple(benchmark.parts()),
@@ -50,7 +51,7 @@ def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, **changes):
     }
     choices = Choices(**(values | changes))
     with TerminalMeter(quiet=True) as meter, LocalExecutor(workers, preload=WORKER_IMPORTS) as executor:
-        return build(benchmark, choices, prepare(benchmark, choices, meter), meter, executor)
+        return as_json(build(benchmark, choices, prepare(benchmark, choices, meter), meter, executor))
 
 
 def files_of(root):

@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import functools
 import hashlib
-import json
 import os
 import shutil
 
@@ -36,6 +35,7 @@ from taxonomy.rules import facets
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.indexes import whole_index
 from tests.killing import watched_at_renames
+from tests.manifests import manifest_of, typed
 
 SPLITS = tuple(BENCHMARK.parts())
 CONFIGS = tuple(config.name for config in BENCHMARK.configs)
@@ -219,8 +219,8 @@ def test_configs_have_images_in_common_as_far_as_quotas_allow(planned):
 
 
 def manifest_splits(root):
-    manifest = read_manifest(root)
-    return {key: entry for key, _, entry in check_manifest.splits(manifest)}
+    configs = sorted(manifest_of(root)["configs"].items())
+    return {f"{name}/{split}": entry for name, config in configs for split, entry in config["splits"].items()}
 
 
 def test_the_demo_has_every_class_and_verifies(release):
@@ -387,10 +387,9 @@ def test_parts_are_told_apart_by_role_source_or_partitions():
     ],
 )
 def test_verify_checks_the_rows_of_each_part(release, damage, sentence):
-    manifest = read_manifest(release)
-    config = manifest["configs"]["facets-t1"]
+    config = read_manifest(release).configs["facets-t1"]
     rows = pq.read_table(release / "index" / "facets-t1" / "test.parquet")
-    split = split_of("facets-t1/test", config, config["splits"]["test"])
+    split = split_of("facets-t1/test", config, config.splits["test"])
     problems = Problems()
     check_values(rows, split, "x.parquet", 0, problems)
     assert problems.total() == 0
@@ -408,17 +407,17 @@ def set_first(table, source, name, value):
 
 
 def test_verify_counts_the_rows_of_each_part(release):
-    manifest = json.loads(json.dumps(read_manifest(release)))
-    assert check_parts(release, manifest).total() == 0
+    manifest = manifest_of(release)
+    assert check_parts(release, typed(manifest)).total() == 0
     manifest["configs"]["facets-t1"]["splits"]["test"]["parts"][1]["rows"] += 1
-    (line,) = [line for line in check_parts(release, manifest).lines() if line.startswith("facets-t1/test")]
+    (line,) = [line for line in check_parts(release, typed(manifest)).lines() if line.startswith("facets-t1/test")]
     assert "rows of role in_distribution from sun397 as its parts have" in line
 
 
 def test_an_image_may_have_another_role_in_another_config_and_not_in_its_own(release):
     manifest = read_manifest(release)
     assert check_duplicates(release, manifest)[0].total() == 0
-    compared = set(unfolded(manifest["duplicates"]["compared"]))
+    compared = set(unfolded(manifest.duplicates.compared))
     # Three comparisons of two splits in each of seven configs, and none between configs.
     assert len(compared) == 3 * len(CONFIGS)
     assert all(c.one.partition("/")[0] == c.other.partition("/")[0] for c in compared)

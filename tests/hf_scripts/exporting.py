@@ -12,13 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from builders.release import card, images
+from builders.release import images
 from builders.release.columns import NEAR_DUPLICATE_OF
 from builders.release.digests import rows_digest
-from builders.release.layout import Layout
-from builders.release.manifest import file_entry
 from builders.release.tables import write_index
 from hf_scripts import export
+from tests.manifests import entry_of, manifest_of, save_manifest
 
 FORMATS = ("openood", "imagefolder", "webdataset")
 TEST = "imagenet/test"
@@ -41,10 +40,6 @@ def copy(release, tmp_path):
 
 def run(release, chosen_format, out, *flags):
     return export.main([str(release), "--format", chosen_format, "--out", str(out), "--quiet", *flags])
-
-
-def manifest_of(release):
-    return json.loads((release / "manifest.json").read_text(encoding="utf-8"))
 
 
 def splits_of(release):
@@ -76,11 +71,10 @@ def replace_rows(root, key, table):
     (root / entry["data"][0]["path"]).unlink()
     pq.write_table(table, root / entry["data"][0]["path"], row_group_size=50)
     write_index(root / entry["index"]["path"], table, manifest["configs"][config]["label_names"], extra)
-    layout = Layout(root)
-    entry["data"] = [file_entry(layout, root / entry["data"][0]["path"])]
-    entry["index"] = file_entry(layout, root / entry["index"]["path"])
+    entry["data"] = [entry_of(root, entry["data"][0]["path"])]
+    entry["index"] = entry_of(root, entry["index"]["path"])
     entry |= {"digest": rows_digest(table), "rows": table.num_rows}
-    card.seal(layout, manifest)
+    save_manifest(root, manifest)
 
 
 def table_of(root, key):

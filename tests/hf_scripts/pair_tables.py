@@ -1,23 +1,20 @@
 """Tables of duplicates for the releases of `samples`, which have none of their own."""
 
-import json
-
 from builders.duplicates.table import complete, write_table
-from builders.release.card import seal
 from builders.release.duplicates import counted, read_pairs, write_pairs
 from builders.release.layout import Layout
-from builders.release.manifest import file_entry
+from builders.release.manifest import read_manifest
+from tests.manifests import as_json, entry_of, manifest_of, save_manifest
 
 
 def add_table(root, change=lambda pairs: pairs, **entry):
     """Give a release the table that belongs to it, or another."""
     layout = Layout(root)
-    manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
-    paths = {f"{c}/{s}": e["index"]["path"] for c, v in manifest["configs"].items() for s, e in v["splits"].items()}
-    manifest["duplicates"] = write_table(layout, complete(manifest, lambda key: root / paths[key]))
+    read = read_manifest(root)
+    paths = {key: split.index.path for key, split in read.by_key().items()}
+    table = write_table(layout, complete(read, lambda key: root / paths[key]))
     pairs = change(read_pairs(layout.duplicates))
     write_pairs(layout.duplicates, pairs)
-    listed = file_entry(layout, layout.duplicates) | {"rows": len(pairs), "counts": counted(pairs)}
-    manifest["duplicates"] |= listed | entry
-    seal(layout, manifest)
+    listed = entry_of(root, layout.duplicates) | {"rows": len(pairs), "counts": as_json(counted(pairs))}
+    save_manifest(root, manifest_of(root) | {"duplicates": as_json(table) | listed | as_json(entry)})
     return pairs

@@ -7,13 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from builders.release import card
 from builders.release.columns import KNOWN_COLUMNS
 from builders.release.digests import rows_digest
 from builders.release.layout import Layout
-from builders.release.manifest import FORMAT, file_entry
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import Exclusion, NearDuplicate, write_audit, write_excluded, write_index
+from tests.manifests import entry_of, save_manifest
 
 REPO = "org/name"
 LABELS = ("n01", "n02")
@@ -105,14 +104,14 @@ def make_release(
         config["splits"][split] = write_split(layout, name, split, rows, labels, columns, shards)
         excluded = Exclusion(key, "source", "val", "x", "a name", "", EXCLUDED, "i", "evidence")
         write_excluded(layout.excluded(name), [excluded], [key])
-        config["excluded"] = file_entry(layout, layout.excluded(name))
+        config["excluded"] = entry_of(layout.root, layout.excluded(name))
         if near is not None:
             audit = [NearDuplicate(key, f"source/{split}/{n}.png", of, "0.5") for n, of in pairs.items()]
             write_audit(layout.audit(name), audit, [key])
             config["splits"][split]["near_duplicates"] = len(pairs)
-            config |= {"audit": file_entry(layout, layout.audit(name)), "duplicates_of": "bench-train/train"}
+            config |= {"audit": entry_of(layout.root, layout.audit(name)), "duplicates_of": "bench-train/train"}
     manifest = {
-        "format": FORMAT,
+        "format": 1,
         "benchmarks": {
             "bench": {
                 "title": "A benchmark",
@@ -142,7 +141,8 @@ def make_release(
     for row in withdrawn:
         config, _, split = row["split"].partition("/")
         configs[config]["splits"][split]["withdrawn"].append({"id": row["id"], "reason": row["reason"]})
-    card.seal(layout, manifest)
+    manifest["withdrawn"] = []
+    save_manifest(root, manifest)
     return root
 
 
@@ -157,7 +157,7 @@ def write_split(layout, config, split, rows, labels, columns, shards):
         path = layout.data(config, split, shard, shards)
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(part, path, write_page_index=True, compression="none")
-        data.append(file_entry(layout, path))
+        data.append(entry_of(layout.root, path))
     write_index(layout.index(config, split), table, labels, columns)
     return {
         "role": role_of(split),
@@ -175,7 +175,7 @@ def write_split(layout, config, split, rows, labels, columns, shards):
         "shortfalls": [],
         "digest": rows_digest(table),
         "data": data,
-        "index": file_entry(layout, layout.index(config, split)),
+        "index": entry_of(layout.root, layout.index(config, split)),
     }
 
 

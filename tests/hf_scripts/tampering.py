@@ -1,7 +1,6 @@
 """Damages one thing in a copy of a whole release, for tests that expect `verify` to say so in one sentence."""
 
 import hashlib
-import json
 import os
 
 import pyarrow as pa
@@ -9,12 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders import imagenet_benchmark
-from builders.release import card
-from builders.release.digests import file_sha256, rows_digest
-from builders.release.layout import Layout
+from builders.release.digests import rows_digest
 from builders.release.tables import write_index
 from hf_scripts import verify
 from tests.conftest import made_once
+from tests.manifests import entry_of, manifest_of, save_manifest
 
 TEST_SHARD = "data/imagenet/test-00000-of-00001.parquet"
 NEAR_SHARD = "data/imagenet/near_ood-00000-of-00001.parquet"
@@ -67,18 +65,6 @@ def problems(lines):
 def replace(path, data):
     path.unlink()
     path.write_bytes(data)
-
-
-def manifest_of(root):
-    return json.loads((root / "manifest.json").read_text(encoding="utf-8"))
-
-
-def save_manifest(root, manifest):
-    card.seal(Layout(root), manifest)  # writes beside and renames, so a linked file stays as it is
-
-
-def entry_of(root, path):
-    return {"path": path, "bytes": (root / path).stat().st_size, "sha256": file_sha256(root / path)}
 
 
 def write_shard(path, table, **how):

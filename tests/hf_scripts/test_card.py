@@ -14,11 +14,13 @@ from builders.plan.classes import class_ids
 from builders.registry import BENCHMARKS
 from builders.release import card
 from builders.release.layout import shard_name
-from builders.release.manifest import columns_of
+from builders.release.manifest import read_manifest
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import read_excluded
 from hf_scripts.card import main
+from tests import manifests
 from tests.hf_scripts.samples import make_release
+from tests.manifests import typed
 
 LABELS = ["n01443537", "yes", "1e5", "0x1f", "no: colon", "ünïcode"]
 
@@ -66,22 +68,22 @@ def test_the_yaml_leads_datasets_to_the_files_and_counts_of_every_config(built):
 def test_features_are_those_of_a_card_that_lists_them(cifar_release, tmp_path, config, streaming):
     """Cards of version 1.0.0 did; `datasets` believes such a card, and else the schema of the files."""
     listing = without_state(cifar_release, tmp_path / "listing")
-    manifest = json.loads((cifar_release / "manifest.json").read_text(encoding="utf-8"))
+    manifest = read_manifest(cifar_release)
     text = (listing / "README.md").read_text(encoding="utf-8")
     front, rest = front_of(text)
     for info in front["dataset_info"]:
         if info["config_name"] == "duplicates":
             continue  # version 1.0.0 had no such table
-        entry = manifest["configs"][info["config_name"].removesuffix("-index")]
+        entry = manifest.configs[info["config_name"].removesuffix("-index")]
         image = not info["config_name"].endswith("-index")
-        schema = arrow_schema(entry["label_names"], columns_of(entry), image=image)
+        schema = arrow_schema(entry.label_names, entry.own_columns(), image=image)
         info["features"] = datasets.Features.from_arrow_schema(schema)._to_yaml_list()
     (listing / "README.md").write_text(f"---\n{yaml.safe_dump(front)}---\n{rest}", encoding="utf-8")
     before, after = (
         datasets.load_dataset(str(root), config, cache_dir=str(tmp_path / "cache"), streaming=streaming)
         for root in (listing, cifar_release)
     )
-    assert set(before) == set(after) == set(manifest["configs"]["cifar"]["splits"])
+    assert set(before) == set(after) == set(manifest.configs["cifar"].splits)
     for split, rows in after.items():
         assert rows.features == before[split].features
         assert list(rows.features) == list(before[split].features)
@@ -116,23 +118,23 @@ def made_up(shard_rows):
 
     def split(config, name, rows):
         of = -(-rows // shard_rows)
-        data = [{"path": f"data/{config}/{shard_name(name, n, of)}", "bytes": 499_999_999} for n in range(of)]
-        index = {"path": f"index/{config}/{name}.parquet", "bytes": 99_999_999}
-        return {"rows": rows, "data": data, "index": index}
+        data = [manifests.file(f"data/{config}/{shard_name(name, n, of)}", size=499_999_999) for n in range(of)]
+        index = manifests.file(f"index/{config}/{name}.parquet", size=99_999_999)
+        return manifests.split(rows=rows, data=data, index=index)
 
     configs = {}
     for benchmark in BENCHMARKS.values():
         for key in benchmark.parts():
             config, _, name = key.partition("/")
-            splits = configs.setdefault(config, {"splits": {}})["splits"]
+            splits = configs.setdefault(config, manifests.config({}))["splits"]
             splits[name] = split(config, name, benchmark.count(key).rows)
-    return {"configs": configs}
+    return typed(manifests.manifest(configs))
 
 
 def test_all_benchmarks_in_one_release_have_little_front_matter():
     # Shards of 500 MB hold about 4,500 images of ImageNet (110 KB each).
     manifest = made_up(shard_rows=4_500)
-    shards = [s for c in manifest["configs"].values() for split in c["splits"].values() for s in split["data"]]
+    shards = [shard for split in manifest.by_key().values() for shard in split.data]
     front = card.front_matter(manifest)
     assert (len(front["configs"]), len(shards) > 170) == (26, True)
     assert len(yaml.safe_dump(front, sort_keys=False, allow_unicode=True)) < 15_000
@@ -203,7 +205,7 @@ def test_an_index_only_release_shows_how_to_load_its_index(cifar_release):
     manifest = json.loads((cifar_release / "manifest.json").read_text(encoding="utf-8"))
     for split in manifest["configs"]["cifar"]["splits"].values():
         split["data"] = []
-    front, text = front_of(card.render(manifest))
+    front, text = front_of(card.render(typed(manifest)))
     assert "cifar" not in {config["config_name"] for config in front["configs"]}
     assert 'load_dataset("ORG/NAME", "cifar-index", split="external_validation")' in text
 
@@ -215,7 +217,7 @@ def test_withdrawn_rows_and_the_version_are_named(cifar_release):
         "split": "cifar/far_ood_dtd",
         "reason": "its owner asked",
     }
-    _, text = front_of(card.render(manifest | {"withdrawn": [row], "version": "2.0.0"}))
+    _, text = front_of(card.render(typed(manifest | {"withdrawn": [row], "version": "2.0.0"})))
     assert f"- `{row['id']}` (cifar/far_ood_dtd): its owner asked" in text
     assert "**Version 2.0.0.**" in text
     assert 'revision="v2.0.0"' in text
@@ -224,7 +226,8 @@ def test_withdrawn_rows_and_the_version_are_named(cifar_release):
 def test_size_categories_are_the_hubs():
     sizes = {999: "n<1K", 1_000: "1K<n<10K", 99_999: "10K<n<100K", 999_999: "100K<n<1M", 1_000_000: "1M<n<10M"}
     for rows, name in sizes.items():
-        assert card._size({"configs": {"x": {"splits": {"y": {"rows": rows}}}}}) == name
+        config = manifests.config({"test": manifests.split(rows=rows)})
+        assert card._size(typed(manifests.manifest({"bench": config}))) == name
 
 
 def test_check_tells_whether_the_card_is_what_the_template_gives(cifar_release, tmp_path, capsys):
@@ -241,4 +244,4 @@ def test_check_tells_whether_the_card_is_what_the_template_gives(cifar_release, 
 
 def test_a_folder_without_a_release_is_refused(tmp_path, capsys):
     assert main([str(tmp_path)]) == 2
-    assert "expected a release folder with a manifest.json" in capsys.readouterr().err
+    assert "is not a release: it has no manifest.json" in capsys.readouterr().err

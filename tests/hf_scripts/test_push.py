@@ -345,7 +345,7 @@ def test_a_folder_that_lacks_a_file(push, hub, release, path):
 
 def test_a_folder_without_a_release(push, hub, tmp_path):
     (tmp_path / "empty").mkdir()
-    assert "expected a release folder with a manifest.json, found none" in _refused(push, hub, "empty")
+    assert "is not a release: it has no manifest.json" in _refused(push, hub, "empty")
 
 
 def test_names_that_are_none(push, hub, release):
@@ -373,7 +373,7 @@ def test_a_manifest_of_another_format(push, hub, release):
     push("release")
     hub.commit(REPO, {"manifest.json": b'{"format": 99}'})
     error = _refused(push, hub, "release", tag="v1.1.0")
-    assert re.search(r"expected manifest format 1, found 99 in org/name at [0-9a-f]{12};", error)
+    assert re.search(r"Cannot read the manifest\.json of org/name at [0-9a-f]{12}: its format is 99, and", error)
 
 
 def test_a_release_with_other_files_beside_it(push, hub, release, tmp_path):

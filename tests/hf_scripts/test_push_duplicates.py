@@ -9,6 +9,7 @@ from builders.release.duplicates import comparison, folded, pair_of, read_pairs,
 from hf_scripts.verify import main as verify
 from tests.hf_scripts.pair_tables import add_table
 from tests.hf_scripts.samples import REPO, contents, make_release, png
+from tests.manifests import manifest_of, save_manifest, typed
 
 TEST, NEAR, FAR, TRAIN = "bench/test", "bench/near_ood", "bench/far_ood", "bench-train/train"
 
@@ -106,7 +107,7 @@ def test_near_duplicates_of_both_sides_stay(push, published, tmp_path):
     assert push("a", "--no-decode").code == push("b", "--no-decode", tag="v1.1.0").code == 0
     pairs, manifest = published("v1.1.0")
     assert [pair for pair in pairs if pair.distance] == sorted([one, other], key=lambda pair: pair.place)
-    similar = {c for c in unfolded(manifest["duplicates"]["compared"]) if c.by == "similarity"}
+    similar = {c for c in unfolded(typed(manifest).duplicates.compared) if c.by == "similarity"}
     assert similar == {comparison("similarity", *pair.splits) for pair in (one, other)}
     # A split with other rows takes its pairs with it.
     c = make_release(tmp_path / "c", {TEST: range(2)}, picture=picture)
@@ -131,17 +132,14 @@ def test_a_release_from_before_the_table_is_pushed_without_one(push, hub, tmp_pa
 
 
 def test_the_first_table_is_a_minor_change(push, hub, one):
-    bare = json.loads((one / "manifest.json").read_text(encoding="utf-8"))
+    bare = manifest_of(one)
     table = bare.pop("duplicates")
-    from builders.release.card import seal
-    from builders.release.layout import Layout
-
-    seal(Layout(one), bare)
+    save_manifest(one, bare)
     content = (one / "duplicates" / "pairs.parquet").read_bytes()
     (one / "duplicates" / "pairs.parquet").unlink()
     assert push("one").code == 0
     (one / "duplicates" / "pairs.parquet").write_bytes(content)
-    seal(Layout(one), bare | {"duplicates": table})
+    save_manifest(one, bare | {"duplicates": table})
     assert "because duplicates is new, which is a minor change" in push("one", tag="v1.0.1").error
     assert push("one", tag="v1.1.0").code == 0
     assert "- `duplicates` is new" in hub.read(REPO, "CHANGELOG.md").decode()

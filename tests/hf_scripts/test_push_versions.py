@@ -91,7 +91,7 @@ def test_nothing_new_is_no_version(push, hub, release):
 
 def test_a_card_that_shows_its_version_is_nothing_new(push, hub, release, monkeypatch):
     rendered = card.render
-    monkeypatch.setattr(card, "render", lambda manifest: f"{rendered(manifest)}\n{manifest.get('version')}\n")
+    monkeypatch.setattr(card, "render", lambda manifest: f"{rendered(manifest)}\n{manifest.version}\n")
     assert push("release").code == 0
     assert hub.read(REPO, "README.md").endswith(b"\n1.0.0\n")
     assert "found the same release" in push("release", tag="v1.0.1").error

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from builders import imagenet_benchmark
-from builders.release.manifest import write_manifest
 from hf_scripts import verify
-from tests.hf_scripts.tampering import NEAR_SHARD, built, check, manifest_of, rewrite, whole, with_cells
+from tests.hf_scripts.tampering import NEAR_SHARD, built, check, rewrite, whole, with_cells
+from tests.manifests import manifest_of, write_json
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,13 +73,13 @@ def test_help_ends_with_a_command_that_runs(capsys):
 
 def test_a_folder_that_is_not_there_is_a_user_error(tmp_path, capsys):
     assert verify.main([str(tmp_path / "nowhere")]) == 2
-    assert "expected a release folder with a manifest.json, found none" in capsys.readouterr().err
+    assert "nowhere is not a release: it has no manifest.json" in capsys.readouterr().err
 
 
 def test_a_manifest_of_an_unknown_format_is_a_user_error(whole, capsys):
-    write_manifest(whole, manifest_of(whole) | {"format": 99})
+    write_json(whole, manifest_of(whole) | {"format": 99})
     assert verify.main([str(whole)]) == 2
-    assert "expected manifest format 1, found 99" in capsys.readouterr().err
+    assert "its format is 99, and this version reads 1" in capsys.readouterr().err
 
 
 def test_workers_below_one_are_a_user_error(whole, capsys):

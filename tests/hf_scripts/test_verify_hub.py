@@ -130,7 +130,7 @@ def test_a_changelog_of_other_bytes(check, published, hub):
 
 def test_a_manifest_that_is_none(check, published, hub):
     spoil(hub, {"manifest.json": b"[]\n"})
-    assert problems(check(REPO, "--revision", "v1.0.0")) == ["manifest.json: expected an object, found a list"]
+    assert problems(check(REPO, "--revision", "v1.0.0")) == ["manifest.json: expected `object`, got `array`"]
 
 
 def test_a_changelog_entry_that_leads_elsewhere(check, published, hub):
@@ -138,7 +138,7 @@ def test_a_changelog_entry_that_leads_elsewhere(check, published, hub):
     manifest["changelog"][0]["path"] = "../CHANGELOG.md"
     spoil(hub, {"manifest.json": json.dumps(manifest).encode()})
     assert problems(check(REPO, "--revision", "v1.0.0")) == [
-        "manifest.json: expected CHANGELOG.md and files in changes in changelog, found ../CHANGELOG.md"
+        "manifest.json: the changelog's ../CHANGELOG.md is neither CHANGELOG.md nor in changes/"
     ]
 
 
@@ -170,7 +170,7 @@ def test_a_repository_of_something_else(check, hub):
 def test_a_manifest_of_another_format(check, hub):
     hub.create(REPO)
     hub.commit(REPO, {"manifest.json": b'{"format": 99}'})
-    assert "expected manifest format 1, found 99 in org/name at commit" in check().error
+    assert "Cannot read the manifest.json of org/name at commit" in check().error
 
 
 # Folder or repository
@@ -187,7 +187,7 @@ def test_a_folder_comes_first(check, published, hub):
 
 
 def test_what_can_be_no_repository_is_a_folder(check, hub):
-    assert check("a/b/c").error.startswith("expected a release folder with a manifest.json, found none at a/b/c")
+    assert check("a/b/c").error.startswith("a/b/c is not a release: it has no manifest.json.")
     assert hub.requests == []
 
 

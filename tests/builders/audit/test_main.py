@@ -103,7 +103,7 @@ def test_small_images_are_enlarged_by_whole_pixels():
     ("arguments", "sentence"),
     [
         (["smoothness", "{}", "absent"], "expected a config of the release (pictures), found absent"),
-        (["smoothness", "{}/none", "pictures"], "expected a release folder with a manifest.json"),
+        (["smoothness", "{}/none", "pictures"], "is not a release: it has no manifest.json"),
         (["pairs", "{}", "pictures"], "pictures/test has no duplicates in the table of"),
         (["pairs", "{}", "pictures", "--split", "none"], "has no split none"),
     ],

@@ -9,9 +9,9 @@ from builders.duplicates.comparisons import are_compared
 from builders.duplicates.search import THRESHOLD, distance
 from builders.release import images
 from builders.release.duplicates import read_pairs
-from builders.release.manifest import read_manifest
 from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo, files_of
+from tests.manifests import manifest_of
 
 SPLITS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_dtd", "cifar-train/train")
 
@@ -55,7 +55,7 @@ def test_every_distance_is_that_of_the_two_images(whole):
 
 def test_the_manifest_says_what_was_compared(whole):
     every = sorted(SPLITS)
-    assert read_manifest(whole)["duplicates"]["compared"] == [
+    assert manifest_of(whole)["duplicates"]["compared"] == [
         {"by": "pixels", "splits": every, "with": every},
         {"by": "similarity", "splits": ["cifar-train/train"], "with": sorted(SPLITS[:3])},
     ]
@@ -97,7 +97,7 @@ def test_a_split_whose_pixels_are_gone_is_not_compared_and_the_run_says_so(demo,
     assert "cifar/test is not compared with the images of cifar-train/train: the pixels of one of them" in said
     every = ["cifar-train/train", "cifar/test"]
     expected = [{"by": "pixels", "splits": every, "with": every}]
-    assert read_manifest(tmp_path)["duplicates"]["compared"] == expected
+    assert manifest_of(tmp_path)["duplicates"]["compared"] == expected
     assert verify([str(tmp_path), "--quick", "--workers", "1"]) == 0
 
 

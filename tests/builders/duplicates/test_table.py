@@ -1,17 +1,14 @@
 """Planted copies in builds: the table lists them, in whatever order the splits are built, and the release verifies."""
 
-import json
 import shutil
 
 import pytest
 
-from builders.release.card import seal
 from builders.release.duplicates import read_pairs
-from builders.release.layout import Layout
-from builders.release.manifest import read_manifest
 from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.planted import SPLITS, Planting, with_comment
+from tests.manifests import manifest_of, save_manifest
 
 TEST, NEAR, VALIDATION, EXTERNAL, TRAIN = (
     "imagenet/test",
@@ -62,7 +59,7 @@ def in_order(pairs):
 def test_every_planted_pair_is_listed_and_no_other(planted, own, whole):
     _, equal, _ = planted
     assert read_pairs(whole / "duplicates" / "pairs.parquet") == in_order([*equal, *own])
-    entry = read_manifest(whole)["duplicates"]
+    entry = manifest_of(whole)["duplicates"]
     assert entry["rows"] == len(equal) + len(own) == 8 + len(own)
     assert entry["compared"] == [{"by": "bytes", "splits": sorted(SPLITS), "with": sorted(SPLITS)}]
 
@@ -88,7 +85,7 @@ def test_the_release_verifies_and_the_pairs_are_notes(whole, own, capsys):
 
 def test_the_card_counts_the_pairs_by_splits(whole):
     text = (whole / "README.md").read_text(encoding="utf-8")
-    for count in read_manifest(whole)["duplicates"]["counts"]:
+    for count in manifest_of(whole)["duplicates"]["counts"]:
         one, other = (f"`{count[name]}`" for name in ("split", "other_split"))
         splits = one if one == other else f"{one} and {other}"
         assert f"| {splits} | {count['pairs']} | {count['two_roles']} | {count['two_classes']} |" in text
@@ -116,7 +113,7 @@ def test_decoding_finds_equal_pixels_of_other_bytes(planted, own, whole, tmp_pat
     assert set(found) >= {*equal, *pixels, *own}
     assert [pair for pair in found if pair in pixels] == pixels
     every = {"splits": sorted(SPLITS), "with": sorted(SPLITS)}
-    assert read_manifest(tmp_path)["duplicates"]["compared"] == [{"by": "bytes"} | every, {"by": "pixels"} | every]
+    assert manifest_of(tmp_path)["duplicates"]["compared"] == [{"by": "bytes"} | every, {"by": "pixels"} | every]
     data = {name: content for name, content in files_of(tmp_path).items() if name.startswith(("data/", "index/"))}
     assert data.items() <= files_of(whole).items()
     assert verify([str(tmp_path), "--workers", "1"]) == 0
@@ -128,10 +125,10 @@ def test_decoding_finds_equal_pixels_of_other_bytes(planted, own, whole, tmp_pat
 
 def as_built_before(root):
     """Take the table out of a release, as one that was built before there was a table has none."""
-    manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+    manifest = manifest_of(root)
     del manifest["duplicates"]
     shutil.rmtree(root / "duplicates")
-    seal(Layout(root), manifest)
+    save_manifest(root, manifest)
 
 
 def test_a_release_from_before_the_table_verifies_and_takes_new_splits(planted, whole, tmp_path, capsys):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-import json
 import os
 import shutil
 import subprocess
@@ -22,7 +21,8 @@ from builders.release import images
 from hf_scripts import materialize, verify
 from tests.builders.conftest import files_of
 from tests.builders.generate import toy
-from tests.killing import killed_at_rename, watched_at_renames
+from tests.killing import watched_at_renames
+from tests.manifests import as_json, manifest_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,10 +51,6 @@ def release(photographs, tmp_path_factory):
             patch.setenv(name, value)
         toy.build_toy(photographs, root / "release")
     return root / "release"
-
-
-def manifest_of(root):
-    return json.loads((root / "manifest.json").read_text(encoding="utf-8"))
 
 
 def test_it_is_set_up_once_and_makes_each_image_once(release):
@@ -165,11 +161,11 @@ def test_two_workers_set_up_once_each_and_change_no_byte(release, photographs, d
 def test_a_killed_build_resumes(release, photographs, device, tmp_path, monkeypatch):
     splits = ("toy/attacked", "toy/corrupted")
     expected = {name: data for name, data in files_of(release).items() if name.startswith(("data/toy/", "index/toy/"))}
-    whole = tmp_path / "whole"
-    last = watched_at_renames((), whole, BUILD, photographs, whole, *splits).renames
-    for point in range(1, last, 3):
-        out = tmp_path / f"renames-{point}"
-        killed_at_rename(point, BUILD, photographs, out, *splits)
+    points = range(1, 23, 3)
+    watched = watched_at_renames(points, tmp_path / "out", BUILD, photographs, tmp_path / "out", *splits)
+    assert watched.renames - points[-1] < points.step, "kills reach the end of the build"
+    for point in points:
+        out = watched.as_killed(point)
         toy.build_toy(photographs, out, splits=splits)
         assert {name: data for name, data in files_of(out).items() if name in expected} == expected, point
 
@@ -277,7 +273,7 @@ def materialized(published, config, photographs, out):
 
 def test_exact_images_are_made_again_and_compared(release, published, photographs, device, tmp_path):
     manifest = materialized(published, "toy", photographs, tmp_path / "out")
-    assert manifest["configs"]["toy"] == manifest_of(release)["configs"]["toy"]
+    assert as_json(manifest.configs["toy"]) == manifest_of(release)["configs"]["toy"]
     expected = files_of(release)
     found = files_of(tmp_path / "out")
     assert {name for name in found if name.startswith("data/")} == {

@@ -12,9 +12,9 @@ from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from builders.pipeline.command import WORKER_IMPORTS
 from builders.pipeline.from_index import Published, rebuild
-from builders.release.manifest import write_manifest
 from tests.builders.conftest import files_of
 from tests.killing import watched_at_renames
+from tests.manifests import as_json, write_json
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def published(cifar_release, release, tmp_path_factory):
 
 def materialize(published, roots, out, workers=1):
     with TerminalMeter(quiet=True) as meter, LocalExecutor(workers, preload=WORKER_IMPORTS) as executor:
-        return rebuild(published, roots, out, meter, executor)
+        return as_json(rebuild(published, roots, out, meter, executor))
 
 
 def linked(source, target):
@@ -108,7 +108,7 @@ def test_an_index_that_was_changed_is_refused(published, demo, tmp_path):
     place = shutil.copytree(published["imagenet"].root, tmp_path / "published")
     manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
     manifest["configs"]["imagenet"]["splits"]["test"]["digest"] = "0" * 64
-    write_manifest(place, manifest)
+    write_json(place, manifest)
     with pytest.raises(BuildError, match="expected rows with the digest 0000"):
         materialize(Published(place, "imagenet"), demo, tmp_path / "out")
 
@@ -117,7 +117,7 @@ def test_another_version_of_the_benchmark_is_refused(published, demo, tmp_path):
     place = shutil.copytree(published["imagenet"].root, tmp_path / "published")
     manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
     manifest["benchmarks"]["imagenet"]["version"] = "9.0.0"
-    write_manifest(place, manifest)
+    write_json(place, manifest)
     with pytest.raises(BuildError, match=r"expected version 1\.0\.0 of the benchmark imagenet.*found 9\.0\.0"):
         materialize(Published(place, "imagenet"), demo, tmp_path / "out")
 

@@ -119,18 +119,18 @@ def test_equal_pixels_go_where_images_are_decoded(demo, release, tmp_path):
     assert pair.other_id in ids(tmp_path / "bytes", NEAR)
     assert pair.other_id not in ids(tmp_path / "pixels", NEAR)
     assert pair.id in ids(tmp_path / "pixels", TRAIN)
-    version = read_manifest(tmp_path / "pixels")["benchmarks"]["imagenet"]["version"]
+    version = read_manifest(tmp_path / "pixels").benchmarks["imagenet"].version
     assert version == "1.0.0+without-duplicates.decoded"
 
 
 def test_it_is_another_version_and_the_card_says_so(planted, plain, varied):
     manifest = read_manifest(varied)
-    assert manifest["benchmarks"]["imagenet"]["version"] == "1.0.0+without-duplicates"
-    assert manifest["withdrawn"] == []
-    near = manifest["configs"]["imagenet"]["splits"]["near_ood"]
-    assert near["digest"] != read_manifest(plain)["configs"]["imagenet"]["splits"]["near_ood"]["digest"]
+    assert manifest.benchmarks["imagenet"].version == "1.0.0+without-duplicates"
+    assert manifest.withdrawn == ()
+    near = manifest.by_key()["imagenet/near_ood"]
+    assert near.digest != read_manifest(plain).by_key()["imagenet/near_ood"].digest
     sentence = f"1 class is short of images without duplicates: {planted[2]} by 1"
-    assert any(sentence in line for line in near["shortfalls"]), near["shortfalls"]
+    assert any(sentence in line for line in near.shortfalls), near.shortfalls
     assert "a variant without duplicates" in (varied / "README.md").read_text(encoding="utf-8")
 
 

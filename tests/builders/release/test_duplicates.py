@@ -23,6 +23,8 @@ from builders.release.duplicates import (
     write_pairs,
 )
 from builders.storage.atomic import write_text
+from tests import manifests
+from tests.manifests import as_json, entry_of, typed
 
 COLUMNS = ["id", "other_id", "split", "other_split", "role", "other_role", "class_id", "other_class_id", "distance"]
 
@@ -55,10 +57,10 @@ def release_with(root, pairs):
     """A folder with a card that lists the table and nothing else."""
     path = root / "duplicates" / "pairs.parquet"
     write_pairs(path, pairs)
-    entry = {"path": "duplicates/pairs.parquet", "bytes": path.stat().st_size, "rows": len(pairs)}
+    entry = entry_of(root, "duplicates/pairs.parquet") | {"rows": len(pairs), "compared": []}
     import yaml
 
-    front = card.front_matter({"configs": {}, "duplicates": entry})
+    front = card.front_matter(typed(manifests.manifest({}, duplicates=entry)))
     write_text(root / "README.md", f"---\n{yaml.safe_dump(front)}---\n")
     return root
 
@@ -91,20 +93,19 @@ def test_another_file_is_refused_by_name(tmp_path, content):
         read_pairs(path)
 
 
-def manifest(**configs):
-    """A manifest's benchmarks, configs and names of splits."""
-    return {
-        "benchmarks": {"one": {}, "two": {"roles_by_config": True}},
-        "configs": {
-            name: {"benchmark": benchmark, "splits": {split: {} for split in splits}}
-            for name, (benchmark, splits) in configs.items()
-        },
+def listed(**configs):
+    """A manifest with the benchmarks and splits of configs."""
+    benchmarks = {"one": manifests.benchmark(), "two": manifests.benchmark(roles_by_config=True)}
+    described = {
+        name: manifests.config({split: manifests.split() for split in splits}, benchmark=benchmark)
+        for name, (benchmark, splits) in configs.items()
     }
+    return typed(manifests.manifest(described, benchmarks=benchmarks))
 
 
 def test_a_benchmarks_splits_are_compared_and_a_configs_where_roles_differ_by_config():
-    listed = manifest(a=("one", ["y", "x"]), b=("one", ["z"]), f=("two", ["v", "t"]), g=("two", ["v"]))
-    assert groups(listed) == [("a/x", "a/y", "b/z"), ("f/t", "f/v"), ("g/v",)]
+    found = groups(listed(a=("one", ["y", "x"]), b=("one", ["z"]), f=("two", ["v", "t"]), g=("two", ["v"])))
+    assert found == [("a/x", "a/y", "b/z"), ("f/t", "f/v"), ("g/v",)]
 
 
 def test_comparisons_are_folded_and_unfolded():
@@ -112,7 +113,7 @@ def test_comparisons_are_folded_and_unfolded():
     all_of_them = {comparison("bytes", one, other) for one in keys for other in keys}
     assert len(all_of_them) == 6
     near = {comparison("similarity", key, "b/z") for key in keys[:2]}
-    assert folded(all_of_them | near) == [
+    assert as_json(folded(all_of_them | near)) == [
         {"by": "bytes", "splits": list(keys), "with": list(keys)},
         {"by": "similarity", "splits": ["a/x", "a/y"], "with": ["b/z"]},
     ]
@@ -123,7 +124,7 @@ def test_comparisons_are_folded_and_unfolded():
 def test_pairs_are_counted_by_splits_roles_and_classes():
     same = TRAIN._replace(split="c/test", id="a/8", class_id="cat")
     pairs = [pair_of(TEST, NEAR, 0.0), pair_of(TEST, TRAIN, 0.0), pair_of(TEST, same, 0.0), pair_of(same, TRAIN, 0.1)]
-    assert counted(pairs) == [
+    assert as_json(counted(pairs)) == [
         {"split": "c-train/train", "other_split": "c/test", "pairs": 2, "two_roles": 0, "two_classes": 2},
         {"split": "c/near_ood", "other_split": "c/test", "pairs": 1, "two_roles": 1, "two_classes": 1},
         {"split": "c/test", "other_split": "c/test", "pairs": 1, "two_roles": 0, "two_classes": 0},

@@ -62,10 +62,10 @@ def test_exclusions_of_other_splits_stay_and_ones_own_are_replaced(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (None, "expected a release folder"),
-        ("{", "expected JSON"),
-        ('{"format": 99}', "expected manifest format 1, found 99"),
-        ("[]", "expected manifest format 1, found list"),
+        (None, "is not a release: it has no manifest.json"),
+        ("{", "it is not valid JSON"),
+        ('{"format": 99}', "its format is 99, and this version reads 1"),
+        ("[]", "expected `object`, got `array`"),
     ],
 )
 def test_a_manifest_that_cannot_be_read_is_named(tmp_path, text, sentence):

@@ -1,6 +1,5 @@
 """Images that are broken in their owner's archive: left out with a reason where they do not decode, else kept."""
 
-import json
 import os
 import shutil
 
@@ -11,6 +10,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.pipeline.summary import built_text
+from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded
 from builders.sources.broken import RULE, broken, known_broken
 from builders.storage.byte_ranges import Reader
@@ -58,7 +58,7 @@ def test_it_is_left_out_with_its_reason_and_nobody_is_asked_for_a_better_copy(su
     assert TRACK in rows["source_id"][:]  # it decodes, so it stays
     assert CHURCH not in rows["source_id"][:]
     assert verify.main([str(out), "--workers", "1"]) == 0
-    text = built_text(BENCHMARK, json.loads((out / "manifest.json").read_text()), out, SPLIT)
+    text = built_text(BENCHMARK, read_manifest(out), out, SPLIT)
     assert (
         "scenes/sun397: 1 broken in the owner's archive and left out (excluded/scenes.csv, by the rule "
         "broken-in-source)" in text

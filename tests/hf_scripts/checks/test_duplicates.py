@@ -1,17 +1,15 @@
 """What `verify` says of the table of duplicates: every way in which it can differ from the rows."""
 
-import json
 import shutil
 
 import pytest
 
-from builders.release.card import seal
 from builders.release.duplicates import Pair, comparison, counted, folded, read_pairs, write_pairs
 from builders.release.layout import Layout
-from builders.release.manifest import file_entry
 from hf_scripts.verify import main as verify
 from tests.hf_scripts.pair_tables import add_table
 from tests.hf_scripts.samples import make_release, png
+from tests.manifests import as_json, entry_of, manifest_of, save_manifest, write_json
 
 TEST, NEAR, TRAIN = "bench/test", "bench/near_ood", "bench-train/train"
 
@@ -157,9 +155,10 @@ def test_rows_that_are_not_sorted_or_come_twice(root, check, order, kind):
     table = pq.read_table(layout.duplicates)
     pq.write_table(table.take(order), layout.duplicates, write_page_index=True)
     listed = [pairs[i] for i in order]
-    manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
-    manifest["duplicates"] |= file_entry(layout, layout.duplicates) | {"rows": len(order), "counts": counted(listed)}
-    seal(layout, manifest)
+    manifest = manifest_of(root)
+    manifest["duplicates"] |= entry_of(root, layout.duplicates)
+    manifest["duplicates"] |= {"rows": len(order), "counts": as_json(counted(listed))}
+    save_manifest(root, manifest)
     problems, _ = check()
     assert problems == [f"duplicates/pairs.parquet row 1: expected sorted pairs, each once, found {kind}"]
 
@@ -176,9 +175,9 @@ def test_another_file_in_place_of_the_table(root, check):
     add_table(root)
     layout = Layout(root)
     layout.duplicates.write_bytes((root / "index" / "bench" / "test.parquet").read_bytes())
-    manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
-    manifest["duplicates"] |= file_entry(layout, layout.duplicates)
-    seal(layout, manifest)
+    manifest = manifest_of(root)
+    manifest["duplicates"] |= entry_of(root, layout.duplicates)
+    save_manifest(root, manifest)
     assert check()[0] == ["duplicates/pairs.parquet: expected a table of duplicates, found another file"]
 
 
@@ -192,18 +191,27 @@ def test_a_table_that_is_gone(root, check):
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
-        ({"path": "../pairs.parquet"}, "expected the path of duplicates to lie in data, index"),
-        ({"rows": "3"}, "expected a whole number for rows in duplicates, found text"),
-        ({"compared": [{"by": "eye", "splits": [], "with": []}]}, "compared by bytes, pixels, similarity, found eye"),
-        ({"compared": [{"by": "bytes", "splits": []}]}, "expected with in compared of duplicates, found none"),
-        ({"compared": [{"by": "bytes", "splits": [3], "with": []}]}, "expected names of splits in compared"),
+        ({"path": "../pairs.parquet"}, "../pairs.parquet of the table of duplicates does not lie in data, index"),
+        ({"rows": "3"}, "duplicates.rows: expected `int`, got `str`"),
+        (
+            {"compared": [{"by": "eye", "splits": [], "with": []}]},
+            "duplicates.compared[0].by: invalid enum value 'eye'",
+        ),
+        (
+            {"compared": [{"by": "bytes", "splits": []}]},
+            "duplicates.compared[0]: object missing required field `with`",
+        ),
+        (
+            {"compared": [{"by": "bytes", "splits": [3], "with": []}]},
+            "duplicates.compared[0].splits[0]: expected `str`, got `int`",
+        ),
     ],
 )
 def test_an_entry_that_cannot_be_read(root, capsys, entry, sentence):
     add_table(root)
-    manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+    manifest = manifest_of(root)
     manifest["duplicates"] |= entry
-    (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    write_json(root, manifest)
     assert verify([str(root), "--quick", "--workers", "1"]) == 1
     assert sentence in capsys.readouterr().out
 
@@ -225,9 +233,9 @@ def test_a_distance_that_the_images_do_not_have(cifar_release, tmp_path, capsys)
     near = next(number for number, pair in enumerate(pairs) if pair.distance > 0)
     wrong = pairs[near]._replace(distance=pairs[near].distance + 0.01)
     write_pairs(layout.duplicates, [wrong if number == near else pair for number, pair in enumerate(pairs)])
-    manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
-    manifest["duplicates"] |= file_entry(layout, layout.duplicates)
-    seal(layout, manifest)
+    manifest = manifest_of(root)
+    manifest["duplicates"] |= entry_of(root, layout.duplicates)
+    save_manifest(root, manifest)
     assert verify([str(root), "--quick", "--workers", "1"]) == 0
     assert verify([str(root), "--workers", "1"]) == 1
     (problem,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("duplicates/pairs.parquet")]

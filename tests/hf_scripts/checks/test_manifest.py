@@ -2,18 +2,12 @@
 
 import pytest
 
-from builders.release.manifest import write_manifest
-from tests.hf_scripts.tampering import (
-    TEST_SHARD,
-    built,
-    check,
-    image_of,
-    manifest_of,
-    problems,
-    replace,
-    save_manifest,
-    whole,
-)
+from builders.audit import __main__ as audit
+from hf_scripts import card, export, materialize, push, verify
+from tests.builders.conftest import files_of
+from tests.hf_scripts.samples import make_release
+from tests.hf_scripts.tampering import TEST_SHARD, built, check, image_of, problems, replace, whole
+from tests.manifests import manifest_of, save_manifest, write_json
 
 __all__ = ["built", "check", "whole"]
 
@@ -24,11 +18,11 @@ __all__ = ["built", "check", "whole"]
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("{", "manifest.json: expected JSON, found other text"),
-        ("[]", "manifest.json: expected an object, found a list"),
+        ("{", "manifest.json: it is not valid JSON"),
+        ("[]", "manifest.json: expected `object`, got `array`"),
         (
             '{"format": 1, "benchmarks": {}, "sources": {}}',
-            "manifest.json: expected configs in the manifest, found none",
+            "manifest.json: object missing required field `configs`",
         ),
     ],
 )
@@ -42,19 +36,58 @@ def test_a_manifest_that_cannot_be_read(whole, check, text, sentence):
 def test_a_manifest_that_leads_out_of_the_release(whole, check):
     manifest = manifest_of(whole)
     manifest["configs"]["imagenet"]["splits"]["test"]["index"]["path"] = "index/../../elsewhere.parquet"
-    write_manifest(whole, manifest)
+    write_json(whole, manifest)
     code, lines = check()
     assert code == 1
-    assert "expected the path of a file of imagenet/test to lie in data, index, excluded" in problems(lines)[0]
+    assert "index/../../elsewhere.parquet of imagenet/test does not lie in data, index, excluded" in problems(lines)[0]
 
 
 def test_a_key_of_another_type(whole, check):
     manifest = manifest_of(whole)
     manifest["configs"]["imagenet"]["splits"]["test"]["rows"] = "400"
-    write_manifest(whole, manifest)
+    write_json(whole, manifest)
     code, lines = check()
     assert code == 1
-    assert problems(lines) == ["manifest.json: expected a whole number for rows in imagenet/test, found text"]
+    assert problems(lines) == ["manifest.json: configs.imagenet.splits.test.rows: expected `int`, got `str`"]
+
+
+COMMANDS = {
+    "card": (card.main, []),
+    "card --check": (card.main, ["--check"]),
+    "export": (export.main, ["--format", "openood", "--out", "{out}"]),
+    "materialize": (materialize.main, ["bench", "--out", "{out}"]),
+    "push": (push.main, ["--repo", "org/name", "--tag", "v1.0.0"]),
+    "smoothness": (lambda argv: audit.main(["smoothness", *argv]), ["bench"]),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda m: m["configs"].update({"../../victim": m["configs"]["bench"]}), "found the key '../../victim'"),
+        (lambda m: m["configs"]["bench"]["excluded"].update(path="../victim"), "../victim of bench does not lie in"),
+        (lambda m: m["sources"].clear(), "bench/test has rows of the source source, which it does not describe"),
+        (lambda m: m["benchmarks"]["bench"].update(demo="no"), "benchmarks.bench.demo: expected `bool`, got `str`"),
+    ],
+    ids=["config", "path", "reference", "type"],
+)
+def test_every_command_refuses_a_manifest_that_is_none_in_a_sentence(tmp_path, capsys, command, change, reason):
+    root = make_release(tmp_path / "release", {"bench/test": range(2)})
+    manifest = manifest_of(root)
+    change(manifest)
+    write_json(root, manifest)
+    before = files_of(tmp_path)
+    main, flags = COMMANDS[command]
+    assert main([str(root), *(flag.format(out=tmp_path / "out") for flag in flags)]) == 2
+    printed, said = capsys.readouterr()
+    assert printed == ""
+    assert said.startswith(f"error: Cannot use {root / 'manifest.json'}: ") and said.count("\n") == 1
+    assert reason in said
+    assert files_of(tmp_path) == before
+    assert verify.main([str(root), "--workers", "1"]) == 1
+    wrong = said.partition("manifest.json: ")[2].removesuffix(". Build or download the release again.\n")
+    assert f"manifest.json: {wrong}\n" in capsys.readouterr().out
 
 
 def test_another_digest_of_a_split(whole, check):

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded, write_excluded
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release
 from tests.hf_scripts.samples import make_release
-from tests.hf_scripts.tampering import built, check, entry_of, manifest_of, problems, replace, save_manifest, whole
+from tests.hf_scripts.tampering import built, check, problems, replace, whole
+from tests.manifests import entry_of, manifest_of, save_manifest, typed
 
 __all__ = ["built", "check", "whole"]
 
@@ -94,9 +96,9 @@ def test_a_card_that_is_gone(whole, check):
 def test_a_stray_file_that_a_pattern_of_the_card_would_catch(tmp_path, stray, caught):
     """Other rows would be loaded with the split's. Shards of another number are not caught by its pattern."""
     root = make_release(tmp_path / "release", {"bench/test": range(4)}, shards=2)
-    manifest = manifest_of(root)
+    manifest = read_manifest(root)
     assert release.check_card(root, manifest).total() == 0
-    files = sorted(file["path"] for file in manifest["configs"]["bench"]["splits"]["test"]["data"])
+    files = sorted(file.path for file in manifest.by_key()["bench/test"].data)
     shutil.copy(root / files[0], root / f"data/bench/{stray}.parquet")
     strays = check_manifest.check_unlisted({p.relative_to(root).as_posix() for p in root.rglob("*.parquet")}, manifest)
     assert strays.total() == 1
@@ -116,8 +118,8 @@ def test_a_card_that_lists_every_file(tmp_path):
     assert listed != text
     replace(root / "README.md", listed.encode())
     manifest["card"] = entry_of(root, "README.md")
-    assert list(release.check_card(root, manifest).lines()) == []
+    assert list(release.check_card(root, typed(manifest)).lines()) == []
     replace(root / "README.md", listed.replace(f", {files[1]}", "").encode())
     manifest["card"] = entry_of(root, "README.md")
     expected = f"README.md: expected bench, split test, to name {', '.join(files)}; found {files[0]}"
-    assert list(release.check_card(root, manifest).lines()) == [expected]
+    assert list(release.check_card(root, typed(manifest)).lines()) == [expected]

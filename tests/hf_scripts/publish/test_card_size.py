@@ -9,6 +9,7 @@ from builders.release import card
 from hf_scripts.publish.card_size import MOST_CARD, MOST_FRONT_MATTER, check_card_size, front_matter_bytes
 from tests.hf_scripts.samples import REPO, SPLITS, make_release
 from tests.hf_scripts.test_push import CHANGES
+from tests.manifests import typed
 
 HTML = "<html><body><h1>413 Payload Too Large</h1></body></html>"
 ADVICE = "Publish some of its configs in another repository, with --configs and --repo."
@@ -22,9 +23,9 @@ def sent(hub):
 def test_front_matter_of_many_configs(release):
     manifest = json.loads((release / "manifest.json").read_text())
     one = manifest["configs"]["bench"]
-    few = {**manifest, "configs": {f"bench-{number:03}": one for number in range(10)}}
+    few = typed({**manifest, "configs": {f"bench-{number:03}": one for number in range(10)}})
     check_card_size(card.render(few), REPO)
-    text = card.render({**manifest, "configs": {f"bench-{number:03}": one for number in range(100)}})
+    text = card.render(typed({**manifest, "configs": {f"bench-{number:03}": one for number in range(100)}}))
     assert len(text.encode()) < MOST_CARD
     assert front_matter_bytes(text) == text.encode().index(b"\n---\n") + 1 - len(b"---\n")
     with pytest.raises(BuildError) as refused:

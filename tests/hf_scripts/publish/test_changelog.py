@@ -9,6 +9,8 @@ import pytest
 
 from hf_scripts.publish.changelog import INLINE, RowChanges, entry, row_changes, with_entry, write_table
 from hf_scripts.publish.versions import Changes, Version
+from tests import manifests
+from tests.manifests import typed
 
 
 def index(path, rows):
@@ -90,17 +92,19 @@ def test_the_table_has_every_id(tmp_path):
 
 
 def split(rows, digest):
-    return {"rows": rows, "digest": digest * 64}
+    return manifests.split(rows=rows, digest=digest * 64)
 
 
-OLD = {"configs": {"a": {"splits": {"gone": split(1, "1"), "test": split(2000, "2"), "moved": split(2, "3")}}}}
-NEW = {
-    "configs": {
-        "a": {"splits": {"test": split(1999, "4"), "moved": split(2, "5")}},
-        "b": {"splits": {"many": split(101, "6")}},
-    },
-    "withdrawn": [{"id": "x", "reason": "its owner asked", "split": "a/test"}],
-}
+def manifest(**configs):
+    described = {name: manifests.config(splits) for name, splits in configs.items()}
+    return manifests.manifest(described)
+
+
+OLD = typed(manifest(a={"gone": split(1, "1"), "test": split(2000, "2"), "moved": split(2, "3")}))
+NEW = typed(
+    manifest(a={"test": split(1999, "4"), "moved": split(2, "5")}, b={"many": split(101, "6")})
+    | {"withdrawn": [{"id": "x", "reason": "its owner asked", "split": "a/test"}]}
+)
 
 
 def test_the_entry_of_a_version():

@@ -4,26 +4,30 @@ import pytest
 
 from builders.errors import BuildError
 from hf_scripts.publish.licences import access_of, check_demo, check_licences, sources_of_images
+from tests import manifests
+from tests.manifests import typed
+
+# What a licence allows, and the name of a source that has such a licence.
+NAMES = {"open": "open", "gated": "gated", "ids-only": "ids-only", "a word of tomorrow": "tomorrow"}
 
 
 def manifest(*, demo=False, **splits):
     """One split for each licence, with pixels unless its name ends in `_index`."""
-    configs = {
-        "a": {
-            "splits": {
-                name: {"source": publish, "data": [] if name.endswith("_index") else ["a file"]}
-                for name, publish in splits.items()
-            }
-        }
+    pixels = [manifests.file("data/a/x.parquet")]
+    splits = {
+        name: manifests.split(source=NAMES[publish], data=[] if name.endswith("_index") else pixels)
+        for name, publish in splits.items()
     }
     sources = {
-        publish: {
-            "title": f"The {publish} Source",
-            "licence": {"name": f"{publish} terms", "url": f"https://example.org/{publish}", "publish": publish},
-        }
-        for publish in splits.values()
+        name: manifests.source(
+            title=f"The {publish} Source",
+            licence={"name": f"{publish} terms", "url": f"https://example.org/{publish}", "publish": publish}
+            | {"statement": ""},
+        )
+        for publish, name in NAMES.items()
     }
-    return {"configs": configs, "sources": sources, "benchmarks": {"bench": {"demo": demo}}}
+    benchmarks = {"bench": manifests.benchmark(demo=demo)}
+    return typed(manifests.manifest({"a": manifests.config(splits)}, sources=sources, benchmarks=benchmarks))
 
 
 @pytest.mark.parametrize(

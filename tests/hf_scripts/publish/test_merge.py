@@ -1,13 +1,21 @@
 """Manifests of releases made here are merged; what is expected is what a reader of both would write down."""
 
 import copy
-import json
 
 import pytest
 
 from builders.errors import BuildError
-from hf_scripts.publish.merge import chosen_configs, merge, without_images
+from hf_scripts.publish import merge as merging
 from tests.hf_scripts.samples import SPLITS, make_release
+from tests.manifests import as_json, manifest_of, typed
+
+
+def merge(there, ours, where):
+    return as_json(merging.merge(typed(there), typed(ours), where))
+
+
+def chosen_configs(manifest, names):
+    return as_json(merging.chosen_configs(typed(manifest), names))
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +25,7 @@ def manifest(tmp_path_factory):
     def make(name, splits, **how):
         if not (root / name).exists():
             make_release(root / name, splits, **how)
-        return json.loads((root / name / "manifest.json").read_text())
+        return manifest_of(root / name)
 
     return make
 
@@ -106,7 +114,7 @@ def test_some_configs_of_a_release(manifest):
 
 def test_rows_without_images(manifest):
     whole = manifest("there", SPLITS)
-    bare = without_images(whole)
+    bare = as_json(merging.without_images(typed(whole)))
     assert all(split["data"] == [] for config in bare["configs"].values() for split in config["splits"].values())
     assert all(split["data"] for config in whole["configs"].values() for split in config["splits"].values())
 

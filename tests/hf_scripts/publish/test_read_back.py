@@ -8,12 +8,12 @@ import pytest
 
 from builders.errors import BuildError
 from builders.release import card
-from builders.release.layout import Layout
 from builders.release.schema import arrow_schema
 from hf_scripts.hub.repository import Repository
 from hf_scripts.publish.read_back import read_back
 from tests.hf_scripts.samples import REPO, contents
 from tests.hub.samples import BINARY
+from tests.manifests import entry_of, save_manifest
 
 SHARD = "data/bench/test-00000-of-00001.parquet"
 
@@ -91,7 +91,7 @@ def republish(hub, wanted, change):
     """Publish files that fit each other and of which the manifest says the digests, after a change."""
     manifest = json.loads((wanted / "manifest.json").read_text())
     changed = change(manifest)
-    card.seal(Layout(wanted), manifest)
+    save_manifest(wanted, manifest)
     files = {path: (wanted / path).read_bytes() for path in ("README.md", "manifest.json", *changed)}
     spoil(hub, files)
 
@@ -115,9 +115,7 @@ def test_other_label_names_in_a_file(published, hub, tmp_path):
         pq.write_table(table.replace_schema_metadata(arrow_schema(["x", "y"], image=False).metadata), encoded)
         (wanted / path).write_bytes(encoded.getvalue())
         entry = manifest["configs"]["bench"]["splits"]["near_ood"]
-        from builders.release.manifest import file_entry
-
-        entry["index"] = file_entry(Layout(wanted), wanted / path)
+        entry["index"] = entry_of(wanted, path)
         return [path]
 
     republish(hub, wanted, change)

@@ -5,43 +5,25 @@ import copy
 import pytest
 
 from builders.errors import BuildError
-from hf_scripts.publish.versions import Changes, Version, check_version, compare, latest, version_of, wanted_version
+from hf_scripts.publish import versions
+from hf_scripts.publish.versions import Changes, Version, check_version, latest, version_of, wanted_version
+from tests import manifests
+from tests.manifests import file, typed
 
 
-def file(path, digest="0"):
-    return {"path": path, "bytes": 1, "sha256": digest * 64}
+def compare(old, new):
+    return versions.compare(typed(old), typed(new))
 
 
 def split(digest, *, data=True):
-    return {
-        "source": "source",
-        "digest": digest,
-        "data": [file("data/a.parquet")] if data else [],
-        "index": file("index/a.parquet"),
-        "why": "",
-    }
+    return manifests.split(digest=digest * 64, data=[file("data/a.parquet")] if data else [])
 
 
 @pytest.fixture
 def old():
-    return {
-        "format": 1,
-        "version": "1.2.3",
-        "previous": "1.2.2",
-        "changelog": [file("CHANGELOG.md")],
-        "card": file("README.md"),
-        "benchmarks": {"bench": {"title": "A title"}},
-        "sources": {"source": {"licence": {"url": "here"}}},
-        "configs": {
-            "a": {
-                "benchmark": "bench",
-                "label_names": ["x", "y"],
-                "columns": [],
-                "excluded": file("excluded/a.csv"),
-                "splits": {"test": split("1"), "train": split("2")},
-            }
-        },
-    }
+    config = manifests.config({"test": split("1"), "train": split("2")})
+    published = {"version": "1.2.3", "previous": "1.2.2", "changelog": [file("CHANGELOG.md")]}
+    return manifests.manifest({"a": config}, **published)
 
 
 @pytest.fixture
@@ -136,7 +118,7 @@ def test_additions_are_minor(old, new, change, reason):
     ("change", "reason"),
     [
         (lambda m: m["configs"]["a"]["splits"].pop("test"), "a/test is gone"),
-        (lambda m: m["configs"]["a"]["splits"]["test"].update(digest="9"), "a/test has other rows"),
+        (lambda m: m["configs"]["a"]["splits"]["test"].update(digest="9" * 64), "a/test has other rows"),
         (lambda m: m["configs"]["a"]["splits"]["test"].update(data=[]), "a/test loses its images"),
         (lambda m: m["configs"]["a"].update(label_names=["y", "x"]), "a has other label names"),
     ],
@@ -152,6 +134,16 @@ def test_a_column_that_goes_is_major(old, new):
     assert compare(old, new).major == ("a loses the column near_duplicate_of",)
 
 
+def test_a_column_of_another_type_goes_and_comes_and_one_described_anew_stays(old, new):
+    described = {"name": "epsilon", "type": "int64", "description": "the largest change"}
+    for manifest, entry in ((old, described), (new, described | {"type": "float64"})):
+        manifest["configs"]["a"]["columns"] = [entry]
+    assert compare(old, new).major == ("a loses the column epsilon",)
+    assert compare(old, new).minor == ("a gets the column epsilon",)
+    new["configs"]["a"]["columns"] = [described | {"description": "the largest change of a sample"}]
+    assert compare(old, new) == Changes(patch=("configs.a.columns",))
+
+
 def test_images_for_an_index_are_minor(old, new):
     old["configs"]["a"]["splits"]["test"] = split("1", data=False)
     assert compare(old, new).minor == ("a/test gets its images",)
@@ -159,7 +151,7 @@ def test_images_for_an_index_are_minor(old, new):
 
 def test_all_that_differs_is_named_and_the_worst_decides(old, new):
     splits = new["configs"]["a"]["splits"]
-    splits["test"]["digest"] = "9"
+    splits["test"]["digest"] = "9" * 64
     splits["more"] = split("3")
     new["sources"]["source"]["licence"]["url"] = "there"
     changes = compare(old, new)

@@ -1,0 +1,371 @@
+"""The entries of a manifest as typed, immutable values.
+
+`builders.release.manifest` reads and writes them. What it has read can be used without another look: names are names,
+counts are counts, and every reference resolves. To change one, make a new value with `msgspec.structs.replace`.
+
+A field with a default is left out of the file where it has that default, so a new optional field changes no manifest
+that does not use it.
+
+Tested by `tests/builders/release/test_manifest.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal, get_args
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import asdict
+
+from builders.release.columns import KNOWN_COLUMNS, Column, ColumnType
+from builders.release.schema import Role
+
+FORMAT = 1
+"""Version of the folder's shape and of the manifest; a reader refuses one that it does not know."""
+
+By = Literal["bytes", "pixels", "similarity"]
+"""How images are compared: by their encoded bytes, by decoded pixels, or by `builders.duplicates.search`."""
+
+Reproducible = Literal["exact", "recorded"]
+"""Whether an image can be made again: `exact` gives the same pixels on every machine; `recorded` pixels depend on
+hardware, library versions or the images beside them, so that the first ones made are the only ones."""
+
+METHODS: tuple[By, ...] = get_args(By)
+
+# Control characters, line and paragraph separators, marks that turn the direction of text, and lone surrogates: they
+# would reach a terminal, a card or a file name.
+UNPRINTABLE = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
+
+TEXT = rf"\A[^{UNPRINTABLE}]*\Z"
+PROSE = rf"\A([^{UNPRINTABLE}]|[\n\t])*\Z"
+SHA256 = r"\A[0-9a-f]{64}\Z"
+CONFIG_NAME = r"\A[a-z0-9]+(-[a-z0-9]+)*\Z"
+SPLIT_NAME = r"\A[a-z0-9]+(_[a-z0-9]+)*\Z"
+NAME = r"\A[a-z0-9]+([_-][a-z0-9]+)*\Z"
+
+PATTERNS = {
+    TEXT: "one line of printable text",
+    PROSE: "printable text",
+    SHA256: "a SHA-256 in lower-case hex",
+    CONFIG_NAME: "a config's name (a-z, 0-9, hyphens between)",
+    SPLIT_NAME: "a split's name (a-z, 0-9, underscores between)",
+    NAME: "a name (a-z, 0-9, hyphens or underscores between)",
+}
+"""The patterns in words, for messages."""
+
+Text = Annotated[str, Meta(pattern=TEXT, max_length=10_000)]
+"""One line of printable text."""
+
+Prose = Annotated[str, Meta(pattern=PROSE, max_length=100_000)]
+"""Printable text of several lines."""
+
+Count = Annotated[int, Meta(ge=0, le=10**15)]
+"""A number of rows, images or bytes."""
+
+Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Sha256 = Annotated[str, Meta(pattern=SHA256)]
+
+ConfigName = Annotated[str, Meta(pattern=CONFIG_NAME, max_length=100)]
+"""Configs have hyphens and splits underscores in their names, since the Hub allows no hyphen in a split's."""
+
+SplitName = Annotated[str, Meta(pattern=SPLIT_NAME, max_length=100)]
+Name = Annotated[str, Meta(pattern=NAME, max_length=100)]
+
+
+class FileEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of the release: its path below the root, with forward slashes, its size in bytes and its SHA-256."""
+
+    path: Text
+    size: Count = field(name="bytes")
+    sha256: Sha256
+
+
+class LicenceEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A source's licence as its owner states it; `publish` is `open`, `gated` or `ids-only`."""
+
+    name: Text
+    url: Text
+    publish: Text
+    statement: Prose
+
+
+class SourceEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """An upstream dataset that rows of the release come from."""
+
+    title: Text
+    edition: Text
+    licence: LicenceEntry
+    citation: Prose
+
+
+class BenchmarkEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A benchmark that splits of the release belong to, with the choices that their rows depend on.
+
+    `roles_by_config`: an image may have one role in one config and another in the next.
+    """
+
+    title: Text
+    paper: Prose
+    citation: Prose
+    version: Text
+    seed: Seed
+    limit_per_class: Count | None
+    demo: bool
+    roles_by_config: bool = False
+
+
+class PartEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Rows of one role from one source: a part of a split that is joined from several, or a whole split.
+
+    `rows` and `excluded` add up to `available`, the images of the source in `partitions`. `adopted` is a digest of the
+    lists that the images were adopted from, empty where they were drawn. `name` is empty for a whole split, whose
+    `classes` are not counted.
+    """
+
+    role: Role
+    source: Name
+    partitions: tuple[Text, ...]
+    rows: Count
+    expected: Count
+    paper: Count
+    why: Prose
+    available: Count
+    excluded: Count
+    excluded_by_rule: dict[Text, Count]
+    adopted: Text
+    name: Text
+    labelled: bool
+    classes: Count
+    paper_classes: Count
+
+
+class WithdrawnRow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A row that was taken out of the release; `split` is `config/split` in the release's list of all such rows."""
+
+    id: Text
+    reason: Prose
+    split: Text = ""
+
+
+class GeneratorEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """What generated images follow from, beside their sources (`builders.generate.contract.Generator`).
+
+    `weights` are SHA-256 digests by name.
+    """
+
+    name: Text
+    version: Count
+    parameters: dict[Text, Text | bool | int | float]
+    weights: dict[Text, Sha256]
+    reproducible: Reproducible
+
+    def identity(self) -> dict[str, object]:
+        """The fields by name, as `builders.generate.contract.differences` compares them."""
+        return asdict(self)
+
+
+class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """A split: its counts, its files, and the digest over its rows.
+
+    A split that is joined lists its `parts` and has no role, source, partitions or adoption of its own; `pieces` gives
+    the parts of either kind. `made` describes how its images were generated, and `generator` what they follow from.
+    `near_duplicates` is of releases that have the column `near_duplicate_of`.
+    """
+
+    rows: Count
+    expected: Count
+    paper: Count
+    why: Prose
+    available: Count
+    excluded: Count
+    excluded_by_rule: dict[Text, Count]
+    withdrawn: tuple[WithdrawnRow, ...]
+    shortfalls: tuple[Prose, ...]
+    digest: Sha256
+    data: tuple[FileEntry, ...]
+    index: FileEntry
+    role: Role | None = None
+    source: Name | None = None
+    partitions: tuple[Text, ...] | None = None
+    adopted: Text | None = None
+    made: Prose | None = None
+    generator: GeneratorEntry | None = None
+    near_duplicates: Count | None = None
+    parts: tuple[PartEntry, ...] | None = None
+
+    def pieces(self) -> tuple[PartEntry, ...]:
+        """The parts that the split is joined from, or the whole split as its only part, with an empty name."""
+        if self.parts is not None:
+            return self.parts
+        if self.role is None or self.source is None or self.partitions is None or self.adopted is None:
+            raise ValueError("a split that is not joined has a role, a source, partitions and an adoption")
+        return (
+            PartEntry(
+                role=self.role,
+                source=self.source,
+                partitions=self.partitions,
+                rows=self.rows,
+                expected=self.expected,
+                paper=self.paper,
+                why=self.why,
+                available=self.available,
+                excluded=self.excluded,
+                excluded_by_rule=self.excluded_by_rule,
+                adopted=self.adopted,
+                name="",
+                labelled=self.role == "in_distribution",
+                classes=0,
+                paper_classes=0,
+            ),
+        )
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The different roles of the rows, in the order of the parts."""
+        return tuple(dict.fromkeys(piece.role for piece in self.pieces()))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The keys of the different sources of the rows, in the order of the parts."""
+        return tuple(dict.fromkeys(piece.source for piece in self.pieces()))
+
+
+class ColumnEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A config's own column that is none of `builders.release.columns.KNOWN_COLUMNS`; those are listed by name."""
+
+    name: Text
+    type: ColumnType
+    description: Text
+
+
+def column_entry(column: Column) -> str | ColumnEntry:
+    """A column as the manifest lists it: the name of a known one, and name, type and description of any other."""
+    if KNOWN_COLUMNS.get(column.name) == column:
+        return column.name
+    return ColumnEntry(column.name, column.type, column.description)
+
+
+def listed_column(entry: str | ColumnEntry) -> Column:
+    """Read back what `column_entry` returned.
+
+    Raises:
+        ValueError: no column is known by that name, or none can have it; the message is a sentence.
+    """
+    if isinstance(entry, ColumnEntry):
+        return Column(entry.name, entry.type, entry.description)
+    if entry not in KNOWN_COLUMNS:
+        raise ValueError(f"expected one of {', '.join(KNOWN_COLUMNS)}, found {entry}")
+    return KNOWN_COLUMNS[entry]
+
+
+class ConfigEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A config: its label names, its own columns and its splits.
+
+    `audit` and `duplicates_of` are of releases that have the column `near_duplicate_of`; later ones have a table of
+    pairs instead.
+    """
+
+    benchmark: Name
+    description: Prose
+    label_names: tuple[Text, ...]
+    columns: tuple[Text | ColumnEntry, ...]
+    splits: dict[SplitName, SplitEntry]
+    excluded: FileEntry
+    audit: FileEntry | None = None
+    duplicates_of: Text | None = None
+
+    def own_columns(self) -> tuple[Column, ...]:
+        """The columns that rows have beside those of every config."""
+        return tuple(listed_column(column) for column in self.columns)
+
+
+class ComparedEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """That every split of `splits` was compared with every split of `others`, all as `config/split`."""
+
+    by: By
+    splits: tuple[Text, ...]
+    others: tuple[Text, ...] = field(name="with")
+
+
+class PairCount(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many pairs two splits have, and how many of them are of two roles or of two classes."""
+
+    split: Text
+    other_split: Text
+    pairs: Count
+    two_roles: Count
+    two_classes: Count
+
+
+class DuplicatesEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """The table of duplicates: its file, its rows, and what was compared. Without `counts`, its pairs tell them."""
+
+    path: Text
+    size: Count = field(name="bytes")
+    sha256: Sha256
+    rows: Count
+    compared: tuple[ComparedEntry, ...]
+    counts: tuple[PairCount, ...] | None = None
+
+    @property
+    def file(self) -> FileEntry:
+        """The table as a file of the release."""
+        return FileEntry(self.path, self.size, self.sha256)
+
+
+class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """What a release is: its benchmarks, configs, sources and files.
+
+    `withdrawn` are the withdrawn rows of all splits. A manifest that is not written yet may lack the `card`. One
+    without `duplicates` is of a release that was built before there was a table of duplicates. Publishing sets
+    `version` (the tag without its v), `previous` (the version before it, empty in the first) and `changelog`
+    (CHANGELOG.md and the tables in changes/).
+    """
+
+    format: int
+    benchmarks: dict[Name, BenchmarkEntry]
+    configs: dict[ConfigName, ConfigEntry]
+    sources: dict[Name, SourceEntry]
+    withdrawn: tuple[WithdrawnRow, ...]
+    duplicates: DuplicatesEntry | None = None
+    card: FileEntry | None = None
+    version: Text | None = None
+    previous: Text | None = None
+    changelog: tuple[FileEntry, ...] | None = None
+
+    def splits(self) -> Iterator[tuple[str, ConfigEntry, SplitEntry]]:
+        """All splits, sorted: `config/split`, the config's entry and the split's entry."""
+        for config_name, config in sorted(self.configs.items()):
+            for name, split in sorted(config.splits.items()):
+                yield f"{config_name}/{name}", config, split
+
+    def by_key(self) -> dict[str, SplitEntry]:
+        """The entries of all splits by `config/split`, sorted."""
+        return {key: split for key, _, split in self.splits()}
+
+    def files(self) -> tuple[FileEntry, ...]:
+        """Every listed file but the card, sorted by path; one that several configs share comes once."""
+        entries = [entry for config in self.configs.values() for entry in (config.excluded, config.audit) if entry]
+        for _, _, split in self.splits():
+            entries += [split.index, *split.data]
+        if self.duplicates is not None:
+            entries.append(self.duplicates.file)
+        return tuple(sorted({*entries, *(self.changelog or ())}, key=lambda entry: (entry.path, entry.sha256)))
+
+    def files_and_card(self) -> tuple[FileEntry, ...]:
+        """Every listed file, the card last."""
+        return (*self.files(), self.card) if self.card is not None else self.files()
+
+
+EMPTY = Manifest(format=FORMAT, benchmarks={}, configs={}, sources={}, withdrawn=())
+"""The manifest of a release without splits."""
+
+
+def pieces_by_key(key: str, split: SplitEntry) -> dict[str, PartEntry]:
+    """What a split is made of: its parts by `config/split.part`; where it is not joined, itself by `config/split`."""
+    return {f"{key}.{piece.name}" if piece.name else key: piece for piece in split.pieces()}
+
+
+def is_training(key: str, split: SplitEntry) -> bool:
+    """Whether a split (`config/split`) holds in-distribution images to train on and nothing else."""
+    return key.endswith("/train") and split.roles == ("in_distribution",)

@@ -1,0 +1,506 @@
+"""What a manifest may say: releases read and written to the byte, and every way in which one can be none."""
+
+import copy
+import json
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from builders.errors import BuildError
+from builders.release.card import write_card_and_manifest
+from builders.release.columns import OODNESS, Column
+from builders.release.entries import EMPTY, PartEntry, is_training, pieces_by_key
+from builders.release.layout import Layout
+from builders.release.manifest import ManifestError, dump, parse, read_manifest, read_or_empty, write_manifest
+from tests import manifests
+from tests.hf_scripts.samples import make_release
+from tests.manifests import file, manifest_of, write_json
+
+
+@pytest.fixture(params=["imagenet_release", "cifar_release", "facets_release"])
+def built(request):
+    return request.getfixturevalue(request.param)
+
+
+def part(**changes):
+    entry = manifests.split()
+    counts = {name: entry[name] for name in ("rows", "expected", "paper", "available", "excluded", "why")}
+    origin = {name: entry[name] for name in ("role", "source", "partitions", "adopted", "excluded_by_rule")}
+    return counts | origin | {"name": "one", "labelled": False, "classes": 2, "paper_classes": 3} | changes
+
+
+def joined(*parts, **changes):
+    entry = manifests.split(parts=list(parts), **changes)
+    return {name: value for name, value in entry.items() if name not in ("role", "source", "partitions", "adopted")}
+
+
+def small():
+    """A manifest with a split, a split that is joined, and a table of duplicates."""
+    splits = {"test": manifests.split(), "mixed": joined(part(rows=2), part(name="two", rows=3), rows=5)}
+    compared = [{"by": "bytes", "splits": ["bench/test"], "with": ["bench/mixed"]}]
+    table = file("duplicates/pairs.parquet") | {"rows": 0, "compared": compared, "counts": []}
+    return manifests.manifest({"bench": manifests.config(splits)}, duplicates=table)
+
+
+def refused(manifest):
+    """What is said of a manifest, as JSON or as text, that is refused."""
+    data = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
+    with pytest.raises(ManifestError) as caught:
+        parse(data, "a/manifest.json")
+    assert (
+        str(caught.value) == f"Cannot use a/manifest.json: {caught.value.reason}. Build or download the release again."
+    )
+    assert caught.value.reason.isprintable()
+    return caught.value.reason
+
+
+# Releases
+
+
+def test_what_a_build_wrote_is_written_again_to_the_byte(built, tmp_path):
+    manifest = read_manifest(built)
+    assert dump(manifest).encode() == (built / "manifest.json").read_bytes()
+    assert json.loads(dump(manifest)) == manifest_of(built)
+    assert write_card_and_manifest(Layout(tmp_path), manifest) == manifest
+    for name in ("README.md", "manifest.json"):
+        assert (tmp_path / name).read_bytes() == (built / name).read_bytes()
+
+
+def test_its_files_are_those_of_the_folder(built):
+    manifest = read_manifest(built)
+    found = {path.relative_to(built).as_posix(): path.stat().st_size for path in built.rglob("*.*") if path.is_file()}
+    found = {name: size for name, size in found.items() if not name.startswith(".state/") and name != "manifest.json"}
+    assert {file.path: file.size for file in manifest.files_and_card()} == found
+    assert manifest.files()[-1] != manifest.card == manifest.files_and_card()[-1]
+
+
+def test_a_release_from_before_the_table_is_read_and_written_to_the_byte(tmp_path):
+    root = make_release(
+        tmp_path, {"bench/test": range(3), "bench-train/train": range(2)}, near={"bench/test": {0: "x"}}
+    )
+    manifest = read_manifest(root)
+    assert dump(manifest).encode() == (root / "manifest.json").read_bytes()
+    assert manifest.duplicates is None
+    config = manifest.configs["bench"]
+    assert (config.duplicates_of, config.audit.path) == ("bench-train/train", "audit/bench/near_duplicates.csv")
+    assert (config.columns, config.splits["test"].near_duplicates) == (("near_duplicate_of",), 1)
+    assert config.audit in manifest.files()
+
+
+def test_a_folder_without_a_release_is_an_empty_one_to_a_build_alone(tmp_path):
+    assert read_or_empty(tmp_path) == EMPTY
+    with pytest.raises(BuildError, match=r"is not a release: it has no manifest\.json\. Build one there first\."):
+        read_manifest(tmp_path)
+    with pytest.raises(BuildError, match="org/name at v1 is not a release"):
+        read_manifest(tmp_path / "nowhere", "org/name at v1")
+    (tmp_path / "manifest.json").mkdir()
+    with pytest.raises(BuildError, match=r"Cannot read .*manifest\.json: Is a directory"):
+        read_manifest(tmp_path)
+
+
+def test_values_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        EMPTY.version = "1.0.0"
+
+
+# Splits
+
+
+def test_a_split_is_its_only_part():
+    split = manifests.typed(small()).configs["bench"].splits["test"]
+    (piece,) = split.pieces()
+    same = [
+        name for name in PartEntry.__struct_fields__ if name not in ("name", "labelled", "classes", "paper_classes")
+    ]
+    assert [getattr(piece, name) for name in same] == [getattr(split, name) for name in same]
+    assert (piece.name, piece.labelled, list(pieces_by_key("bench/test", split))) == ("", False, ["bench/test"])
+
+
+def test_a_joined_split_has_the_roles_and_sources_of_its_parts():
+    parts = [part(name="a", role="far_ood"), part(name="b", source="other"), part(name="c", role="far_ood")]
+    split = msgspec.convert(joined(*parts), type(manifests.typed(small()).by_key()["bench/mixed"]))
+    assert (split.roles, split.sources) == (("far_ood", "near_ood"), ("source", "other"))
+    assert list(pieces_by_key("x/y", split)) == ["x/y.a", "x/y.b", "x/y.c"]
+
+
+def test_only_known_images_alone_are_to_train_on():
+    splits = {name: manifests.split(role="in_distribution") for name in ("train", "test")}
+    splits["mixed_train"] = joined(part(role="in_distribution"), part(name="two"))
+    listed = manifests.typed(manifests.manifest({"a": manifests.config(splits)})).by_key()
+    assert [key for key, split in listed.items() if is_training(key, split)] == ["a/train"]
+    assert not is_training("a/train", listed["a/mixed_train"])
+
+
+# What is none
+
+
+def test_the_small_one_is_a_manifest():
+    assert json.loads(dump(parse(json.dumps(small()).encode(), "x"))) == small()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "it is not valid JSON (Expecting value"),
+        (b"{", "it is not valid JSON"),
+        (b"\xff\xfe\xff", "it is not valid JSON"),
+        (b"[" * 100_000, "its JSON is nested too deeply"),
+        (b'{"a":' * 100_000, "its JSON is nested too deeply"),
+        (b"9" * 5_000, "it is not valid JSON (Exceeds the limit"),
+        (b"[]", "expected `object`, got `array`"),
+        (b"3", "expected `object`, got `int`"),
+        (b'{"format": 1}', "object missing required field `benchmarks`"),
+        (b'{"format": 1, "format": 1}', "it is not valid JSON (the key 'format' stands twice in one object)"),
+        (b'{"format": 1, "card": {"\\u001b[2J": 1, "\\u001b[2J": 2}}', "the key '\\x1b[2J' stands twice"),
+        (b'{"format": 1, "\\ud800": 1}', "it has a key with half a character"),
+    ],
+    ids=lambda value: None if isinstance(value, bytes) else value[:30],
+)
+def test_text_that_is_no_manifest(data, reason):
+    assert reason in refused(data)
+
+
+@pytest.mark.parametrize("found", [0, 2, 99, -1, 10**400, True, None, "1", 1.0, float("nan"), [1], {"a": 1}])
+def test_another_format_is_left_to_the_version_that_wrote_it(found):
+    with pytest.raises(
+        BuildError, match=r"^Cannot read x: its format is .{1,40}, and this version reads 1\. Use"
+    ) as e:
+        parse(json.dumps(small() | {"format": found}).encode(), "x")
+    assert not isinstance(e.value, ManifestError)
+
+
+def test_no_format_is_another_format():
+    with pytest.raises(BuildError, match="its format is not a number"):
+        parse(b"{}", "x")
+
+
+TEST = "configs.bench.splits.test"
+MIXED = "configs.bench.splits.mixed"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        # Types
+        (f"{TEST}.rows", "3", "expected `int`, got `str`"),
+        (f"{TEST}.rows", True, "expected `int`, got `bool`"),
+        (f"{TEST}.rows", 3.0, "expected `int`, got `float`"),
+        (f"{TEST}.rows", float("nan"), "expected `int`, got `float`"),
+        (f"{TEST}.rows", float("inf"), "expected `int`, got `float`"),
+        (f"{TEST}.rows", -1, "expected `int` >= 0"),
+        (f"{TEST}.rows", 10**40, "expected `int` <= 1000000000000000"),
+        (f"{TEST}.index.bytes", 10**16, "expected `int` <= 1000000000000000"),
+        (f"{TEST}.excluded_by_rule.i", "1", "expected `int`, got `str`"),
+        (f"{MIXED}.parts[1].classes", None, "expected `int`, got `null`"),
+        (f"{MIXED}.parts[1].excluded_by_rule.i", -1, "expected `int` >= 0"),
+        (f"{TEST}.digest", "0" * 63, "expected a SHA-256 in lower-case hex"),
+        (f"{TEST}.digest", "A" * 64, "expected a SHA-256 in lower-case hex"),
+        (f"{TEST}.digest", "0" * 64 + "\n", "expected a SHA-256 in lower-case hex"),
+        (f"{TEST}.role", "friend", "invalid enum value 'friend'"),
+        (f"{MIXED}.parts[0].role", "\x1b[31m", "invalid enum value '\\x1b[31m'"),
+        ("benchmarks.bench.demo", 1, "expected `bool`, got `int`"),
+        ("benchmarks.bench.seed", 2**63, "expected `int`"),
+        ("configs.bench.splits", [], "expected `object`, got `array`"),
+        ("duplicates.compared[0].by", "eye", "invalid enum value 'eye'"),
+        ("duplicates.compared[0].splits[0]", 3, "expected `str`, got `int`"),
+        # Text that would turn a terminal or a card around
+        ("configs.bench.label_names[1]", "a\nb", "expected one line of printable text"),
+        ("configs.bench.label_names[1]", "b\n", "expected one line of printable text"),
+        ("configs.bench.label_names[1]", "\x1b]0;title\x07", "expected one line of printable text"),
+        ("configs.bench.description", "a \u202e b", "expected printable text"),
+        (f"{TEST}.shortfalls", ["\u2066"], "expected printable text"),
+        (f"{TEST}.withdrawn", [{"id": "a\u200fb", "reason": ""}], "expected one line of printable text"),
+        (f"{TEST}.withdrawn", [{"id": "a\ud800b", "reason": ""}], "expected one line of printable text"),
+        (f"{TEST}.index.path", "index/a\r.parquet", "expected one line of printable text"),
+        ("sources.source.licence.url", "https://example.org/\x00", "expected one line of printable text"),
+        ("sources.source.title", "x" * 10_001, "expected `str` of length <= 10000"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_with_its_place(place, value, reason):
+    manifest = small()
+    set_at(manifest, place, value)
+    said = refused(manifest)
+    assert said.startswith(place)
+    assert f": {reason}" in said
+
+
+def set_at(manifest, place, value):
+    *parents, last = place.replace("[", ".").replace("]", "").split(".")
+    node = manifest
+    for name in parents:
+        node = node[int(name)] if isinstance(node, list) else node.setdefault(name, {})
+    if isinstance(node, list):
+        node[int(last)] = value
+    else:
+        node[last] = value
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["", "card.", "benchmarks.bench.", "sources.source.licence.", f"{TEST}.", f"{TEST}.data[0].", "duplicates."],
+)
+def test_a_key_that_nobody_knows(place):
+    manifest = small()
+    set_at(manifest, f"{place}colour", "red")
+    reason = f"{place[:-1]}: object" if place else "object"
+    assert refused(manifest) == f"{reason} contains unknown field `colour`"
+
+
+@pytest.mark.parametrize("place", [f"{TEST}.digest", "card.sha256", "sources.source.licence", "withdrawn"])
+def test_a_key_that_is_missing(place):
+    manifest = small()
+    parent, _, key = place.rpartition(".")
+    node = manifest
+    for name in parent.split(".") if parent else ():
+        node = node[name]
+    del node[key]
+    assert refused(manifest) == f"{parent}{': ' if parent else ''}object missing required field `{key}`"
+
+
+@pytest.mark.parametrize(
+    "name", ["/tmp/victim", "../x", "", ".", "a/b", "A", "a b", "a\n", "-a", "a--b", "a\u202eb", "é"]
+)
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("configs", "a config's name (a-z, 0-9, hyphens between)"),
+        ("configs.bench.splits", "a split's name (a-z, 0-9, underscores between)"),
+        ("sources", "a name (a-z, 0-9, hyphens or underscores between)"),
+        ("benchmarks", "a name (a-z, 0-9, hyphens or underscores between)"),
+    ],
+)
+def test_names_that_are_no_names(place, words, name):
+    manifest = small()
+    node = manifest
+    for step in place.split("."):
+        node = node[step]
+    node[name] = copy.deepcopy(next(iter(node.values())))
+    expected = f"{place}: expected {words}, found the key {name!r}"
+    assert refused(manifest) == expected
+
+
+def test_each_kind_of_name_has_its_own_separator():
+    manifest = small()
+    manifest["configs"]["a_b"] = manifest["configs"]["bench"]
+    assert "found the key 'a_b'" in refused(manifest)
+    manifest = small()
+    manifest["configs"]["bench"]["splits"]["a-b"] = manifests.split()
+    assert "found the key 'a-b'" in refused(manifest)
+
+
+PATHS = [
+    "/etc/passwd",
+    "../data/x",
+    "data/../../x",
+    "data/..",
+    "data",
+    "data/",
+    "data//x",
+    "./data/x",
+    "data/./x",
+    "data\\x",
+    "data/..\\..\\x",
+    "C:/data/x",
+    "other/x",
+    "README.md",
+    ".state/x",
+    "",
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("place", "of"),
+    [
+        (f"{TEST}.index", "bench/test"),
+        (f"{MIXED}.data[0]", "bench/mixed"),
+        ("configs.bench.excluded", "bench"),
+        ("configs.bench.audit", "bench"),
+        ("duplicates", "the table of duplicates"),
+    ],
+)
+def test_files_that_lie_elsewhere(place, of, path):
+    manifest = small()
+    manifest["configs"]["bench"]["audit"] = file("audit/x.csv")
+    set_at(manifest, f"{place}.path", path)
+    assert refused(manifest) == (
+        f"{path or 'an empty path'} of {of} does not lie in data, index, excluded, audit, duplicates"
+    )
+
+
+@pytest.mark.parametrize(
+    "path", ["../CHANGELOG.md", "changes", "changes/a/b.csv", "data/x", "changes/..", "changes//x", "changes/a\\b"]
+)
+def test_a_changelog_elsewhere(path):
+    published = {"version": "1.0.0", "previous": "", "changelog": [file("CHANGELOG.md"), file("changes/v1.csv")]}
+    parse(json.dumps(small() | published).encode(), "x")
+    published["changelog"].append(file(path))
+    assert refused(small() | published) == f"the changelog's {path} is neither CHANGELOG.md nor in changes/"
+
+
+@pytest.mark.parametrize("card", ["CARD.md", "data/README.md", "../README.md", "/README.md"])
+def test_a_card_elsewhere(card):
+    assert refused(small() | {"card": file(card)}) == f"its card is {card}, not README.md"
+
+
+def column(**changes):
+    return {"name": "epsilon", "type": "float64", "description": "the largest change of a sample"} | changes
+
+
+def generator(**changes):
+    entry = {"name": "bright-224", "version": 1, "parameters": {"by": 20, "gain": 0.5, "on": True, "how": "all"}}
+    return entry | {"weights": {"w": "0" * 64}, "reproducible": "exact"} | changes
+
+
+def test_columns_and_generators_are_read_and_written_as_they_are():
+    manifest = small()
+    manifest["configs"]["bench"]["columns"] = ["oodness", column()]
+    manifest["configs"]["bench"]["splits"]["test"]["generator"] = generator()
+    read = parse(json.dumps(manifest).encode(), "x")
+    assert json.loads(dump(read)) == manifest
+    described = Column("epsilon", "float64", "the largest change of a sample")
+    assert read.configs["bench"].own_columns() == (OODNESS, described)
+    assert read.by_key()["bench/test"].generator.identity() == generator()
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ([3], "configs.bench.columns[0]: expected `str | object`, got `int`"),
+        ([{"name": "a", "type": "string"}], "configs.bench.columns[0]: object missing required field `description`"),
+        ([column(type="float16")], "configs.bench.columns[0].type: invalid enum value 'float16'"),
+        ([column(absent=0)], "configs.bench.columns[0]: object contains unknown field `absent`"),
+    ],
+)
+def test_a_column_of_another_form(columns, reason):
+    manifest = small()
+    manifest["configs"]["bench"]["columns"] = columns
+    assert refused(manifest) == reason
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"version": "1"}, "generator.version: expected `int`, got `str`"),
+        ({"parameters": {"by": [20]}}, "generator.parameters.by: expected"),
+        ({"weights": {"w": "abc"}}, "generator.weights.w: expected a SHA-256 in lower-case hex"),
+        ({"reproducible": "perhaps"}, "generator.reproducible: invalid enum value 'perhaps'"),
+    ],
+)
+def test_a_generator_of_another_form(change, reason):
+    manifest = small()
+    manifest["configs"]["bench"]["splits"]["test"]["generator"] = generator(**change)
+    assert refused(manifest).startswith(f"configs.bench.splits.test.{reason}")
+
+
+def without(manifest, name):
+    return {key: value for key, value in manifest.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda m: m["sources"].clear(), "bench/mixed has rows of the source source, which it does not describe"),
+        (lambda m: m["benchmarks"].clear(), "bench is of the benchmark bench, which it does not describe"),
+        (lambda m: m["configs"].clear(), "it has no config"),
+        (lambda m: m["configs"]["bench"]["splits"].clear(), "bench has no split"),
+        (lambda m: m.pop("card"), "it lists no README.md"),
+        (lambda m: m["configs"]["bench"].update(label_names=[]), "label_names of bench are empty or repeat a name"),
+        (lambda m: m["configs"]["bench"].update(label_names=["a", "a"]), "label_names of bench are empty or repeat"),
+        (
+            lambda m: m["configs"]["bench"].update(columns=["colour"]),
+            "columns of bench: expected one of near_duplicate_of, oodness, found colour",
+        ),
+        (lambda m: m["configs"]["bench"].update(columns=[column(name="a b")]), "'a b' cannot name a column"),
+        (lambda m: m["configs"]["bench"].update(columns=[column(name="label")]), "label cannot name a column"),
+        (
+            lambda m: m["configs"]["bench"].update(columns=["oodness", column(name="oodness")]),
+            "columns of bench: expected different names, found oodness, oodness",
+        ),
+        (
+            lambda m: m["configs"]["bench"].update(columns=["near_duplicate_of"]),
+            "but not both audit and duplicates_of",
+        ),
+        (
+            lambda m: m["withdrawn"].append({"id": "a", "reason": ""}),
+            "a is withdrawn from no split, which it does not",
+        ),
+        (lambda m: m["withdrawn"].append({"id": "a", "reason": "", "split": "x/y"}), "a is withdrawn from x/y, which"),
+        (lambda m: m.update(version="1.0.0"), "version, previous and changelog are not all there"),
+        (lambda m: m.update(version="1.0.0", previous="", changelog=[]), "version, previous and changelog are not"),
+    ],
+)
+def test_what_does_not_fit_together(change, reason):
+    manifest = small()
+    change(manifest)
+    assert refused(manifest).find(reason) >= 0, refused(manifest)
+
+
+@pytest.mark.parametrize("count", ["rows", "expected", "paper", "available", "excluded"])
+def test_parts_that_do_not_add_up(count):
+    manifest = small()
+    manifest["configs"]["bench"]["splits"]["mixed"]["parts"][0][count] += 1
+    said = refused(manifest)
+    assert said.startswith(f"{count} of bench/mixed is ") and " and that of its parts comes to " in said
+
+
+@pytest.mark.parametrize(
+    ("split", "reason"),
+    [
+        (joined(part(), part()), "the parts of bench/test are not named, each differently"),
+        (joined(part(name="")), "the parts of bench/test are not named, each differently"),
+        (joined(), "the parts of bench/test are not named, each differently"),
+        (
+            manifests.split(parts=[part()]),
+            "bench/test has parts, and a role, source, partitions or adoption of its own",
+        ),
+        (
+            without(manifests.split(), "role"),
+            "bench/test has neither parts nor a role, source, partitions and adoption",
+        ),
+        (without(manifests.split(), "adopted"), "bench/test has neither parts nor a role, source, partitions"),
+    ],
+)
+def test_splits_that_are_neither_whole_nor_joined(split, reason):
+    manifest = small()
+    manifest["configs"]["bench"]["splits"]["test"] = split
+    assert reason in refused(manifest)
+
+
+def test_the_release_is_named_where_its_folder_says_nothing(tmp_path):
+    write_json(tmp_path, [])
+    with pytest.raises(ManifestError, match=r"^Cannot use the manifest\.json of org/name at v1: expected `object`"):
+        read_manifest(tmp_path, "org/name at v1")
+
+
+def test_what_is_wrong_is_named_in_a_real_manifest(imagenet_release):
+    manifest = manifest_of(imagenet_release)
+    manifest["configs"]["imagenet-train"]["splits"]["train"]["rows"] = "many"
+    assert refused(manifest) == "configs.imagenet-train.splits.train.rows: expected `int`, got `str`"
+
+
+def test_what_nobody_could_read_is_not_written(tmp_path):
+    root = make_release(tmp_path, {"bench/test": range(3)})
+    before = (root / "manifest.json").read_bytes()
+    manifest = read_manifest(root)
+    split = replace(manifest.by_key()["bench/test"], shortfalls=("a\x1b[2Jb.png left out as unreadable",))
+    configs = {"bench": replace(manifest.configs["bench"], splits={"test": split})}
+    sentence = r"nobody could read it: configs\.bench\.splits\.test\.shortfalls\[0\]: expected printable text\. Change"
+    with pytest.raises(BuildError, match=sentence):
+        write_manifest(root, replace(manifest, configs=configs))
+    assert (root / "manifest.json").read_bytes() == before
+
+
+def test_the_first_of_many_wrong_entries_is_named():
+    manifest = small()
+    manifest["sources"] |= {f"source{n}": manifests.source() for n in range(1000)}
+    for n in (700, 123, 999):
+        manifest["sources"][f"source{n}"]["licence"]["url"] = 3
+    assert refused(manifest) == "sources.source123.licence.url: expected `str`, got `int`"
+
+
+def test_reading_says_nothing_of_the_files(tmp_path):
+    """That is for `verify`."""
+    write_json(tmp_path, small())
+    assert read_manifest(tmp_path).by_key().keys() == {"bench/test", "bench/mixed"}

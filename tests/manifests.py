@@ -1,0 +1,78 @@
+"""Manifests as JSON, for tests that read them as anybody does or change them by hand, and back as typed values."""
+
+import json
+
+import msgspec
+
+from builders.release.card import write_card_and_manifest
+from builders.release.entries import Manifest
+from builders.release.layout import Layout
+from builders.release.manifest import file_entry
+
+DIGEST = "0" * 64
+
+
+def as_json(value):
+    """A manifest, or an entry of one, as it stands in manifest.json."""
+    return json.loads(json.dumps(msgspec.to_builtins(value)))
+
+
+def typed(manifest):
+    """The typed values of a manifest that tests wrote as JSON; types are checked, what they cannot say is not."""
+    return msgspec.convert(manifest, Manifest)
+
+
+def manifest_of(root):
+    return json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+
+
+def save_manifest(root, manifest):
+    """Write a manifest with its card."""
+    write_card_and_manifest(Layout(root), typed(manifest))  # writes beside and renames: a linked file stays as it is
+
+
+def write_json(root, manifest):
+    """Write a manifest that need not be one."""
+    (root / "manifest.json").unlink(missing_ok=True)
+    (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def entry_of(root, path):
+    """A file as the manifest lists it; `path` is a path, or the text that the manifest has for it."""
+    return as_json(file_entry(Layout(root), root / path if isinstance(path, str) else path))
+
+
+# A manifest made up of as little as there may be
+
+
+def file(path, digest="0", size=1):
+    return {"path": path, "bytes": size, "sha256": digest * 64}
+
+
+def benchmark(**changes):
+    entry = {"title": "A title", "paper": "", "citation": "", "version": "1.0.0", "seed": 0, "demo": False}
+    return entry | {"limit_per_class": None} | changes
+
+
+def source(publish="open", **changes):
+    licence = {"name": "terms", "url": "https://example.org/terms", "publish": publish, "statement": ""}
+    return {"title": "The Source", "edition": "1", "licence": licence, "citation": ""} | changes
+
+
+def split(**changes):
+    counts = dict.fromkeys(("rows", "expected", "paper", "available", "excluded"), 0)
+    origin = {"role": "near_ood", "source": "source", "partitions": ["val"], "adopted": ""}
+    files = {"digest": DIGEST, "data": [file("data/a/test.parquet")], "index": file("index/a/test.parquet")}
+    lists = {"excluded_by_rule": {}, "withdrawn": [], "shortfalls": []}
+    return counts | origin | files | lists | {"why": ""} | changes
+
+
+def config(splits, **changes):
+    entry = {"benchmark": "bench", "description": "", "label_names": ["x", "y"], "columns": [], "splits": splits}
+    return entry | {"excluded": file("excluded/a.csv")} | changes
+
+
+def manifest(configs, **changes):
+    """A manifest of configs by name, all of the benchmark `bench` and the source `source`."""
+    described = {"benchmarks": {"bench": benchmark()}, "sources": {"source": source()}, "configs": configs}
+    return {"format": 1, "withdrawn": [], "card": file("README.md")} | described | changes
