@@ -26,7 +26,7 @@ def more(names: Sequence[object], named: int = NAMED) -> str:
 
 
 @contextmanager
-def explaining_disk(doing: str) -> Iterator[None]:
+def os_errors_as_build_errors(doing: str) -> Iterator[None]:
     """Turn errors of the operating system (no space, no permission, no such folder) into a `BuildError`.
 
     Args:

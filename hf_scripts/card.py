@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from builders.cli.runner import exit_code
-from builders.errors import explaining_disk
+from builders.errors import os_errors_as_build_errors
 from builders.release import card
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
@@ -28,7 +28,7 @@ def command(folder: Path, check: bool) -> int:
     The manifest then lists the new card. A build does this by itself; it is for releases that older tools built.
     """
     layout = Layout(folder)
-    with explaining_disk("read the release and write its card"):
+    with os_errors_as_build_errors("read the release and write its card"):
         manifest = read_manifest(folder)
         text = card.render(manifest)
         found = layout.card.read_text(encoding="utf-8") if layout.card.is_file() else ""

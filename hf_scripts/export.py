@@ -12,7 +12,7 @@ import click
 
 from builders.cli.runner import exit_code
 from builders.cli.tables import aligned
-from builders.errors import BuildError, explaining_disk
+from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import Manifest, SplitEntry
 from builders.release.manifest import read_manifest
 from builders.storage.atomic import write_text
@@ -236,7 +236,7 @@ def command(
         raise BuildError(
             f"expected --shard-bytes with --format webdataset alone, found it with {chosen_format}; leave it out."
         )
-    with explaining_disk(f"read the release and write the export to {out}"):
+    with os_errors_as_build_errors(f"read the release and write the export to {out}"):
         manifest = read_manifest(folder)
         _refuse_inside(folder, out)
         splits = _chosen(folder, manifest, configs)

@@ -14,7 +14,7 @@ import click
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
-from builders.errors import BuildError, explaining_disk
+from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
@@ -40,7 +40,7 @@ def _command(**flags: Any) -> None:
         )
     with (
         TerminalMeter(quiet=flags["quiet"]) as meter,
-        explaining_disk("read the sources and write the release"),
+        os_errors_as_build_errors("read the sources and write the release"),
         _published(target, config, flags["revision"], meter) as published,
     ):
         roots = _roots(published, flags)

@@ -10,7 +10,7 @@ from collections import defaultdict
 
 from builders.errors import BuildError
 from builders.sources.base import Source
-from builders.sources.readers.folders import shown
+from builders.sources.readers.folders import printable
 
 
 class ClassNames:
@@ -45,9 +45,9 @@ class ClassNames:
         if len(found) == 1:
             return found[0]
         problem = (
-            f"{shown(name)!r} means several classes of {self.title}, {' and '.join(found)}"
+            f"{printable(name)!r} means several classes of {self.title}, {' and '.join(found)}"
             if found
-            else f"{self.title} has no class {shown(name)!r}"
+            else f"{self.title} has no class {printable(name)!r}"
         )
         raise BuildError(
             f"{problem} ({where}). Name a class like {next(iter(self.ids))}, and check that the set belongs to this "

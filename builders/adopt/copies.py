@@ -15,15 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from builders.adopt.file_listing import reading_copy
-from builders.adopt.image_sets import Note, adopt_class_folders, adopt_classes, adopt_folder
+from builders.adopt.file_listing import Log, reading_copy
+from builders.adopt.image_sets import adopt_class_folders, adopt_classes, adopt_folder
 from builders.adopt.matching import Matcher
 from builders.adopt.shared_draws import follow_draws, follow_rests, sharing_draws
 from builders.benchmark import Benchmark, Classes, Split, parent
 from builders.errors import NAMED, BuildError, more
-from builders.plan.classes import Adopted, drawn_classes
+from builders.plan.classes import Adopted, split_classes
 from builders.sources.base import SourceIndex
-from builders.sources.readers.folders import shown
+from builders.sources.readers.folders import printable
 
 
 def adopt(
@@ -31,7 +31,7 @@ def adopt(
     splits: Sequence[str],
     copy: Path,
     indexes: Mapping[str, SourceIndex],
-    note: Note,
+    log: Log,
     *,
     seed: int,
 ) -> dict[str, Adopted]:
@@ -47,7 +47,7 @@ def adopt(
         copy: the copy's folder (`imagenet-bench/` or the folder above it), or a CSV file with the columns `split` and
             `class`, which lists classes by split or by the copy's name for the set.
         indexes: the sources.
-        note: prints a line for the user.
+        log: prints a line for the user.
         seed: seed of the draws that the copy replaces.
 
     Returns:
@@ -63,7 +63,7 @@ def adopt(
     if copy.is_file():
         found = _from_lists(benchmark, wanted, copy, seed)
     else:
-        found = _from_folders(benchmark, wanted, copy, indexes, note, seed)
+        found = _from_folders(benchmark, wanted, copy, indexes, log, seed)
     if not found:
         raise BuildError(
             f"{copy} has no set of {', '.join(wanted[:NAMED])}{more(wanted)}. "
@@ -72,7 +72,7 @@ def adopt(
     follow_draws(benchmark, wanted, copy, found, seed)
     follow_rests(benchmark, wanted, splits, found, seed)
     for key in wanted:
-        note(_summary(key, declared[key][1], found.get(key), seed))
+        log(_summary(key, declared[key][1], found.get(key), seed))
     return found
 
 
@@ -140,14 +140,14 @@ def _from_folders(
     wanted: Sequence[str],
     copy: Path,
     indexes: Mapping[str, SourceIndex],
-    note: Note,
+    log: Log,
     seed: int,
 ) -> dict[str, Adopted]:
     root = _root(copy, benchmark)
     published = {root / split.published for _, split in benchmark.splits() if split.published}
     for place in sorted({path.parent for path in published}):
         for unused in sorted(set(_folders(place)) - published):
-            note(f"{shown(str(unused))}: not a set of this benchmark, so it is not used")
+            log(f"{printable(str(unused))}: not a set of this benchmark, so it is not used")
     matchers: dict[str, Matcher] = {}
     found = {}
     for key in wanted:
@@ -156,14 +156,14 @@ def _from_folders(
         if not split.published or not folder.is_dir():
             continue
         if split.making is not None:
-            adopted = adopt_class_folders(config, split, folder, indexes[split.source.key], note, seed)
+            adopted = adopt_class_folders(config, split, folder, indexes[split.source.key], log, seed)
             if adopted is not None:
                 found[key] = adopted
         else:
             index = indexes[split.source.key]
             if split.source.key not in matchers:
                 matchers[split.source.key] = Matcher(index)
-            found[key] = adopt_folder(config, split, folder, index, matchers[split.source.key], note, seed)
+            found[key] = adopt_folder(config, split, folder, index, matchers[split.source.key], log, seed)
     return found
 
 
@@ -195,7 +195,7 @@ def _summary(key: str, split: Split, adopted: Adopted | None, seed: int) -> str:
         return f"{key}: not in the adopted copy, so it is drawn by rule"
     text = f"{key}: adopted {len(adopted.class_ids):,} classes"
     candidates = replace(split.classes, draw=None) if isinstance(split.classes, Classes) else split.classes
-    strange = len(set(adopted.class_ids) - set(drawn_classes(replace(split, classes=candidates), seed=seed)))
+    strange = len(set(adopted.class_ids) - set(split_classes(replace(split, classes=candidates), seed=seed)))
     text += f" ({strange:,} of them not by our rule)" if strange else ""
     if adopted.source_ids is None:
         return f"{text}, their images drawn by rule"

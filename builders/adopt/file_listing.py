@@ -6,7 +6,7 @@ Tested by `tests/builders/adopt/test_copies.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.errors import BuildError
+
+Log = Callable[[str], None]
+"""Prints one line for the user."""
 
 LABELLED = "labels"
 """Folder between a set and its class folders in the authors' archives."""
@@ -29,7 +32,7 @@ _HIDDEN = (b".", b"__MACOSX")
 
 
 @dataclass(frozen=True)
-class Listing:
+class FileListing:
     """The image files of one set, folder by folder, sorted.
 
     File i is `names[i]` in `folders[folder_of[i]]`. `classes` gives for each of `folders` the class that it is named
@@ -53,7 +56,7 @@ class Listing:
         return self.folders[int(self.folder_of[file])] / os.fsdecode(self.names[file].as_py())
 
 
-def list_images(folder: Path) -> Listing:
+def list_images(folder: Path) -> FileListing:
     """List the images below one set's folder; only files without an image's extension are opened.
 
     Links to folders are followed, and each folder is listed once.
@@ -86,7 +89,7 @@ def list_images(folder: Path) -> Listing:
             empty.append((named_after, place))
     joined = pa.concat_arrays(names) if names else pa.array([], pa.binary())
     of = np.repeat(np.arange(len(folders), dtype=np.int64), np.array(counts, dtype=np.int64))
-    return Listing(tuple(folders), tuple(classes), of, joined, tuple(empty), tuple(others))
+    return FileListing(tuple(folders), tuple(classes), of, joined, tuple(empty), tuple(others))
 
 
 def _children(place: Path) -> tuple[list[str], list[bytes], list[str]]:

@@ -5,31 +5,28 @@ Tested by `tests/builders/adopt/test_copies.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from builders.adopt.class_names import ClassNames
-from builders.adopt.file_listing import Listing, list_images
+from builders.adopt.file_listing import FileListing, Log, list_images
 from builders.adopt.matching import Matched, Matcher
 from builders.adopt.numbered import are_numbered, classes_by_pixels, classes_in_label_order
 from builders.benchmark import AllClasses, Classes, ClassesOf, Config, Split
 from builders.errors import NAMED, BuildError, more
 from builders.plan.classes import Adopted, class_ids
 from builders.sources.base import SourceIndex
-from builders.sources.readers.folders import shown
+from builders.sources.readers.folders import printable
 
 _LISTED = 100
 
 _UNKNOWN_ROLES = ("near_ood", "far_ood", "external", "novel_class")
 
-Note = Callable[[str], None]
-"""Prints one line for the user."""
-
 
 def adopt_folder(
-    config: Config, split: Split, folder: Path, index: SourceIndex, matcher: Matcher, note: Note, seed: int
+    config: Config, split: Split, folder: Path, index: SourceIndex, matcher: Matcher, log: Log, seed: int
 ) -> Adopted:
     """Adopt the images of a set, identified by name or content, or its classes alone if its folders are empty.
 
@@ -38,10 +35,10 @@ def adopt_folder(
     """
     classes = ClassNames(index.source)
     listing = list_images(folder)
-    note(f"{folder}: {len(listing):,} images in {len(listing.folders):,} folders")
+    log(f"{folder}: {len(listing):,} images in {len(listing.folders):,} folders")
     if listing.others:
-        names = ", ".join(shown(path.name) for path in listing.others[:NAMED])
-        note(f"{folder}: left out {len(listing.others):,} entries that are not images ({names}{more(listing.others)})")
+        names = ", ".join(printable(path.name) for path in listing.others[:NAMED])
+        log(f"{folder}: left out {len(listing.others):,} entries that are not images ({names}{more(listing.others)})")
     if not len(listing):
         if not listing.empty:
             raise BuildError(
@@ -51,14 +48,14 @@ def adopt_folder(
         named = [(classes.of_folder(name) or name, str(place)) for name, place in listing.empty]
         return adopt_classes(config, split, named, seed)
     if listing.empty:
-        note(f"{folder}: {len(listing.empty):,} class folders have no images and add nothing")
+        log(f"{folder}: {len(listing.empty):,} class folders have no images and add nothing")
     known = {name: class_id for name in listing.classes if (class_id := classes.of_folder(name))}
     strange = sorted({name for name in listing.classes if name and name not in known})
     if strange:
-        names = ", ".join(map(shown, strange[:NAMED]))
-        note(f"{folder}: {len(strange):,} folders not named after one class ({names}{more(strange)})")
-    matched = matcher.match(listing, known, split.partitions, note, _ruled_out(config, split, seed))
-    _refuse_unmatched(split, folder, index, listing, matched, note)
+        names = ", ".join(map(printable, strange[:NAMED]))
+        log(f"{folder}: {len(strange):,} folders not named after one class ({names}{more(strange)})")
+    matched = matcher.match(listing, known, split.partitions, log, _ruled_out(config, split, seed))
+    _refuse_unmatched(split, folder, index, listing, matched, log)
     if are_numbered(strange) and not known:
         told: dict[str, set[str]] = {name: set() for name in strange}
         for file, row in enumerate(matched.rows.tolist()):
@@ -66,11 +63,11 @@ def adopt_folder(
             if name:
                 told[name].add(matcher.class_ids[int(matcher.class_codes[row])])
         classes_in_label_order(index.source.title, folder, told)
-    return _adopt_images(config, split, matcher, listing, matched, note, seed)
+    return _adopt_images(config, split, matcher, listing, matched, log, seed)
 
 
 def adopt_class_folders(
-    config: Config, split: Split, folder: Path, index: SourceIndex, note: Note, seed: int
+    config: Config, split: Split, folder: Path, index: SourceIndex, log: Log, seed: int
 ) -> Adopted | None:
     """Adopt the classes that folders are named after; None if there are none, or the split has all classes anyway.
 
@@ -82,14 +79,14 @@ def adopt_class_folders(
     listing = list_images(folder)
     named = sorted({*filter(None, listing.classes), *(name for name, _ in listing.empty)})
     if isinstance(split.classes, AllClasses) or not named:
-        note(f"{folder}: its images are generated again and it gives no choice of classes, so it is not used")
+        log(f"{folder}: its images are generated again and it gives no choice of classes, so it is not used")
         return None
-    note(f"{folder}: {len(named):,} class folders; its images are generated again from the source")
+    log(f"{folder}: {len(named):,} class folders; its images are generated again from the source")
     classes = ClassNames(split.source)
     if are_numbered(named) and not any(map(classes.of_folder, named)) and split.source.arrays:
         found = {piece.partition for piece in index.pieces} & set(split.partitions)
         if not found:
-            note(f"{folder}: its class folders are numbers, and this run reads no images that would identify them")
+            log(f"{folder}: its class folders are numbers, and this run reads no images that would identify them")
             return None
         told = classes_in_label_order(split.source.title, folder, classes_by_pixels(listing, index, found))
         named = sorted(told.values())
@@ -97,14 +94,14 @@ def adopt_class_folders(
 
 
 def _refuse_unmatched(
-    split: Split, folder: Path, index: SourceIndex, listing: Listing, matched: Matched, note: Note
+    split: Split, folder: Path, index: SourceIndex, listing: FileListing, matched: Matched, log: Log
 ) -> None:
     files = np.flatnonzero(matched.rows < 0).tolist()
     if not files:
         return
     for file in files[:_LISTED]:
-        note(f"no image of {index.source.title}: {shown(str(listing.path(file)))}")
-    names = ", ".join(shown(listing.path(file).relative_to(folder).as_posix()) for file in files[:NAMED])
+        log(f"no image of {index.source.title}: {printable(str(listing.path(file)))}")
+    names = ", ".join(printable(listing.path(file).relative_to(folder).as_posix()) for file in files[:NAMED])
     alike = f"; {matched.alike:,} of them are named by a number that another image there has" if matched.alike else ""
     raise BuildError(
         f"{index.source.title}: {index.root} (partition {' or '.join(split.partitions)}) lacks {len(files):,} of the "
@@ -114,13 +111,13 @@ def _refuse_unmatched(
 
 
 def _adopt_images(
-    config: Config, split: Split, matcher: Matcher, listing: Listing, matched: Matched, note: Note, seed: int
+    config: Config, split: Split, matcher: Matcher, listing: FileListing, matched: Matched, log: Log, seed: int
 ) -> Adopted:
     rows, first = np.unique(matched.rows, return_index=True)
     if len(rows) < len(listing):
-        note(f"{split.published}: {len(listing) - len(rows):,} files repeat an image, which is taken once")
+        log(f"{split.published}: {len(listing) - len(rows):,} files repeat an image, which is taken once")
     if matched.twins:
-        note(
+        log(
             f"{split.published}: {matched.twins:,} images occur several times in the source and less often in the "
             "copy, which does not say which of them it has; the first by id is taken"
         )

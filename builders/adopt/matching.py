@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.adopt.file_listing import Listing, reading_copy
+from builders.adopt.file_listing import FileListing, Log, reading_copy
 from builders.errors import BuildError
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import image_sizes
@@ -52,10 +52,10 @@ class Matcher:
 
     def match(
         self,
-        listing: Listing,
+        listing: FileListing,
         folder_classes: Mapping[str, str],
         partitions: Sequence[str],
-        note: Callable[[str], None],
+        log: Log,
         ruled_out: Collection[str] = (),
     ) -> Matched:
         """Match each file with an image of the source.
@@ -65,9 +65,9 @@ class Matcher:
 
         Args:
             listing: the files.
-            folder_classes: known class ids by the names in `Listing.classes`; a file is of its folder's class.
+            folder_classes: known class ids by the names in `FileListing.classes`; a file is of its folder's class.
             partitions: the partitions that the images may come from.
-            note: prints a line for the user.
+            log: prints a line for the user.
             ruled_out: class ids that the set cannot have. ImageNet has images with equal bytes in two classes; of
                 these, one of another class is taken.
 
@@ -79,7 +79,7 @@ class Matcher:
         by_folder = [code_of.get(folder_classes.get(name, ""), -1) for name in listing.classes]
         file_classes = np.array(by_folder, dtype=np.int64)[listing.folder_of]
         unwanted = np.isin(self.class_ids, list(ruled_out))
-        search = _Search(self, listing, file_classes, partitions, unwanted, note)
+        search = _Search(self, listing, file_classes, partitions, unwanted, log)
         search.by_name()
         if len(search.open) and search.packed:
             raise BuildError(
@@ -113,13 +113,13 @@ class _Search:
     def __init__(
         self,
         matcher: Matcher,
-        listing: Listing,
+        listing: FileListing,
         file_classes: Int64,
         partitions: Sequence[str],
         unwanted: npt.NDArray[np.bool_],
-        note: Callable[[str], None],
+        log: Log,
     ) -> None:
-        self.matcher, self.listing, self.file_classes, self.note = matcher, listing, file_classes, note
+        self.matcher, self.listing, self.file_classes, self.log = matcher, listing, file_classes, log
         self.partitions, self.unwanted = partitions, unwanted
         self.allowed = matcher.in_partitions(partitions)
         pieces = [piece for piece in matcher.index.pieces if piece.partition in partitions]
@@ -178,7 +178,7 @@ class _Search:
         """Match open files with images of the same bytes; only images and files of equal size are read."""
         if not len(self.open) or not len(rows):
             return
-        self.note(f"comparing {len(self.open):,} files with {len(rows):,} images, by size and then by content")
+        self.log(f"comparing {len(self.open):,} files with {len(rows):,} images, by size and then by content")
         sizes, read = image_sizes(self.matcher.index, rows)
         files = {file: _size(self.listing.path(file)) for file in self.open.tolist()}
         common = np.intersect1d(sizes, np.array([size for size in files.values() if size > 0], dtype=np.int64))

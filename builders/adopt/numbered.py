@@ -16,11 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.adopt.file_listing import Listing
+from builders.adopt.file_listing import FileListing
 from builders.errors import NAMED, BuildError
 from builders.release import images
-from builders.sources.base import RGB32_BYTES, How, SourceIndex
-from builders.sources.readers.folders import shown
+from builders.sources.base import RGB32_BYTES, Container, SourceIndex
+from builders.sources.readers.folders import printable
 from builders.sources.unpack import UNPACKERS
 
 _SIDE = 32
@@ -68,7 +68,7 @@ def classes_in_label_order(title: str, folder: Path, found: Mapping[str, Collect
     return classes
 
 
-def classes_by_pixels(listing: Listing, index: SourceIndex, partitions: Collection[str]) -> dict[str, set[str]]:
+def classes_by_pixels(listing: FileListing, index: SourceIndex, partitions: Collection[str]) -> dict[str, set[str]]:
     """Return the classes of the images in each folder, identified by their pixels in a source of arrays.
 
     An image that the source has under two labels is ignored. A folder with an image that the source lacks gets no
@@ -97,13 +97,13 @@ def _digest(path: Path) -> str:
         return images.pixel_sha256(images.decode_or_mend(path.read_bytes())[0].convert("RGB"))
     except images.UnreadableImageError as error:
         raise BuildError(
-            f"{shown(str(path))} does not decode ({error}). Replace it with a good copy or remove it from the set."
+            f"{printable(str(path))} does not decode ({error}). Replace it with a good copy or remove it from the set."
         ) from error
 
 
 def _classes_of_pixels(index: SourceIndex, partitions: Collection[str]) -> dict[str, set[str]]:
     wanted = pc.is_in(index.table["partition"].cast(pa.string()), pa.array(sorted(partitions), pa.string()))
-    containers: dict[tuple[How, str, str], list[tuple[int, str]]] = defaultdict(list)
+    containers: dict[tuple[Container, str, str], list[tuple[int, str]]] = defaultdict(list)
     for row in index.table.filter(wanted).to_pylist():
         containers[row["how"], row["file"], row["form"]].append((row["offset"], row["class_id"]))
     known: dict[str, set[str]] = defaultdict(set)
@@ -115,7 +115,7 @@ def _classes_of_pixels(index: SourceIndex, partitions: Collection[str]) -> dict[
     return known
 
 
-def _digests(path: Path, how: How, form: str, offsets: npt.NDArray[np.int64]) -> Iterator[str]:
+def _digests(path: Path, how: Container, form: str, offsets: npt.NDArray[np.int64]) -> Iterator[str]:
     """Yield the pixel digests of images at some offsets of a container."""
     stored = _spans(path, offsets) if how == "span" else chain.from_iterable(UNPACKERS[how](path, offsets))
     for data in stored:

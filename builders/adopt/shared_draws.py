@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builders.benchmark import Benchmark, Classes, Config, Rest, Split
 from builders.errors import BuildError, more
-from builders.plan.classes import Adopted, class_ids, drawn_classes
+from builders.plan.classes import Adopted, class_ids, split_classes
 
 
 def sharing_draws(benchmark: Benchmark, splits: Sequence[str]) -> list[str]:
@@ -80,5 +80,5 @@ def follow_rests(
                 f"would share images with it. Add {published} to the copy, or build other splits with --splits."
             )
         # The rest has the same classes. If the copy's are the rule's, the rule explains what is left out.
-        if first is not None and here is None and list(first.class_ids) != drawn_classes(split, seed=seed):
+        if first is not None and here is None and list(first.class_ids) != split_classes(split, seed=seed):
             found[key] = Adopted(first.class_ids)

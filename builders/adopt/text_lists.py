@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,17 +23,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.adopt.file_listing import reading_copy
+from builders.adopt.file_listing import Log, reading_copy
 from builders.benchmark import Benchmark, Split
 from builders.errors import NAMED, BuildError, more
 from builders.plan.classes import Adopted
 from builders.sources.base import SourceIndex
-from builders.sources.readers.folders import shown
+from builders.sources.readers.folders import printable
 
 _FORM = "oodness dataset class_index path"
-
-Note = Callable[[str], None]
-"""Prints one line for the user."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class Line:
 
 
 def adopt_indexes(
-    benchmark: Benchmark, parts: Sequence[str], copy: Path, indexes: Mapping[str, SourceIndex], note: Note
+    benchmark: Benchmark, parts: Sequence[str], copy: Path, indexes: Mapping[str, SourceIndex], log: Log
 ) -> dict[str, Adopted]:
     """Read the images of some splits from the authors' lists.
 
@@ -57,7 +54,7 @@ def adopt_indexes(
         parts: keys of the parts that are built.
         copy: one list, or a folder with lists at any depth.
         indexes: the sources.
-        note: prints a line for the user.
+        log: prints a line for the user.
 
     Returns:
         The adopted images by part, for every part of each split that has a list, even if the list has no image of that
@@ -74,7 +71,7 @@ def adopt_indexes(
     found: dict[str, Adopted] = {}
     for key in chosen:
         if key not in lists:
-            note(f"{key}: no list in the adopted copy, so it is drawn by rule")
+            log(f"{key}: no list in the adopted copy, so it is drawn by rule")
             continue
         reader = _Reader(benchmark, key, lists[key], indexes, finders)
         adopted = reader.adopt()
@@ -82,7 +79,7 @@ def adopt_indexes(
         images = sum(len(part.source_ids or ()) for part in adopted.values())
         paper = benchmark.count(key).paper
         differs = f" (the paper: {paper:,})" * (images != paper)
-        note(f"{key}: adopted {images:,} images from {lists[key]}{differs}")
+        log(f"{key}: adopted {images:,} images from {lists[key]}{differs}")
     _refuse_shared(benchmark, found, lists)
     return found
 
@@ -156,7 +153,7 @@ def read_lines(path: Path) -> Iterator[Line]:
                 if match is None or oodness is None:
                     raise BuildError(
                         f"Line {number} of {path} is not `{_FORM}`, such as "
-                        f"`0 places_val 165 Places365_val_00000067.jpg`: {shown(line)!r}. Correct it."
+                        f"`0 places_val 165 Places365_val_00000067.jpg`: {printable(line)!r}. Correct it."
                     )
                 yield Line(number, oodness, match[2], int(match[3]), re.split(r"[/\\]", match[4])[-1])
     except UnicodeDecodeError as error:
@@ -200,7 +197,7 @@ class _Reader:
     def _part(self, line: Line, *, binary: bool) -> str:
         """Key of the part that a line belongs to."""
         if line.dataset not in self.words:
-            raise self._wrong(line, f"unknown dataset {shown(line.dataset)} (known: {', '.join(self.words)})")
+            raise self._wrong(line, f"unknown dataset {printable(line.dataset)} (known: {', '.join(self.words)})")
         source, partition = self.words[line.dataset]
         fitting = {
             part: split

@@ -16,7 +16,7 @@ from builders.audit.contact_sheet import contact_sheet
 from builders.audit.smoothness import Float64, auroc, smoothness_score, total_variation
 from builders.cli.runner import exit_code
 from builders.cli.tables import aligned
-from builders.errors import BuildError, explaining_disk
+from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.duplicates import Pair, read_pairs
 from builders.release.entries import Manifest, SplitEntry
 from builders.release.layout import Layout
@@ -57,7 +57,7 @@ def smoothness(release: Path, config: str, threshold: float) -> None:
     AUROC 0.5 is chance. A split far from it can be detected without understanding an image: by noise, by texture, or
     by the artifacts of a bad resize.
     """
-    with explaining_disk("read the release"):
+    with os_errors_as_build_errors("read the release"):
         splits = config_of(read_manifest(release), config).splits
         if "test" not in splits or "in_distribution" not in splits["test"].roles:
             raise BuildError(
@@ -95,7 +95,7 @@ def sheet(release: Path, config: str, out: Path, images: int) -> None:
 
     Rows are sorted by a keyed hash, so the first ones are a random sample.
     """
-    with explaining_disk("read the release and write the picture"):
+    with os_errors_as_build_errors("read the release and write the picture"):
         splits = config_of(read_manifest(release), config).splits
         rows = []
         for name in sorted(splits):
@@ -123,7 +123,7 @@ def pairs(release: Path, config: str, out: Path, split: str, images: int) -> Non
     The least similar pairs come first: those are the ones to doubt.
     """
     key = f"{config}/{split}"
-    with explaining_disk("read the release and write the picture"):
+    with os_errors_as_build_errors("read the release and write the picture"):
         manifest = read_manifest(release)
         if split not in config_of(manifest, config).splits:
             raise BuildError(f"{config} in {release} has no split {split}; choose another --split.")

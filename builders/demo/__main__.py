@@ -13,7 +13,7 @@ import click
 
 from builders.cli.runner import exit_code
 from builders.demo.write import write_demo
-from builders.errors import explaining_disk
+from builders.errors import os_errors_as_build_errors
 from builders.registry import BENCHMARKS
 
 
@@ -26,7 +26,7 @@ from builders.registry import BENCHMARKS
 @click.option("--seed", default=0, show_default=True, help="Seed of the pixels; file names do not depend on it.")
 def command(folder: Path, seed: int) -> None:
     """Write small made-up copies of all sources to DIR, to try every command without a download."""
-    with explaining_disk("write the demo sources"):
+    with os_errors_as_build_errors("write the demo sources"):
         written = write_demo(folder, seed=seed, progress=True)
     for key, place in written.items():
         click.echo(f"{key}: {place}")

@@ -26,7 +26,7 @@ from builders.release.duplicates import Comparison, Pair, Row, comparison, group
 from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.schema import PIXEL_DIGEST
-from builders.storage.atomic import replacing
+from builders.storage.atomic import atomic_path
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -147,7 +147,7 @@ def are_compared(benchmark: Benchmark, key: str) -> bool:
 
 def write_pixels(layout: Layout, digest: str, pixels: Pixels) -> None:
     """Store the pixels of a split without shards; `digest` is the digest of its rows."""
-    with replacing(layout.pixels(digest)) as temporary, temporary.open("wb") as opened:
+    with atomic_path(layout.pixels(digest)) as temporary, temporary.open("wb") as opened:
         np.save(opened, pixels)
 
 

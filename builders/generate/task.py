@@ -21,7 +21,7 @@ from builders.generate.pack import PackWriter
 from builders.release import images
 from builders.release.images import unreadable
 from builders.sources.broken import known_broken
-from builders.storage.atomic import replacing
+from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import Reader
 
 
@@ -73,14 +73,14 @@ class BatchTask:
         before = pq.ParquetFile(batch.record).read() if batch.record.exists() else None
         with pa.memory_map(str(self.plan)) as source:
             rows = pa.ipc.open_file(source).read_all().slice(batch.start, batch.stop - batch.start)
-            with Reader() as reader, replacing(batch.pack) as temporary, temporary.open("wb", buffering=0) as sink:
+            with Reader() as reader, atomic_path(batch.pack) as temporary, temporary.open("wb", buffering=0) as sink:
                 pack = PackWriter(sink, rows.num_rows, self.generator.columns)
                 work = _Work(self, rows, Inputs(rows, self.roots, reader), before)
                 record = work.store(pack, progress) if work.stores_arrays() else work.make(pack, progress)
                 if before is not None:
                     _refuse_other_images(rows, before, record)
         if before is None:
-            with replacing(batch.record) as temporary:
+            with atomic_path(batch.record) as temporary:
                 pq.write_table(record, temporary, compression="zstd")
 
 

@@ -15,7 +15,7 @@ from builders.benchmark import Benchmark
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
-from builders.errors import BuildError, explaining_disk
+from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.pipeline.request import Choices, parts_of
@@ -55,7 +55,7 @@ def make_command(benchmark: Benchmark) -> click.Command:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     def command(**flags: Any) -> None:
-        with explaining_disk("read the sources and write the release"):
+        with os_errors_as_build_errors("read the sources and write the release"):
             _main(benchmark, module, flags)
 
     for option in (*source_options(benchmark.sources()), *_shared_options(benchmark)):

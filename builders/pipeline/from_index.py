@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from builders.benchmark import Benchmark, Part, Split
 from builders.duplicates.table import Origin, origin
-from builders.errors import BuildError, explaining_disk
+from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
 from builders.pipeline.finish import data_entries, earlier_tables, finish_duplicates
 from builders.pipeline.generated import Making
@@ -151,7 +151,7 @@ def rebuild(published: Published, roots: Mapping[str, Path], out: Path, meter: M
         part: listed.adopted for key, split in splits.items() for part, listed in pieces_by_key(key, split).items()
     }
     choices = Choices(out=out, splits=tuple(splits), roots=roots, seed=identity.seed, demo=identity.demo)
-    with explaining_disk("write the release"), locked(layout):
+    with os_errors_as_build_errors("write the release"), locked(layout):
         check_choices(layout, identity, keys, allow_partial=False)
         check_generators(layout, identity, generators)
         for key in recorded:

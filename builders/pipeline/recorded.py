@@ -16,7 +16,7 @@ from builders.pipeline.request import generators_of
 from builders.release.digests import file_sha256
 from builders.release.entries import SplitEntry
 from builders.release.layout import Layout
-from builders.storage.atomic import replacing
+from builders.storage.atomic import atomic_path
 
 
 def recorded_splits(benchmark: Benchmark, entries: Mapping[str, SplitEntry]) -> list[str]:
@@ -63,7 +63,7 @@ def copy_pixels(key: str, entry: SplitEntry, published: Path, layout: Layout) ->
         )
     for shard, file in enumerate(entry.data):
         target = layout.data(config, name, shard, shards)
-        with replacing(target) as temporary:
+        with atomic_path(target) as temporary:
             shutil.copyfile(published / file.path, temporary)
             if layout.relative(target) != file.path or file_sha256(temporary) != file.sha256:
                 raise BuildError(

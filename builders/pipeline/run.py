@@ -14,7 +14,7 @@ from builders.adopt.copies import adopt, adoption_digest
 from builders.adopt.text_lists import adopt_indexes
 from builders.benchmark import Benchmark
 from builders.duplicates.comparisons import are_compared, write_pixels
-from builders.errors import NAMED, BuildError, explaining_disk, more
+from builders.errors import NAMED, BuildError, more, os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
 from builders.pipeline.finish import Finished, finish_release, finish_split
 from builders.pipeline.generated import Making
@@ -22,7 +22,7 @@ from builders.pipeline.request import Choices, generators_of, needed_partitions,
 from builders.pipeline.state import Identity, check_choices, check_generators, check_labels, locked, record_plans
 from builders.pipeline.survey import Survey
 from builders.pipeline.without_duplicates import Gone, compared_with, find_duplicates, short_classes, variant_version
-from builders.plan.classes import Adopted, drawn_classes, label_names
+from builders.plan.classes import Adopted, label_names, split_classes
 from builders.plan.completeness import shortfalls
 from builders.plan.planner import PlannedSplit, plan
 from builders.release.entries import Manifest
@@ -154,7 +154,7 @@ def build(benchmark: Benchmark, choices: Choices, prepared: Prepared, meter: Met
         demo=choices.demo,
     )
     adopted = {key: adoption_digest(prepared.adopted.get(key)) for key in with_parents(benchmark, choices.splits)}
-    with explaining_disk("write the release"), locked(layout):
+    with os_errors_as_build_errors("write the release"), locked(layout):
         check_choices(layout, identity, adopted, allow_partial=choices.allow_partial)
         generators = generators_of(benchmark, choices.splits)
         check_generators(layout, identity, generators)
@@ -273,7 +273,7 @@ def _shortfalls(
 ) -> list[str]:
     _, split = benchmark.by_key()[key]
     if key not in adopted:
-        drawn = drawn_classes(split, seed=seed)
+        drawn = split_classes(split, seed=seed)
     elif adopted[key].source_ids is None:
         drawn = list(adopted[key].class_ids)
     else:

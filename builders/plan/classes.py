@@ -62,7 +62,7 @@ def label_names(
     return class_ids(config.labels, seed=seed)
 
 
-def drawn_classes(split: Split, *, seed: int) -> list[str]:
+def split_classes(split: Split, *, seed: int) -> list[str]:
     """Sorted ids of the classes that a split draws from by rule."""
     if isinstance(split.classes, AllClasses):
         return sorted(split.source.classes())

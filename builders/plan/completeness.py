@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Piece, SourceIndex
+from builders.sources.base import Expected, PartitionIndex, SourceIndex
 
 
 def shortfalls(index: SourceIndex, partitions: Collection[str], needed: Collection[str]) -> list[str]:
@@ -38,7 +38,7 @@ def shortfalls(index: SourceIndex, partitions: Collection[str], needed: Collecti
     return [sentence for sentence in found if sentence is not None]
 
 
-def _compare(index: SourceIndex, piece: Piece, expected: Expected, needed: Collection[str]) -> str | None:
+def _compare(index: SourceIndex, piece: PartitionIndex, expected: Expected, needed: Collection[str]) -> str | None:
     counts = _by_class(piece.table)
     listed = expected.per_class or _listed(piece, expected.total)
     if listed is not None:
@@ -55,13 +55,13 @@ def _compare(index: SourceIndex, piece: Piece, expected: Expected, needed: Colle
     return f"{index.source.title}, {piece.partition} ({piece.layout}): {sentence}" if sentence else None
 
 
-def _listed(piece: Piece, total: int) -> Mapping[str, int] | None:
+def _listed(piece: PartitionIndex, total: int) -> Mapping[str, int] | None:
     """Counts by class of the owner's list in this copy, unless the list itself is incomplete."""
     return piece.listed if piece.listed is not None and sum(piece.listed.values()) == total else None
 
 
 def _wrong_total(
-    index: SourceIndex, piece: Piece, expected: Expected, counts: Mapping[str, int], needed: Collection[str]
+    index: SourceIndex, piece: PartitionIndex, expected: Expected, counts: Mapping[str, int], needed: Collection[str]
 ) -> str:
     """Compare totals where no counts by class are known; returns an empty text if they fit."""
     classes = index.source.classes()
@@ -82,7 +82,7 @@ def _wrong_total(
 
 def _worst(
     index: SourceIndex,
-    piece: Piece,
+    piece: PartitionIndex,
     expected: Expected,
     wanted: Mapping[str, tuple[int, int]],
     counts: Mapping[str, int],
@@ -100,7 +100,7 @@ def _worst(
     )
 
 
-def _absent(piece: Piece, class_id: str) -> str:
+def _absent(piece: PartitionIndex, class_id: str) -> str:
     """Explain a missing image: the first image of the owner's list that the copy lacks, and the piece's hint.
 
     If ids begin with their class, the image is of the given class.

@@ -11,7 +11,7 @@ import numpy as np
 
 from builders.benchmark import AllClasses, Classes, Split
 from builders.plan.classes import Adopted
-from builders.plan.quotas import Rows, View, not_drawn
+from builders.plan.quotas import IndexArrays, Rows, not_drawn
 from builders.release.tables import Exclusion
 from taxonomy import decisions
 
@@ -19,7 +19,7 @@ from taxonomy import decisions
 def exclusions(
     key: str,
     split: Split,
-    view: View,
+    view: IndexArrays,
     reasons: Mapping[str, tuple[str, str]],
     drawn: Rows,
     left: Rows,
@@ -64,7 +64,14 @@ def exclusions(
 
 
 def named_images(
-    key: str, split: Split, view: View, rows: Rows, ids: Sequence[str], evidence: Mapping[str, str], *, rule: str
+    key: str,
+    split: Split,
+    view: IndexArrays,
+    rows: Rows,
+    ids: Sequence[str],
+    evidence: Mapping[str, str],
+    *,
+    rule: str,
 ) -> list[Exclusion]:
     """List images that a rule leaves out one by one; `ids` are their row ids, `evidence` is by row id."""
     found = []
@@ -115,7 +122,7 @@ def _other_side(classes: Classes) -> tuple[str, str]:
     return ("class-drawn", f"among the {of}") if draw.rest else ("class-not-drawn", f"keyed rank beyond the {of}")
 
 
-def _strays(key: str, split: Split, view: View) -> list[Exclusion]:
+def _strays(key: str, split: Split, view: IndexArrays) -> list[Exclusion]:
     # A stray is not an image of the source, so it counts 0 images and the sum stays right.
     return [
         Exclusion(key, split.source.key, piece.partition, "", "", stray.path, 0, "stray", stray.reason)

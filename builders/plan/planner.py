@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.benchmark import Benchmark, Config, Count, Split, group_name, parent, split_of
-from builders.plan.classes import Adopted, drawn_classes, label_names
+from builders.plan.classes import Adopted, label_names, split_classes
 from builders.plan.exclusions import exclusions, named_images, reasons_by_class
-from builders.plan.quotas import Rows, View, taken
+from builders.plan.quotas import IndexArrays, Rows, within_quota
 from builders.plan.ranking import first_of_each, keyed_order
 from builders.release.columns import OODNESS
 from builders.release.schema import ROLES
@@ -109,7 +109,7 @@ class _Planner:
     ) -> None:
         self.benchmark = benchmark
         self.declared = benchmark.by_key()
-        self.views = {key: View(index) for key, index in indexes.items()}
+        self.views = {key: IndexArrays(index) for key, index in indexes.items()}
         self.ranked: dict[tuple[str, str], Rows] = {}
         self.seed = seed
         self.adopted = adopted
@@ -162,7 +162,7 @@ class _Planner:
     def classes(self, key: str) -> list[str]:
         if key in self.adopted:
             return list(self.adopted[key].class_ids)
-        return drawn_classes(self.declared[key][1], seed=self.seed)
+        return split_classes(self.declared[key][1], seed=self.seed)
 
     def select(self, key: str) -> Rows:
         if key not in self.selected:
@@ -182,7 +182,7 @@ class _Planner:
         elif first := parent(split.quota):
             candidates = candidates[~view.mask(self.select(first))[candidates]]
         order = self._order(key, split, candidates)
-        return order if listed is not None else taken(split, view, order)
+        return order if listed is not None else within_quota(split, view, order)
 
     def _order(self, key: str, split: Split, candidates: Rows) -> Rows:
         view = self.views[split.source.key]
@@ -235,7 +235,7 @@ def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
     return split.oodness.of()
 
 
-def _plan_table(labels: Sequence[str], split: Split, view: View, rows: Rows, *, has_labels: bool) -> pa.Table:
+def _plan_table(labels: Sequence[str], split: Split, view: IndexArrays, rows: Rows, *, has_labels: bool) -> pa.Table:
     numbers = {name: i for i, name in enumerate(labels)}
     class_ids = [str(c) for c in view.class_ids]
     of_class = np.array([numbers.get(c, -1) for c in class_ids], dtype=np.int64)

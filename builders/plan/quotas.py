@@ -18,7 +18,7 @@ from builders.sources.base import SourceIndex
 Rows = npt.NDArray[np.int64]
 
 
-class View:
+class IndexArrays:
     """A source's index as NumPy arrays of class and partition codes."""
 
     def __init__(self, index: SourceIndex) -> None:
@@ -55,7 +55,7 @@ class View:
         return np.bincount(cells, minlength=len(self.partitions) * width).reshape(-1, width)
 
 
-def taken(split: Split, view: View, order: Rows) -> Rows:
+def within_quota(split: Split, view: IndexArrays, order: Rows) -> Rows:
     """Cut ranked candidates, best first, down to the split's quota."""
     quota = split.quota
     if isinstance(quota, AllImages | Rest):
@@ -70,7 +70,7 @@ def taken(split: Split, view: View, order: Rows) -> Rows:
     return first_of_each(view.class_codes, order, quotas)
 
 
-def _taken_total(quota: Total, split: Split, view: View, order: Rows) -> Rows:
+def _taken_total(quota: Total, split: Split, view: IndexArrays, order: Rows) -> Rows:
     left = min(quota.images, len(order) // 2) if quota.half else quota.images
     chosen = []
     for partition in split.partitions:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairCount
-from builders.storage.atomic import replacing
+from builders.storage.atomic import atomic_path
 
 CONFIG = "duplicates"
 """Name of the table's config in the card; the folder that the file is in has the same name."""
@@ -105,7 +105,7 @@ def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
     described = schema()
     arrays = [pa.array(values, field.type) for values, field in zip(columns, described, strict=True)]
     with (
-        replacing(path) as temporary,
+        atomic_path(path) as temporary,
         pq.ParquetWriter(temporary, described, compression="zstd", write_page_index=True) as writer,
     ):
         if nearest:  # `datasets` (5.2) cannot read an empty row group, and reads a file that has none

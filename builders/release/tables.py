@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from builders.release.columns import Column
 from builders.release.schema import arrow_schema
-from builders.storage.atomic import replacing, write_text
+from builders.storage.atomic import atomic_path, write_text
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def write_index(path: Path, rows: pa.Table, label_names: Sequence[str], columns:
     """Write a split's rows without pixels."""
     schema = arrow_schema(label_names, columns, image=False)
     table = pa.Table.from_arrays([rows[name].combine_chunks() for name in schema.names], schema=schema)
-    with replacing(path) as temporary:
+    with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_index=True)
 
 

@@ -1,7 +1,7 @@
 """The types of upstream datasets: a declaration (`Source`), and an index of its images without pixels.
 
 A source module declares one `Source` value. Its `scan` function recognises the layout of each requested partition
-in a folder, and returns one `Piece` for each. An image has the same `source_id` in every layout, so a plan
+in a folder, and returns one `PartitionIndex` for each. An image has the same `source_id` in every layout, so a plan
 does not depend on how a copy is laid out.
 
 Tested by `tests/builders/sources/test_errors.py`.
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from builders.demo.base import Demo
 from builders.errors import BuildError
 
-How = Literal["file", "span", "parquet", "pickle", "mat", "lmdb", "targz", "made"]
+Container = Literal["file", "span", "parquet", "pickle", "mat", "lmdb", "targz", "made"]
 """The container from which an image's bytes are read.
 
 `file`: `file` is an image file. `span`: `size` bytes at `offset` of `file` (an image inside an uncompressed tar).
@@ -30,10 +30,10 @@ the container `file`, which is unpacked first (`builders.sources.unpack`); it ma
 inside an archive (`archive.tar.gz/member`).
 """
 
-IN_PLACE: tuple[How, ...] = ("file", "span", "made")
+IN_PLACE: tuple[Container, ...] = ("file", "span", "made")
 """The containers that need no unpacking."""
 
-Form = Literal["encoded", "rgb32", "planar32", "none"]
+Encoding = Literal["encoded", "rgb32", "planar32", "none"]
 """The encoding of an image's bytes.
 
 `encoded`: an image file. `rgb32`: 32 rows of 32 RGB pixels, 3,072 bytes, interleaved. `planar32`: the same pixels as a
@@ -50,7 +50,7 @@ class OtherDataError(BuildError):
     """
 
 
-PIECE_SCHEMA = pa.schema(
+PARTITION_SCHEMA = pa.schema(
     [
         ("class_id", pa.dictionary(pa.int32(), pa.string())),
         ("source_id", pa.string()),
@@ -117,7 +117,7 @@ class Stray:
 
 
 @dataclass(frozen=True)
-class Piece:
+class PartitionIndex:
     """The index of one partition as found on disk: its layout, its container, and one row an image.
 
     `form` is the encoding of the bytes. `missing` holds the ids of the owner's list in this copy for which the copy
@@ -128,11 +128,11 @@ class Piece:
 
     partition: str
     layout: str
-    how: How
+    how: Container
     table: pa.Table
     strays: tuple[Stray, ...] = ()
     missing: pa.Array = field(default_factory=lambda: pa.array([], pa.string()), repr=False)
-    form: Form = "encoded"
+    form: Encoding = "encoded"
     hint: str = ""
     listed: Mapping[str, int] | None = field(default=None, repr=False)
 
@@ -163,7 +163,7 @@ class Source:
     layouts: tuple[str, ...]
     classes: Callable[[], Mapping[str, str]]
     expected: Callable[[], Mapping[str, Expected]]
-    scan: Callable[[Path, Sequence[str]], list[Piece]]
+    scan: Callable[[Path, Sequence[str]], list[PartitionIndex]]
     arrays: bool = False
     pixel_sizes: PixelSizes | None = None
     demo: Demo | None = None
@@ -180,7 +180,7 @@ class SourceIndex:
 
     source: Source
     root: Path
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PartitionIndex, ...]
     table: pa.Table = field(repr=False)
 
     @property
@@ -208,7 +208,7 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     return SourceIndex(source, root, pieces, table)
 
 
-def piece_table(
+def partition_table(
     class_ids: pa.DictionaryArray,
     source_ids: pa.Array,
     files: pa.Array,
@@ -219,10 +219,10 @@ def piece_table(
     rows = len(source_ids)
     zeros = pa.repeat(pa.scalar(0, pa.int64()), rows) if offsets is None else offsets
     unknown = pa.repeat(pa.scalar(-1, pa.int64()), rows) if sizes is None else sizes
-    return pa.Table.from_arrays([class_ids, source_ids, files, zeros, unknown], schema=PIECE_SCHEMA)
+    return pa.Table.from_arrays([class_ids, source_ids, files, zeros, unknown], schema=PARTITION_SCHEMA)
 
 
-def _with_constants(piece: Piece) -> pa.Table:
+def _with_constants(piece: PartitionIndex) -> pa.Table:
     table = piece.table
     for name, value in (("partition", piece.partition), ("how", piece.how), ("form", piece.form)):
         table = table.append_column(name, _constant(value, table.num_rows))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.demo.caltech256 import DEMO
-from builders.sources.base import Expected, Licence, Obtain, Piece, PixelSizes, Source
+from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, PixelSizes, Source
 from builders.sources.readers import parquet, parquet_files
 from builders.sources.readers.folders import SideBySide
 from builders.sources.readers.layouts import Layout, Search
@@ -55,7 +55,7 @@ _ADVICE = (
 )
 
 
-def _parquet(root: Path, home: Path) -> Piece | None:
+def _parquet(root: Path, home: Path) -> PartitionIndex | None:
     files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
     return parquet.indexed(_PARTITION, root, files, _parquet_shard)
 

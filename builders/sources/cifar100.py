@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from builders.demo.cifar100 import DEMO
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, Obtain, Piece, Source
+from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, Source
 from builders.sources.readers import parquet, pickles, tars
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import relative
@@ -67,7 +67,7 @@ def _coarse_of_fine() -> Int64:
     return np.array([coarse_classes().index(row.coarse) for row in tables.cifar100()], dtype=np.int64)
 
 
-def _folder(partition: str, root: Path, home: Path) -> Piece | None:
+def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     path = home / partition
     if not path.is_file():
         return None
@@ -79,9 +79,9 @@ def _folder(partition: str, root: Path, home: Path) -> Piece | None:
     layout = f"pickle {relative(path, root)}"
     start = _place_in(path, pixels)
     if start is None:
-        return Piece(partition, layout, "pickle", table, form="rgb32")
+        return PartitionIndex(partition, layout, "pickle", table, form="rgb32")
     offsets = pc.add(pc.multiply(table["offset"], _PIXELS), start)
-    return Piece(partition, layout, "span", table.set_column(3, "offset", offsets), form="planar32")
+    return PartitionIndex(partition, layout, "span", table.set_column(3, "offset", offsets), form="planar32")
 
 
 def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
@@ -105,7 +105,7 @@ def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
     return start if same else None
 
 
-def _archive(partition: str, root: Path, home: Path) -> Piece | None:
+def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     path = home / _ARCHIVE
     if not path.is_file():
         return None
@@ -117,7 +117,7 @@ def _archive(partition: str, root: Path, home: Path) -> Piece | None:
         _check_meta(io.BytesIO(found[inside / _META]), path / inside / _META)
     table, _ = _pickled(partition, root, path / inside / partition, io.BytesIO(found[inside / partition]))
     layout = f"pickle {inside / partition} in {relative(path, root)}"
-    return Piece(partition, layout, "pickle", table, form="rgb32", hint=_PUBLISHED.difference(path))
+    return PartitionIndex(partition, layout, "pickle", table, form="rgb32", hint=_PUBLISHED.difference(path))
 
 
 def _pickled(partition: str, root: Path, place: Path, file: IO[bytes]) -> tuple[pa.Table, npt.NDArray[np.uint8]]:
@@ -221,7 +221,7 @@ def unpack(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
     yield from interleaved(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows, path)
 
 
-def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
+def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     return mirrored(_TITLE, partition, root, home, tuple(classes()), _parquet_codes)
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.release.images import DECODE_ERRORS
-from builders.sources.base import IN_PLACE, Piece, PixelSizes, SourceIndex
+from builders.sources.base import IN_PLACE, PartitionIndex, PixelSizes, SourceIndex
 from builders.sources.unpack import UNPACKERS
 
 _SAMPLE = 64
@@ -85,7 +85,7 @@ def _by(size: Size) -> str:
     return f"{size[0]} x {size[1]}"
 
 
-def _sampled(root: Path, piece: Piece) -> Iterator[Size]:
+def _sampled(root: Path, piece: PartitionIndex) -> Iterator[Size]:
     """Yield width and height of some images, the same ones of equal copies; unreadable headers are skipped."""
     if piece.form != "encoded":
         return
@@ -97,7 +97,7 @@ def _sampled(root: Path, piece: Piece) -> Iterator[Size]:
             continue  # the build reports it if it takes this image
 
 
-def _heads(root: Path, piece: Piece) -> Iterator[bytes]:
+def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
     if piece.how in IN_PLACE:
         places = piece.table.select(["file", "offset", "size"]).take(pa.array(_drawn(piece.table.num_rows, _SAMPLE)))
         for row in places.to_pylist():

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from builders.demo.food101 import DEMO
 from builders.sources.base import Expected, Licence, Obtain, PixelSizes, Source
 from builders.sources.readers.folders import SideBySide
-from builders.sources.readers.label_names import Labelled
+from builders.sources.readers.label_names import LabelNameMirror
 from builders.sources.readers.layouts import Layout, Search
 from taxonomy import tables
 
@@ -43,7 +43,7 @@ _FOLDERS = SideBySide(
     ending=".jpg",
 )
 
-_MIRROR = Labelled(
+_MIRROR = LabelNameMirror(
     _KEY,
     _TITLE,
     _PARTITION,

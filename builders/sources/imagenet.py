@@ -18,11 +18,11 @@ from builders.sources.base import (
     Licence,
     Obtain,
     OtherDataError,
-    Piece,
+    PartitionIndex,
     PixelSizes,
     Source,
     Stray,
-    piece_table,
+    partition_table,
 )
 from builders.sources.imagenet_names import (
     BLURRED,
@@ -49,10 +49,10 @@ from builders.sources.readers.folders import (
     joined,
     match_names,
     plain_reason,
+    printable,
     refuse_strays_alone,
     relative,
     scan_class_folders,
-    shown,
     stray_children,
     with_ending,
 )
@@ -88,7 +88,7 @@ def expected() -> Mapping[str, Expected]:
     }
 
 
-def _class_folders(partition: str, root: Path, home: Path) -> Piece | None:
+def _class_folders(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     for name in PLACES[partition]:
         folder = home / name
         wnids = [name for name in _listed(folder) if WNID.fullmatch(name)]
@@ -102,7 +102,9 @@ def _class_folders(partition: str, root: Path, home: Path) -> Piece | None:
                 functools.partial(explain, partition),
             )
             strays += stray_children(folder, root, wnids, "a class folder")
-            return Piece(partition, f"class folders in {relative(folder, root)}", "file", table, tuple(strays))
+            return PartitionIndex(
+                partition, f"class folders in {relative(folder, root)}", "file", table, tuple(strays)
+            )
     if (home / _BLURRED[partition]).is_dir():
         raise OtherDataError(
             f"{TITLE}: {home / _BLURRED[partition]} is of {BLURRED}. Give a copy with the original images with "
@@ -115,7 +117,7 @@ def _listed(folder: Path) -> list[str]:
     return child_names(folder) if folder.is_dir() else []
 
 
-def _flat(partition: str, root: Path, home: Path) -> Piece | None:
+def _flat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     for name in PLACES[partition]:
         folder = home / name
         names = match_names(_listed(folder), f"^{PATTERNS[partition]}")
@@ -125,14 +127,14 @@ def _flat(partition: str, root: Path, home: Path) -> Piece | None:
             column, ids, truth = classes_and_ids(partition, names.images, home, folder)
             place = relative(folder, root) + "/"
             strays = tuple(
-                Stray(place + shown(name), plain_reason(folder, name, WANTED[partition])) for name in names.others
+                Stray(place + printable(name), plain_reason(folder, name, WANTED[partition])) for name in names.others
             )
-            table = piece_table(column, ids, joined(place, names.images))
-            return Piece(partition, f"flat {relative(folder, root)} with {truth}", "file", table, strays)
+            table = partition_table(column, ids, joined(place, names.images))
+            return PartitionIndex(partition, f"flat {relative(folder, root)} with {truth}", "file", table, strays)
     return None
 
 
-def _train_tar(root: Path, home: Path) -> Piece | None:
+def _train_tar(root: Path, home: Path) -> PartitionIndex | None:
     path = home / "ILSVRC2012_img_train.tar"
     if not path.is_file():
         return None
@@ -141,7 +143,7 @@ def _train_tar(root: Path, home: Path) -> Piece | None:
     return _class_tars(root, path, layout, inner, _PUBLISHED["train"].difference(path))
 
 
-def _folder_of_tars(root: Path, home: Path) -> Piece | None:
+def _folder_of_tars(root: Path, home: Path) -> PartitionIndex | None:
     """Index the unpacked archive: a tar for each class, read in place."""
     for name in PLACES["train"]:
         folder = home / name
@@ -158,7 +160,7 @@ def _members(folder: Path, name: str) -> tuple[str, list[tars.Member]]:
 
 def _class_tars(
     root: Path, place: Path, layout: str, inner: Iterable[tuple[Path, Path, str, list[tars.Member]]], hint: str = ""
-) -> Piece:
+) -> PartitionIndex:
     """Index tars that hold one class each.
 
     Args:
@@ -166,21 +168,21 @@ def _class_tars(
         place: the folder or archive that holds the tars.
         layout: the layout's name.
         inner: for each tar, the path to print, the file with its bytes, its class and its members.
-        hint: see `Piece`.
+        hint: see `PartitionIndex`.
     """
     code_of = class_codes(tuple(classes()))
     ids, files, offsets, sizes, codes, counts = [], [], [], [], [], []
     strays: list[Stray] = []
     for shown_path, file, wnid, members in inner:
         if not WNID.fullmatch(wnid):
-            name = relative(place, root) + ("/" if place.is_dir() else ":") + shown(wnid)
+            name = relative(place, root) + ("/" if place.is_dir() else ":") + printable(wnid)
             strays.append(Stray(name, "not a tar of one class"))
             continue
         refuse_unknown([wnid], place)
         folder = class_folder("train", wnid, shown_path)
         found = tars.match_members(members, folder.pattern)
         strays += [
-            Stray(f"{relative(shown_path, root)}:{shown(n)}", explain("train", folder, n)) for n in found.others
+            Stray(f"{relative(shown_path, root)}:{printable(n)}", explain("train", folder, n)) for n in found.others
         ]
         if found.others and not len(found.names):
             refuse_strays_alone(TITLE, folder, found.others, functools.partial(explain, "train"))
@@ -193,14 +195,14 @@ def _class_tars(
         counts.append(len(found.names))
     if not ids:
         raise BuildError(f"{TITLE}: {place} has no tar of a class. {FLAG}.")
-    table = piece_table(
+    table = partition_table(
         class_column(tuple(classes()), np.repeat(np.array(codes, np.int32), counts)),
         *(pa.concat_arrays(column) for column in (ids, files, offsets, sizes)),
     )
-    return Piece("train", layout, "span", table, tuple(strays), hint=hint)
+    return PartitionIndex("train", layout, "span", table, tuple(strays), hint=hint)
 
 
-def _val_tar(root: Path, home: Path) -> Piece | None:
+def _val_tar(root: Path, home: Path) -> PartitionIndex | None:
     path = home / "ILSVRC2012_img_val.tar"
     if not path.is_file():
         return None
@@ -211,20 +213,22 @@ def _val_tar(root: Path, home: Path) -> Piece | None:
         raise BuildError(f"{TITLE}: {path} has no images named {WANTED['val']}. {FLAG}.")
     column, ids, truth = classes_and_ids("val", found.names, home, path)
     place = relative(path, root)
-    table = piece_table(column, ids, pa.repeat(place, len(found.names)), found.offsets, found.sizes)
-    strays = tuple(Stray(f"{place}:{shown(name)}", f"not named {WANTED['val']}") for name in found.others)
+    table = partition_table(column, ids, pa.repeat(place, len(found.names)), found.offsets, found.sizes)
+    strays = tuple(Stray(f"{place}:{printable(name)}", f"not named {WANTED['val']}") for name in found.others)
     layout = f"original archive {place} with {truth}"
-    return Piece("val", layout, "span", table, strays, hint=_PUBLISHED["val"].difference(path))
+    return PartitionIndex("val", layout, "span", table, strays, hint=_PUBLISHED["val"].difference(path))
 
 
-def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
+def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     for split in _SPLITS[partition]:
         files = parquet_files.split_files(home, split)
         if not files or (partition == "val" and split == "train" and not _holds_validation(files[0])):
             continue
         table = pa.concat_tables(_parquet_shard(partition, root, home, path) for path in files).combine_chunks()
         renamed = ", which hold validation images" if split == "train" and partition == "val" else ""
-        return Piece(partition, f"Parquet files {parquet_files.pattern(files, root)}{renamed}", "parquet", table)
+        return PartitionIndex(
+            partition, f"Parquet files {parquet_files.pattern(files, root)}{renamed}", "parquet", table
+        )
     return None
 
 

@@ -15,8 +15,17 @@ import pyarrow as pa
 
 from builders.demo.lsun import DEMO
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, Obtain, OtherDataError, Piece, Source, Stray, piece_table
-from builders.sources.readers.folders import child_names, class_column, plain_reason, relative, shown
+from builders.sources.base import (
+    Expected,
+    Licence,
+    Obtain,
+    OtherDataError,
+    PartitionIndex,
+    Source,
+    Stray,
+    partition_table,
+)
+from builders.sources.readers.folders import child_names, class_column, plain_reason, printable, relative
 from builders.sources.readers.layouts import Layout, Search
 
 _TITLE = "LSUN"
@@ -63,11 +72,11 @@ def _codes(count: int) -> pa.DictionaryArray:
     return class_column((_CLASS,), np.zeros(count, np.int64))
 
 
-def _database(root: Path, home: Path) -> Piece | None:
+def _database(root: Path, home: Path) -> PartitionIndex | None:
     return _lmdb(root, home / _DATABASE)
 
 
-def _lmdb(root: Path, path: Path) -> Piece | None:
+def _lmdb(root: Path, path: Path) -> PartitionIndex | None:
     if not (path / _DATA).is_file():
         return None
     name = path.resolve().name
@@ -89,14 +98,14 @@ def _lmdb(root: Path, path: Path) -> Piece | None:
                 )
             keys.append(name)
             sizes.append(len(value))
-    table = piece_table(
+    table = partition_table(
         _codes(len(keys)),
         _source_ids(keys),
         pa.repeat(pa.scalar(relative(path, root), pa.string()), len(keys)),
         pa.array(range(len(keys)), pa.int64()),
         pa.array(sizes, pa.int64()),
     )
-    return Piece(_PARTITION, f"database {relative(path, root)}", "lmdb", table)
+    return PartitionIndex(_PARTITION, f"database {relative(path, root)}", "lmdb", table)
 
 
 def _is_image(start: bytes) -> bool:
@@ -155,11 +164,11 @@ def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[Any]]:
     yield batch
 
 
-def _folder(root: Path, home: Path) -> Piece | None:
+def _folder(root: Path, home: Path) -> PartitionIndex | None:
     return _images(root, home / _PARTITION)
 
 
-def _images(root: Path, folder: Path) -> Piece | None:
+def _images(root: Path, folder: Path) -> PartitionIndex | None:
     if not folder.is_dir():
         return None
     files, strays = _walk(root, folder, "")
@@ -167,12 +176,12 @@ def _images(root: Path, folder: Path) -> Piece | None:
         _refuse_fixed(folder)
         return None
     names = [file.rpartition("/")[2] for file in files]
-    table = piece_table(
+    table = partition_table(
         _codes(len(names)), _source_ids([name.partition(".")[0] for name in names]), pa.array(files, pa.string())
     )
     saved = sorted({name.partition(".")[2] for name in names} - {"webp"})
     others = f", some as {' and '.join(saved)}" if saved else ""
-    return Piece(_PARTITION, f"image files in {relative(folder, root)}{others}", "file", table, tuple(strays))
+    return PartitionIndex(_PARTITION, f"image files in {relative(folder, root)}{others}", "file", table, tuple(strays))
 
 
 def _refuse_fixed(folder: Path) -> None:
@@ -205,7 +214,7 @@ def _walk(root: Path, folder: Path, digits: str) -> tuple[list[str], list[Stray]
             files += inner
             strays += odd
         else:
-            strays.append(Stray(place + shown(name), plain_reason(folder, name, _NAMED)))
+            strays.append(Stray(place + printable(name), plain_reason(folder, name, _NAMED)))
     return files, strays
 
 

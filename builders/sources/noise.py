@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from builders.sources.base import Expected, Licence, Piece, Source, piece_table
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
 from builders.sources.readers.folders import class_column
 
 _PARTITION = "images"
@@ -33,12 +33,14 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(_IMAGES, {_CLASS: _IMAGES})}
 
 
-def scan(root: Path, partitions: Sequence[str]) -> list[Piece]:
+def scan(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
     """Return one piece for each partition; nothing is read from disk."""
     ids = pa.array([f"{number:05d}" for number in range(_IMAGES)])
     column = class_column(tuple(classes()), np.zeros(_IMAGES, np.int32))
-    table = piece_table(column, ids, pa.repeat("", _IMAGES), sizes=pa.repeat(pa.scalar(0, pa.int64()), _IMAGES))
-    return [Piece(partition, "made from each row's id", "made", table, form="none") for partition in partitions]
+    table = partition_table(column, ids, pa.repeat("", _IMAGES), sizes=pa.repeat(pa.scalar(0, pa.int64()), _IMAGES))
+    return [
+        PartitionIndex(partition, "made from each row's id", "made", table, form="none") for partition in partitions
+    ]
 
 
 NOISE = Source(

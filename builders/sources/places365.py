@@ -18,7 +18,7 @@ import pyarrow.csv as pacsv
 from builders.demo.places365 import DEMO
 from builders.errors import BuildError
 from builders.sources import places365_mirrors
-from builders.sources.base import Expected, Licence, Obtain, Piece, PixelSizes, Source, Stray, piece_table
+from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, PixelSizes, Source, Stray, partition_table
 from builders.sources.places365_names import TITLE, classes, easy_names, flattened
 from builders.sources.readers.folders import (
     ClassFolder,
@@ -27,9 +27,9 @@ from builders.sources.readers.folders import (
     joined,
     match_names,
     plain_reason,
+    printable,
     relative,
     scan_class_folders,
-    shown,
     stray_children,
     strays_between,
 )
@@ -72,7 +72,7 @@ def expected() -> Mapping[str, Expected]:
     }
 
 
-def _train_tree(edition: _Edition, root: Path, home: Path) -> Piece | None:
+def _train_tree(edition: _Edition, root: Path, home: Path) -> PartitionIndex | None:
     for name in edition.train:
         folder = home / name
         if not folder.is_dir():
@@ -85,7 +85,7 @@ def _train_tree(edition: _Edition, root: Path, home: Path) -> Piece | None:
     return None
 
 
-def _easy(partition: str, root: Path, home: Path) -> Piece | None:
+def _easy(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     folder = home / partition
     if not folder.is_dir():
         return None
@@ -105,7 +105,7 @@ def _easy(partition: str, root: Path, home: Path) -> Piece | None:
 
 def _scanned(
     partition: str, root: Path, home: Path, folders: Sequence[ClassFolder], strays: list[Stray], layout: str
-) -> Piece:
+) -> PartitionIndex:
     table, inner = scan_class_folders(
         TITLE, root, folders, tuple(classes()), lambda place, name: plain_reason(place.path, name, _WANTED[partition])
     )
@@ -117,7 +117,7 @@ def _scanned(
         strays = strays + [Stray(name, f"not in {listing.name}") for name in unlisted]
         counts = dict(zip(classes(), np.bincount(labels, minlength=len(classes())).tolist(), strict=True))
     missing = pa.array([], pa.string()) if missing is None else missing
-    return Piece(partition, layout, "file", table, tuple(strays + inner), missing, listed=counts)
+    return PartitionIndex(partition, layout, "file", table, tuple(strays + inner), missing, listed=counts)
 
 
 def _compared(table: pa.Table, listed: pa.Array) -> tuple[pa.Table, list[str], pa.Array]:
@@ -131,7 +131,7 @@ def _compared(table: pa.Table, listed: pa.Array) -> tuple[pa.Table, list[str], p
     return table.filter(wanted), unlisted, missing
 
 
-def _val_flat(edition: _Edition, root: Path, home: Path) -> Piece | None:
+def _val_flat(edition: _Edition, root: Path, home: Path) -> PartitionIndex | None:
     folder = home / edition.val
     if not folder.is_dir():
         return None
@@ -154,10 +154,12 @@ def _val_flat(edition: _Edition, root: Path, home: Path) -> Piece | None:
             "list of Places365-Standard."
         )
     place = relative(folder, root) + "/"
-    table = piece_table(class_column(tuple(classes()), labels.take(rows).to_numpy()), ids, joined(place, names.images))
-    strays = tuple(Stray(place + shown(name), plain_reason(folder, name, _WANTED["val"])) for name in names.others)
+    table = partition_table(
+        class_column(tuple(classes()), labels.take(rows).to_numpy()), ids, joined(place, names.images)
+    )
+    strays = tuple(Stray(place + printable(name), plain_reason(folder, name, _WANTED["val"])) for name in names.others)
     missing = listed.filter(pc.invert(pc.is_in(listed, ids)))
-    return Piece("val", _layout(edition, relative(folder, root), home), "file", table, strays, missing)
+    return PartitionIndex("val", _layout(edition, relative(folder, root), home), "file", table, strays, missing)
 
 
 def _layout(edition: _Edition, place: str, home: Path) -> str:
@@ -237,7 +239,7 @@ _SEARCH = Search(
 )
 
 
-def _scan(root: Path, partitions: Sequence[str]) -> list[Piece]:
+def _scan(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
     """Find the partitions, and refuse a copy that has them in different editions."""
     pieces = _SEARCH.scan(root, partitions)
     large = [piece for piece in pieces if piece.layout.startswith(_LARGE.name)]

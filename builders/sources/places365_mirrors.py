@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import OtherDataError, Piece
+from builders.sources.base import OtherDataError, PartitionIndex
 from builders.sources.places365_names import TITLE, classes, flattened, spelled
 from builders.sources.readers import parquet, parquet_files
 from builders.sources.readers.folders import joined, relative
@@ -33,7 +33,7 @@ _FIRST_LABELS = (165, 358, 93, 164, 289)
 _FIRST_NAMES = tuple(f"Places365_val_{number:08d}.jpg" for number in range(1, len(_FIRST_LABELS) + 1))
 
 
-def find(partition: str, root: Path, home: Path) -> Piece | None:
+def find(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     """Index the images of a partition in the Parquet files of a folder; returns None if there are no files."""
     files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
     if not files:
@@ -48,7 +48,7 @@ def find(partition: str, root: Path, home: Path) -> Piece | None:
             f"{TITLE}: the Parquet files in {place} of {root} hold no images of the partition {partition}. Give a "
             "mirror that has them with --places365."
         )
-    return Piece(partition, f"Parquet files in {place}", "parquet", table.combine_chunks())
+    return PartitionIndex(partition, f"Parquet files in {place}", "parquet", table.combine_chunks())
 
 
 def _parts(shard: parquet.Shard) -> pa.Array:

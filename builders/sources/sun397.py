@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from builders.demo.sun397 import DEMO
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, Obtain, OtherDataError, Piece, PixelSizes, Source, Stray
+from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, PixelSizes, Source, Stray
 from builders.sources.readers import tars
 from builders.sources.readers.folders import (
     ClassFolder,
@@ -20,12 +20,12 @@ from builders.sources.readers.folders import (
     class_codes,
     class_column,
     plain_reason,
+    printable,
     relative,
     scan_class_folders,
-    shown,
     strays_between,
 )
-from builders.sources.readers.label_names import Labelled
+from builders.sources.readers.label_names import LabelNameMirror
 from builders.sources.readers.layouts import Layout, Search
 from taxonomy import tables
 
@@ -85,7 +85,7 @@ def _prefix(category: str) -> str:
     return f"{category[1:]}/"
 
 
-def _tree(root: Path, folder: Path) -> Piece | None:
+def _tree(root: Path, folder: Path) -> PartitionIndex | None:
     """Index category folders that are nested as in the archive, two or three levels deep."""
     if not folder.is_dir() or not any(len(name) == 1 for name in child_names(folder)):
         return None
@@ -97,16 +97,16 @@ def _tree(root: Path, folder: Path) -> Piece | None:
     return _indexed(root, folder, [(f"/{name}", folder / name) for name in inner], strays)
 
 
-def _below(root: Path, home: Path) -> Piece | None:
+def _below(root: Path, home: Path) -> PartitionIndex | None:
     return _tree(root, home / _FOLDER)
 
 
-def _split_folders(root: Path, home: Path) -> Piece | None:
+def _split_folders(root: Path, home: Path) -> PartitionIndex | None:
     """Index a mirror that divides the images, with category folders side by side or nested as in the archive."""
     found = [piece for split in _SPLITS if (piece := _split_folder(root, home / split, split)) is not None]
     if not found:
         return None
-    return Piece(
+    return PartitionIndex(
         _PARTITION,
         " and ".join(piece.layout for piece in found),
         "file",
@@ -115,7 +115,7 @@ def _split_folders(root: Path, home: Path) -> Piece | None:
     )
 
 
-def _split_folder(root: Path, folder: Path, split: str) -> Piece | None:
+def _split_folder(root: Path, folder: Path, split: str) -> PartitionIndex | None:
     for place in (folder, folder / split):
         paths = [place / name for name in child_names(place)] if place.is_dir() else []
         folders = [(category, path) for path in paths if (category := category_of(path.name)) and path.is_dir()]
@@ -127,7 +127,7 @@ def _split_folder(root: Path, folder: Path, split: str) -> Piece | None:
     return None
 
 
-def _indexed(root: Path, place: Path, folders: Sequence[tuple[str, Path]], strays: list[Stray]) -> Piece:
+def _indexed(root: Path, place: Path, folders: Sequence[tuple[str, Path]], strays: list[Stray]) -> PartitionIndex:
     """Index category folders, and refuse a copy of another edition or without images of SUN397."""
     table, inside = scan_class_folders(
         _TITLE,
@@ -139,7 +139,9 @@ def _indexed(root: Path, place: Path, folders: Sequence[tuple[str, Path]], stray
     _refuse_other_edition([stray.path for stray in strays if _holds_images(root / stray.path)], place)
     if not table.num_rows:
         raise OtherDataError(f"{_TITLE}: the category folders in {place} hold no images named {_WANTED}. {_FLAG}.")
-    return Piece(_PARTITION, f"category folders in {relative(place, root)}", "file", table, tuple(strays + inside))
+    return PartitionIndex(
+        _PARTITION, f"category folders in {relative(place, root)}", "file", table, tuple(strays + inside)
+    )
 
 
 def _holds_images(folder: Path) -> bool:
@@ -173,7 +175,7 @@ def _check_class_list(path: Path) -> None:
         )
 
 
-def _archive(root: Path, home: Path) -> Piece | None:
+def _archive(root: Path, home: Path) -> PartitionIndex | None:
     """Index the images below `SUN397/` in an archive."""
     archive = tars.find_archive(_TITLE, home, _FOLDER)
     if archive is None:
@@ -187,10 +189,10 @@ def _archive(root: Path, home: Path) -> Piece | None:
         category = "/" + member.folder.removeprefix("./").removeprefix(f"{_FOLDER}/")
         if _IMAGE.fullmatch(member.name) is None:
             if member.name != _CLASS_LIST:
-                name = shown(f"{member.folder}/{member.name}".lstrip("/"))
+                name = printable(f"{member.folder}/{member.name}".lstrip("/"))
                 strays.append(Stray(f"{place}:{name}", f"not named {_WANTED}"))
         elif (code := code_of.get(category)) is None:
-            others.add(shown(member.folder))
+            others.add(printable(member.folder))
         else:
             images.append(member)
             ids.append(_prefix(category) + member.name)
@@ -199,10 +201,10 @@ def _archive(root: Path, home: Path) -> Piece | None:
         raise BuildError(f"{_TITLE}: {archive.path} has no images like {_FOLDER}/a/abbey/{_WANTED}. {_FLAG}.")
     _refuse_other_edition(sorted(others), archive.path)
     table = archive.table(root, class_column(tuple(classes()), np.array(codes)), ids, images)
-    return Piece(_PARTITION, f"archive {place}", archive.how, table, tuple(strays))
+    return PartitionIndex(_PARTITION, f"archive {place}", archive.how, table, tuple(strays))
 
 
-_MIRROR = Labelled(
+_MIRROR = LabelNameMirror(
     _KEY,
     _TITLE,
     _PARTITION,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from builders.demo.svhn import DEMO
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, Obtain, Piece, Source
+from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, Source
 from builders.sources.readers import parquet
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import relative
@@ -49,7 +49,7 @@ def expected() -> Mapping[str, Expected]:
     }
 
 
-def _mat(partition: str, root: Path, home: Path) -> Piece | None:
+def _mat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     path = home / f"{partition}_32x32.mat"
     if not path.is_file():
         return None
@@ -67,7 +67,7 @@ def _mat(partition: str, root: Path, home: Path) -> Piece | None:
             f"{_TITLE}: the label {wrong[0]} in y of {path} is not from 1 to {_ZERO}. {_AGAIN.format(name=path.name)}."
         )
     table = position_table(partition, _CLASSES, digits % _ZERO, relative(path, root))
-    return Piece(partition, f"MATLAB file {relative(path, root)}", "mat", table, form="rgb32")
+    return PartitionIndex(partition, f"MATLAB file {relative(path, root)}", "mat", table, form="rgb32")
 
 
 def _shape(path: Path) -> tuple[int, ...]:
@@ -125,7 +125,7 @@ def unpack(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
     yield from interleaved(np.moveaxis(_variable(path, "X"), 3, 0), rows, path)
 
 
-def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
+def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     return mirrored(_TITLE, partition, root, home, _CLASSES, _parquet_codes)
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from builders.demo.svhn_full import DEMO
 from builders.errors import BuildError
 from builders.sources import svhn
-from builders.sources.base import Expected, Obtain, Piece, Source, Stray, piece_table
+from builders.sources.base import Expected, Obtain, PartitionIndex, Source, Stray, partition_table
 from builders.sources.readers import parquet, parquet_files, tars
 from builders.sources.readers.folders import (
     child_names,
@@ -22,8 +22,8 @@ from builders.sources.readers.folders import (
     joined,
     match_names,
     plain_reason,
+    printable,
     relative,
-    shown,
 )
 from builders.sources.readers.layouts import Search, alike
 
@@ -57,7 +57,7 @@ def _codes(count: int) -> pa.DictionaryArray:
     return class_column((_CLASS,), np.zeros(count, np.int64))
 
 
-def _folder(partition: str, root: Path, home: Path) -> Piece | None:
+def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     folder = home / partition
     if not folder.is_dir():
         return None
@@ -66,16 +66,16 @@ def _folder(partition: str, root: Path, home: Path) -> Piece | None:
         return None
     place = relative(folder, root)
     strays = tuple(
-        Stray(f"{place}/{shown(name)}", plain_reason(folder, name, _WANTED))
+        Stray(f"{place}/{printable(name)}", plain_reason(folder, name, _WANTED))
         for name in names.others
         if name not in _BESIDE
     )
     ids = joined(f"{partition}/", names.images)
-    table = piece_table(_codes(len(ids)), ids, joined(f"{place}/", names.images))
-    return Piece(partition, f"image files in {place}", "file", table, strays)
+    table = partition_table(_codes(len(ids)), ids, joined(f"{place}/", names.images))
+    return PartitionIndex(partition, f"image files in {place}", "file", table, strays)
 
 
-def _archive(partition: str, root: Path, home: Path) -> Piece | None:
+def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     archive = tars.find_archive(_TITLE, home, partition)
     if archive is None:
         return None
@@ -89,15 +89,15 @@ def _archive(partition: str, root: Path, home: Path) -> Piece | None:
     place = relative(archive.path, root)
     kept = set(images)
     strays = tuple(
-        Stray(f"{place}:{shown(f'{member.folder}/{member.name}'.lstrip('/'))}", f"not {partition}/{_WANTED}")
+        Stray(f"{place}:{printable(f'{member.folder}/{member.name}'.lstrip('/'))}", f"not {partition}/{_WANTED}")
         for member in archive.members
         if member not in kept and member.name not in _BESIDE
     )
     table = archive.table(root, _codes(len(images)), [f"{partition}/{member.name}" for member in images], images)
-    return Piece(partition, f"archive {place}", archive.how, table, strays)
+    return PartitionIndex(partition, f"archive {place}", archive.how, table, strays)
 
 
-def _parquet(partition: str, root: Path, home: Path) -> Piece | None:
+def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     files = parquet_files.split_files(home, partition)
     return parquet.indexed(partition, root, files, functools.partial(_parquet_shard, partition))
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builders.sources import cifar100, lsun, svhn
-from builders.sources.base import How
+from builders.sources.base import Container
 from builders.sources.readers import parquet, tars
 
 Unpack = Callable[[Path, npt.NDArray[np.int64]], Iterator[Sequence[Any]]]
@@ -22,7 +22,7 @@ Unpack = Callable[[Path, npt.NDArray[np.int64]], Iterator[Sequence[Any]]]
 Raises `BuildError` if the container cannot be read or a row has no image.
 """
 
-UNPACKERS: Mapping[How, Unpack] = {
+UNPACKERS: Mapping[Container, Unpack] = {
     "parquet": parquet.unpack,
     "pickle": cifar100.unpack,
     "mat": svhn.unpack,

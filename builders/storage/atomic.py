@@ -15,7 +15,7 @@ TEMPORARY = ".tmp"
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` if the block succeeds, else remove it."""
     # The process id separates two processes that write the same file. Files of killed processes are removed later.
     temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
@@ -29,5 +29,5 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically, with Unix newlines."""
-    with replacing(path) as temporary:
+    with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")

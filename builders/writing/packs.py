@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.sources.base import How, SourceIndex
+from builders.sources.base import Container, SourceIndex
 from builders.sources.unpack import UNPACKERS
-from builders.storage.atomic import replacing
+from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import PACK_SUFFIX
 
 Int64 = npt.NDArray[np.int64]
@@ -32,12 +32,12 @@ class Pack:
     """The images in some rows (ascending) of one container, and the file that they are unpacked to."""
 
     container: Path
-    how: How
+    how: Container
     rows: Int64
     path: Path
 
     @classmethod
-    def of(cls, index: SourceIndex, how: How, file: str, rows: Int64, staging: Path) -> Pack:
+    def of(cls, index: SourceIndex, how: Container, file: str, rows: Int64, staging: Path) -> Pack:
         """Name a pack after the source, the file and the rows, so that a rerun finds it and other rows get another."""
         key = hashlib.sha256(f"{file}\n".encode() + rows.tobytes()).hexdigest()[:16]
         return cls(index.root / file, how, rows, staging / f"{index.source.key}-{key}{PACK_SUFFIX}")
@@ -56,10 +56,10 @@ class Pack:
             BuildError: the container cannot be read, or a row has no image bytes.
         """
         lengths: list[int] = []
-        with replacing(self.path) as temporary, temporary.open("wb") as sink:
+        with atomic_path(self.path) as temporary, temporary.open("wb") as sink:
             for images in UNPACKERS[self.how](self.container, self.rows):
                 lengths += [sink.write(image) for image in images]
-        with replacing(self._lengths_path) as temporary, temporary.open("wb") as sink:
+        with atomic_path(self._lengths_path) as temporary, temporary.open("wb") as sink:
             np.save(sink, np.array(lengths, dtype=np.int64))
 
     @property

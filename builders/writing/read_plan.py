@@ -25,7 +25,7 @@ from builders.plan.ranking import keyed_order
 from builders.release.digests import lines_digest
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import look_up_sizes
-from builders.storage.atomic import replacing
+from builders.storage.atomic import atomic_path
 from builders.writing.packs import Pack, Unpacked
 from builders.writing.shards import SHARD_BYTES
 
@@ -203,7 +203,7 @@ def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
 
 def write_plan(located: Located, path: Path) -> None:
     """Write a plan with its places where workers can map it."""
-    with replacing(path) as temporary, pa.ipc.new_file(str(temporary), located.table.schema) as writer:
+    with atomic_path(path) as temporary, pa.ipc.new_file(str(temporary), located.table.schema) as writer:
         writer.write_table(located.table)
 
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.schema import PIXEL_DIGEST
-from builders.storage.atomic import replacing
+from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import Reader
 from builders.writing.row_groups import Group, Images
 
@@ -106,7 +106,7 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
     record = ShardRecord(sum(part.num_rows for part in parts), size, digest, task.decode, tuple(images.dropped))
     index = pa.concat_tables(parts or [_index_rows(task, rows.slice(0, 0), Group.nothing())])
     metadata = {_RECORD: json.dumps(asdict(record)).encode()}
-    with replacing(task.part) as temporary:
+    with atomic_path(task.part) as temporary:
         pq.write_table(index.replace_schema_metadata(metadata), temporary, compression="zstd")
     return record
 
@@ -162,7 +162,7 @@ def _data_writer(task: ShardTask) -> Iterator[tuple[_HashingFile | None, pq.Parq
     if task.data is None:
         yield None, None
         return
-    with replacing(task.data) as temporary, temporary.open("wb", buffering=0) as raw:
+    with atomic_path(task.data) as temporary, temporary.open("wb", buffering=0) as raw:
         sink = _HashingFile(raw)
         with pq.ParquetWriter(
             pa.PythonFile(sink, mode="w"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from builders.errors import BuildError
-from builders.storage.atomic import replacing
+from builders.storage.atomic import atomic_path
 
 Bytes = bytes | memoryview
 
@@ -82,7 +82,7 @@ class Disk(_Counting):
         """Write a whole file; one with these bytes stays as it is."""
         self._count(len(data))
         if not _holds(path, data):
-            with replacing(path) as temporary:
+            with atomic_path(path) as temporary:
                 temporary.write_bytes(data)
 
     @contextlib.contextmanager
@@ -99,7 +99,7 @@ class Disk(_Counting):
                 compared.end()
                 self._count_streamed(compared)
         else:
-            with replacing(path) as temporary, temporary.open("wb") as opened:
+            with atomic_path(path) as temporary, temporary.open("wb") as opened:
                 written = _Written(path, opened)
                 yield written
                 self._count_streamed(written)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from builders.errors import BuildError, explaining_disk
+from builders.errors import BuildError, os_errors_as_build_errors
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.hub.client import manners
@@ -54,7 +54,7 @@ def downloaded(name: str, revision: str, keep: Path | None, say: Say) -> Iterato
     with contextlib.ExitStack() as stack:
         stack.enter_context(manners())
         into = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="verify-")))
-        with explaining_disk("write what is downloaded"):
+        with os_errors_as_build_errors("write what is downloaded"):
             into.mkdir(parents=True, exist_ok=True)
             repository = Repository(name, say)
             commit = _resolve(repository, revision)

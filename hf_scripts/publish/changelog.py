@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.release.entries import Manifest, SplitEntry
-from builders.storage.atomic import replacing
+from builders.storage.atomic import atomic_path
 from hf_scripts.publish.versions import Changes, Version
 
 INLINE = 100
@@ -69,7 +69,7 @@ def row_changes(split: str, old: Path | None, new: Path | None) -> RowChanges:
 
 def write_table(path: Path, changes: Sequence[RowChanges]) -> None:
     """Write every id as `split,change,id`."""
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as opened:
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as opened:
         writer = csv.writer(opened, lineterminator="\n")
         writer.writerow(["split", "change", "id"])
         for split in changes:

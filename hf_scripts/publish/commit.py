@@ -14,7 +14,7 @@ from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd
 
-from builders.errors import BuildError, explaining_disk
+from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import Manifest
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
@@ -94,9 +94,9 @@ def publish(
         repository.check_write()
     _say_access(repository, wanted, info, say)
     if tag in tags:
-        with explaining_disk("write files of that version to the temporary folder"):
+        with os_errors_as_build_errors("write files of that version to the temporary folder"):
             return _published_already(repository, wanted, tags, scratch, say)
-    with explaining_disk("write the files of the next version to the temporary folder"):
+    with os_errors_as_build_errors("write the files of the next version to the temporary folder"):
         base = _newest(repository, info, scratch)
         plan = _plan(repository, wanted, base, tags, scratch, say)
     _say_plan(plan, wanted, say)

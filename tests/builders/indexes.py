@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from builders.sources.base import PIECE_SCHEMA, Piece, SourceIndex
+from builders.sources.base import PARTITION_SCHEMA, PartitionIndex, SourceIndex
 
 
 def whole_index(source, partitions):
@@ -17,8 +17,8 @@ def whole_index(source, partitions):
         ids = pa.array([f"{partition}/{number:07d}" for number in range(len(codes))])
         column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names))
         zeros = pa.repeat(pa.scalar(0, pa.int64()), len(codes))
-        table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PIECE_SCHEMA)
-        pieces.append(Piece(partition, "", "file", table))
+        table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PARTITION_SCHEMA)
+        pieces.append(PartitionIndex(partition, "", "file", table))
     constant = [
         p.table.append_column("partition", pa.array([p.partition] * p.table.num_rows).dictionary_encode())
         for p in pieces

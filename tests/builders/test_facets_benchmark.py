@@ -19,7 +19,7 @@ from builders.executors.local import LocalExecutor
 from builders.facets_benchmark import BENCHMARK, main
 from builders.pipeline.from_index import Published, rebuild
 from builders.plan.planner import plan
-from builders.plan.quotas import View, taken
+from builders.plan.quotas import IndexArrays, within_quota
 from builders.release.duplicates import unfolded
 from builders.release.manifest import read_manifest
 from builders.release.schema import ROLES
@@ -101,10 +101,10 @@ def test_the_counts_are_the_papers_where_the_classes_are(planned, split):
 
 def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
     # Table V under any assignment of classes follows from the halves; the whole of them is 54,381 (section IV).
-    view = View(indexes["sun397"])
+    view = IndexArrays(indexes["sun397"])
     split = BENCHMARK.by_key()["facets-t1/validation.sun397_known"][1]
     everything = view.rows(list(view.names), ("images",))
-    assert len(taken(split, view, everything)) == 54_381
+    assert len(within_quota(split, view, everything)) == 54_381
     # Half to even, as Python rounds: an odd count gives its spare image to either split.
     assert [round(n * 0.5) for n in (1, 2, 3, 5, 7)] == [0, 1, 2, 2, 4]
 

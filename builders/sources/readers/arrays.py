@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources.base import RGB32_BYTES, Piece, piece_table
+from builders.sources.base import RGB32_BYTES, PartitionIndex, partition_table
 from builders.sources.readers import parquet_files
 from builders.sources.readers.folders import class_column, joined, relative
 
@@ -44,7 +44,7 @@ def position_table(
     """
     rows = pa.array(np.arange(len(codes), dtype=np.int64))
     numbers = pc.utf8_lpad(pc.cast(pc.add(rows, first), pa.string()), 5, "0")
-    return piece_table(
+    return partition_table(
         class_column(class_ids, codes),
         joined(f"{partition}/", numbers),
         pa.repeat(pa.scalar(file, pa.string()), len(codes)),
@@ -60,7 +60,7 @@ def mirrored(
     home: Path,
     class_ids: Sequence[str],
     read_codes: Callable[[Path], Int64],
-) -> Piece | None:
+) -> PartitionIndex | None:
     """Index a Hub mirror, whose Parquet files hold the images as PNG in the order of the owner's array.
 
     Args:
@@ -84,7 +84,7 @@ def mirrored(
         file = relative(path, root)
         parts.append(position_table(partition, class_ids, read_codes(path), file, first=first, size=-1))
     layout = f"Parquet files {parquet_files.pattern(files, root)}"
-    return Piece(partition, layout, "parquet", pa.concat_tables(parts).combine_chunks())
+    return PartitionIndex(partition, layout, "parquet", pa.concat_tables(parts).combine_chunks())
 
 
 def interleaved(images: npt.NDArray[np.uint8], rows: Int64, path: Path) -> Iterator[list[npt.NDArray[np.uint8]]]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import more
-from builders.sources.base import OtherDataError, Piece, Stray, piece_table
+from builders.sources.base import OtherDataError, PartitionIndex, Stray, partition_table
 
 Explain = Callable[["ClassFolder", str], str]
 """Returns why a file in a class folder is not an image of that class, or raises `BuildError` if the copy is wrong."""
@@ -65,7 +65,7 @@ def match_names(names: Sequence[str], pattern: str) -> Names:
     return Names(images, sorted(set(names).difference(images.to_pylist())))
 
 
-def shown(name: str) -> str:
+def printable(name: str) -> str:
     """Return a file name as printable text, whatever bytes it has on disk."""
     return os.fsencode(name).decode("utf-8", "replace")
 
@@ -107,7 +107,7 @@ def stray_children(folder: Path, root: Path, known: Sequence[str], wanted: str) 
     """Return the entries of a folder other than the known names, as strays."""
     expected = set(known)
     return [
-        Stray(relative(folder / shown(name), root), f"not {wanted}")
+        Stray(relative(folder / printable(name), root), f"not {wanted}")
         for name in child_names(folder)
         if name not in expected
     ]
@@ -154,7 +154,7 @@ def scan_class_folders(
         if names.others and not len(names.images):
             refuse_strays_alone(title, folder, names.others, explain)
         place = "" if folder.path == root else relative(folder.path, root) + "/"
-        strays += [Stray(place + shown(name), explain(folder, name)) for name in names.others]
+        strays += [Stray(place + printable(name), explain(folder, name)) for name in names.others]
         named = names.images if folder.ending is None else with_ending(names.images, folder.ending)
         ids.append(joined(folder.prefix, named))
         # In most layouts the id is the path; then both columns share one array.
@@ -164,7 +164,7 @@ def scan_class_folders(
         counts.append(len(names.images))
     same = all(one is other for one, other in zip(ids, files, strict=True))
     source_ids = pa.chunked_array(ids, pa.string())
-    table = piece_table(
+    table = partition_table(
         class_column(class_ids, np.repeat(np.array(codes, np.int32), counts)),
         source_ids,
         source_ids if same else pa.chunked_array(files, pa.string()),
@@ -177,7 +177,7 @@ def refuse_strays_alone(title: str, folder: ClassFolder, names: Sequence[str], e
     name = next((name for name in names if not name.startswith(".")), names[0])
     reason = explain(folder, name)
     raise OtherDataError(
-        f"{title}: the class folder {folder.path} holds no image of its class: {shown(name)} is {reason}"
+        f"{title}: the class folder {folder.path} holds no image of its class: {printable(name)} is {reason}"
         f"{more(names, 1)}. Restore its images, remove the folder, or give another copy of {title}."
     )
 
@@ -200,7 +200,7 @@ class SideBySide:
     lists: tuple[str, ...] = ()
     ending: str = ""
 
-    def scan(self, root: Path, folder: Path) -> Piece | None:
+    def scan(self, root: Path, folder: Path) -> PartitionIndex | None:
         """Index the class folders in a folder; returns None if there are none."""
         if not folder.is_dir():
             return None
@@ -216,11 +216,11 @@ class SideBySide:
         )
         strays += stray_children(folder, root, names, self.child)
         missing = self._missing(folder.parent, table["source_id"])
-        return Piece(
+        return PartitionIndex(
             self.partition, f"class folders in {relative(folder, root)}", "file", table, tuple(strays), missing
         )
 
-    def below(self, name: str) -> Callable[[Path, Path], Piece | None]:
+    def below(self, name: str) -> Callable[[Path, Path], PartitionIndex | None]:
         """Return a finder that looks for the class folders in a named subfolder."""
         return lambda root, home: self.scan(root, home / name)
 

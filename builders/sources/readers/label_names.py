@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources.base import OtherDataError, Piece
+from builders.sources.base import OtherDataError, PartitionIndex
 from builders.sources.readers import parquet, parquet_files
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelNameMirror:
     """The reader for such mirrors, with what differs between sources.
 
     `class_of` returns the class id of a label's name, or None. `prefix` returns the part before the file name in the
@@ -39,7 +39,7 @@ class Labelled:
     example: str
     splits: tuple[str, ...]
 
-    def find(self, root: Path, home: Path) -> Piece | None:
+    def find(self, root: Path, home: Path) -> PartitionIndex | None:
         """Index the Parquet files of all splits together; returns None if there are none."""
         files = [path for split in self.splits for path in parquet_files.split_files(home, split)]
         return parquet.indexed(self.partition, root, files, self._index)

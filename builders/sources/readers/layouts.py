@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builders.errors import NAMED, BuildError, more
-from builders.sources.base import Expected, OtherDataError, Piece
+from builders.sources.base import Expected, OtherDataError, PartitionIndex
 from builders.sources.readers import nesting
-from builders.sources.readers.folders import child_names, relative, shown
+from builders.sources.readers.folders import child_names, printable, relative
 from builders.sources.readers.nearest import nearest
 
-Finder = Callable[[Path, Path], Piece | None]
+Finder = Callable[[Path, Path], PartitionIndex | None]
 """Reads the partition from a folder below the user's root; returns None if the folder has not the layout."""
 
 
@@ -27,7 +27,7 @@ class Layout:
 
 
 def alike(
-    partitions: Sequence[str], *shapes: tuple[str, Callable[[str, Path, Path], Piece | None]]
+    partitions: Sequence[str], *shapes: tuple[str, Callable[[str, Path, Path], PartitionIndex | None]]
 ) -> tuple[Layout, ...]:
     """Declare layouts that every partition of a source may have.
 
@@ -61,7 +61,7 @@ class Search:
         """One line of description for each accepted layout."""
         return tuple(f"{layout.partition}: {layout.looks_like}" for layout in self.layouts)
 
-    def scan(self, root: Path, partitions: Sequence[str]) -> list[Piece]:
+    def scan(self, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
         """Return one piece for each requested partition; other partitions are not looked for.
 
         Raises:
@@ -69,13 +69,13 @@ class Search:
         """
         return [self._find(root, partition) for partition in partitions]
 
-    def _find(self, root: Path, partition: str) -> Piece:
+    def _find(self, root: Path, partition: str) -> PartitionIndex:
         layouts = [layout for layout in self.layouts if layout.partition == partition]
         if not layouts:
             raise ValueError(f"{self.key} has no partition {partition!r}")
         others: list[OtherDataError] = []
 
-        def read(home: Path) -> Piece | None:
+        def read(home: Path) -> PartitionIndex | None:
             for layout in layouts:
                 try:
                     piece = layout.find(root, home)
@@ -98,7 +98,7 @@ class Search:
         raise others[0] if others else self._missing(root, partition, layouts, looked.skipped)
 
     def _missing(self, root: Path, partition: str, layouts: Sequence[Layout], skipped: Sequence[str]) -> BuildError:
-        names = [shown(name) for name in child_names(root)]
+        names = [printable(name) for name in child_names(root)]
         there = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
         accepted = [layout.looks_like for layout in layouts]
         like = nearest(root, accepted)

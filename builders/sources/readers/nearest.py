@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builders.sources.readers.folders import child_names, shown
+from builders.sources.readers.folders import child_names, printable
 
 _DEPTH = 4
 _CHILDREN = 4
@@ -58,6 +58,6 @@ def _paths(folder: Path, place: str, depth: int) -> Iterator[str]:
     for name in names[:_CHILDREN]:
         path = folder / name
         if not path.is_dir():
-            yield place + shown(name)
+            yield place + printable(name)
         elif depth and not path.is_symlink() and os.access(path, os.R_OK | os.X_OK):
-            yield from _paths(path, f"{place}{shown(name)}/", depth - 1)
+            yield from _paths(path, f"{place}{printable(name)}/", depth - 1)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
-from builders.sources.base import OtherDataError, Piece, piece_table
+from builders.sources.base import OtherDataError, PartitionIndex, partition_table
 from builders.sources.readers.folders import class_column, relative
 
 IMAGE_COLUMNS = ("image", "img")
@@ -45,7 +45,7 @@ class Shard:
 
 def indexed(
     partition: str, root: Path, files: Sequence[Path], index: Callable[[Path, Path], pa.Table]
-) -> Piece | None:
+) -> PartitionIndex | None:
     """Concatenate the indexes of a mirror's files; returns None if there are no files.
 
     Args:
@@ -57,7 +57,7 @@ def indexed(
     if not files:
         return None
     table = pa.concat_tables([index(root, path) for path in files]).combine_chunks()
-    return Piece(partition, f"Parquet files in {relative(files[0].parent, root)}", "parquet", table)
+    return PartitionIndex(partition, f"Parquet files in {relative(files[0].parent, root)}", "parquet", table)
 
 
 def shard_table(
@@ -72,7 +72,7 @@ def shard_table(
         codes: each row's index in `class_ids`.
         ids: each row's source id.
     """
-    return piece_table(
+    return partition_table(
         class_column(class_ids, codes),
         ids,
         pa.repeat(pa.scalar(relative(path, root), pa.string()), len(ids)),

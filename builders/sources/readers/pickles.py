@@ -76,7 +76,7 @@ class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Inert:
         if (module, name) in _ARRAY_NAMES:
             return Inert(name)
-        raise self._refuse(f"a call for {_shown(f'{module}.{name}')}")
+        raise self._refuse(f"a call for {_printable(f'{module}.{name}')}")
 
     def persistent_load(self, pid: object) -> object:
         raise self._refuse("a reference to an object outside the file")
@@ -112,7 +112,7 @@ def load(title: str, file: IO[bytes], place: object) -> dict[str, object]:
     except _UNSOUND as error:
         raise BuildError(
             f"{title}: {place} cannot be read as a pickle "
-            f"({_shown(str(error)) if str(error) else type(error).__name__}). Download the archive again."
+            f"({_printable(str(error)) if str(error) else type(error).__name__}). Download the archive again."
         ) from error
     finally:
         copyreg.clear_extension_cache()
@@ -137,15 +137,15 @@ def byte_matrix(value: object) -> npt.NDArray[np.uint8]:
         case _:
             raise ValueError("no array")
     if code not in (b"u1", "u1"):
-        raise ValueError(f"an array of {_shown(str(code))}")
+        raise ValueError(f"an array of {_printable(str(code))}")
     if fortran is not False:
         raise ValueError("an array in column order")
     match shape:
         case (int() as rows, int() as columns) if rows >= 0 and columns >= 0 and rows * columns == len(content):
             return np.frombuffer(content, np.uint8).reshape(rows, columns)
-    raise ValueError(f"an array of shape {_shown(str(shape))} in {len(content):,} bytes")
+    raise ValueError(f"an array of shape {_printable(str(shape))} in {len(content):,} bytes")
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """Return text from a file as one printable line of bounded length."""
     return ascii(text)[1:-1][:_SHOWN]

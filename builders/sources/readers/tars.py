@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.base import How, piece_table
+from builders.sources.base import Container, partition_table
 from builders.sources.readers.folders import match_names, relative
 
 _BLOCK = 512
@@ -103,14 +103,14 @@ class Archive:
     """A tar as found, compressed or not: its path, container and regular files."""
 
     path: Path
-    how: How
+    how: Container
     members: list[Member]
 
     def table(
         self, root: Path, classes: pa.DictionaryArray, ids: Sequence[str], members: Sequence[Member]
     ) -> pa.Table:
         """Index some of the members, given their `class_id` column and source ids."""
-        return piece_table(
+        return partition_table(
             classes,
             pa.array(ids, pa.string()),
             pa.repeat(pa.scalar(relative(self.path, root), pa.string()), len(ids)),

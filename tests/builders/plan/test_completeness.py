@@ -10,15 +10,15 @@ from builders.benchmark import AllImages
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
-from builders.plan.classes import drawn_classes
+from builders.plan.classes import split_classes
 from builders.plan.completeness import shortfalls
-from builders.sources.base import PIECE_SCHEMA, Piece, SourceIndex, open_source
+from builders.sources.base import PARTITION_SCHEMA, PartitionIndex, SourceIndex, open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders.trees import tree
 
-CALTECH45 = drawn_classes(IMAGENET.by_key()["imagenet/far_ood_caltech45"][1], seed=0)
-PLACES82 = drawn_classes(IMAGENET.by_key()["imagenet/far_ood_places82"][1], seed=0)
+CALTECH45 = split_classes(IMAGENET.by_key()["imagenet/far_ood_caltech45"][1], seed=0)
+PLACES82 = split_classes(IMAGENET.by_key()["imagenet/far_ood_places82"][1], seed=0)
 CLUTTER = "257.clutter"
 
 
@@ -29,8 +29,8 @@ def copy_of(key, partition, counts, **fields):
     column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
     ids = pa.array([f"{number}" for number in range(len(codes))], pa.string())
     zeros = pa.repeat(pa.scalar(0, pa.int64()), len(codes))
-    table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PIECE_SCHEMA)
-    piece = Piece(partition, "a copy", "file", table, **fields)
+    table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PARTITION_SCHEMA)
+    piece = PartitionIndex(partition, "a copy", "file", table, **fields)
     return SourceIndex(SOURCES[key], None, (piece,), table)
 
 
@@ -45,7 +45,7 @@ def parts_with_counts():
         for part, (_, split) in benchmark.by_key().items():
             for partition in split.partitions:
                 if split.source.on_disk and split.source.expected()[partition].per_class:
-                    needed = tuple(drawn_classes(split, seed=0))
+                    needed = tuple(split_classes(split, seed=0))
                     met.setdefault((split.source.key, partition, needed), f"{part}-{partition}")
     return [pytest.param(*place, id=name) for place, name in met.items()]
 

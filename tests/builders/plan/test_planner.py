@@ -10,7 +10,7 @@ from builders.imagenet_benchmark import BENCHMARK
 from builders.plan.classes import class_ids
 from builders.plan.completeness import shortfalls
 from builders.plan.planner import plan
-from builders.sources.base import Piece, SourceIndex, open_source, piece_table
+from builders.sources.base import PartitionIndex, SourceIndex, open_source, partition_table
 from builders.sources.registry import SOURCES
 from taxonomy import decisions, tables
 from tests.builders.layouts import LAYOUTS
@@ -152,8 +152,8 @@ def whole_imagenet():
     pieces = []
     for partition, source_ids, class_codes in (("train", train, codes), ("val", val, np.arange(50_000) % 1000)):
         column = pa.DictionaryArray.from_arrays(pa.array(class_codes.astype(np.int32)), pa.array(wnids))
-        table = piece_table(column, pa.array(source_ids), pa.array(source_ids))
-        pieces.append(Piece(partition, "made up", "file", table))
+        table = partition_table(column, pa.array(source_ids), pa.array(source_ids))
+        pieces.append(PartitionIndex(partition, "made up", "file", table))
     tabled = [
         piece.table.append_column("partition", pa.array([piece.partition] * piece.table.num_rows).dictionary_encode())
         for piece in pieces
@@ -191,7 +191,9 @@ def far_index(key, sizes):
     for partition, size in sizes.items():
         source_ids = pa.array([f"{partition}{c}/{i}.jpg" for c in classes for i in range(size)])
         codes = np.repeat(np.arange(len(classes), dtype=np.int32), size)
-        table = piece_table(pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(classes)), source_ids, source_ids)
+        table = partition_table(
+            pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(classes)), source_ids, source_ids
+        )
         tabled.append(table.append_column("partition", pa.array([partition] * len(codes)).dictionary_encode()))
     return SourceIndex(source, None, (), pa.concat_tables(tabled).unify_dictionaries())
 

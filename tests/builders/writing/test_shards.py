@@ -11,7 +11,7 @@ from PIL import Image
 from builders.errors import BuildError
 from builders.plan.planner import PLAN_SCHEMA
 from builders.release.schema import arrow_schema
-from builders.storage.atomic import replacing
+from builders.storage.atomic import atomic_path
 from builders.writing.read_plan import shard_starts
 from builders.writing.row_groups import ROW_GROUP_BYTES
 from builders.writing.shards import ShardTask, read_record, write_shard
@@ -165,7 +165,7 @@ def test_nothing_is_one_empty_shard():
 
 
 def test_replacing_leaves_nothing_after_a_failure(tmp_path):
-    with pytest.raises(RuntimeError), replacing(tmp_path / "x") as temporary:
+    with pytest.raises(RuntimeError), atomic_path(tmp_path / "x") as temporary:
         temporary.write_text("half")
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
