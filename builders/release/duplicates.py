@@ -196,4 +196,5 @@ def summary(pairs: Sequence[Pair], training: Set[str]) -> str:
     between = ", ".join(f"{count:,} {names}" for names, count in sorted(roles.items()))
     trained = sum((pair.split in training) != (pair.other_split in training) for pair in pairs)
     plural = "pair of rows shows" if len(pairs) == 1 else "pairs of rows show"
-    return f"duplicates: {len(pairs):,} {plural} one picture ({between}; {trained:,} with a training image)"
+    with_training = f"{trained:,} with an in-distribution training image"
+    return f"duplicates: {len(pairs):,} {plural} one picture ({between}; {with_training})"

@@ -184,10 +184,10 @@ def _counts(manifest: Manifest, pairs: Sequence[Pair]) -> list[str]:
     for count in counted(pairs):
         one, other = count.split, count.other_split
         between = f"between {one} and {other}" if one != other else f"within {one}"
-        facts = [f"{count.two_classes:,} of two classes"] * bool(count.two_classes)
-        facts += [f"{count.two_roles:,} of two roles"] * bool(count.two_roles)
-        facts += [f"{known[one, other]:,} of a known and an unknown role"] * bool(known[one, other])
-        facts += ["all with a training image"] * ((one in training) != (other in training))
+        facts = [f"{count.two_classes:,} under two classes"] * bool(count.two_classes)
+        facts += [f"{count.two_roles:,} in two roles"] * bool(count.two_roles)
+        facts += [f"{known[one, other]:,} known and unknown"] * bool(known[one, other])
+        facts += ["all with an in-distribution training image"] * ((one in training) != (other in training))
         said = f" ({', '.join(facts)})" if facts else ""
         notes.append(f"{count.pairs:,} pair{'' if count.pairs == 1 else 's'} of duplicates {between}{said}")
     return notes

@@ -64,23 +64,20 @@ def test_every_planted_pair_is_listed_and_no_other(planted, own, whole):
     assert entry["compared"] == [{"by": "bytes", "splits": sorted(SPLITS), "with": sorted(SPLITS)}]
 
 
-def test_the_release_verifies_and_the_pairs_are_notes(whole, own, capsys):
+def test_the_release_verifies_and_the_pairs_are_notes(whole, planted, own, capsys):
     assert verify([str(whole), "--quick", "--workers", "1"]) == 0
     notes = [line for line in capsys.readouterr().out.splitlines() if "of duplicates" in line]
-    if not own:
-        assert notes == [
-            "note: 1 pair of duplicates between imagenet-train/train and imagenet/near_ood (1 of two classes, 1 of "
-            "two roles, 1 of a known and an unknown role, all with a training image)",
-            "note: 3 pairs of duplicates between imagenet-train/train and imagenet/test (3 of two classes, all with a "
-            "training image)",
-            "note: 1 pair of duplicates between imagenet/external_validation and imagenet/validation (1 of two "
-            "classes, 1 of two roles, 1 of a known and an unknown role)",
-            "note: 1 pair of duplicates within imagenet/near_ood (1 of two classes)",
-            "note: 1 pair of duplicates between imagenet/near_ood and imagenet/test (1 of two classes, 1 of two "
-            "roles, 1 of a known and an unknown role)",
-            "note: 1 pair of duplicates within imagenet/test (1 of two classes)",
-        ]
-    assert len(notes) >= 6
+    counts = [int(note.removeprefix("note: ").split(" ", 1)[0]) for note in notes]
+    assert sum(counts) == len(planted[1]) + len(own)
+    # Of these splits the demo has no pairs of its own.
+    assert {
+        "note: 3 pairs of duplicates between imagenet-train/train and imagenet/test (3 under two classes, all with an "
+        "in-distribution training image)",
+        "note: 1 pair of duplicates between imagenet/external_validation and imagenet/validation (1 under two "
+        "classes, 1 in two roles, 1 known and unknown)",
+        "note: 1 pair of duplicates within imagenet/near_ood (1 under two classes)",
+        "note: 1 pair of duplicates within imagenet/test (1 under two classes)",
+    } <= set(notes)
 
 
 def test_the_card_counts_the_pairs_by_splits(whole):

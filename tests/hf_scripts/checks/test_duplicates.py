@@ -47,11 +47,11 @@ def check(root, capsys):
 
 
 NOTES = [
-    "note: 1 pair of duplicates between bench-train/train and bench/near_ood (1 of two classes, 1 of two roles, 1 of "
-    "a known and an unknown role, all with a training image)",
-    "note: 1 pair of duplicates between bench/near_ood and bench/test (1 of two classes, 1 of two roles, 1 of a known "
-    "and an unknown role)",
-    "note: 1 pair of duplicates within bench/test (1 of two classes)",
+    "note: 1 pair of duplicates between bench-train/train and bench/near_ood (1 under two classes, 1 in two roles, "
+    "1 known and unknown, all with an in-distribution training image)",
+    "note: 1 pair of duplicates between bench/near_ood and bench/test (1 under two classes, 1 in two roles, 1 known "
+    "and unknown)",
+    "note: 1 pair of duplicates within bench/test (1 under two classes)",
 ]
 
 
