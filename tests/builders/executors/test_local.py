@@ -188,7 +188,7 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path):
 # Ctrl-C, which a terminal sends to every process of its foreground group
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
 from dataclasses import dataclass
 from pathlib import Path
 import click
@@ -212,6 +212,7 @@ def command():
         executor.run([Work(str(n)) for n in range(8)], lambda images, size: None)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
     sys.exit(exit_code(command, [], stopped="stopped."))
 """
 
