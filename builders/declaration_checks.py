@@ -59,8 +59,8 @@ def _wrong_names(config: Config) -> Iterator[str]:
             other = first.setdefault((part.role, part.source.key, part.partitions), part.name)
             if other != part.name:
                 yield f"{key}: its parts {other} and {part.name} do not differ in role, source or partitions"
-            if part.making is not None:
-                yield f"{key}.{part.name}: a part cannot make its images ({part.making.description})"
+            if part.image_generator is not None:
+                yield f"{key}.{part.name}: a part cannot make its images ({part.image_generator.description})"
 
 
 def _wrong_columns(config: Config) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _wrong_columns(config: Config) -> Iterator[str]:
     for name in _repeated(column.name for column in config.columns):
         yield f"{config.name}: two different columns have the name {name}"
     for column, (key, split) in itertools.product(config.generated_columns, config.by_key().items()):
-        has = split.making is not None and column in split.making.columns
+        has = split.image_generator is not None and column in split.image_generator.columns
         if not has and column.absent is None:
             yield f"{key}: it lacks the column {column.name} of another split, which has no value for absent rows"
 

@@ -67,13 +67,13 @@ class Split:
     ranked_as: str = ""
 
     @property
-    def making(self) -> Generator | None:
+    def image_generator(self) -> Generator | None:
         """What makes the images, also where it only stores arrays as PNG; None where the source's bytes pass."""
         return self.generator or (AS_PNG if self.source.arrays else None)
 
     def row_id(self, source_id: str) -> str:
         """The id of the row that an image of the source gives."""
-        return (self.making or AS_PNG).row_id(f"{self.source.key}/{source_id}")
+        return (self.generator or AS_PNG).row_id(f"{self.source.key}/{source_id}")
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Config:
     @property
     def generated_columns(self) -> tuple[Column, ...]:
         """Columns that the generators of its splits add, in the order of the splits."""
-        made = [split.making for split in self.by_key().values()]
+        made = [split.image_generator for split in self.by_key().values()]
         return tuple(dict.fromkeys(column for generator in made if generator for column in generator.columns))
 
     def by_key(self) -> dict[str, Split]:

@@ -155,7 +155,7 @@ def _from_folders(
         folder = root / split.published
         if not split.published or not folder.is_dir():
             continue
-        if split.making is not None:
+        if split.image_generator is not None:
             adopted = adopt_class_folders(config, split, folder, indexes[split.source.key], log, seed)
             if adopted is not None:
                 found[key] = adopted

@@ -45,7 +45,7 @@ from builders.release.schema import arrow_schema
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources import broken
 from builders.sources.base import Source
-from builders.writing.read_plan import Located
+from builders.writing.read_plan import ReadPlan
 from builders.writing.shards import read_record
 
 
@@ -67,7 +67,7 @@ class Finished:
 
 def finish_split(
     layout: Layout,
-    located: Located,
+    located: ReadPlan,
     lacking: Mapping[str, Sequence[str]],
     adopted: Mapping[str, str],
 ) -> Finished:
@@ -94,7 +94,7 @@ def finish_split(
         digest=rows_digest(rows),
         data=data_entries(layout, located),
         index=file_entry(layout, index),
-        making=located.making,
+        generator=located.image_generator,
     )
     if not isinstance(located.parts[0].split, Part):
         entry = _whole(entry, described[0].entry)
@@ -149,7 +149,7 @@ def _joined(
     digest: str,
     data: tuple[FileEntry, ...],
     index: FileEntry,
-    making: Generator | None,
+    generator: Generator | None,
 ) -> SplitEntry:
     """Describe a split by its parts, and by what they come to together."""
     entries = tuple(part.entry for part in parts)
@@ -169,8 +169,8 @@ def _joined(
         digest=digest,
         data=data,
         index=index,
-        made=None if making is None else making.description,
-        generator=None if making is None else making.entry(),
+        made=None if generator is None else generator.description,
+        generator=None if generator is None else generator.entry(),
         parts=entries,
     )
 
@@ -182,7 +182,7 @@ def _whole(split: SplitEntry, part: PartEntry) -> SplitEntry:
     )
 
 
-def data_entries(layout: Layout, located: Located) -> tuple[FileEntry, ...]:
+def data_entries(layout: Layout, located: ReadPlan) -> tuple[FileEntry, ...]:
     """The finished shards of a split that have pixels, as the manifest lists them."""
     names = (located.config.name, located.name)
     entries = []

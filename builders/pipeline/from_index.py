@@ -36,7 +36,7 @@ from builders.release.schema import ROLES
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source, SourceIndex, open_source
 from builders.writing.packs import remove_packs, unpack
-from builders.writing.read_plan import STAGING, Located, join, locate, packed_rows
+from builders.writing.read_plan import STAGING, ReadPlan, join, locate, packed_rows
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def _located(
     meter: Meter,
     *,
     without: Collection[str],
-) -> list[Located]:
+) -> list[ReadPlan]:
     names = [key.partition("/")[2] for key in published.splits() if key not in without]
     planned = {name: _planned(published, benchmark, name, indexes) for name in names}
     pieces = [piece for split in planned.values() for piece in split]
@@ -273,7 +273,7 @@ def _places(key: str, split: Split, rows: pa.Table, index: SourceIndex) -> pa.Ar
     return places
 
 
-def _expecting(published: Published, split: Located) -> Located:
+def _expecting(published: Published, split: ReadPlan) -> ReadPlan:
     """Add what the publisher has of each row: the config's own columns, and the digest to compare with."""
     rows = published.rows(split.name)
     table = split.table.append_column("expected_sha256", rows["content_sha256"])
@@ -299,7 +299,7 @@ def _refuse_other_values(table: pa.Table, rows: pa.Table, name: str) -> None:
 
 
 def _finish(
-    published: Published, benchmark: Benchmark, layout: Layout, ready: Mapping[str, Located], meter: Meter
+    published: Published, benchmark: Benchmark, layout: Layout, ready: Mapping[str, ReadPlan], meter: Meter
 ) -> Manifest:
     theirs, entry = published.manifest, published.entry()
     splits = {}

@@ -23,7 +23,7 @@ from builders.pipeline.request import Choices
 from builders.release.layout import Layout
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
-from builders.writing.read_plan import STAGING, Located, write_plan
+from builders.writing.read_plan import STAGING, ReadPlan, write_plan
 from builders.writing.shards import ShardTask, read_record
 
 
@@ -37,20 +37,20 @@ class Making:
         self.staging = layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in indexes.items()} | {STAGING: str(self.staging)}
         self.batches: dict[str, list[Batch]] = {}
-        self.located: dict[str, Located] = {}
+        self.located: dict[str, ReadPlan] = {}
 
-    def make(self, located: Sequence[Located]) -> dict[str, Located]:
+    def make(self, located: Sequence[ReadPlan]) -> dict[str, ReadPlan]:
         """Make the images of every split that asks for it, but for batches that an earlier run has made.
 
         Returns:
             The splits by key; those that were made have their images in packs, and their generators' columns.
         """
         for split in located:
-            making = split.making
-            if making is not None:
+            generator = split.image_generator
+            if generator is not None:
                 key = split.key
                 name = f"made-{key.replace('/', '-')}"
-                self.batches[key] = cut(split.table, making, name, self.staging)
+                self.batches[key] = cut(split.table, generator, name, self.staging)
                 self.located[key] = split
         self._run([(key, batch) for key in self.batches for batch in self.batches[key] if not batch.record.exists()])
         return {split.key: self._made(split) for split in located}
@@ -61,11 +61,11 @@ class Making:
         self._run(self._lost(wanted))
         return read_pixels(rows, self.staging)
 
-    def unfinished(self, split: Located) -> list[int]:
+    def unfinished(self, split: ReadPlan) -> list[int]:
         """The shards of a split that no earlier run has finished."""
         return [shard for shard in range(split.shards) if not self._is_finished(split, shard)]
 
-    def restore(self, wanted: Sequence[tuple[Located, Sequence[int]]]) -> None:
+    def restore(self, wanted: Sequence[tuple[ReadPlan, Sequence[int]]]) -> None:
         """Bring back the packs that some shards are written from, and write the plans that workers read."""
         files: set[str] = set()
         for split, shards in wanted:
@@ -78,7 +78,7 @@ class Making:
             write_plan(split, self.layout.plan(config, name))
         self._run(self._lost(files))
 
-    def tasks(self, split: Located, shards: Sequence[int]) -> list[ShardTask]:
+    def tasks(self, split: ReadPlan, shards: Sequence[int]) -> list[ShardTask]:
         """What is to be run to write some shards."""
         config, name = split.config, split.name
         tasks = []
@@ -112,21 +112,21 @@ class Making:
             self._unpack(split)
             path = self.staging / f"{key.replace('/', '-')}.arrow"
             write_plan(split, path)
-            making = split.making
-            if making is None:
+            generator = split.image_generator
+            if generator is None:
                 raise AssertionError(f"{key} makes no images")
             tasks += [
-                BatchTask(path, batch, self.roots, making, self.choices.allow_partial)
+                BatchTask(path, batch, self.roots, generator, self.choices.allow_partial)
                 for of, batch in wanted
                 if of == key
             ]
         self.meter.step("making images", sum(task.batch.stop - task.batch.start for task in tasks))
         self.executor.run(tasks, self.meter.advance)
 
-    def _made(self, split: Located) -> Located:
-        if split.making is None:
+    def _made(self, split: ReadPlan) -> ReadPlan:
+        if split.image_generator is None:
             return dataclasses.replace(split, table=_with_absent_columns(split, split.table))
-        made = made_table(split.parts[0].table, self.batches[split.key], STAGING, split.making.columns)
+        made = made_table(split.parts[0].table, self.batches[split.key], STAGING, split.image_generator.columns)
         return dataclasses.replace(split, table=_with_absent_columns(split, made), packs=())
 
     def _lost(self, files: set[str]) -> list[tuple[str, Batch]]:
@@ -139,18 +139,18 @@ class Making:
         ]
 
     @staticmethod
-    def _unpack(split: Located) -> None:
+    def _unpack(split: ReadPlan) -> None:
         for pack in split.packs:
             if not pack.path.exists():
                 pack.unpack()
 
-    def _is_finished(self, split: Located, shard: int) -> bool:
+    def _is_finished(self, split: ReadPlan, shard: int) -> bool:
         names = (split.config.name, split.name, shard, split.shards)
         part, data = self.layout.part(*names), self.layout.data(*names)
         if not part.is_file():
             return False
         record = read_record(part)
-        made = split.making is not None  # which takes decoding
+        made = split.image_generator is not None  # which takes decoding
         if self.choices.decode and not (record.decoded or made):
             return False
         # Its size tells a file that was cut; `verify` recomputes digests, which here would read the whole release
@@ -162,7 +162,7 @@ class Making:
         return finished
 
 
-def _with_absent_columns(split: Located, table: pa.Table) -> pa.Table:
+def _with_absent_columns(split: ReadPlan, table: pa.Table) -> pa.Table:
     """Add the columns that generators of other splits of the config add, with the values for absent rows."""
     for column in split.config.generated_columns:
         if column.name not in table.column_names:
@@ -170,7 +170,7 @@ def _with_absent_columns(split: Located, table: pa.Table) -> pa.Table:
     return table
 
 
-def _refuse_other_images(split: Located, shard: int, part: Path) -> None:
+def _refuse_other_images(split: ReadPlan, shard: int, part: Path) -> None:
     """Refuse a shard that was written of other images than those that the batches' records say.
 
     Raises:

@@ -45,7 +45,8 @@ def parts_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
 def generators_of(benchmark: Benchmark, splits: Sequence[str]) -> dict[str, Generator]:
     """What makes the images of the given splits, by their keys; without those whose images are the source's."""
     declared = benchmark.by_key()
-    return {key: making for key in splits if key in declared and (making := declared[key][1].making) is not None}
+    generators = {key: declared[key][1].image_generator for key in splits if key in declared}
+    return {key: generator for key, generator in generators.items() if generator is not None}
 
 
 def with_parents(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from builders.sources.base import IN_PLACE, SourceIndex, open_source
 from builders.sources.editions import refuse_resized
 from builders.sources.sizes import estimated_bytes
 from builders.writing.packs import remove_packs, unpack
-from builders.writing.read_plan import STAGING, Located, join, keyed, locate, packed_rows
+from builders.writing.read_plan import STAGING, ReadPlan, join, keyed, locate, packed_rows
 from builders.writing.shards import ShardTask
 
 
@@ -201,7 +201,7 @@ def _without_duplicates(
     def planned(keys: Sequence[str], gone: Gone) -> list[PlannedSplit]:
         return _plan(benchmark, choices, keys, prepared.indexes, prepared.adopted, gone)
 
-    def located(some: Sequence[PlannedSplit]) -> list[Located]:
+    def located(some: Sequence[PlannedSplit]) -> list[ReadPlan]:
         return _locate(layout, dataclasses.replace(prepared, planned=tuple(some)), choices.seed, meter)
 
     every = parts_of(benchmark, compared_with(benchmark, choices.splits))
@@ -225,7 +225,7 @@ def _labels(benchmark: Benchmark, choices: Choices, prepared: Prepared) -> dict[
     }
 
 
-def _locate(layout: Layout, prepared: Prepared, seed: int, meter: Meter) -> list[Located]:
+def _locate(layout: Layout, prepared: Prepared, seed: int, meter: Meter) -> list[ReadPlan]:
     """Find the images of every split, and join those that are declared in parts."""
     planned = prepared.planned
     meter.step("finding", sum(len(split.rows) for split in planned))
@@ -234,7 +234,7 @@ def _locate(layout: Layout, prepared: Prepared, seed: int, meter: Meter) -> list
         for key, index in prepared.indexes.items()
         if len(rows := packed_rows(index, [s for s in planned if s.split.source.key == key]))
     }
-    parts: dict[str, list[Located]] = {}
+    parts: dict[str, list[ReadPlan]] = {}
     for split in planned:
         key = split.split.source.key
         located = locate(split, prepared.indexes[key], unpacked.get(key), advance=meter.advance)
@@ -242,7 +242,7 @@ def _locate(layout: Layout, prepared: Prepared, seed: int, meter: Meter) -> list
     return [join(found, keyed(seed, key)) for key, found in parts.items()]
 
 
-def _keep_pixels(benchmark: Benchmark, layout: Layout, making: Making, split: Located, finished: Finished) -> None:
+def _keep_pixels(benchmark: Benchmark, layout: Layout, making: Making, split: ReadPlan, finished: Finished) -> None:
     """Keep what later runs need to compare a split with theirs, where its shards will not have it."""
     path = layout.pixels(finished.entry.digest)
     if finished.entry.data:

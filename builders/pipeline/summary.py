@@ -62,9 +62,9 @@ def dry_run_text(benchmark: Benchmark, prepared: Prepared) -> str:
     lines = [["split", "about", "images left out", "by rule"]]
     total = 0
     for split in prepared.planned:
-        making = split.split.making
+        generator = split.split.image_generator
         index = prepared.indexes[split.split.source.key]
-        size = estimated_bytes(index, split.rows) if making is None else making.nominal_bytes * len(split.rows)
+        size = estimated_bytes(index, split.rows) if generator is None else generator.nominal_bytes * len(split.rows)
         total += size
         by_rule: dict[str, int] = {}
         for exclusion in split.excluded:

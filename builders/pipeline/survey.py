@@ -24,10 +24,10 @@ from builders.plan.planner import PlannedSplit
 from builders.release.layout import Layout
 from builders.release.schema import PIXEL_DIGEST, arrow_schema
 from builders.sources.base import SourceIndex
-from builders.writing.read_plan import Located, write_plan
+from builders.writing.read_plan import ReadPlan, write_plan
 from builders.writing.shards import ShardTask
 
-Locate = Callable[[Sequence[PlannedSplit]], list[Located]]
+Locate = Callable[[Sequence[PlannedSplit]], list[ReadPlan]]
 """Finds the images of some plans and joins those that are declared in parts."""
 
 
@@ -73,9 +73,9 @@ class Survey:
         located = self.locate(new)
         making = Making(self.layout, self.choices, self.indexes, self.executor, self.meter)
         ready = making.make(located)
-        self._read([split for split in ready.values() if split.making is None], making.roots)
+        self._read([split for split in ready.values() if split.image_generator is None], making.roots)
         for key, split in ready.items():
-            if split.making is not None:
+            if split.image_generator is not None:
                 made = split.table.filter(pc.equal(split.table["unreadable"], ""))
                 self._know(made, made[DIGEST])
                 if keeps_pixels(key):
@@ -90,7 +90,7 @@ class Survey:
             return None
         return dataclasses.replace(split, table=split.table.filter(pa.array(mask)), rows=split.rows[mask])
 
-    def _read(self, splits: Sequence[Located], roots: Mapping[str, str]) -> None:
+    def _read(self, splits: Sequence[ReadPlan], roots: Mapping[str, str]) -> None:
         """Read images whose bytes pass, as shards without pixels do it; what an earlier run read is there."""
         parts: list[Path] = []
         tasks: list[ShardTask] = []
@@ -115,7 +115,7 @@ class Survey:
             if PIXEL_DIGEST in rows.column_names:
                 self.pixel_digests |= zip(rows["id"].to_pylist(), rows[PIXEL_DIGEST].to_pylist(), strict=True)
 
-    def _task(self, split: Located, shard: int, plan: Path, part: Path, roots: dict[str, str]) -> ShardTask:
+    def _task(self, split: ReadPlan, shard: int, plan: Path, part: Path, roots: dict[str, str]) -> ShardTask:
         return ShardTask(
             plan=plan,
             start=split.starts[shard],

@@ -260,4 +260,5 @@ def _plan_table(labels: Sequence[str], split: Split, view: IndexArrays, rows: Ro
 
 def _row_ids(split: Split, source_ids: pa.Array) -> pa.Array:
     ids = pc.binary_join_element_wise(pa.scalar(split.source.key), source_ids, "/")
-    return ids if split.making is None else pc.binary_join_element_wise(ids, split.making.row_id(""), "")
+    generator = split.image_generator
+    return ids if generator is None else pc.binary_join_element_wise(ids, generator.row_id(""), "")

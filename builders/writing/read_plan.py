@@ -36,7 +36,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Located:
+class ReadPlan:
     """A planned split with its places: `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`.
 
     `parts` are the plans that it is joined from, or its own alone. Shard i is the rows `starts[i]:starts[i + 1]`.
@@ -71,9 +71,9 @@ class Located:
         return self.parts[0].labels
 
     @property
-    def making(self) -> Generator | None:
+    def image_generator(self) -> Generator | None:
         """What makes the images; None where the source's bytes pass, as in every split that is joined."""
-        return self.parts[0].split.making
+        return self.parts[0].split.image_generator
 
     @property
     def shards(self) -> int:
@@ -96,7 +96,7 @@ def locate(
     *,
     advance: Callable[[int], None],
     shard_bytes: int = SHARD_BYTES,
-) -> Located:
+) -> ReadPlan:
     """Find the bytes of a planned split and cut it into shards.
 
     Args:
@@ -129,15 +129,15 @@ def locate(
     columns = {"root": roots, "file": files, "offset": pa.array(offsets), "size": pa.array(sizes)}
     for name, column in (columns | {"form": places["form"].cast(pa.string())}).items():
         table = table.append_column(name, column)
-    making = planned.split.making
+    generator = planned.split.image_generator
     # What is made is cut by its pixels: its encoded bytes are not known yet, and may differ with the encoder's
     # version.
-    shard_sizes = sizes if making is None else np.full(len(sizes), making.nominal_bytes, dtype=np.int64)
+    shard_sizes = sizes if generator is None else np.full(len(sizes), generator.nominal_bytes, dtype=np.int64)
     starts = shard_starts(shard_sizes, shard_bytes)
-    return Located((planned,), table, starts, _digest(planned.table, starts), packs)
+    return ReadPlan((planned,), table, starts, _digest(planned.table, starts), packs)
 
 
-def join(parts: Sequence[Located], order: Callable[[pa.Table], Int64], *, shard_bytes: int = SHARD_BYTES) -> Located:
+def join(parts: Sequence[ReadPlan], order: Callable[[pa.Table], Int64], *, shard_bytes: int = SHARD_BYTES) -> ReadPlan:
     """Put the located parts of one split together and cut the whole into shards.
 
     Args:
@@ -151,13 +151,13 @@ def join(parts: Sequence[Located], order: Callable[[pa.Table], Int64], *, shard_
     if not isinstance(parts[0].parts[0].split, Part):
         (whole,) = parts
         return whole
-    if any(part.making is not None for part in parts):
+    if any(part.image_generator is not None for part in parts):
         raise ValueError(f"a part of {parts[0].key} makes its images")
     table = pa.concat_tables(part.table for part in parts)
     table = table.take(pa.array(order(table))).combine_chunks()
     starts = shard_starts(table["size"].to_numpy(), shard_bytes)
     packs = {pack.path: pack for part in parts for pack in part.packs}
-    return Located(
+    return ReadPlan(
         tuple(planned for part in parts for planned in part.parts),
         table,
         starts,
@@ -201,7 +201,7 @@ def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
     return (*starts, len(sizes))
 
 
-def write_plan(located: Located, path: Path) -> None:
+def write_plan(located: ReadPlan, path: Path) -> None:
     """Write a plan with its places where workers can map it."""
     with atomic_path(path) as temporary, pa.ipc.new_file(str(temporary), located.table.schema) as writer:
         writer.write_table(located.table)

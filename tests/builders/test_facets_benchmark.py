@@ -373,7 +373,8 @@ def test_parts_are_told_apart_by_role_source_or_partitions():
         declared = [BENCHMARK.by_key()[part][1] for part in parts]
         assert len({(split.role, split.source.key, split.partitions) for split in declared}) == len(declared), key
         assert all(
-            isinstance(split, Part) and split.making is None and split.oodness is not None for split in declared
+            isinstance(split, Part) and split.image_generator is None and split.oodness is not None
+            for split in declared
         )
 
 

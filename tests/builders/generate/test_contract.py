@@ -32,8 +32,8 @@ def test_a_name_means_one_recipe():
     found = {}
     for benchmark in BENCHMARKS.values():
         for _, split in benchmark.splits():
-            if split.making is not None:
-                assert found.setdefault(split.making.name, split.making) == split.making
+            if split.image_generator is not None:
+                assert found.setdefault(split.image_generator.name, split.image_generator) == split.image_generator
     assert set(found) == {"", "fixed-resize-32", "gaussian-32"}
 
 
