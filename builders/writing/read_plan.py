@@ -80,6 +80,16 @@ class ReadPlan:
         """Number of shards."""
         return len(self.starts) - 1
 
+    def unpack(self) -> None:
+        """Unpack the images that lie in containers, where their packs are not there.
+
+        Raises:
+            BuildError: a container cannot be read, or a row has no image bytes.
+        """
+        for pack in self.packs:
+            if not pack.path.exists():
+                pack.unpack()
+
     def rows_of(self, shard: int) -> pa.Table:
         """The rows of one shard."""
         return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])

@@ -320,7 +320,7 @@ def test_a_copy_whose_sets_share_a_class_is_refused(demo, tmp_path):
 def test_a_folder_built_with_other_known_classes_is_refused(demo, tmp_path):
     build_demo(demo, tmp_path / "out", benchmark=BENCHMARK, splits=("cifar/far_ood_dtd",))
     copy = copy_of(tmp_path / "copy", *other_draw())
-    with pytest.raises(BuildError, match="expected the in-distribution classes that cifar was built with before"):
+    with pytest.raises(BuildError, match="cifar was built with other in-distribution classes in"):
         build_demo(demo, tmp_path / "out", benchmark=BENCHMARK, splits=("cifar-train/train",), adopt=copy)
 
 

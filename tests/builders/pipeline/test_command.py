@@ -98,7 +98,10 @@ def test_sources_can_be_named_once_for_all(run, demo, tmp_path):
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (("--splits", "imagenet/near_odd", "--demo"), "found imagenet/near_odd; the nearest is imagenet/near_ood."),
+        (
+            ("--splits", "imagenet/near_odd", "--demo"),
+            "--splits imagenet/near_odd is no config or split of this benchmark (did you mean imagenet/near_ood?).",
+        ),
         (
             ("--imagenet", "nowhere", "--splits", "imagenet/test"),
             "there is no folder nowhere. Give the right one with --imagenet",
@@ -107,8 +110,8 @@ def test_sources_can_be_named_once_for_all(run, demo, tmp_path):
         (("--unknown-flag",), "No such option"),
         (("--sources", "bad.toml"), "bad.toml is not TOML with lines such as imagenet"),
         (("--sources", "number.toml"), "imagenet in number.toml is 3, not a folder in quotes. Write imagenet"),
-        (("--demo", "--out", "occupied"), "expected an empty folder or a release, found other files in occupied"),
-        (("--demo", "--out", "bad.toml"), "expected a folder for the release, found a file at bad.toml"),
+        (("--demo", "--out", "occupied"), "occupied has files that are not a release's"),
+        (("--demo", "--out", "bad.toml"), "bad.toml is a file, where a folder is needed"),
         (
             ("--demo", "--out", "bad.toml/below"),
             "error: Cannot read the sources and write the release: Not a directory at bad.toml/below",
