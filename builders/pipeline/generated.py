@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
-from builders.generate.batches import Batch, cut, made_table, read_pixels
+from builders.generate.batches import Batch, cut, generated_table, read_pixels
 from builders.generate.task import BatchTask
 from builders.pipeline.request import Choices
 from builders.release.layout import Layout
@@ -98,7 +98,7 @@ class Making:
                     decode=self.choices.decode,
                     drop_unreadable=self.choices.allow_partial,
                     columns=tuple(column.name for column in config.columns),
-                    made=split.key in self.batches,
+                    generated=split.key in self.batches,
                 )
             )
         return tasks
@@ -126,7 +126,7 @@ class Making:
     def _made(self, split: ReadPlan) -> ReadPlan:
         if split.image_generator is None:
             return dataclasses.replace(split, table=_with_absent_columns(split, split.table))
-        made = made_table(split.parts[0].table, self.batches[split.key], STAGING, split.image_generator.columns)
+        made = generated_table(split.parts[0].table, self.batches[split.key], STAGING, split.image_generator.columns)
         return dataclasses.replace(split, table=_with_absent_columns(split, made), packs=())
 
     def _lost(self, files: set[str]) -> list[tuple[str, Batch]]:
