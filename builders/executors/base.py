@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 class Progress(Protocol):
@@ -97,20 +97,20 @@ class Executor(Protocol):
 _kept: dict[Callable[[], Any], Any] = {}
 
 
-def once_per_worker(make: Callable[[], Made]) -> Made:
-    """Return what `make` returns, calling it only for the first of the tasks that a worker runs.
+def once_per_worker(create: Callable[[], Value]) -> Value:
+    """Return what `create` returns, calling it only for the first of the tasks that a worker runs.
 
-    A task calls this in `run` for what is costly to set up, such as weights on a device. The last thing made is kept
+    A task calls this in `run` for what is costly to set up, such as weights on a device. The last value is kept
     until the worker ends, or another is asked for: it is let go first, as a device may not hold two models.
 
     Args:
-        make: hashable and equal for tasks that share what it makes: a function, or a frozen dataclass with `__call__`.
+        create: hashable, and equal for tasks that share the value: a function, or a frozen dataclass with `__call__`.
     """
-    if make not in _kept:
+    if create not in _kept:
         _kept.clear()
-        _kept[make] = make()
-    made: Made = _kept[make]
-    return made
+        _kept[create] = create()
+    value: Value = _kept[create]
+    return value
 
 
 _PROGRESS_EVERY = 64

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from builders.generate.contract import Generated, Generator, Make, SourceImage
+from builders.generate.contract import Generate, Generated, Generator, SourceImage
 
 SIDE = 32
 """Width and height of these arrays, and of every image of the CIFAR-scale benchmark."""
@@ -23,11 +23,11 @@ def as_rgb(image: SourceImage) -> Generated:
     return Generated(np.asarray(rgb))
 
 
-def _start(_: Generator) -> Make:
-    return _make
+def _start(_: Generator) -> Generate:
+    return _generate
 
 
-def _make(images: Sequence[SourceImage]) -> list[Generated]:
+def _generate(images: Sequence[SourceImage]) -> list[Generated]:
     return [as_rgb(image) for image in images]
 
 

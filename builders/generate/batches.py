@@ -91,7 +91,7 @@ def record_schema(columns: Iterable[Column]) -> pa.Schema:
     return schema
 
 
-def known_of(batches: Sequence[Batch], columns: Iterable[Column] = ()) -> pa.Table:
+def read_records(batches: Sequence[Batch], columns: Iterable[Column] = ()) -> pa.Table:
     """What is known of a split's images, row by row: the records' columns, and `file` and `offset` in the packs."""
     schema = record_schema(columns).append(pa.field("file", pa.string())).append(pa.field("offset", pa.int64()))
     parts = []
@@ -103,9 +103,9 @@ def known_of(batches: Sequence[Batch], columns: Iterable[Column] = ()) -> pa.Tab
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def made_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns: Iterable[Column] = ()) -> pa.Table:
+def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns: Iterable[Column] = ()) -> pa.Table:
     """A plan whose images are in packs: its own columns, where the PNGs are, and what is known of them."""
-    known = known_of(batches, columns).drop_columns("input_sha256")
+    known = read_records(batches, columns).drop_columns("input_sha256")
     table = plan.append_column("root", pa.repeat(root, plan.num_rows))
     for name in known.column_names:
         table = table.append_column(name, known[name])

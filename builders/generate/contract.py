@@ -101,7 +101,7 @@ class Generated:
             raise ValueError(f"expected RGB pixels of 8 bits, found {self.pixels.dtype} of shape {self.pixels.shape}")
 
 
-Make = Callable[[Sequence[SourceImage]], Sequence[Generated]]
+Generate = Callable[[Sequence[SourceImage]], Sequence[Generated]]
 """Makes one image for each row that it is given, in their order."""
 
 
@@ -136,7 +136,7 @@ class Generator:
     version: int
     description: str
     size: tuple[int, int]
-    start: Callable[[Generator], Make]
+    start: Callable[[Generator], Generate]
     parameters: Mapping[str, Value] = field(default_factory=dict, hash=False)
     columns: tuple[Column, ...] = ()
     resources: Resources = ONE_CORE

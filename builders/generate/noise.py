@@ -10,7 +10,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from builders.generate.arrays import SIDE
-from builders.generate.contract import Generated, Generator, Make, SourceImage
+from builders.generate.contract import Generate, Generated, Generator, SourceImage
 
 
 def gaussian_noise(row_id: str) -> Image.Image:
@@ -35,11 +35,11 @@ def gaussian_noise(row_id: str) -> Image.Image:
 _MEAN, _DEVIATION = 0.5, 1.0
 
 
-def _start(_: Generator) -> Make:
-    return _make
+def _start(_: Generator) -> Generate:
+    return _generate
 
 
-def _make(images: Sequence[SourceImage]) -> list[Generated]:
+def _generate(images: Sequence[SourceImage]) -> list[Generated]:
     return [Generated(np.asarray(gaussian_noise(image.id))) for image in images]
 
 

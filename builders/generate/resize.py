@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from builders.generate.arrays import SIDE
-from builders.generate.contract import Generated, Generator, Make, SourceImage
+from builders.generate.contract import Generate, Generated, Generator, SourceImage
 
 
 def fixed_resize(image: Image.Image) -> Image.Image:
@@ -40,11 +40,11 @@ def fixed_resize(image: Image.Image) -> Image.Image:
     return columns.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
 
 
-def _start(_: Generator) -> Make:
-    return _make
+def _start(_: Generator) -> Generate:
+    return _generate
 
 
-def _make(images: Sequence[SourceImage]) -> list[Generated]:
+def _generate(images: Sequence[SourceImage]) -> list[Generated]:
     return [Generated(np.asarray(fixed_resize(image.rgb))) for image in images]
 
 

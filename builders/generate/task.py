@@ -15,7 +15,7 @@ from builders.errors import BuildError
 from builders.executors.base import Counted, Progress, Resources, once_per_worker
 from builders.generate.arrays import AS_PNG
 from builders.generate.batches import Batch
-from builders.generate.contract import Generated, Generator, Make, SourceImage
+from builders.generate.contract import Generate, Generated, Generator, SourceImage
 from builders.generate.inputs import Inputs
 from builders.generate.pack import PackWriter
 from builders.release import images
@@ -31,13 +31,13 @@ class _SetUp:
 
     generator: Generator
 
-    def __call__(self) -> Make:
+    def __call__(self) -> Generate:
         return self.generator.start(self.generator)
 
 
 @dataclass(frozen=True)
 class BatchTask:
-    """Make the images of one batch; a `builders.executors.base.Task`.
+    """Generate the images of one batch; a `builders.executors.base.Task`.
 
     A batch whose record is there has lost its pack. Its images are made again, and refused if they or their inputs
     are not those of the record, which the rest of the release was built on.
@@ -62,7 +62,7 @@ class BatchTask:
         return self.generator.resources
 
     def run(self, progress: Progress) -> None:
-        """Make the images and write the pack, then its record.
+        """Generate the images and write the pack, then its record.
 
         Raises:
             BuildError: an image is missing or unreadable (unless `drop_unreadable` or it is known
@@ -76,7 +76,7 @@ class BatchTask:
             with Reader() as reader, atomic_path(batch.pack) as temporary, temporary.open("wb", buffering=0) as sink:
                 pack = PackWriter(sink, rows.num_rows, self.generator.columns)
                 work = _Work(self, rows, Inputs(rows, self.roots, reader), before)
-                record = work.store(pack, progress) if work.stores_arrays() else work.make(pack, progress)
+                record = work.store(pack, progress) if work.stores_arrays() else work.generate(pack, progress)
                 if before is not None:
                     _refuse_other_images(rows, before, record)
         if before is None:
@@ -104,9 +104,9 @@ class _Work:
             self._refuse_changed(number, digest)
         return pack.record(pack.digests)
 
-    def make(self, pack: PackWriter, progress: Progress) -> pa.Table:
-        """Make images and put them into a pack."""
-        make = once_per_worker(_SetUp(self.task.generator))
+    def generate(self, pack: PackWriter, progress: Progress) -> pa.Table:
+        """Generate images and put them into a pack."""
+        generate = once_per_worker(_SetUp(self.task.generator))
         count = Counted(len(self.inputs), progress)
         digests: list[str] = []
         together = self.task.generator.together
@@ -114,14 +114,14 @@ class _Work:
             numbers = range(first, min(first + together, len(self.inputs)))
             given = [self._read(number, digests) for number in numbers]
             sources = [source for source in given if isinstance(source, SourceImage)]
-            made = iter(self._made(make, sources))
+            results = iter(self._call(generate, sources))
             for number, source in zip(numbers, given, strict=True):
-                generated = next(made) if isinstance(source, SourceImage) else source
+                generated = next(results) if isinstance(source, SourceImage) else source
                 self._refuse_without_image(number, generated)
                 pack.add(generated)
                 count.one(self.inputs.size(number))
             # Not kept while the next ones are decoded, or every photograph would get fresh memory (5 % of a resize).
-            del given, sources, made, source, generated
+            del given, sources, results, source, generated
         return pack.record(digests)
 
     def _read(self, number: int, digests: list[str]) -> SourceImage | Generated:
@@ -136,11 +136,11 @@ class _Work:
                 raise unreadable(self.rows, number, self.inputs.path(number), error) from error
             return Generated(None, reason=str(error))
 
-    def _made(self, make: Make, sources: Sequence[SourceImage]) -> Sequence[Generated]:
-        made = make(sources) if sources else ()
-        if len(made) != len(sources):
-            raise ValueError(f"{self.task.generator.name} made {len(made)} images of {len(sources)}")
-        return made
+    def _call(self, generate: Generate, sources: Sequence[SourceImage]) -> Sequence[Generated]:
+        results = generate(sources) if sources else ()
+        if len(results) != len(sources):
+            raise ValueError(f"{self.task.generator.name} made {len(results)} images of {len(sources)}")
+        return results
 
     def _refuse_changed(self, number: int, digest: str) -> None:
         if self.expected is not None and self.expected[number] != digest:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
-from builders.generate.batches import Batch, cut, made_table, read_pixels
+from builders.generate.batches import Batch, cut, generated_table, read_pixels
 from builders.generate.task import BatchTask
 from builders.pipeline.request import Run
 from builders.release.schema import arrow_schema
@@ -91,7 +91,7 @@ class ShardWork:
             decode=self.run.request.decode,
             drop_unreadable=self.run.request.allow_partial,
             columns=tuple(column.name for column in split.config.columns if column.name in split.table.column_names),
-            made=split.key in self.batches,
+            generated=split.key in self.batches,
         )
 
     def _restore(self, shards: Sequence[tuple[ReadPlan, int]]) -> None:
@@ -131,7 +131,7 @@ class ShardWork:
         generator = plan.image_generator
         if generator is None:
             return dataclasses.replace(plan, table=_with_absent_columns(plan, plan.table))
-        table = made_table(plan.parts[0].table, self.batches[plan.key], STAGING, generator.columns)
+        table = generated_table(plan.parts[0].table, self.batches[plan.key], STAGING, generator.columns)
         return dataclasses.replace(plan, table=_with_absent_columns(plan, table), packs=())
 
     def _lost(self, files: set[str]) -> list[tuple[str, Batch]]:

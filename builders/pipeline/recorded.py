@@ -58,8 +58,9 @@ def copy_pixels(key: str, entry: SplitEntry, published: Path, layout: Layout) ->
     missing = [file.path for file in entry.data if not (published / file.path).is_file()]
     if missing or not entry.data:
         raise BuildError(
-            f"The images of {key} cannot be made again: they depend on the device and the library versions that made "
-            f"them. Load the published ones, or give a release folder that has them (found none in {published})."
+            f"The images of {key} cannot be generated again: they depend on the device and the library versions that "
+            f"generated them. Load the published ones, or give a release folder that has them; {published} "
+            "does not."
         )
     for shard, file in enumerate(entry.data):
         target = layout.data(config, name, shard, shards)

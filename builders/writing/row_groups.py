@@ -54,7 +54,7 @@ class Images:
     """The images of a shard, in row groups of `ROW_GROUP_BYTES`.
 
     Args:
-        rows: the plan: `root`, `file`, `offset`, `size`, and what else `copied` and `made` say.
+        rows: the plan: `root`, `file`, `offset`, `size`, and what else `copied` and `generated` say.
         roots: the folder of each name in `root`.
         progress: told of every image that is read.
 
@@ -111,7 +111,7 @@ class Images:
                 buffer.keep(number, digest, "source" if mended is None else "metadata_removed", pixels)
         yield from buffer.group()
 
-    def made(self, reader: Reader) -> Iterator[Group]:
+    def generated(self, reader: Reader) -> Iterator[Group]:
         """Images that lie made in packs, with their `content_sha256`, and `unreadable` where one could not be made.
 
         Yields:
@@ -134,7 +134,7 @@ class Images:
             last = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right")))
             size = int(ends[last - 1]) - before
             data = np.empty(size, np.uint8)
-            self._read_made(kept.slice(first, last - first), data.data, reader)
+            self._read_generated(kept.slice(first, last - first), data.data, reader)
             for number, digest in zip(numbers[first:last].tolist(), digests[first:last], strict=True):
                 if expected and digest != expected[number]:
                     raise self._other_content(number, digest, self._path(self.rows, number))
@@ -143,7 +143,7 @@ class Images:
             yield Group(pa.array(numbers[first:last]), offsets, pa.py_buffer(data), digests[first:last], stored)
             first = last
 
-    def _read_made(self, rows: pa.Table, target: memoryview, reader: Reader) -> None:
+    def _read_generated(self, rows: pa.Table, target: memoryview, reader: Reader) -> None:
         """Read images end to end; those that follow each other in one pack are read together."""
         files = rows["file"].combine_chunks().dictionary_encode()
         codes, offsets, sizes = files.indices.to_numpy(), rows["offset"].to_numpy(), rows["size"].to_numpy()

@@ -54,7 +54,7 @@ class ShardTask:
     decode: bool
     drop_unreadable: bool
     columns: tuple[str, ...] = ()
-    made: bool = False
+    generated: bool = False
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> None:
@@ -97,8 +97,8 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
         images = Images(rows, task.roots, progress)
         with _data_writer(task) as (sink, writer), Reader() as reader:
             groups = (
-                images.made(reader)
-                if task.made
+                images.generated(reader)
+                if task.generated
                 else images.copied(reader, decode=task.decode, drop_unreadable=task.drop_unreadable)
             )
             parts = [_write_group(task, rows, group, writer) for group in groups]
@@ -168,7 +168,7 @@ def _data_writer(task: ShardTask) -> Iterator[tuple[_HashingFile | None, pq.Parq
             pa.PythonFile(sink, mode="w"),
             task.schema,
             # A source's files are compressed already; the PNGs that we make are not (`builders.generate.png`).
-            compression={"image.bytes": "zstd" if task.made else "none", "image.path": "zstd"}
+            compression={"image.bytes": "zstd" if task.generated else "none", "image.path": "zstd"}
             | dict.fromkeys(task.schema.names[1:], "zstd"),
             use_dictionary=["role", "label", "class_id", "class_name", "source", "stored"],
             write_statistics=[name for name in task.schema.names if name != "image"],
@@ -203,6 +203,6 @@ def _index_rows(task: ShardTask, rows: pa.Table, group: Group) -> pa.Table:
     index = index.append_column("stored", pa.array(group.stored, pa.string()))
     for name in task.columns:
         index = index.append_column(name, rows[name])
-    if task.decode and not task.made:
+    if task.decode and not task.generated:
         index = index.append_column(PIXEL_DIGEST, pa.array(group.pixels, pa.string()))
     return index
