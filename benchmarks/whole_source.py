@@ -18,6 +18,7 @@ from builders.generate.resize import FIXED_RESIZE
 from builders.pipeline.from_sources import PlannedFromSources
 from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release
+from builders.plan.classes import Draws
 from builders.plan.planner import plan
 from builders.sources.base import open_source
 from builders.sources.imagenet import IMAGENET
@@ -57,9 +58,10 @@ def main() -> None:
     request = BuildRequest(out=out, splits=(SPLIT,), roots={"imagenet": tree}, seed=0, allow_partial=True, demo=True)
     with TerminalMeter(quiet=True) as meter, LocalExecutor(usable_cores()) as executor:
         indexes = {"imagenet": open_source(IMAGENET, tree, ("train",))}
-        planned = plan(benchmark, indexes, seed=0, splits=[SPLIT])
+        draws = Draws(benchmark, 0)
+        planned = plan(draws, indexes, splits=[SPLIT])
         run = Run.of(benchmark, request, executor, meter)
-        write_release(PlannedFromSources(run, indexes, {}, {}, tuple(planned)))
+        write_release(PlannedFromSources(run, indexes, draws, {}, tuple(planned)))
 
 
 if __name__ == "__main__":

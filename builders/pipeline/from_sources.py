@@ -22,25 +22,25 @@ from builders.pipeline.request import Run, compared_with, needed_partitions, par
 from builders.pipeline.run import PlannedRelease, locate_splits
 from builders.pipeline.survey import Survey
 from builders.pipeline.without_duplicates import Gone, find_duplicates, short_classes
-from builders.plan.classes import Adopted, label_names, split_classes
+from builders.plan.classes import Adopted, Draws
 from builders.plan.completeness import shortfalls
 from builders.plan.planner import PlannedSplit, plan
 from builders.release.entries import Manifest
 from builders.sources.base import SourceIndex, open_source
 from builders.sources.editions import refuse_resized
-from builders.writing.read_plan import ReadPlan, keyed
+from builders.writing.read_plan import ReadPlan
 
 
 @dataclass(frozen=True)
 class PlannedFromSources(PlannedRelease):
     """A planned build: what each source was found to be, what it lacks, and the plan of every chosen split or part.
 
-    `lacking`, `adopted` and the plans go by the keys of parts where a split is joined.
+    `lacking` and the plans go by the keys of parts where a split is joined.
     """
 
     run: Run
     indexes: Mapping[str, SourceIndex]
-    adopted: Mapping[str, Adopted]
+    draws: Draws
     lacking: Mapping[str, tuple[str, ...]]
     planned: tuple[PlannedSplit, ...]
 
@@ -48,29 +48,23 @@ class PlannedFromSources(PlannedRelease):
     def adopted_digests(self) -> Mapping[str, str]:
         """A digest of what each split or part, and each that one is the rest of, is adopted from; or empty."""
         keys = with_parents(self.run.benchmark, self.run.request.splits)
-        return {key: adoption_digest(self.adopted.get(key)) for key in keys}
+        return {key: adoption_digest(self.draws.adopted.get(key)) for key in keys}
 
     def labels(self) -> Mapping[str, Sequence[str]]:
         """In-distribution classes by config, of the whole benchmark."""
-        benchmark, seed = self.run.benchmark, self.run.request.seed
-        return {
-            config.name: label_names(benchmark, config, seed=seed, adopted=self.adopted)
-            for config in benchmark.configs
-        }
+        return {config.name: self.draws.label_names(config) for config in self.run.benchmark.configs}
 
     def order(self, key: str) -> Callable[[pa.Table], npt.NDArray[np.int64]]:
         """The order of a joined split's rows: by keyed rank."""
-        return keyed(self.run.request.seed, key)
+        return lambda table: self.draws.order(table["id"].combine_chunks(), key)
 
     def plan(self, keys: Sequence[str], duplicates: Gone) -> tuple[PlannedSplit, ...]:
         """Plan some splits or parts without some duplicates."""
         request = self.run.request
         planned = plan(
-            self.run.benchmark,
+            self.draws,
             self.indexes,
-            seed=request.seed,
             splits=keys,
-            adopted=self.adopted,
             limit_per_class=request.limit_per_class,
             withdrawn=request.withdrawn,
             duplicates=duplicates,
@@ -116,8 +110,8 @@ def prepare(run: Run) -> PlannedFromSources:
     asked = compared_with(benchmark, request.splits) if request.without_duplicates else request.splits
     indexes = _open_sources(run, asked)
     needed = parts_of(benchmark, asked)
-    adopted = _adopted(run, needed, indexes)
-    lacking = _lacking(run, needed, indexes, adopted)
+    draws = Draws(benchmark, request.seed, _adopted(run, needed, indexes))
+    lacking = _lacking(draws, needed, indexes)
     if lacking and not request.allow_partial:
         key, sentences = next(iter(lacking.items()))
         root = indexes[benchmark.by_key()[key][1].source.key].root
@@ -126,7 +120,7 @@ def prepare(run: Run) -> PlannedFromSources:
             "manifest will say so)."
         )
     _refuse_resized(run, indexes)
-    opened = PlannedFromSources(run, indexes, adopted, lacking, ())
+    opened = PlannedFromSources(run, indexes, draws, lacking, ())
     planned = opened.plan(parts_of(benchmark, request.splits), {})
     _note_strangers(run, planned)
     _refuse_empty(planned, indexes)
@@ -154,18 +148,15 @@ def _adopted(run: Run, parts: Sequence[str], indexes: Mapping[str, SourceIndex])
     return adopt(benchmark, parts, copy, indexes, log, seed=run.request.seed)
 
 
-def _lacking(
-    run: Run, parts: Sequence[str], indexes: Mapping[str, SourceIndex], adopted: Mapping[str, Adopted]
-) -> dict[str, tuple[str, ...]]:
+def _lacking(draws: Draws, parts: Sequence[str], indexes: Mapping[str, SourceIndex]) -> dict[str, tuple[str, ...]]:
     """What the sources lack of what each part draws from, in sentences by its key."""
-    declared = run.benchmark.by_key()
+    declared = draws.benchmark.by_key()
     lacking = {}
     for key in parts:
         _, split = declared[key]
-        if key in adopted and adopted[key].source_ids is not None:
+        if key in draws.adopted and draws.adopted[key].source_ids is not None:
             continue  # the copy names its images, and each of them was found
-        classes = adopted[key].class_ids if key in adopted else split_classes(split, seed=run.request.seed)
-        if sentences := shortfalls(indexes[split.source.key], split.partitions, list(classes)):
+        if sentences := shortfalls(indexes[split.source.key], split.partitions, draws.classes(key)):
             lacking[key] = tuple(sentences)
     return lacking
 
