@@ -29,7 +29,7 @@ class Adopted:
 
 
 def class_ids(classes: Classes, *, seed: int) -> list[str]:
-    """Sorted ids of the classes with a given decision; a part of them if the declaration asks for a draw."""
+    """Sorted ids of the classes with a given decision, or of those that are drawn if the declaration has a draw."""
     decided = [d for d in decisions.load(classes.table) if d.decision == classes.decision]
     names = sorted(d.class_id for d in decided)
     draw = classes.draw
@@ -50,8 +50,8 @@ def label_names(
 ) -> list[str]:
     """Names of a config's `label` column, in order: the sorted ids of its in-distribution classes.
 
-    If these are drawn, an adopted split of the same classes replaces the draw. If they are all classes of a source,
-    they keep the owner's order, which is the order of models' outputs.
+    If the classes are drawn, an adopted split of the same classes replaces the draw. All classes of a source keep the
+    owner's order, which is that of the models' outputs.
     """
     if isinstance(config.labels, ClassesOf):
         return list(config.labels.source.classes())

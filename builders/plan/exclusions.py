@@ -1,4 +1,4 @@
-"""Accounts for the images left out of a split: every image of its partitions is in the split or counted here.
+"""Counts the images left out of a split by reason: every image of its partitions is in the split or counted here.
 
 Tested by `tests/builders/plan/test_planner.py`.
 """
@@ -33,8 +33,8 @@ def exclusions(
         split: the declaration.
         view: its source.
         reasons: rule and evidence by class id, from `reasons_by_class`.
-        drawn: rows drawn for the split, and rows listed one by one (`named_images`).
-        left: the drawn rows without withdrawn ones.
+        drawn: rows drawn for the split, and rows that `named_images` lists one by one.
+        left: the drawn rows that are not withdrawn.
         kept: `left` after the limit.
         limit: images a class, None for no limit.
     """
@@ -73,7 +73,7 @@ def named_images(
     *,
     rule: str,
 ) -> list[Exclusion]:
-    """List images that a rule leaves out one by one; `ids` are their row ids, `evidence` is by row id."""
+    """List single images that a rule leaves out; `ids` are their row ids, `evidence` is by row id."""
     found = []
     for row, row_id in zip(rows.tolist(), ids, strict=True):
         class_id, source_id = str(view.class_ids[view.class_codes[row]]), view.ids[row].as_py()
@@ -86,7 +86,7 @@ def named_images(
 def reasons_by_class(
     split: Split, names: Mapping[str, str], chosen: Sequence[str], adopted: Adopted | None
 ) -> dict[str, tuple[str, str]]:
-    """Return rule and evidence by class id that explain why images of a class are not in a split.
+    """Return, by class id, the rule and the evidence why images of a class are not in a split.
 
     Args:
         split: the declaration.

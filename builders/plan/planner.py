@@ -1,7 +1,7 @@
-"""Plans splits from source indexes: one row an image without pixels, and a reason for every image left out.
+"""Plans splits from source indexes: one row per image, without pixels, and a reason for every image left out.
 
-`plan` is a pure function. Equal indexes, seed and options give equal tables, whatever the machine, the order of files
-on disk or the layout of the sources.
+`plan` is a pure function: equal indexes, seed and options give equal tables, whatever the machine, the order of files
+on disk and the layout of the sources.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PlannedSplit:
     `key` is `config/split` or `config/split.part`, and `count` its rows in complete sources and in the paper.
     `labels` are the label names of the config. `table` has the columns of `PLAN_SCHEMA`, and `oodness` if the config
     has it, in the order of the release; `rows` are the same images as row numbers of the source's index. `available`
-    counts the source's images in the split's partitions: the sum of `len(rows)` and the excluded images.
+    is the number of images in the split's partitions of the source: `len(rows)` plus the excluded images.
     """
 
     key: str
@@ -82,10 +82,10 @@ def plan(
         seed: seed of every draw.
         splits: keys of `Benchmark.by_key`.
         adopted: classes and images that replace the draw, by key.
-        limit_per_class: keep only this many images a class, the first by keyed rank.
+        limit_per_class: keep only this many images per class, the first by keyed rank.
         withdrawn: the reason by row id for rows that may no longer be published; no other rows take their place.
         duplicates: ids of rows that are never drawn, by `builders.benchmark.group_name`, each with the id of the row
-            that shows its picture; other rows take their place.
+            that shows the same picture; other rows take their place.
 
     Returns:
         One plan for each of `splits`, in that order.
@@ -95,7 +95,7 @@ def plan(
 
 
 class _Planner:
-    """Plans splits of one benchmark, and keeps the selection of splits that others take the rest of."""
+    """Plans splits of one benchmark, and caches selections, because splits may take the rest of another split."""
 
     def __init__(
         self,
@@ -208,13 +208,13 @@ class _Planner:
         return table.append_column(OODNESS.name, pa.array(by_code[view.class_codes[rows]]))
 
     def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
-        """Divide rows into those that stay and those that were withdrawn."""
+        """Divide rows into kept and withdrawn ones."""
         gone = self.named(split, drawn, self.withdrawn)
         mask = self.views[split.source.key].mask(gone)[drawn]
         return drawn[~mask], drawn[mask]
 
     def others_of(self, config: Config) -> Mapping[str, str]:
-        """Duplicates that the splits of a config leave out, by row id."""
+        """Duplicates that the splits of a config leave out: the id of the row with the same picture, by row id."""
         return self.duplicates.get(group_name(self.benchmark, config.name), {})
 
     def named(self, split: Split, rows: Rows, ids: Mapping[str, str]) -> Rows:

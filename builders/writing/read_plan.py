@@ -1,7 +1,7 @@
-"""From a planned split to shard tasks: where each image's bytes are, how many there are, and where shards begin.
+"""Read plans: the location and size of each planned image's bytes, and the cut into shards.
 
-Shards are cut by real bytes, so sizes are looked up for the rows of the plan alone, never for a whole source. Images
-in containers are unpacked first (`builders.writing.packs`).
+Shards are cut by image bytes, so sizes are looked up, but only for the rows of the plan, never for a whole source.
+Images in containers are unpacked first (`builders.writing.packs`).
 
 Tested by `tests/builders/writing/test_shards.py`.
 """
@@ -30,18 +30,18 @@ from builders.writing.packs import Pack, Unpacked
 from builders.writing.shards import SHARD_BYTES
 
 STAGING = "staging"
-"""Root key of pack files, beside the source keys."""
+"""Key of the folder of pack files in the column `root`, which otherwise has source keys."""
 
 Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """A planned split with its places: `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`.
+    """A planned split with the locations of its images.
 
-    `parts` are the plans that it is joined from, or its own alone. Shard i is the rows `starts[i]:starts[i + 1]`.
-    `digest` changes with any row, its order, or a shard's start. `packs` are what must be unpacked before the images
-    can be read.
+    `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`. `parts` are the plans that the split
+    is joined from, or only its own. Shard i is the rows `starts[i]:starts[i + 1]`. `digest` changes with any
+    row, the order of rows, or a shard's start. `packs` must be unpacked before the images can be read.
     """
 
     parts: tuple[PlannedSplit, ...]
@@ -52,12 +52,12 @@ class ReadPlan:
 
     @property
     def config(self) -> Config:
-        """The config that the split is of."""
+        """The config of the split."""
         return self.parts[0].config
 
     @property
     def name(self) -> str:
-        """The split's own name."""
+        """Name of the split, without its config."""
         return self.key.partition("/")[2]
 
     @property
@@ -67,12 +67,12 @@ class ReadPlan:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The in-distribution classes that `label` counts."""
+        """The in-distribution classes, which `label` numbers."""
         return self.parts[0].labels
 
     @property
     def image_generator(self) -> Generator | None:
-        """What makes the images; None where the source's bytes pass, as in every split that is joined."""
+        """Generator of the images; None if the source's bytes are copied, as in every joined split."""
         return self.parts[0].split.image_generator
 
     @property
@@ -97,17 +97,17 @@ def locate(
     advance: Callable[[int], None],
     shard_bytes: int = SHARD_BYTES,
 ) -> ReadPlan:
-    """Find the bytes of a planned split and cut it into shards.
+    """Locate the images of a planned split and cut it into shards.
 
     Args:
-        planned: what to find.
-        index: the source it was planned from.
-        unpacked: where the index's images are that lie in containers; None where none do.
-        advance: called with the number of images found since the last call.
-        shard_bytes: image bytes in one shard; only the last image of a shard may go beyond.
+        planned: the plan.
+        index: the source that it was planned from.
+        unpacked: positions of the index's images from containers; None if there are no containers.
+        advance: called with the number of images located since the last call.
+        shard_bytes: image bytes per shard; only the last image of a shard may exceed them.
 
     Raises:
-        BuildError: a file of the index is no longer there or cannot be looked at.
+        BuildError: a file of the index no longer exists or cannot be read.
     """
     rows = pa.array(planned.rows)
     places = index.table.select(["how", "file", "offset", "size", "form"]).take(rows)
@@ -130,7 +130,7 @@ def locate(
     for name, column in (columns | {"form": places["form"].cast(pa.string())}).items():
         table = table.append_column(name, column)
     generator = planned.split.image_generator
-    # What is made is cut by its pixels: its encoded bytes are not known yet, and may differ with the encoder's
+    # Generated images count by their pixels: their encoded size is not known yet, and may depend on the encoder's
     # version.
     shard_sizes = sizes if generator is None else np.full(len(sizes), generator.nominal_bytes, dtype=np.int64)
     starts = shard_starts(shard_sizes, shard_bytes)
@@ -138,21 +138,21 @@ def locate(
 
 
 def join(parts: Sequence[ReadPlan], order: Callable[[pa.Table], Int64], *, shard_bytes: int = SHARD_BYTES) -> ReadPlan:
-    """Put the located parts of one split together and cut the whole into shards.
+    """Join the located parts of one split and cut it into shards.
 
     Args:
-        parts: all parts of the split, in declared order; or a split that has none, alone, which stays as it is.
-        order: gives the order of the rows, as row numbers of the parts' tables end to end.
-        shard_bytes: image bytes in one shard.
+        parts: all parts of the split, in declared order; a split without parts is returned unchanged.
+        order: returns the order of the rows, as row numbers of the concatenated tables of the parts.
+        shard_bytes: image bytes per shard.
 
     Raises:
-        ValueError: a part makes its images; their packs have other columns than a source's files.
+        ValueError: a part has generated images, whose packs have other columns than source files.
     """
     if not isinstance(parts[0].parts[0].split, Part):
         (whole,) = parts
         return whole
     if any(part.image_generator is not None for part in parts):
-        raise ValueError(f"a part of {parts[0].key} makes its images")
+        raise ValueError(f"a part of {parts[0].key} has generated images")
     table = pa.concat_tables(part.table for part in parts)
     table = table.take(pa.array(order(table))).combine_chunks()
     starts = shard_starts(table["size"].to_numpy(), shard_bytes)
@@ -167,13 +167,13 @@ def join(parts: Sequence[ReadPlan], order: Callable[[pa.Table], Int64], *, shard
 
 
 def keyed(seed: int, key: str) -> Callable[[pa.Table], Int64]:
-    """The order of a joined split's rows: by the SHA-256 of seed, config, split and row id."""
+    """Return the order of a joined split's rows: by the SHA-256 of seed, config, split and row id."""
     config, _, split = key.partition("/")
     return lambda table: keyed_order(table["id"].combine_chunks(), seed=seed, config=config, split=split)
 
 
 def packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:
-    """The rows of an index that some split needs and that lie in containers, ascending."""
+    """Rows of an index that some split needs and whose images are in containers, ascending."""
     if not splits or all(piece.how in IN_PLACE for piece in index.pieces):
         return np.zeros(0, np.int64)
     in_place = pc.is_in(index.table["how"].cast(pa.string()), value_set=pa.array(IN_PLACE)).to_numpy()
@@ -183,14 +183,14 @@ def packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:
 
 
 def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
-    """Cut n images into shards of equal bytes.
+    """Cut n images into shards with equal numbers of bytes.
 
     Args:
         sizes: bytes of each image.
-        shard_bytes: what a shard holds at most, give or take one image.
+        shard_bytes: greatest number of bytes in a shard, give or take one image.
 
     Returns:
-        First row of each shard, and n at the end. At least one shard, also of nothing.
+        First row of each shard, and n at the end. There is at least one shard, even of no images.
     """
     total = int(sizes.sum())
     shards = max(1, -(-total // shard_bytes))
@@ -202,7 +202,7 @@ def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
 
 
 def write_plan(located: ReadPlan, path: Path) -> None:
-    """Write a plan with its places where workers can map it."""
+    """Write a read plan as an Arrow file, which workers map into memory."""
     with atomic_path(path) as temporary, pa.ipc.new_file(str(temporary), located.table.schema) as writer:
         writer.write_table(located.table)
 
