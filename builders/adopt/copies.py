@@ -1,8 +1,8 @@
-"""Adopting an existing copy of a published benchmark: its folders give the classes, its files give the images.
+"""Adopts an existing copy of a published benchmark: its folders give the classes, its files the images.
 
-The authors drew classes and images in ways that their paper does not let anyone repeat. With their archive, exactly
-that draw can be rebuilt from the sources, and published as ids instead of pixels. This module finds a copy's sets;
-`image_sets` adopts one set, `matching` identifies its images, and `shared_draws` applies the result to other splits.
+The authors' draws of classes and images cannot be repeated from their paper. With their archive, the same draw can be
+rebuilt from the sources, and published as ids instead of pixels. This module finds the sets of a copy; `image_sets`
+adopts one set, `matching` identifies its images, and `shared_draws` applies the result to other splits.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def adopt(
 
 
 def adoption_digest(adopted: Adopted | None) -> str:
-    """Digest of the classes and images adopted for one split; empty if it is drawn by rule."""
+    """Digest of the classes and images adopted for a split; empty if it is drawn by rule."""
     if adopted is None:
         return ""
     said: list[object] = [adopted.class_ids, adopted.source_ids]

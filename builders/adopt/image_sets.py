@@ -1,4 +1,4 @@
-"""Adopts one set of a copy: folders or a list give its classes, files give its images.
+"""Adopts one set of a copy: folders or a list give its classes, files its images.
 
 Tested by `tests/builders/adopt/test_copies.py`.
 """

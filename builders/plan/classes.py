@@ -38,7 +38,7 @@ def decided_classes(classes: Classes) -> list[str]:
 
 
 def class_ids(classes: Classes, *, seed: int) -> list[str]:
-    """Sorted ids of the classes with a given decision; a part of them if the declaration asks for a draw."""
+    """Sorted ids of the classes with a given decision, or of those that are drawn if the declaration has a draw."""
     names = decided_classes(classes)
     draw = classes.draw
     if draw is None:
@@ -80,8 +80,8 @@ class Draws:
     def label_names(self, config: Config) -> list[str]:
         """Names of a config's `label` column, in order: the sorted ids of its in-distribution classes.
 
-        If these are drawn, an adopted split of the same classes replaces the draw. If they are all classes of a
-        source, they keep the owner's order, which is the order of models' outputs.
+        If these are drawn, an adopted split of the same classes replaces the draw. All classes of a source keep
+        the owner's order, which is that of the models' outputs.
         """
         if isinstance(config.labels, ClassesOf):
             return list(config.labels.source.classes())

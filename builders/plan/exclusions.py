@@ -51,10 +51,8 @@ class Accounts:
         """List images that a rule leaves out one by one; `ids` are their row ids, `evidence` is by row id."""
         view, found = self.view, []
         for row, row_id in zip(rows.tolist(), ids, strict=True):
-            class_id, partition = (
-                str(view.class_ids[view.class_codes[row]]),
-                str(view.partitions[view.partition_codes[row]]),
-            )
+            class_id = str(view.class_ids[view.class_codes[row]])
+            partition = str(view.partitions[view.partition_codes[row]])
             found.append(self._exclusion(partition, class_id, view.ids[row].as_py(), 1, (rule, evidence[row_id])))
         return sorted(found, key=lambda e: e.image)
 

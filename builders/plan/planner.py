@@ -1,7 +1,7 @@
-"""Plans splits from source indexes: one row an image without pixels, and a reason for every image left out.
+"""Plans splits from source indexes: one row per image, without pixels, and a reason for every image left out.
 
-`plan` is a pure function. Equal indexes, seed and options give equal tables, whatever the machine, the order of files
-on disk or the layout of the sources.
+`plan` is a pure function: equal indexes, seed and options give equal tables, whatever the machine, the order of files
+on disk and the layout of the sources.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def plan(
         draws: the benchmark, the seed of its draws, and what an adopted copy replaces them with.
         indexes: source indexes by source key, with the partitions that `splits` need.
         splits: keys of `Benchmark.by_key`.
-        limit_per_class: keep only this many images a class, the first by keyed rank.
+        limit_per_class: keep only this many images per class, the first by keyed rank.
         withdrawn: the reason by row id for rows that may no longer be published; no other rows take their place.
         duplicates: ids of rows that are never drawn, by `builders.benchmark.group_name`, each with the id of the row
             that shows its picture; other rows take their place.
@@ -91,7 +91,7 @@ def plan(
 
 
 class _Planner:
-    """Plans splits of one benchmark, and keeps the selection of splits that others take the rest of."""
+    """Plans splits of one benchmark, and caches selections, because splits may take the rest of another split."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class _Planner:
         return table.append_column(OODNESS.name, pa.array(by_code[view.class_codes[rows]]))
 
     def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
-        """Divide rows into those that stay and those that were withdrawn."""
+        """Divide rows into kept and withdrawn ones."""
         gone = self.named(split, drawn, self.withdrawn)
         mask = self.views[split.source.key].mask(gone)[drawn]
         return drawn[~mask], drawn[mask]

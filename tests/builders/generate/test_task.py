@@ -1,4 +1,4 @@
-"""Making a batch: what its pack and its record hold, and what is refused when it is made again."""
+"""Generating a batch: its pack, its record, and refusals when a batch is generated again."""
 
 import dataclasses
 import hashlib
@@ -187,7 +187,7 @@ def squares(*values, side=8):
     return [encoded(np.full((side, side, 3), value, np.uint8)) for value in values]
 
 
-def test_images_of_any_size_with_columns_are_made_some_at_a_time(tmp_path):
+def test_images_of_any_size_with_columns_are_generated_some_at_a_time(tmp_path):
     contents = [*squares(10, 20), *squares(30, 40, side=11), b"no image", *squares(50, 60)]
     rows = plan_of(tmp_path, contents, ["encoded"] * 7)
     CALLS.clear()
@@ -229,7 +229,7 @@ def test_a_record_names_every_input(tmp_path):
 
 def test_an_array_source_has_images_of_one_size(tmp_path):
     rows = plan_of(tmp_path, squares(10), ["encoded"])
-    with pytest.raises(BuildError, match=r"No image can be made of 0 in .*file: it has 8 x 8 pixels instead of 32"):
+    with pytest.raises(BuildError, match=r"No image can be generated from 0 in .*file: it has 8 x 8 pixels instead"):
         make(tmp_path, rows, AS_PNG)
     found, _ = make(tmp_path, rows, AS_PNG, drop=True)
     assert read_records(found)["unreadable"].to_pylist() == ["it has 8 x 8 pixels instead of 32 x 32"]
@@ -237,7 +237,7 @@ def test_an_array_source_has_images_of_one_size(tmp_path):
 
 def test_a_generators_reason_is_refused_or_recorded(tmp_path):
     rows = plan_of(tmp_path, squares(10, 0), ["encoded"] * 2)
-    with pytest.raises(BuildError, match=r"^No image can be made of 1 in .*file: it is black\. .* --allow-partial\.$"):
+    with pytest.raises(BuildError, match=r"^No image .* from 1 in .*file: it is black\. .* --allow-partial\.$"):
         make(tmp_path, rows, SHADES)
     found, _ = make(tmp_path, rows, SHADES, drop=True)
     assert read_records(found, SHADES.columns)["unreadable"].to_pylist() == ["", "it is black"]
@@ -246,8 +246,8 @@ def test_a_generators_reason_is_refused_or_recorded(tmp_path):
 @pytest.mark.parametrize(
     ("returned", "sentence"),
     [
-        ([], "made 0 images of 1"),
-        ([Generated(np.zeros((2, 2, 3), np.uint8), {"first": 1})], "expected values for the columns"),
+        ([], "generated 0 images of 1"),
+        ([Generated(np.zeros((2, 2, 3), np.uint8), {"first": 1})], "are not those of the columns"),
     ],
 )
 def test_a_generator_that_breaks_the_contract_is_noticed(tmp_path, returned, sentence, monkeypatch):
@@ -265,7 +265,7 @@ def start_returning(_):
 
 
 @pytest.mark.parametrize("form", ["encoded", "rgb32"])
-def test_a_batch_is_not_made_again_from_another_image(tmp_path, form):
+def test_a_batch_is_not_generated_again_from_another_image(tmp_path, form):
     """Its record and what follows from it would keep the old image's digest."""
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     contents = [encoded(image, "BMP") if form == "encoded" else image.tobytes() for image in pixels]
@@ -298,6 +298,6 @@ def test_a_batch_whose_images_come_out_differently_is_refused(tmp_path, monkeypa
     unsteady = Generator("unsteady", 1, "", (2, 2), start_unsteady)
     (batch,), _ = make(tmp_path, rows, unsteady)
     batch.pack.unlink()
-    with pytest.raises(BuildError, match=r"^The image s/1 came out differently .* \(content_sha256\)"):
+    with pytest.raises(BuildError, match=r"^The image s/1 differs .* \(content_sha256\)"):
         make(tmp_path, rows, unsteady)
     assert not batch.pack.exists()

@@ -215,7 +215,7 @@ def test_a_source_image_that_changed_is_never_published_under_its_old_digest(pho
             toy.build_toy(root, out, splits=[split])
         assert str(caught.value) == (
             f"The source image 133.lightning/133_0004.jpg in {path} changed since the images of this folder were "
-            "made. Put it back as it was, or build into another --out."
+            "generated. Restore it, or build into another --out."
         )
         assert files_of(out) == before
         toy.build_toy(photographs, out, splits=[split])

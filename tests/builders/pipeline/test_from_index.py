@@ -77,9 +77,8 @@ def test_a_changed_image_is_named(published, demo, tmp_path):
     with pytest.raises(BuildError) as caught:
         materialize(published["imagenet"], demo | {"food101": root}, tmp_path / "out")
     sentence = str(caught.value)
-    assert sentence.startswith(
-        f"expected the image {row['id']} with content_sha256 {row['content_sha256']} as published"
-    )
+    assert sentence.startswith(f"The image {row['id']} is not the published one: its content_sha256 is ")
+    assert f", not {row['content_sha256']} (" in sentence
     assert str(path) in sentence
     assert not (tmp_path / "out" / "manifest.json").exists()
 
@@ -90,7 +89,7 @@ def test_a_changed_image_shows_after_the_resize_too(published, demo, tmp_path):
     path = root / "images" / row["source_id"]
     path.unlink()
     Image.new("RGB", (40, 40)).save(path, "JPEG")
-    with pytest.raises(BuildError, match="as published, found"):
+    with pytest.raises(BuildError, match="is not the published one: its content_sha256 is"):
         materialize(published["cifar"], demo | {"dtd": root}, tmp_path / "out")
 
 

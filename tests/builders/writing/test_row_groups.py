@@ -1,4 +1,4 @@
-"""Images that lie made in packs; those that are copied are tested with the shards that they are written to."""
+"""Row groups of generated images; copied images are tested with the shards (`test_shards`)."""
 
 import hashlib
 import itertools
@@ -17,7 +17,7 @@ PACKS = ["one", "one", "one", "one", "two", "two", "two", "one"]
 
 
 def plan_of(tmp_path, **columns):
-    """Eight images in two packs, two of which could not be made; the last stands apart from the rest of its pack."""
+    """Eight images in two packs, two of which could not be generated; the last is apart from the rest of its pack."""
     contents = [bytes([65 + number]) * size for number, size in enumerate(SIZES)]
     (tmp_path / "one").write_bytes(contents[0] + contents[1] + contents[3] + b"gap" + contents[7])
     (tmp_path / "two").write_bytes(contents[4] + contents[6])
@@ -85,7 +85,7 @@ def test_another_image_than_the_published_one_is_refused(tmp_path):
     generated(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
     expected[6] = "0" * 64
     with pytest.raises(
-        BuildError, match=r"expected the image s/6 with content_sha256 0{64} as published, found .*two"
+        BuildError, match=r"The image s/6 is not the published one: its content_sha256 is .*, not 0{64} \(.*two"
     ):
         generated(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
 
