@@ -17,16 +17,16 @@ from builders.release.entries import Manifest, SplitEntry
 from builders.release.manifest import read_manifest
 from builders.storage.atomic import write_text
 from hf_scripts.exports import readme
-from hf_scripts.exports.formats import SHARD_BYTES, SMALLEST_SHARD, WRITERS, Place
+from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, SplitOutput
 from hf_scripts.exports.rows import Row, check_identity, read_rows
-from hf_scripts.exports.state import ExportedSplit, Settings, State, locked, sweep
-from hf_scripts.exports.targets import Disk, DryRun, Target
+from hf_scripts.exports.state import ExportedSplit, ExportState, Settings, export_lock, remove_leftovers
+from hf_scripts.exports.targets import DiskTarget, DryRunTarget, Target
 
-Advance = Callable[[int], object]
+Progress = Callable[[int], object]
 """Called with the images done since the last call."""
 
 
-class Done(NamedTuple):
+class SplitResult(NamedTuple):
     """A split of an export, and whether it is written by this run, was there, or is to be written."""
 
     split: ExportedSplit
@@ -52,7 +52,7 @@ class Export:
         """The choices that shape every file."""
         return {"format": self.format} | ({"shard-bytes": self.shard_bytes} if self.format == "webdataset" else {})
 
-    def run(self, advance: Advance) -> dict[str, Done]:
+    def run(self, progress: Progress) -> dict[str, SplitResult]:
         """Write what is not written yet.
 
         Returns:
@@ -62,23 +62,23 @@ class Export:
             BuildError: the folder holds something else, or the release is damaged.
         """
         self._state()  # refuses before anything is made
-        done: dict[str, Done] = {}
-        with locked(self.out):
+        done: dict[str, SplitResult] = {}
+        with export_lock(self.out):
             state = self._state()
             if not all(state.finished(key) for key in self.splits):
-                sweep(self.out)
+                remove_leftovers(self.out)
             for key, split in self.splits.items():
                 there = state.finished(key)
                 if there:
-                    advance(split.rows)
+                    progress(split.rows)
                 else:
                     state.begin(key, split.digest)
-                    state.finish(key, self._write(key, Disk(), advance))
-                done[key] = Done(state.splits[key], "already there" if there else "written")
+                    state.finish(key, self._write(key, DiskTarget(), progress))
+                done[key] = SplitResult(state.splits[key], "already there" if there else "written")
                 self._write_readme(state)
         return done
 
-    def dry_run(self, advance: Advance) -> dict[str, Done]:
+    def dry_run(self, progress: Progress) -> dict[str, SplitResult]:
         """Count what `run` would write, by doing all of it but the writing.
 
         Returns:
@@ -88,29 +88,29 @@ class Export:
             BuildError: what `run` would raise.
         """
         state = self._state()
-        done: dict[str, Done] = {}
+        done: dict[str, SplitResult] = {}
         for key, split in self.splits.items():
             if state.finished(key):
-                advance(split.rows)
-                done[key] = Done(state.splits[key], "already there")
+                progress(split.rows)
+                done[key] = SplitResult(state.splits[key], "already there")
             else:
-                done[key] = Done(self._write(key, DryRun(), advance), "to be written")
+                done[key] = SplitResult(self._write(key, DryRunTarget(), progress), "to be written")
         return done
 
-    def _state(self) -> State:
-        state = State(self.out, self.settings)
+    def _state(self) -> ExportState:
+        state = ExportState(self.out, self.settings)
         digests = {key: split.digest for key, _, split in self.manifest.splits()}
         state.check_release(self.root, digests)
         return state
 
-    def _write(self, key: str, target: Target, advance: Advance) -> ExportedSplit:
+    def _write(self, key: str, target: Target, progress: Progress) -> ExportedSplit:
         split = self.splits[key]
         config, _, name = key.partition("/")
         check_identity(self.root, key, split)
         kinds: set[str] = set()
-        rows = _watched(read_rows(self.root, key, split), kinds, advance)
-        place = Place(self.out, config, name, split.roles, self.shard_bytes)
-        WRITERS[self.format](place, rows, target)
+        rows = _with_progress(read_rows(self.root, key, split), kinds, progress)
+        output = SplitOutput(self.out, config, name, split.roles, self.shard_bytes)
+        WRITERS[self.format](output, rows, target)
         return ExportedSplit(
             digest=split.digest,
             rows=split.rows,
@@ -120,7 +120,7 @@ class Export:
             listed={path.relative_to(self.out).as_posix(): size for path, size in target.streamed.items()},
         )
 
-    def _write_readme(self, state: State) -> None:
+    def _write_readme(self, state: ExportState) -> None:
         path = self.out / readme.NAME
         finished = {key: split for key, split in state.splits.items() if split.listed is not None}
         text = readme.readme(self.manifest, self.format, finished)
@@ -128,15 +128,15 @@ class Export:
             write_text(path, text)
 
 
-def _watched(rows: Iterable[Row], kinds: set[str], advance: Advance) -> Iterator[Row]:
+def _with_progress(rows: Iterable[Row], kinds: set[str], progress: Progress) -> Iterator[Row]:
     """Pass rows on, note the formats of their images and report each that is done with."""
     for row in rows:
         kinds.add(row.kind)
         yield row
-        advance(1)
+        progress(1)
 
 
-def _chosen(root: Path, manifest: Manifest, wanted: Sequence[str]) -> dict[str, SplitEntry]:
+def _selected_splits(root: Path, manifest: Manifest, wanted: Sequence[str]) -> dict[str, SplitEntry]:
     """The splits that are asked for, sorted; all of them where none is named."""
     splits = manifest.by_key()
     names = [name for group in wanted for name in group.split(",") if name]
@@ -165,14 +165,14 @@ def _refuse_inside(root: Path, out: Path) -> None:
         )
 
 
-def _table(done: Mapping[str, Done]) -> list[str]:
+def _table(done: Mapping[str, SplitResult]) -> list[str]:
     lines = [["split", "rows", "files", "bytes", "state"]]
     for key, (split, state) in done.items():
         lines.append([key, f"{split.rows:,}", f"{split.files:,}", f"{split.size:,}", state])
     return aligned(lines)
 
 
-def _summary(job: Export, done: Mapping[str, Done], *, dry_run: bool) -> str:
+def _summary(job: Export, done: Mapping[str, SplitResult], *, dry_run: bool) -> str:
     splits = [split for split, _ in done.values()]
     rows, files = sum(split.rows for split in splits), sum(split.files for split in splits)
     size = sum(split.size for split in splits)
@@ -210,7 +210,7 @@ def _summary(job: Export, done: Mapping[str, Done], *, dry_run: bool) -> str:
 )
 @click.option(
     "--shard-bytes",
-    type=click.IntRange(min=SMALLEST_SHARD),
+    type=click.IntRange(min=MIN_SHARD_BYTES),
     metavar="N",
     show_default=f"{SHARD_BYTES:,}",
     help="The most bytes of one tar (webdataset). A sample that alone is larger gets its own.",
@@ -239,7 +239,7 @@ def command(
     with os_errors_as_build_errors(f"read the release and write the export to {out}"):
         manifest = read_manifest(folder)
         _refuse_inside(folder, out)
-        splits = _chosen(folder, manifest, configs)
+        splits = _selected_splits(folder, manifest, configs)
         job = Export(folder, manifest, splits, out, chosen_format, shard_bytes or SHARD_BYTES)
         rows = sum(split.rows for split in job.splits.values())
         hidden = True if quiet else None  # None: hidden where stderr is no terminal

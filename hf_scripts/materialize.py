@@ -21,7 +21,7 @@ from builders.executors.processes import without_pandas
 from builders.pipeline.from_index import Published, needed_sources, rebuild
 from builders.release.digests import file_sha256
 from builders.sources.registry import SOURCES
-from hf_scripts.hub.client import manners
+from hf_scripts.hub.client import hub_settings
 from hf_scripts.hub.repository import Repository
 
 _WORKER_IMPORTS = ("builders.pipeline.from_index", "builders.generate.task", "hf_scripts.hub.repository", "numpy.ma")
@@ -64,7 +64,7 @@ def _published(target: str, config: str, revision: str | None, meter: TerminalMe
             f"expected --revision with the tag of {target} to build, found none; name one, such as v1.0.0 (a branch "
             "moves)."
         )
-    with tempfile.TemporaryDirectory(prefix="materialize-") as folder, manners():
+    with tempfile.TemporaryDirectory(prefix="materialize-") as folder, hub_settings():
         into = Path(folder)
         repository = Repository(target, meter.note)
         commit = repository.resolve(revision)

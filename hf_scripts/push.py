@@ -19,7 +19,7 @@ from hf_scripts import verify
 from hf_scripts.checks.problems import Problems
 from hf_scripts.hub.repo_id import is_repository
 from hf_scripts.publish.merge import chosen_configs, without_images
-from hf_scripts.publish.versions import wanted_version
+from hf_scripts.publish.versions import requested_version
 
 
 @click.command(
@@ -72,17 +72,17 @@ def command(
     # The client takes half a second to import, which no `--help` needs to wait for.
     from tqdm import tqdm
 
-    from hf_scripts.hub.client import manners
+    from hf_scripts.hub.client import hub_settings
     from hf_scripts.hub.repository import Repository
-    from hf_scripts.publish.commit import Wanted, publish
+    from hf_scripts.publish.commit import PublishRequest, publish
 
-    version = wanted_version(tag)
+    version = requested_version(tag)
     if not is_repository(repo):
         raise BuildError(f"expected ORG/NAME for --repo, found {repo}; name an account and a repository.")
     manifest = read_manifest(folder)
     chosen = chosen_configs(manifest, [name.strip() for name in configs.split(",") if name.strip()])
     ours = without_images(chosen) if index_only else chosen
-    wanted = Wanted(folder, ours, version, private, allow_demo, max_files, dry_run)
+    request = PublishRequest(folder, ours, version, private, allow_demo, max_files, dry_run)
 
     def check_folder() -> None:
         _check_folder(folder, manifest, decode=not no_decode, workers=workers)
@@ -90,13 +90,13 @@ def command(
     # disable=None hides the bar where stderr is no terminal.
     bar = tqdm(desc="sending", unit="B", unit_scale=True, disable=None, leave=False)
 
-    def sent(size: int, total: int) -> None:
+    def progress(size: int, total: int) -> None:
         bar.total = total
         bar.update(size)
 
-    with tempfile.TemporaryDirectory(prefix="push-") as scratch, manners(), bar:
+    with tempfile.TemporaryDirectory(prefix="push-") as scratch, hub_settings(), bar:
         repository = Repository(repo, lambda line: click.echo(line, err=True))
-        done = publish(repository, wanted, check_folder, Path(scratch), click.echo, sent)
+        done = publish(repository, request, check_folder, Path(scratch), click.echo, progress)
     if done:
         config = front_matter(ours)["configs"][0]
         split = config["data_files"][0]["split"]

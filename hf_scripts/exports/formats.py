@@ -25,12 +25,12 @@ from hf_scripts.exports.targets import Bytes, Sink, Target
 SHARD_BYTES = 512_000_000
 """The most bytes of one tar, about what a shard of a release has."""
 
-SMALLEST_SHARD = tarfile.RECORDSIZE
+MIN_SHARD_BYTES = tarfile.RECORDSIZE
 """Bytes of an empty tar."""
 
 
 @dataclass(frozen=True)
-class Place:
+class SplitOutput:
     """Where one split goes; `roles` are those of its rows.
 
     `shard_bytes` is the most bytes of one tar, for the format that has tars.
@@ -43,7 +43,7 @@ class Place:
     shard_bytes: int
 
 
-def write_openood(place: Place, rows: Iterable[Row], target: Target) -> None:
+def write_openood(output: SplitOutput, rows: Iterable[Row], target: Target) -> None:
     """Write images and an OpenOOD image list, with all columns beside it.
 
     `images/<config>/<split>/<class>/<file>` and `imglists/<config>/<split>.txt`, a line a row: the path from
@@ -54,18 +54,18 @@ def write_openood(place: Place, rows: Iterable[Row], target: Target) -> None:
     OpenOOD evaluates lists of known and of unknown images, so a split with rows of several roles also has a list for
     each, `imglists/<config>/<split>-<role>.txt`.
     """
-    images = place.out / "images"
-    lists = place.out / "imglists" / place.config
+    images = output.out / "images"
+    lists = output.out / "imglists" / output.config
     # The last one opened is closed, and so named, first.
     with contextlib.ExitStack() as opened:
         lines, table = (
-            opened.enter_context(target.stream(lists / f"{place.split}.{end}")) for end in ("txt", "jsonl")
+            opened.enter_context(target.stream(lists / f"{output.split}.{end}")) for end in ("txt", "jsonl")
         )
         of_role = {
-            ROLES.index(role): opened.enter_context(target.stream(lists / f"{place.split}-{role}.txt"))
-            for role in (place.roles if len(place.roles) > 1 else ())
+            ROLES.index(role): opened.enter_context(target.stream(lists / f"{output.split}-{role}.txt"))
+            for role in (output.roles if len(output.roles) > 1 else ())
         }
-        for row, name in _write_images(images / place.config / place.split, images, rows, target):
+        for row, name in _write_images(images / output.config / output.split, images, rows, target):
             table.write(_json_line({"file_name": name, **row.columns}))
             line = f"{name} {row.columns['label']}\n".encode()
             lines.write(line)
@@ -73,18 +73,18 @@ def write_openood(place: Place, rows: Iterable[Row], target: Target) -> None:
                 of_role[row.columns["role"]].write(line)
 
 
-def write_imagefolder(place: Place, rows: Iterable[Row], target: Target) -> None:
+def write_imagefolder(output: SplitOutput, rows: Iterable[Row], target: Target) -> None:
     """Write `<config>/<split>/<class>/<file>` and a `metadata.jsonl` with all columns.
 
     JSON lines and not CSV, because `datasets` reads CSV by pandas, which makes missing values of empty texts.
     """
-    folder = place.out / place.config / place.split
+    folder = output.out / output.config / output.split
     with target.stream(folder / "metadata.jsonl") as table:
         for row, name in _write_images(folder, folder, rows, target):
             table.write(_json_line({"file_name": name, **row.columns}))
 
 
-def write_webdataset(place: Place, rows: Iterable[Row], target: Target) -> None:
+def write_webdataset(output: SplitOutput, rows: Iterable[Row], target: Target) -> None:
     """Write `<config>/<split>-00000.tar` and so on, of samples `<key>.<format>`, `<key>.json` and `<key>.cls`.
 
     The key is the row's number in the split, in eight digits; the JSON has all columns but the image, `cls` is the
@@ -98,15 +98,15 @@ def write_webdataset(place: Place, rows: Iterable[Row], target: Target) -> None:
             columns = json.dumps(row.columns).encode()
             label = str(row.columns["label"]).encode()
             members: list[tuple[str, Bytes]] = [(row.kind, row.image), ("json", columns), ("cls", label)]
-            if archive is None or archive.size_with([len(data) for _, data in members]) > place.shard_bytes:
+            if archive is None or archive.size_with([len(data) for _, data in members]) > output.shard_bytes:
                 opened.close()
-                path = place.out / place.config / f"{place.split}-{next(numbers):05d}.tar"
+                path = output.out / output.config / f"{output.split}-{next(numbers):05d}.tar"
                 archive = opened.enter_context(_archive(path, target))
             for kind, data in members:
                 archive.add(f"{number:08d}.{kind}", data)
 
 
-Writer = Callable[[Place, Iterable[Row], Target], None]
+Writer = Callable[[SplitOutput, Iterable[Row], Target], None]
 
 WRITERS: Mapping[str, Writer] = {
     "openood": write_openood,

@@ -17,8 +17,8 @@ from builders.errors import BuildError
 NO_CLASS = "_"
 """The folder of images that have no class."""
 
-_LONGEST_FOLDER = 100
-_LONGEST_STEM = 60
+_MAX_FOLDER = 100
+_MAX_STEM = 60
 
 # Words and the separators around them as in the patterns of datasets 5.2, data_files.py.
 _WORDS = ("train", "training", "validation", "valid", "dev", "val", "test", "testing", "eval", "evaluation")
@@ -58,9 +58,9 @@ def class_folder(class_id: str) -> str:
         name = _escaped(name[0]) + name[1:]
     if name[-1] == ".":
         name = name[:-1] + _escaped(".")
-    if len(name) > _LONGEST_FOLDER:
+    if len(name) > _MAX_FOLDER:
         # `quote` leaves no plus sign, so no name that was not cut can look like one that was.
-        name = f"{name[: _LONGEST_FOLDER - 17]}+{_digest(class_id, 16)}"
+        name = f"{name[: _MAX_FOLDER - 17]}+{_digest(class_id, 16)}"
     return name
 
 
@@ -76,7 +76,7 @@ def file_stem(name: str, row_id: str) -> str:
         then 12 hex digits of the SHA-256 of the row's id, which tell apart images of one name. ASCII letters, digits,
         `-` and `_` only.
     """
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", PurePosixPath(name).stem)[:_LONGEST_STEM].strip("_-")
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", PurePosixPath(name).stem)[:_MAX_STEM].strip("_-")
     shown = _SPLIT_WORD.sub(lambda word: word[0].upper(), plain)
     return f"{shown}-{_digest(row_id, 12)}" if shown else _digest(row_id, 12)
 

@@ -72,7 +72,7 @@ def readme(manifest: Manifest, chosen_format: str, splits: Mapping[str, Exported
     entries = {key: described[key] for key in sorted(splits, key=lambda key: key.split("/"))}
     benchmarks = sorted({manifest.configs[key.partition("/")[0]].benchmark for key in entries})
     roles = ", ".join(f"{number} {role}" for number, role in enumerate(ROLES))
-    parts = [f"Unknown detection benchmarks, exported as {chosen_format}", _filled(_ORIGIN.format(roles=roles))]
+    parts = [f"Unknown detection benchmarks, exported as {chosen_format}", _wrapped(_ORIGIN.format(roles=roles))]
     parts += [_benchmark(manifest.benchmarks[name]) for name in benchmarks]
     parts.append("\n".join(f"{key}: {splits[key].rows:,} rows, digest {splits[key].digest}" for key in entries))
     known = [key for key, entry in entries.items() if entry.roles == ("in_distribution",)]
@@ -104,7 +104,7 @@ def _how_to_read(
         parts.append(_CLASSES)
     elif several := mixed(splits):
         parts.append(_MIXED.format(splits=", ".join(several)))
-    return [_filled(part) for part in parts]
+    return [_wrapped(part) for part in parts]
 
 
 def _benchmark(benchmark: BenchmarkEntry) -> str:
@@ -117,11 +117,11 @@ def _source(source: SourceEntry) -> str:
     lines = [
         f"{source.title}, {source.edition}",
         f"Licence: {licence.name} ({licence.url})",
-        _filled(licence.statement),
+        _wrapped(licence.statement),
         f"May be published as: {licence.publish}",
     ]
     return "\n".join(lines)
 
 
-def _filled(text: str) -> str:
+def _wrapped(text: str) -> str:
     return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)

@@ -45,7 +45,7 @@ class _Record(msgspec.Struct, frozen=True):
     splits: dict[str, ExportedSplit]
 
 
-class State:
+class ExportState:
     """The record of an export's folder.
 
     `settings` are the choices that shape every file; `splits` goes by `config/split`.
@@ -133,7 +133,7 @@ class State:
 
 
 @contextlib.contextmanager
-def locked(out: Path) -> Iterator[None]:
+def export_lock(out: Path) -> Iterator[None]:
     """Hold the folder for this run.
 
     Raises:
@@ -155,7 +155,7 @@ def locked(out: Path) -> Iterator[None]:
         lock.release()
 
 
-def sweep(out: Path) -> None:
+def remove_leftovers(out: Path) -> None:
     """Remove what a killed run left half-written."""
     for leftover in sorted(out.rglob(f".*{TEMPORARY}")):
         leftover.unlink()

@@ -55,12 +55,12 @@ class _Counting:
         self.files += 1
         self.bytes += size
 
-    def _count_streamed(self, sink: _Counted) -> None:
+    def _count_streamed(self, sink: _CountingSink) -> None:
         self._count(sink.bytes)
         self.streamed[sink.path] = sink.bytes
 
 
-class DryRun(_Counting):
+class DryRunTarget(_Counting):
     """A target that counts and writes nothing."""
 
     def put(self, path: Path, data: Bytes) -> None:
@@ -70,18 +70,18 @@ class DryRun(_Counting):
     @contextlib.contextmanager
     def stream(self, path: Path, *, keep: bool = False) -> Iterator[Sink]:
         """Count a file bit by bit."""
-        sink = _Counted(path)
+        sink = _CountingSink(path)
         yield sink
         self._count_streamed(sink)
 
 
-class Disk(_Counting):
+class DiskTarget(_Counting):
     """A target that writes files under a temporary name and renames them: under its own name a file is whole."""
 
     def put(self, path: Path, data: Bytes) -> None:
         """Write a whole file; one with these bytes stays as it is."""
         self._count(len(data))
-        if not _holds(path, data):
+        if not _has_content(path, data):
             with atomic_path(path) as temporary:
                 temporary.write_bytes(data)
 
@@ -94,18 +94,18 @@ class Disk(_Counting):
         """
         if keep and path.is_file():
             with path.open("rb") as there:
-                compared = _Compared(path, there)
+                compared = _ComparingSink(path, there)
                 yield compared
                 compared.end()
                 self._count_streamed(compared)
         else:
             with atomic_path(path) as temporary, temporary.open("wb") as opened:
-                written = _Written(path, opened)
+                written = _FileSink(path, opened)
                 yield written
                 self._count_streamed(written)
 
 
-class _Counted:
+class _CountingSink:
     """A sink that knows how much was written to it."""
 
     def __init__(self, path: Path) -> None:
@@ -116,7 +116,7 @@ class _Counted:
         self.bytes += len(data)
 
 
-class _Written(_Counted):
+class _FileSink(_CountingSink):
     def __init__(self, path: Path, opened: IO[bytes]) -> None:
         super().__init__(path)
         self.opened = opened
@@ -126,7 +126,7 @@ class _Written(_Counted):
         self.opened.write(data)
 
 
-class _Compared(_Counted):
+class _ComparingSink(_CountingSink):
     """Compares what would be written with a file that an earlier run finished."""
 
     def __init__(self, path: Path, there: IO[bytes]) -> None:
@@ -150,7 +150,7 @@ class _Compared(_Counted):
         )
 
 
-def _holds(path: Path, data: Bytes) -> bool:
+def _has_content(path: Path, data: Bytes) -> bool:
     try:
         return path.stat().st_size == len(data) and path.read_bytes() == data
     except FileNotFoundError:

@@ -22,15 +22,15 @@ from huggingface_hub.utils import logging as hub_logging
 # Private to the client, and the only way to keep what its own factory sets up besides the limit that it lacks.
 from huggingface_hub.utils._http import default_client_factory
 
-CONNECT_SECONDS = 30.0
+CONNECT_TIMEOUT = 30.0
 
-SILENCE_SECONDS = 300.0
+READ_TIMEOUT = 300.0
 """Without a byte either way. An upload may take hours, and a commit of thousands of files a minute or two before it is
 answered; a server that says nothing for longer has forgotten us."""
 
 
 @contextlib.contextmanager
-def manners() -> Iterator[None]:
+def hub_settings() -> Iterator[None]:
     """Set a limit to every wait for an answer, and leave bars and log lines to us.
 
     Without this the client waits for ever, and logs the addresses that it sends to again, which hold signatures.
@@ -39,7 +39,7 @@ def manners() -> Iterator[None]:
     hub_logging.set_verbosity(logging.ERROR)
     if bars:
         disable_progress_bars()
-    set_client_factory(_limited)
+    set_client_factory(_client_with_timeouts)
     try:
         yield
     finally:
@@ -49,7 +49,7 @@ def manners() -> Iterator[None]:
             enable_progress_bars()
 
 
-def _limited() -> Any:
+def _client_with_timeouts() -> Any:
     client = default_client_factory()
-    client.timeout = httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS, pool=None)
+    client.timeout = httpx.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT, pool=None)
     return client

@@ -19,12 +19,12 @@ from tqdm import tqdm
 from builders.errors import BuildError, os_errors_as_build_errors
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
-from hf_scripts.hub.client import manners
-from hf_scripts.hub.repository import Repository, Stored
-from hf_scripts.hub.retry import Say
+from hf_scripts.hub.client import hub_settings
+from hf_scripts.hub.repository import RemoteFile, Repository
+from hf_scripts.hub.retry import Log
 
 # Enough to keep a line busy while files are checked, few enough not to be counted as too many requests.
-_AT_ONCE = 4
+_PARALLEL_DOWNLOADS = 4
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Downloaded:
 
 
 @contextlib.contextmanager
-def downloaded(name: str, revision: str, keep: Path | None, say: Say) -> Iterator[Downloaded]:
+def downloaded(name: str, revision: str, keep: Path | None, log: Log) -> Iterator[Downloaded]:
     """Download a release into a new folder, whatever a cache of this machine holds.
 
     Args:
         name: ORG/NAME.
         revision: a branch, tag or commit; all files are of the commit that it names now.
         keep: a folder for the files, new or empty; without it they are gone at the end of the block.
-        say: told where files come from, how much disk they take, and of every wait.
+        log: told where files come from, how much disk they take, and of every wait.
 
     Raises:
         BuildError: there is no such release, or no room for it.
@@ -52,18 +52,18 @@ def downloaded(name: str, revision: str, keep: Path | None, say: Say) -> Iterato
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise BuildError(f"expected a new or empty folder for --keep, found something in {keep}; give another.")
     with contextlib.ExitStack() as stack:
-        stack.enter_context(manners())
+        stack.enter_context(hub_settings())
         into = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="verify-")))
         with os_errors_as_build_errors("write what is downloaded"):
             into.mkdir(parents=True, exist_ok=True)
-            repository = Repository(name, say)
+            repository = Repository(name, log)
             commit = _resolve(repository, revision)
             label = f"{name} at {revision} (commit {commit[:12]})"
-            files, problems = _wanted(repository, commit, into)
+            files, problems = _listed_files(repository, commit, into)
             size = sum(file.size for file in files)
             kept = f"into {keep}" if keep else "into a temporary folder"
-            say(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {kept}")
-            _check_room(size, into)
+            log(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {kept}")
+            _check_disk_space(size, into)
             _download(repository, commit, files, into)
         yield Downloaded(into, label, problems)
 
@@ -83,7 +83,7 @@ def _resolve(repository: Repository, revision: str) -> str:
     )
 
 
-def _wanted(repository: Repository, commit: str, into: Path) -> tuple[list[Stored], Problems]:
+def _listed_files(repository: Repository, commit: str, into: Path) -> tuple[list[RemoteFile], Problems]:
     """The files that a commit has of those that its manifest lists, and what it has besides."""
     tree = repository.tree(commit)
     where = f"{repository.name} at commit {commit[:12]}"
@@ -100,7 +100,7 @@ def _wanted(repository: Repository, commit: str, into: Path) -> tuple[list[Store
     return [tree[path] for path in sorted(listed & tree.keys())], check_manifest.check_unlisted(tree, manifest)
 
 
-def _check_room(size: int, into: Path) -> None:
+def _check_disk_space(size: int, into: Path) -> None:
     free = shutil.disk_usage(into).free
     if size > free:
         raise BuildError(
@@ -109,11 +109,11 @@ def _check_room(size: int, into: Path) -> None:
         )
 
 
-def _download(repository: Repository, commit: str, files: list[Stored], into: Path) -> None:
+def _download(repository: Repository, commit: str, files: list[RemoteFile], into: Path) -> None:
     size = sum(file.size for file in files)
     with (
         tqdm(total=size, desc="downloading", unit="B", unit_scale=True, disable=None, file=sys.stderr) as bar,
-        ThreadPoolExecutor(_AT_ONCE) as pool,
+        ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool,
     ):
         for file, _ in zip(files, pool.map(lambda file: repository.fetch(file, commit, into), files), strict=True):
             bar.update(file.size)

@@ -1,7 +1,7 @@
 """One dataset repository on the Hub, as publishing and verifying use it.
 
-Every request goes through `retry.patiently`; what a caller must tell apart (no such repository, a tag that is there)
-is a value, everything else a sentence.
+Every request goes through `retry.with_retries`. Outcomes that a caller handles (no such repository, a tag that
+exists) are return values; all others raise `BuildError`.
 
 Tested by `tests/hf_scripts/test_push.py`.
 """
@@ -30,7 +30,7 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, Revi
 
 from builders.errors import BuildError
 from builders.release.digests import file_sha256
-from hf_scripts.hub.retry import DamagedError, Say, patiently
+from hf_scripts.hub.retry import ChecksumError, Log, with_retries
 
 GITATTRIBUTES = ".gitattributes"
 """The file that the Hub puts into every repository by itself, to say what goes to LFS."""
@@ -40,7 +40,7 @@ _BATCH = 8
 
 
 @dataclass(frozen=True)
-class Stored:
+class RemoteFile:
     """One file of a commit: `oid` is git's name of it; `sha256` is of its content, and empty outside LFS."""
 
     path: str
@@ -48,7 +48,7 @@ class Stored:
     oid: str
     sha256: str
 
-    def is_content_of(self, path: Path, sha256: str = "") -> bool:
+    def has_content_of(self, path: Path, sha256: str = "") -> bool:
         """Whether a file on this machine has the same content; `sha256` saves reading it where that is known."""
         if path.stat().st_size != self.size:
             return False
@@ -88,12 +88,12 @@ class Repository:
 
     Args:
         name: ORG/NAME.
-        say: told of every wait and of the Hub's warnings.
+        log: told of every wait and of the Hub's warnings.
     """
 
-    def __init__(self, name: str, say: Say) -> None:
+    def __init__(self, name: str, log: Log) -> None:
         self.name = name
-        self.say = say
+        self.log = log
         self.api = HfApi()
         self.host = urlsplit(self.api.endpoint).netloc
 
@@ -115,7 +115,7 @@ class Repository:
                 f"expected a token for {self.host}, found none; log in with `hf auth login` or set HF_TOKEN to a "
                 "token with write access."
             )
-        me = patiently("ask whose token this is", self.api.whoami, self.say)
+        me = with_retries("ask whose token this is", self.api.whoami, self.log)
         owner = self.name.split("/")[0]
         if me.get("auth", {}).get("accessToken", {}).get("role") == "read":
             raise BuildError(
@@ -131,10 +131,10 @@ class Repository:
 
     def check_write(self) -> None:
         """Refuse a token that may not change this repository, which exists."""
-        patiently(
+        with_retries(
             f"be allowed to write to {self.name}",
             lambda: self.api.auth_check(self.name, repo_type="dataset", write=True),
-            self.say,
+            self.log,
         )
 
     def info(self) -> Info | None:
@@ -147,15 +147,15 @@ class Repository:
                 return None
             return Info(str(found.sha), bool(found.private), bool(found.gated))
 
-        return patiently(f"look at {self.name} on {self.host}", ask, self.say)
+        return with_retries(f"look at {self.name} on {self.host}", ask, self.log)
 
     def create(self, *, private: bool) -> None:
         """Create the repository. Nothing happens where it exists: neither to it nor to who may read it."""
-        patiently(
+        with_retries(
             f"create {self.name}",
             # Without a wish the organisation's default decides, which may be private.
             lambda: self.api.create_repo(self.name, repo_type="dataset", private=private or None, exist_ok=True),
-            self.say,
+            self.log,
         )
 
     # What it holds
@@ -169,7 +169,7 @@ class Repository:
             except (RepositoryNotFoundError, RevisionNotFoundError):
                 return None
 
-        return patiently(f"find {self.name} at {revision} on {self.host}", ask, self.say)
+        return with_retries(f"find {self.name} at {revision} on {self.host}", ask, self.log)
 
     def tags(self) -> dict[str, str]:
         """The commit of every tag; none where there is no repository."""
@@ -181,22 +181,22 @@ class Repository:
                 return {}
             return {tag.name: tag.target_commit for tag in refs.tags}
 
-        return patiently(f"list the tags of {self.name}", ask, self.say)
+        return with_retries(f"list the tags of {self.name}", ask, self.log)
 
-    def tree(self, commit: str) -> dict[str, Stored]:
+    def tree(self, commit: str) -> dict[str, RemoteFile]:
         """Every file of a commit by its path, without the one that the Hub puts there."""
-        entries = patiently(
+        entries = with_retries(
             f"list the files of {self.name}",
             lambda: list(self.api.list_repo_tree(self.name, recursive=True, revision=commit, repo_type="dataset")),
-            self.say,
+            self.log,
         )
         return {
-            entry.path: Stored(entry.path, entry.size, entry.blob_id, entry.lfs.sha256 if entry.lfs else "")
+            entry.path: RemoteFile(entry.path, entry.size, entry.blob_id, entry.lfs.sha256 if entry.lfs else "")
             for entry in entries
             if isinstance(entry, RepoFile) and entry.path != GITATTRIBUTES
         }
 
-    def fetch(self, stored: Stored, commit: str, into: Path) -> Path:
+    def fetch(self, stored: RemoteFile, commit: str, into: Path) -> Path:
         """Download a file of a commit to its path in `into`, whatever a cache of this machine holds, and check it."""
 
         def ask() -> Path:
@@ -212,12 +212,12 @@ class Repository:
                 )
             )
             # The client compares sizes only.
-            if not stored.is_content_of(local):
+            if not stored.has_content_of(local):
                 local.unlink()
-                raise DamagedError(f"other bytes of {stored.path} than the Hub lists")
+                raise ChecksumError(f"other bytes of {stored.path} than the Hub lists")
             return local
 
-        return patiently(f"download {stored.path} of {self.name}", ask, self.say)
+        return with_retries(f"download {stored.path} of {self.name}", ask, self.log)
 
     def open(self, path: str, commit: str) -> Any:
         """Open a file of a commit for reading parts of it."""
@@ -244,7 +244,7 @@ class Repository:
                 gitignore_content="",
             )
             more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
-            patiently(f"send {batch[0].path_in_repo}{more}", send, self.say)
+            with_retries(f"send {batch[0].path_in_repo}{more}", send, self.log)
             yield sum(addition.upload_info.size for addition in batch)
 
     def commit(
@@ -271,10 +271,10 @@ class Repository:
                         return None
                     raise
             for warning in caught:
-                self.say(f"note: {' '.join(str(warning.message).split())}")
+                self.log(f"note: {' '.join(str(warning.message).split())}")
             return str(made.oid)
 
-        return patiently(f"commit to {self.name}", ask, self.say)
+        return with_retries(f"commit to {self.name}", ask, self.log)
 
     def tag(self, tag: str, commit: str) -> str:
         """Tag a commit, unless the tag exists; returns the commit that it names."""
@@ -287,5 +287,5 @@ class Repository:
                 if error.response.status_code != 409:
                     raise
 
-        patiently(f"set the tag {tag} of {self.name}", ask, self.say)
+        with_retries(f"set the tag {tag} of {self.name}", ask, self.log)
         return self.tags().get(tag, "")

@@ -13,7 +13,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 
 from builders.errors import BuildError
 from hf_scripts.hub.repository import Repository
-from hf_scripts.hub.retry import patiently
+from hf_scripts.hub.retry import with_retries
 
 _ADVICE = "Publish some of its configs in another repository, with --configs and --repo."
 
@@ -72,7 +72,7 @@ def validate_on_hub(text: str, repository: Repository) -> None:
                 f"bytes, {front_matter_bytes(text):,} of them front matter. {_ADVICE}"
             ) from error
 
-    patiently(f"have the card of {repository.name} checked", ask, repository.say)
+    with_retries(f"have the card of {repository.name} checked", ask, repository.log)
 
 
 def front_matter_bytes(text: str) -> int:

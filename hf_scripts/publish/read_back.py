@@ -17,9 +17,9 @@ from builders.release.layout import INDEX_SUFFIX
 from builders.release.manifest import parse
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
-from hf_scripts.hub.repository import Repository, Stored
-from hf_scripts.hub.retry import patiently
-from hf_scripts.publish.merged_release import described
+from hf_scripts.hub.repository import RemoteFile, Repository
+from hf_scripts.hub.retry import with_retries
+from hf_scripts.publish.merged_release import sizes_and_digests
 
 
 def read_back(
@@ -53,8 +53,8 @@ def read_back(
         )
     manifest = parse(manifest_file.read_bytes(), str(manifest_file))
     tree = repository.tree(tag)
-    problems = check_manifest.check_tree(described(tree), manifest)
-    if "manifest.json" not in tree or not tree["manifest.json"].is_content_of(manifest_file):
+    problems = check_manifest.check_tree(sizes_and_digests(tree), manifest)
+    if "manifest.json" not in tree or not tree["manifest.json"].has_content_of(manifest_file):
         problems.add("manifest", "manifest.json: expected the one that was to be published, found another or none")
     if not problems.total():
         _check_small(repository, commit, tree, manifest, local, root, problems)
@@ -72,7 +72,7 @@ def read_back(
 def _check_small(
     repository: Repository,
     commit: str,
-    tree: Mapping[str, Stored],
+    tree: Mapping[str, RemoteFile],
     manifest: Manifest,
     local: Callable[[str], Path | None],
     root: Path,
@@ -83,12 +83,12 @@ def _check_small(
         if stored.sha256:
             continue  # compared with the tree
         ours = local(file.path)
-        path = ours if ours is not None and stored.is_content_of(ours) else repository.fetch(stored, commit, root)
+        path = ours if ours is not None and stored.has_content_of(ours) else repository.fetch(stored, commit, root)
         if (digest := file_sha256(path)) != file.sha256:
             problems.add("file digest", f"{file.path}: expected SHA-256 {file.sha256}, found {digest}")
 
 
-def _check_patterns(card: str, tree: Mapping[str, Stored], problems: Problems) -> None:
+def _check_patterns(card: str, tree: Mapping[str, RemoteFile], problems: Problems) -> None:
     front = yaml.safe_load(card.split("---\n")[1])
     for config in front["configs"]:
         for entry in config["data_files"]:
@@ -108,5 +108,5 @@ def _check_labels(repository: Repository, commit: str, manifest: Manifest, probl
                 described = json.loads(pq.read_schema(opened).metadata[b"huggingface"])
             return tuple(described["info"]["features"]["label"]["names"])
 
-        if patiently(f"read the label names of {path}", names, repository.say) != config.label_names:
+        if with_retries(f"read the label names of {path}", names, repository.log) != config.label_names:
             problems.add("features", f"{path}: expected the label names of {name}{INDEX_SUFFIX}, found others")

@@ -59,7 +59,7 @@ def version_of(tag: str) -> Version | None:
     return Version(*map(int, match.groups())) if match else None
 
 
-def wanted_version(tag: str) -> Version:
+def requested_version(tag: str) -> Version:
     """The version of a tag that a person gave.
 
     Raises:
@@ -136,11 +136,11 @@ def compare(old: Manifest, new: Manifest) -> Changes:
     )
 
 
-def check_version(wanted: Version, last: Version | None, changes: Changes) -> None:
+def check_version(requested: Version, last: Version | None, changes: Changes) -> None:
     """Refuse a version that its changes do not deserve.
 
     Args:
-        wanted: the version to publish.
+        requested: the version to publish.
         last: the highest that is published; None before the first, for which any will do.
         changes: what differs from `last`.
 
@@ -151,14 +151,14 @@ def check_version(wanted: Version, last: Version | None, changes: Changes) -> No
         return
     if not changes.level:
         raise BuildError(
-            f"expected something that differs from {last.tag} to publish as {wanted.tag}, found the same release; "
+            f"expected something that differs from {last.tag} to publish as {requested.tag}, found the same release; "
             f"{last.tag} is what readers should name."
         )
     smallest = last.next(changes.level)
-    if wanted < smallest:
+    if requested < smallest:
         raise BuildError(
             f"expected a version of at least {smallest.tag} after {last.tag}, because {changes.reason()}, which is a "
-            f"{changes.level} change, found {wanted.tag}; publish with --tag {smallest.tag}."
+            f"{changes.level} change, found {requested.tag}; publish with --tag {smallest.tag}."
         )
 
 

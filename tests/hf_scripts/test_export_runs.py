@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.release.digests import rows_digest
-from hf_scripts.exports.state import locked
+from hf_scripts.exports.state import export_lock
 from tests.builders.conftest import build_demo, files_of
 from tests.hf_scripts.exporting import (
     FORMATS,
@@ -181,7 +181,7 @@ def test_a_tar_with_other_bytes_is_not_kept_silently(release, tmp_path, capsys):
 
 
 def test_two_exports_of_one_folder_do_not_mix(release, tmp_path, capsys):
-    with locked(tmp_path / "out"):
+    with export_lock(tmp_path / "out"):
         sentence = refused(capsys, release, "openood", tmp_path / "out", "--configs", TEST)
     assert "expected to be the only export to " in sentence
     assert run(release, "openood", tmp_path / "out", "--configs", TEST) == 0

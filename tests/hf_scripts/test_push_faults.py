@@ -122,7 +122,7 @@ def test_an_upload_that_breaks_off_is_sent_again(begun, hub, undisturbed):
 
 
 def test_a_hub_that_falls_silent(begun, hub, undisturbed, monkeypatch):
-    monkeypatch.setattr("hf_scripts.hub.client.SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr("hf_scripts.hub.client.READ_TIMEOUT", 0.5)
     hub.slow("commit", 60)
     again(begun, hub, undisturbed)
 
