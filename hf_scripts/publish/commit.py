@@ -1,7 +1,7 @@
-"""Publishes a release: contents first, then one commit with everything that changes, then the tag.
+"""Publishes a release: uploads the contents, makes one commit with all changes, and sets the tag.
 
-Nothing is visible before the commit, and all of it after, so a run that is cut off leaves no half of a release, and
-another finds on the Hub what has been sent. The commit is refused where somebody else committed meanwhile.
+Nothing is visible before the commit, so an interrupted run leaves no partial release, and the next one skips what is
+uploaded already. If somebody else committed in the meantime, the commit is refused.
 
 Tested by `tests/hf_scripts/test_push.py`.
 """
@@ -38,12 +38,12 @@ from hf_scripts.publish.read_back import read_back
 from hf_scripts.publish.versions import Changes, Version, check_version, compare, latest
 
 Progress = Callable[[int, int], object]
-"""Called with the bytes sent since the last call, and with those of the whole release."""
+"""Called with the bytes uploaded since the last call, and the bytes to upload in total."""
 
 
 @dataclass(frozen=True)
 class PublishRequest:
-    """What is to be published, and how far the publisher wants to go."""
+    """A request to publish: the release, its version, and the options of `push`."""
 
     folder: Path
     manifest: Manifest
@@ -56,7 +56,7 @@ class PublishRequest:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one commit does to a repository: files to add, and paths to delete."""
+    """The changes of one commit: files to add, and paths to delete."""
 
     merged: MergedRelease
     additions: tuple[CommitOperationAdd, ...]
@@ -74,25 +74,25 @@ def publish(
     """Publish a release under a tag.
 
     Args:
-        repository: where to.
-        request: what.
-        check_folder: looks whether the release is whole, and raises where it is not. Called before anything is sent.
-        scratch: an empty folder.
-        log: told of what is about to be done and what was done.
-        progress: told of bytes as they are sent.
+        repository: the repository.
+        request: the release and the options.
+        check_folder: verifies the release folder, and raises if it is damaged. Called before anything is uploaded.
+        scratch: an empty folder for temporary files.
+        log: prints what will be done and what was done.
+        progress: called with uploaded bytes.
 
     Returns:
-        Whether the tag names the release now; not so after a dry run.
+        Whether the tag names the release now; False after a dry run.
 
     Raises:
-        BuildError: with what to do about it.
+        BuildError: the release cannot be published; the message says why and what to do.
     """
     tag = request.version.tag
     if repository.has_token() or not request.dry_run:
         repository.check_account()
     else:
-        log("there is no token, so this looks at what anybody sees")
-    # Before the newest commit, so that no tag can be of a commit that is newer still.
+        log("there is no token, so only public information is read")
+    # Listed before the newest commit is read, so that no tag names a newer one.
     tags = repository.tags()
     info = repository.info()
     if info is not None and not request.dry_run:
@@ -118,17 +118,17 @@ def publish(
         commit = _commit(repository, request, info, plan, log, progress)
     else:
         commit = _head(info)
-        log("the commit is there already")
+        log("the commit exists already")
     _tag(repository, tag, commit)
     files = read_back(repository, tag, commit, plan.merged.root / "manifest.json", plan.merged.local, scratch / "back")
-    log(f"{repository.name} {tag} is commit {commit[:12]}; read back, its {files:,} files are as manifest.json says")
+    log(f"{repository.name} {tag} is commit {commit[:12]}; its {files:,} files, read back, match manifest.json")
     return True
 
 
 def _check_published(
     repository: Repository, request: PublishRequest, tags: dict[str, str], scratch: Path, log: Log
 ) -> bool:
-    """Find that the tag has this release, or refuse."""
+    """Check that an existing tag names this very release."""
     tag = request.version.tag
     there = snapshot(repository, tags[tag], scratch / "tag")
     merged = merge_with_published(request.folder, request.manifest, there, _empty(scratch / "merged"))
@@ -137,19 +137,19 @@ def _check_published(
         last = latest(tags) or request.version
         free = last.next(changes.level).tag
         raise BuildError(
-            f"expected the tag {tag} of {repository.name} to be free or to have this release, found one that differs "
-            f"({changes.reason()}); a version is never changed, so publish with --tag {free} or higher."
+            f"{repository.name} has another release under the tag {tag} ({changes.reason()}). A published version "
+            f"never changes: publish with --tag {free} or higher."
         )
     files = read_back(
         repository, tag, tags[tag], there.fetch("manifest.json"), lambda _: None, _empty(scratch / "back")
     )
     log(f"{repository.name} {tag} is commit {tags[tag][:12]} and has this release already; nothing was changed")
-    log(f"read back, its {files:,} files are as manifest.json says")
+    log(f"its {files:,} files, read back, match manifest.json")
     return True
 
 
 def _newest(repository: Repository, info: Info | None, scratch: Path) -> Snapshot | None:
-    """What the repository holds now; files that are no part of a release are nobody's to delete, and so refused."""
+    """The release at the newest commit. Files that belong to no release are not ours to delete, and are refused."""
     if info is None:
         return None
     base = snapshot(repository, info.head, scratch / "head")
@@ -182,7 +182,7 @@ def _plan(
 
 
 def _changed_files(merged: MergedRelease) -> Plan:
-    """What the repository lacks of the merged release, and what it has too much."""
+    """Plan the commit that turns the repository's files into those of the merged release."""
     tree = merged.base.tree if merged.base else {}
     known = {file.path: file.sha256 for file in merged.manifest.files()}
     paths = sorted({*known, "README.md", "manifest.json"})
@@ -192,15 +192,21 @@ def _changed_files(merged: MergedRelease) -> Plan:
         if local is None:
             continue  # it stays
         if not local.is_file():
-            raise damaged_folder(merged.folder, f"{path}: expected a file, found none")
+            raise damaged_folder(merged.folder, _missing(path))
         if path not in tree or not tree[path].has_content_of(local, known.get(path, "")):
             additions.append(addition(path, local, known.get(path, "")))
     _check_staying(merged)
     return Plan(merged, tuple(additions), tuple(sorted(tree.keys() - set(paths))))
 
 
+def _missing(path: str) -> Problems:
+    problems = Problems()
+    problems.add("file", f"{path} is missing")
+    return problems
+
+
 def _check_staying(merged: MergedRelease) -> None:
-    """Refuse to list files that the repository does not have, or has with other contents."""
+    """Check that the repository has the files that the merged release keeps from it."""
     staying = [f for f in merged.manifest.files() if merged.local(f.path) is None]
     if staying and merged.base is not None:
         tree = sizes_and_digests(merged.base.tree)
@@ -214,7 +220,7 @@ def _check_staying(merged: MergedRelease) -> None:
 def _log_access(repository: Repository, request: PublishRequest, info: Info | None, log: Log) -> None:
     if info is None:
         kind = "private" if request.private else "public, unless its owner's default is private"
-        log(f"{repository.name} is not on {repository.host} yet; it will be {kind}")
+        log(f"{repository.name} does not exist on {repository.host} yet; it will be {kind}")
         return
     access = access_of(private=info.private, gated=info.gated)
     log(f"{repository.name} is on {repository.host}, {access}")
@@ -225,8 +231,8 @@ def _check_access(repository: Repository, request: PublishRequest, info: Info | 
     access = access_of(private=private, gated=info.gated if info else False)
     if request.private and not private:
         raise BuildError(
-            f"expected {repository.name} to be private as --private says, found it {access} on {repository.host}, "
-            "which --private does not change; make it private in its settings there, or give another --repo."
+            f"{repository.name} is {access} on {repository.host}, and --private does not change an existing "
+            "repository. Make it private in its settings there, or give another --repo."
         )
     check_licences(manifest, access, repository.name)
     check_demo(manifest, access, repository.name, allowed=request.allow_demo)
@@ -238,24 +244,24 @@ def _log_plan(plan: Plan, request: PublishRequest, log: Log) -> None:
     stay = len(plan.merged.manifest.files()) + 2 - files
     commits = 1 if files or plan.deletions else 0
     log(
-        f"to send: {files:,} files, {size:,} bytes, in {commits} commit{'' if commits == 1 else 's'}; {stay:,} files "
-        f"stay, {len(plan.deletions):,} go"
+        f"to upload: {files:,} files, {size:,} bytes, in {commits} commit{'' if commits == 1 else 's'}; "
+        f"unchanged: {stay:,} files; to delete: {len(plan.deletions):,}"
     )
     if files > request.max_files:
         raise BuildError(
-            f"expected at most {request.max_files:,} files to send, found {files:,} in {request.folder}; build larger "
-            f"shards, publish some --configs, or say --max-files {files}."
+            f"{request.folder} has {files:,} files to upload, more than {request.max_files:,}. Publish some "
+            f"--configs, or allow them with --max-files {files}."
         )
 
 
 def _commit(
     repository: Repository, request: PublishRequest, info: Info | None, plan: Plan, log: Log, progress: Progress
 ) -> str:
-    """Send contents and commit; returns the commit."""
+    """Upload contents and commit; returns the commit."""
     if info is None:
         repository.create(private=request.private)
         info = repository.info()
-        # Somebody else may have created it a moment ago, and it is as they made it.
+        # Somebody else may have created it in the meantime, with other settings.
         _check_access(repository, request, info, plan.merged.manifest)
         if repository.tree(_head(info)):
             raise _conflict(repository)
@@ -267,25 +273,24 @@ def _commit(
     commit = repository.commit(plan.additions, plan.deletions, title=title, parent=parent)
     if commit is not None:
         return commit
-    # Refused because `parent` is outdated: by this very commit where its answer was lost, else by another's.
+    # `parent` is outdated: either this very commit was made and its answer lost, or somebody else committed.
     newest = _head(repository.info())
     if newest != parent and _has(repository, newest, plan):
-        log("the answer to the commit was lost, and the commit is there")
+        log("the answer to the commit was lost, but the commit was made")
         return newest
     raise _conflict(repository)
 
 
 def _has(repository: Repository, commit: str, plan: Plan) -> bool:
-    """Whether a commit holds the planned release: its manifest tells all other files."""
+    """Whether a commit has the planned release, by its manifest, which has the digests of all other files."""
     manifest = repository.tree(commit).get("manifest.json")
     return manifest is not None and manifest.has_content_of(plan.merged.root / "manifest.json")
 
 
 def _conflict(repository: Repository) -> BuildError:
     return BuildError(
-        f"expected nobody else to commit to {repository.name} meanwhile, found a newer commit there, and nothing of "
-        "this release was published; run the same command again, which merges with that commit and sends no file "
-        "twice."
+        f"Somebody else committed to {repository.name} in the meantime, so nothing of this release was published. Run "
+        "the same command again: it merges with that commit and uploads no file twice."
     )
 
 
@@ -293,15 +298,15 @@ def _tag(repository: Repository, tag: str, commit: str) -> None:
     named = repository.tag(tag, commit)
     if named != commit:
         raise BuildError(
-            f"expected the tag {tag} of {repository.name} to be free for commit {commit[:12]}, found that another "
-            f"publisher set it to {named[:12] or 'none'} meanwhile; run the same command again, which says whether "
-            "that version has this release and which tag is free."
+            f"Another publisher set the tag {tag} of {repository.name} to {named[:12] or 'no commit'} in the "
+            f"meantime, so commit {commit[:12]} has no tag. Run the same command again: it says whether that version "
+            "is this release, and which tag is free."
         )
 
 
 def _head(info: Info | None) -> str:
     if info is None:
-        raise BuildError("expected the repository that was just there, found none; look at it on the Hub.")
+        raise BuildError("The repository was deleted or renamed during this run. Look for it on the Hub.")
     return info.head
 
 

@@ -1,4 +1,4 @@
-"""The small files of a release as it will be published: what a repository holds and a folder, put together.
+"""The release to publish: a release folder merged with the published release of a repository.
 
 Tested by `tests/hf_scripts/test_push.py`.
 """
@@ -33,7 +33,7 @@ from hf_scripts.publish.versions import Changes, Version, compare
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A release in a repository at one commit; `root` is where files of it are downloaded to."""
+    """A published release at one commit; `root` is the folder for downloaded files."""
 
     repository: Repository
     commit: str
@@ -42,21 +42,21 @@ class Snapshot:
     root: Path
 
     def fetch(self, path: str) -> Path:
-        """Download one file, once.
+        """The local path of a file, which is downloaded at the first call.
 
         Raises:
-            BuildError: the commit has no such file.
+            BuildError: the commit has no such file, or one that does not match the manifest.
         """
         if path not in self.tree:
             raise BuildError(
-                f"expected {path} in {self.repository.name} at {self.commit[:12]}, as its manifest.json lists it, "
-                "found none; push to another repository, or mend this one."
+                f"{self.repository.name} at {self.commit[:12]} lacks {path}, which its manifest.json lists. Restore "
+                "it there, or push to another repository."
             )
         local = self.root / path
         if not local.exists():
             self.repository.fetch(self.tree[path], self.commit, self.root)
             files = {file.path: file for file in self.manifest.files()}
-            # The Hub's own list is of what somebody committed, which need not be what the manifest says.
+            # The client checks the file against the commit, which need not match the manifest.
             problems = check_manifest.check_file(self.root, files[path]) if path in files else Problems()
             if problems.total():
                 raise damaged_repository(f"{self.repository.name} at {self.commit[:12]}", problems)
@@ -64,10 +64,10 @@ class Snapshot:
 
 
 def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
-    """Read what a repository's manifest says; one with nothing of ours is a release without splits.
+    """Read the manifest of a published release; an empty repository is a release without splits.
 
     Raises:
-        BuildError: other files lie there, or no manifest that this version reads.
+        BuildError: the repository has files but no manifest, or one that this version cannot read.
     """
     tree = repository.tree(commit)
     if set(tree) <= {CARD}:
@@ -75,31 +75,37 @@ def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
     where = f"{repository.name} at {commit[:12]}"
     if "manifest.json" not in tree:
         raise BuildError(
-            f"expected an empty repository or a release, found {min(set(tree) - {CARD})} and no manifest.json "
-            f"in {where}; push to another repository."
+            f"{where} is neither empty nor a release: it has {min(set(tree) - {CARD})} and no manifest.json. Push to "
+            "another repository."
         )
     repository.fetch(tree["manifest.json"], commit, root)
     return Snapshot(repository, commit, read_manifest(root, where), tree, root)
 
 
+def first_problem(problems: Problems) -> str:
+    """The first problem, and the number of others."""
+    others = problems.total() - 1
+    more = f", and {others:,} more problem{'' if others == 1 else 's'}" if others else ""
+    return f"{next(problems.lines())}{more}"
+
+
 def damaged_repository(where: str, problems: Problems) -> BuildError:
-    """The error for a release in a repository that is damaged."""
+    """The error for a damaged release in a repository, with its first problem."""
     return BuildError(
-        f"expected a whole release in {where}, found {problems.total():,} problems, of which the first is: "
-        f"{next(problems.lines())}; mend the repository, or push to another."
+        f"The release in {where} is damaged: {first_problem(problems)}. Repair the repository, or push to another."
     )
 
 
-def damaged_folder(folder: Path, problem: str) -> BuildError:
-    """The error for a release folder that is damaged, by its first problem."""
+def damaged_folder(folder: Path, problems: Problems) -> BuildError:
+    """The error for a damaged release folder, with its first problem."""
     return BuildError(
-        f"expected a whole release in {folder}, found a problem ({problem}); see all with python -m hf_scripts.verify "
-        f"{folder}, and build it anew."
+        f"The release in {folder} is damaged: {first_problem(problems)}. List all problems with python -m "
+        f"hf_scripts.verify {folder}, and build it again."
     )
 
 
 def sizes_and_digests(tree: Mapping[str, RemoteFile]) -> dict[str, tuple[int, str]]:
-    """A tree as `hf_scripts.checks.manifest.check_tree` takes it."""
+    """Size and SHA-256 by path, as `hf_scripts.checks.manifest.check_tree` takes them."""
     return {path: (stored.size, stored.sha256) for path, stored in tree.items()}
 
 
@@ -107,8 +113,8 @@ def sizes_and_digests(tree: Mapping[str, RemoteFile]) -> dict[str, tuple[int, st
 class MergedRelease:
     """A release to publish.
 
-    `root` has its small files; `folder` the local ones; `base` what is in the repository already. `manifest` is the
-    merged one.
+    `folder` is the release folder, `ours` the part of its manifest to publish, `base` the release in the repository,
+    and `manifest` the merged manifest. `root` has the merged tables, of which `written` are the paths.
     """
 
     folder: Path
@@ -120,20 +126,20 @@ class MergedRelease:
 
     @functools.cached_property
     def mine(self) -> dict[str, FileEntry]:
-        """The files of `folder` that are to be published, by path."""
+        """The files of `folder` to publish, by path."""
         return {file.path: file for file in self.ours.files()}
 
     def local(self, path: str) -> Path | None:
-        """Where a file of the release is on this machine; None where it is only in the repository."""
+        """The local path of a file of the release; None if only the repository has it."""
         if path in self.written:
             return self.root / path
         return self.folder / path if path in self.mine else None
 
     def fetch(self, path: str) -> Path:
-        """Where a file of the release is on this machine, downloaded if need be, to be read now.
+        """The local path of a file of the release, which is checked, and downloaded if necessary.
 
         Raises:
-            BuildError: it is not what the manifest says.
+            BuildError: the file does not match the manifest.
         """
         if path in self.mine and path not in self.written:
             return self.checked(path)
@@ -143,31 +149,31 @@ class MergedRelease:
         return local or self.root / path
 
     def checked(self, path: str) -> Path:
-        """A file of `folder`, to be read now.
+        """The path of a file of `folder`, which is checked.
 
         Raises:
-            BuildError: it is not what the folder's manifest says.
+            BuildError: the file does not match the folder's manifest.
         """
         problems = check_manifest.check_file(self.folder, self.mine[path])
         if problems.total():
-            raise damaged_folder(self.folder, next(problems.lines()))
+            raise damaged_folder(self.folder, problems)
         return self.folder / path
 
     def add(self, path: Path) -> FileEntry:
-        """Note that a small file has been written; returns its entry in the manifest."""
+        """Register a file that was written below `root`; returns its entry in the manifest."""
         entry = file_entry(Layout(self.root), path)
         self.written.append(entry.path)
         return entry
 
 
 def merge_with_published(folder: Path, ours: Manifest, base: Snapshot | None, root: Path) -> MergedRelease:
-    """Merge a release with what is in a repository, tables of exclusions and duplicates included.
+    """Merge a release folder with a published release, including the tables of exclusions and duplicates.
 
     Args:
         folder: the release folder.
-        ours: those parts of its manifest that are to be published.
-        base: the repository's newest commit; None where there is no repository.
-        root: an empty folder for the files that come from both.
+        ours: the part of its manifest to publish.
+        base: the published release; None if there is no repository.
+        root: an empty folder for the merged tables.
     """
     there = base.manifest if base else EMPTY
     where = base.repository.name if base else ""
@@ -179,7 +185,7 @@ def merge_with_published(folder: Path, ours: Manifest, base: Snapshot | None, ro
 
 
 def _with_tables(merged: MergedRelease, name: str) -> ConfigEntry:
-    """Merge the tables of a config's exclusions and near-duplicates; returns its entry with these."""
+    """Merge a config's tables of exclusions and near-duplicates; returns its entry with the merged tables."""
     layout, mine = Layout(merged.root), merged.ours.configs[name]
     was = merged.base.manifest.configs.get(name) if merged.base else None
     path = _copied(merged, was.excluded if was else None, layout.excluded(name))
@@ -197,7 +203,7 @@ def _with_tables(merged: MergedRelease, name: str) -> ConfigEntry:
 
 
 def _copied(merged: MergedRelease, there: FileEntry | None, path: Path) -> Path:
-    """A place for a table, with the repository's table in it where it has one."""
+    """The path for a merged table, with a copy of the repository's table if it has one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if merged.base is not None and there is not None:
         path.write_bytes(merged.base.fetch(there.path).read_bytes())
@@ -205,9 +211,10 @@ def _copied(merged: MergedRelease, there: FileEntry | None, path: Path) -> Path:
 
 
 def _merge_duplicates(merged: MergedRelease) -> None:
-    """Complete the tables of duplicates with pairs of rows that were built apart; without any there is none.
+    """Merge the tables of duplicates, and add the pairs between splits of both releases.
 
-    Indexes of the splits that stay are downloaded where they are compared for the first time.
+    Indexes of remaining splits are downloaded where they have not been compared before. Without a table on either
+    side, nothing is written.
     """
     origins, tables = [], []
     for manifest, fetch in (
@@ -223,7 +230,7 @@ def _merge_duplicates(merged: MergedRelease) -> None:
     table = complete(merged.manifest, lambda key: merged.fetch(known[key].index.path), origins, trusting=True)
     layout = Layout(merged.root)
     write_table(layout, table)
-    # Another version of pyarrow writes the same pairs in other bytes, which is nothing to publish.
+    # Another version of pyarrow writes the same pairs with other bytes, which would be an empty change.
     same = next((path for path in tables if read_pairs(path) == read_pairs(layout.duplicates)), None)
     if same is not None:
         layout.duplicates.write_bytes(same.read_bytes())
@@ -233,12 +240,12 @@ def _merge_duplicates(merged: MergedRelease) -> None:
 
 
 def check_together(merged: MergedRelease) -> None:
-    """Check splits that were built apart against each other: exclusions that add up, no id twice.
+    """Check splits that were built separately against each other: their exclusions add up, and no id occurs twice.
 
-    The indexes of the splits that stay are downloaded. Nothing is done where no split of the same benchmark stays.
+    The indexes of remaining splits are downloaded. Nothing is done if no split of the same benchmark remains.
 
     Raises:
-        BuildError: with the first problem.
+        BuildError: they do not fit; the message has the first problem.
     """
     mine = {config.benchmark for config in merged.ours.configs.values()}
     configs = {name: config for name, config in merged.manifest.configs.items() if config.benchmark in mine}
@@ -257,14 +264,14 @@ def check_together(merged: MergedRelease) -> None:
     if problems.total():
         where = merged.base.repository.name if merged.base else ""
         raise BuildError(
-            f"expected splits that fit those that stay in {where}, found {problems.total():,} problems, of which the "
-            f"first is: {next(problems.lines())}; build them with the same choices, or push all splits together."
+            f"These splits do not fit those that stay in {where}: {first_problem(problems)}. Build them with the same "
+            "choices, or push all splits together."
         )
 
 
 def differences(merged: MergedRelease, last: Snapshot) -> Changes:
-    """What differs between a published version and the merged release, the card included."""
-    # A card may show the version that it is of, which is no difference by itself.
+    """The differences between a published version and the merged release, including the card."""
+    # A card may show its version, which alone is not a difference.
     shown = replace(merged.manifest, version=last.manifest.version)
     path = merged.root / "card-of-the-last-version"
     write_text(path, card.render(shown))
@@ -274,13 +281,13 @@ def differences(merged: MergedRelease, last: Snapshot) -> Changes:
 def write_version(
     merged: MergedRelease, version: Version, last: tuple[Version, Snapshot] | None, changes: Changes
 ) -> None:
-    """Write what a version needs besides its rows: changelog, table of changes, card and manifest.
+    """Write the files of a new version: changelog, table of changes, card and manifest.
 
     Args:
-        merged: the merged release, whose manifest gets `version`, `previous`, `changelog` and `card`.
+        merged: the merged release; sets `version`, `previous`, `changelog` and `card` of its manifest.
         version: the version to publish.
         last: the highest published version and its release; None before the first.
-        changes: what differs between the two.
+        changes: the differences between the two.
     """
     layout = Layout(merged.root)
     old, before, tables = EMPTY, "", []

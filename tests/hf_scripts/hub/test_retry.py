@@ -93,14 +93,14 @@ def test_errors_that_pass_are_tried_again(naps, name):
 @pytest.mark.parametrize("name", TRANSIENT)
 def test_but_not_for_ever(naps, name):
     text = sentence(TRANSIENT[name], len(WAITS) + 1)
-    assert text.startswith("expected to do it, found ")
-    assert text.endswith("; run the same command again, which goes on where this run stopped.")
+    assert text.startswith("Cannot do it: ")
+    assert text.endswith(". Run the same command again; it resumes.")
     assert naps == list(WAITS)
 
 
 @pytest.mark.parametrize("name", FINAL)
 def test_errors_that_stay_are_not(naps, name):
-    assert sentence(FINAL[name]).startswith("expected to do it, found ")
+    assert sentence(FINAL[name]).startswith("Cannot do it: ")
     assert naps == []
 
 
@@ -131,23 +131,26 @@ def test_waits_that_the_hub_asks_for(naps, status, headers, wait):
 
 def test_a_wait_that_is_too_long_is_said(naps):
     text = sentence(answered(429, headers={"Retry-After": str(MAX_WAIT + 1)}))
-    assert text.startswith("expected to do it, found the answer 429 Too Many Requests, wait 301 s; run the same")
+    assert text.startswith("Cannot do it: the Hub answered 429 Too Many Requests and asks to wait 301 s. Run the same")
     assert naps == []
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (answered(413, said="Too large."), f"found the answer 413 {HTTPStatus(413).phrase} (Too large); publish"),
-        (answered(403, said="no write  access"), "found the answer 403 Forbidden (no write access); use a token with"),
-        (answered(401), "found the answer 401 Unauthorized; give a token that is valid"),
-        (answered(400, said="<Error><StringToSign>secret"), "found the answer 400 Bad Request; run the same"),
-        (answered(499), "found the answer 499; run"),
-        (OfflineModeIsEnabled("x"), "found the client told to stay offline; unset HF_HUB_OFFLINE."),
-        (OSError(28, "No space left on device", "/private/path"), "found No space left on device; run"),
+        (answered(413, said="Too large."), f": the Hub answered 413 {HTTPStatus(413).phrase} (Too large). Publish"),
+        (
+            answered(403, said="no write  access"),
+            ": the Hub answered 403 Forbidden (no write access). Use a token with",
+        ),
+        (answered(401), ": the Hub answered 401 Unauthorized. Give a valid token"),
+        (answered(400, said="<Error><StringToSign>secret"), ": the Hub answered 400 Bad Request. Run the same"),
+        (answered(499), ": the Hub answered 499. Run"),
+        (OfflineModeIsEnabled("x"), ": the client is set to stay offline. Unset HF_HUB_OFFLINE."),
+        (OSError(28, "No space left on device", "/private/path"), ": No space left on device. Run"),
         (
             ValueError("Invalid metadata in README.md.\n- no such licence"),
-            "found Invalid metadata in README.md. - no",
+            ": Invalid metadata in README.md. - no",
         ),
     ],
 )

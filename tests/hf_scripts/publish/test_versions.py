@@ -42,7 +42,9 @@ def test_tags_that_are_versions(tag):
 @pytest.mark.parametrize("tag", ["1.0.0", "v1.0", "v01.0.0", "v1.0.0-rc.1", "v1.0.0+b", "v1.0.0\n", "v１.0.0", "main"])
 def test_tags_that_are_not(tag):
     assert version_of(tag) is None
-    with pytest.raises(BuildError, match=r"expected a tag such as v1\.0\.0 for --tag, found "):
+    with pytest.raises(
+        BuildError, match=r"is not a version\. Give a v and three numbers with --tag, such as v1\.0\.0"
+    ):
         requested_version(tag)
 
 
@@ -175,8 +177,8 @@ def test_the_smallest_version_that_will_do(level, smallest):
     with pytest.raises(BuildError) as caught:
         check_version(requested_version(below), last, changes)
     assert str(caught.value) == (
-        f"expected a version of at least {smallest} after v1.2.3, because something, which is a {level} change, found "
-        f"{below}; publish with --tag {smallest}."
+        f"The version {below} is too low: since v1.2.3, something, which is a {level} change. Publish with --tag "
+        f"{smallest} or higher."
     )
 
 
@@ -185,5 +187,5 @@ def test_the_first_version_is_free():
 
 
 def test_no_version_of_nothing():
-    with pytest.raises(BuildError, match=r"expected something that differs from v1\.2\.3"):
+    with pytest.raises(BuildError, match=r"Nothing differs from v1\.2\.3"):
         check_version(Version(2, 0, 0), Version(1, 2, 3), Changes())
