@@ -55,11 +55,11 @@ def test_a_whole_release(published, hub, local):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({SHARD: None}, f"{SHARD}: expected a file, found none"),
-        ({SHARD: BINARY}, f"{SHARD}: expected "),
-        ({"index/more.parquet": BINARY}, "index/more.parquet: expected only files that manifest.json lists"),
+        ({SHARD: None}, f"{SHARD}: the file is missing"),
+        ({SHARD: BINARY}, f"{SHARD}: has "),
+        ({"index/more.parquet": BINARY}, "index/more.parquet: manifest.json does not list this file"),
         ({"manifest.json": b"{}\n"}, "manifest.json: expected the one that was to be published, found another"),
-        ({"excluded/bench.csv": b"split\n"}, "excluded/bench.csv: expected "),
+        ({"excluded/bench.csv": b"split\n"}, "excluded/bench.csv: has 6 bytes, not "),
     ],
     ids=["missing", "other size", "stray", "manifest", "small"],
 )
@@ -75,7 +75,7 @@ def test_a_difference(published, hub, changes, sentence):
 def test_other_bytes_of_the_same_length(published, hub, path, local):
     data = hub.read(REPO, path)
     spoil(hub, {path: data[:-1] + bytes([data[-1] ^ 1])})
-    with pytest.raises(BuildError, match=f"{path}: expected SHA-256 "):
+    with pytest.raises(BuildError, match=f"{path}: .*SHA-256 "):
         published(local=local)
 
 
