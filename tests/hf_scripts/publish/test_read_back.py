@@ -55,11 +55,11 @@ def test_a_whole_release(published, hub, local):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({SHARD: None}, f"{SHARD}: "),
-        ({SHARD: BINARY}, f"{SHARD}: "),
-        ({"index/more.parquet": BINARY}, "index/more.parquet: "),
+        ({SHARD: None}, f"{SHARD}: the file is missing"),
+        ({SHARD: BINARY}, f"{SHARD}: has "),
+        ({"index/more.parquet": BINARY}, "index/more.parquet: manifest.json does not list this file"),
         ({"manifest.json": b"{}\n"}, "manifest.json is missing, or is not the published one"),
-        ({"excluded/bench.csv": b"split\n"}, "excluded/bench.csv: "),
+        ({"excluded/bench.csv": b"split\n"}, "excluded/bench.csv: has 6 bytes, not "),
     ],
     ids=["missing", "other size", "stray", "manifest", "small"],
 )
