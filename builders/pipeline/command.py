@@ -21,10 +21,12 @@ from builders.executors.local import LocalExecutor
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run, compared_with, parts_of
 from builders.pipeline.run import write_release
-from builders.pipeline.state import refuse_foreign
+from builders.pipeline.state import locked, refuse_foreign
 from builders.pipeline.summary import built_text, dry_run_text
 from builders.plan.withdrawals import DUPLICATES, read_withdrawn
+from builders.release.layout import Layout
 from builders.sources.base import Source
+from builders.storage.atomic import write_text
 
 WORKER_IMPORTS = ("builders.pipeline.command", "builders.generate.task", "numpy.ma")
 """All that a build's workers use. pyarrow asks for the last at the first array that it makes of one of NumPy's."""
@@ -194,17 +196,20 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
 
 
 def _demo_roots(out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool, quiet: bool) -> dict[str, Path]:
-    from builders.demo.write import write_demo
+    from builders.demo.write import edition, write_demo
 
     if dry_run:
         return write_demo(Path(cleanup.enter_context(tempfile.TemporaryDirectory())), progress=not quiet)
     # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
-    root = out / ".state" / "demo"
+    layout = Layout(out)
+    root = layout.state / "demo"
     finished = root / ".finished"
-    if finished.exists():
-        return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
-    written = write_demo(root, progress=not quiet)
-    finished.touch()
+    with locked(layout):
+        if finished.is_file() and finished.read_text(encoding="utf-8") == edition():
+            return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
+        finished.unlink(missing_ok=True)
+        written = write_demo(root, progress=not quiet)
+        write_text(finished, edition())
     return written
 
 
