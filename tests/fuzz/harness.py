@@ -77,6 +77,11 @@ def run(where: str, examples: int, *, first: int = 0) -> list[Outcome]:
     return run_inputs(where, [*names, *map(str, range(first, first + examples))])
 
 
+def run_cases(where: str) -> dict[str, Outcome]:
+    """Read a target's named cases, by their names."""
+    return {outcome.input.removeprefix("case "): outcome for outcome in run(where, 0)}
+
+
 def run_inputs(where: str, inputs: Sequence[str]) -> list[Outcome]:
     """Read inputs by name, in as few child processes as they need."""
     found: list[Outcome] = []

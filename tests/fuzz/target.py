@@ -38,7 +38,7 @@ class Target:
     read: Callable[[Path], object]
     cases: Callable[[], Mapping[str, bytes]] = no_cases
     repair: Callable[[bytes], bytes] = unchanged
-    place: Callable[[Path, bytes], None] | None = None
+    place: Callable[[Path, bytes], object] | None = None
     refuses: bool = True
 
     def write(self, folder: Path, data: bytes) -> None:
