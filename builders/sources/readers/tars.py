@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import io
 import os
+import sys
 import zlib
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.base import Container, partition_table
+from builders.sources.base import LARGEST_IMAGE, Container, partition_table
 from builders.sources.readers import tar_headers
 from builders.sources.readers.folders import match_names, relative
 from builders.sources.readers.tar_headers import TarError, shown
@@ -91,7 +92,7 @@ def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
         BuildError: as for `members`.
     """
     with _open(path) as file:
-        for outer in sorted(_list(file, path, 0, _size(file)), key=lambda member: member.name):
+        for outer in sorted(_list(file, path, 0, _size(file), largest=sys.maxsize), key=lambda member: member.name):
             stem, suffix = os.path.splitext(outer.name)  # noqa: PTH122  a name in an archive, not a path
             if suffix == ".tar":
                 yield stem, _list(file, path, outer.offset, outer.offset + outer.size, outer.name)
@@ -147,7 +148,8 @@ def compressed_members(title: str, path: Path) -> list[Member]:
     Raises:
         BuildError: the file is not a tar.gz, is truncated, or its checksum is wrong.
     """
-    return [_member(file, number) for number, (_, file) in enumerate(_unpacked(path, title))]
+    with _whole_archive(path, title):
+        return [_member(file, number) for number, (_, file) in enumerate(_unpacked(path, title))]
 
 
 def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes]]:
@@ -247,9 +249,11 @@ def _size(file: io.FileIO) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-def _list(file: io.FileIO, path: Path, start: int, end: int, inside: str = "") -> list[Member]:
+def _list(
+    file: io.FileIO, path: Path, start: int, end: int, inside: str = "", largest: int = LARGEST_IMAGE
+) -> list[Member]:
     try:
-        return [_member(found, found.start) for found in tar_headers.files(file, start, end)]
+        return [_member(found, found.start, largest) for found in tar_headers.files(file, start, end)]
     except TarError as error:
         place = f"{shown(inside)} in {path}" if inside else f"{path}"
         raise BuildError(
@@ -257,6 +261,8 @@ def _list(file: io.FileIO, path: Path, start: int, end: int, inside: str = "") -
         ) from error
 
 
-def _member(file: tar_headers.File, offset: int) -> Member:
+def _member(file: tar_headers.File, offset: int, largest: int = LARGEST_IMAGE) -> Member:
+    if file.size > largest:
+        raise TarError(f"has {shown(file.name)} of {file.size:,} bytes, more than any image of a source")
     folder, _, name = file.name.rpartition("/")
     return Member(name, offset, file.size, folder)
