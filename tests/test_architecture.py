@@ -43,8 +43,8 @@ executors               : errors
 release                 : errors storage
 demo                    : taxonomy.tables
 sources.base            : demo errors
-sources.readers         : errors sources.base
-sources                 : demo errors release sources.base sources.readers taxonomy.tables
+sources.readers         : errors sources.base storage
+sources                 : demo errors release sources.base sources.readers storage taxonomy.tables
 generate                : errors executors release sources storage
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base

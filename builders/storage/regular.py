@@ -1,0 +1,68 @@
+"""Opens regular files, and nothing else: a named pipe has no end, and a device may be anything."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+
+from builders.errors import BuildError
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFBLK: "a device",
+    stat.S_IFCHR: "a device",
+}
+
+# Otherwise opening a pipe waits until somebody writes to it.
+_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+
+
+def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
+    """Open a regular file, or a link to one, to read it without a buffer.
+
+    Raises:
+        BuildError: there is something else at the path.
+        OSError: the file cannot be opened.
+    """
+    return io.FileIO(os.fspath(path), opener=_opener)
+
+
+def open_buffered(path: str | os.PathLike[str]) -> io.BufferedReader:
+    """Open a regular file as `open_regular` does, with a buffer."""
+    return io.BufferedReader(open_regular(path))
+
+
+def read_regular(path: str | os.PathLike[str]) -> bytes:
+    """Read a regular file; raises as `open_regular` does."""
+    with open_regular(path) as file:
+        return file.readall()
+
+
+def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:
+    """Refuse what is no regular file, given its mode as `os.stat` tells it.
+
+    Raises:
+        BuildError: as said.
+    """
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise BuildError(f"{os.fspath(path)} is {kind}, not a regular file. Remove it, or put the file in its place.")
+
+
+def _opener(path: str, flags: int) -> int:
+    try:
+        descriptor = os.open(path, flags | _FLAGS)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # what opening a socket gives
+            refuse_irregular(path, os.stat(path).st_mode)  # noqa: PTH116  a Path costs more than the call
+        raise
+    try:
+        refuse_irregular(path, os.fstat(descriptor).st_mode)
+    except BuildError:
+        os.close(descriptor)
+        raise
+    return descriptor
