@@ -43,7 +43,7 @@ executors               : errors
 release                 : errors storage
 demo                    : taxonomy.tables
 sources.base            : demo errors
-sources.readers         : errors sources.base
+sources.readers         : errors sources.base storage
 sources                 : demo errors release sources.base sources.readers taxonomy.tables
 generate                : errors executors release sources storage
 selection               : sources.base taxonomy.decisions
