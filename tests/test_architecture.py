@@ -44,21 +44,21 @@ release                 : errors storage
 demo                    : taxonomy.tables
 sources.base            : demo errors
 sources.readers         : errors sources.base storage
-sources                 : demo errors release sources.base sources.readers taxonomy.tables
+sources                 : demo errors release sources.base sources.readers storage taxonomy.tables
 generate                : errors executors release sources storage
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
 declaration_checks      : selection splits taxonomy.decisions
 benchmark               : declaration_checks selection sources.base splits
 duplicates              : benchmark executors generate release storage
-plan                    : benchmark errors release sources.base taxonomy.decisions
-adopt                   : benchmark errors plan release sources sources.base sources.readers
+plan                    : benchmark errors release sources.base storage taxonomy.decisions
+adopt                   : benchmark errors plan release sources sources.base sources.readers storage
 writing                 : benchmark errors executors generate plan release sources sources.base storage
 imagenet_benchmark      : benchmark executors papers sources
 cifar_benchmark         : benchmark executors generate papers sources
 facets_benchmark        : benchmark executors papers sources taxonomy.rules
 registry                : benchmark cifar_benchmark facets_benchmark imagenet_benchmark
-cli                     : errors sources.base
+cli                     : errors sources sources.base storage
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
 audit                   : cli errors release

@@ -22,9 +22,13 @@ from builders.release.entries import BenchmarkEntry, pieces_by_key
 from builders.release.layout import FOLDERS, Layout
 from builders.release.manifest import read_or_empty
 from builders.storage.atomic import TEMPORARY, write_text
+from builders.storage.regular import open_regular
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
 _RECORDED_PACKAGES = ("numpy", "pillow", "pyarrow")
+
+# What the state records by split, and the type of each entry.
+_RECORDS = {"adopted": str, "plans": str, "generators": dict}
 
 
 @dataclass(frozen=True)
@@ -197,8 +201,24 @@ def _state_file(layout: Layout, identity: Identity) -> Path:
 
 def _read_state(layout: Layout, identity: Identity) -> dict[str, Any]:
     path = _state_file(layout, identity)
-    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if not path.exists():
+        return {}
+    try:
+        with open_regular(path) as opened:
+            known = json.loads(opened.read())
+    except (ValueError, RecursionError):  # a number of 5,000 digits is a ValueError, too
+        known = None
+    if not isinstance(known, dict) or not all(
+        _is_record(known.get(name, {}), kind) for name, kind in _RECORDS.items()
+    ):
+        raise BuildError(
+            f"The state file {path} is damaged. Delete it: a run without it goes by the release's manifest.json."
+        )
     return known
+
+
+def _is_record(found: Any, kind: type) -> bool:
+    return isinstance(found, dict) and all(isinstance(value, kind) for value in found.values())
 
 
 def refuse_foreign(root: Path) -> None:
