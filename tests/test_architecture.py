@@ -51,14 +51,14 @@ splits                  : generate release selection sources.base
 declaration_checks      : selection splits taxonomy.decisions
 benchmark               : declaration_checks selection sources.base splits
 duplicates              : benchmark executors generate release storage
-plan                    : benchmark errors release sources.base taxonomy.decisions
-adopt                   : benchmark errors plan release sources sources.base sources.readers
+plan                    : benchmark errors release sources.base storage taxonomy.decisions
+adopt                   : benchmark errors plan release sources sources.base sources.readers storage
 writing                 : benchmark errors executors generate plan release sources sources.base storage
 imagenet_benchmark      : benchmark executors papers sources
 cifar_benchmark         : benchmark executors generate papers sources
 facets_benchmark        : benchmark executors papers sources taxonomy.rules
 registry                : benchmark cifar_benchmark facets_benchmark imagenet_benchmark
-cli                     : errors sources.base
+cli                     : errors sources sources.base storage
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
 audit                   : cli errors release
@@ -103,8 +103,8 @@ COMMAND_LINE = "builders.pipeline.command"
 FEWEST, MOST = 5, 12
 """Modules of a folder, without `__init__`."""
 
-REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
-"""Folders with a module for each source or family of detectors, which may have more."""
+REGISTRIES = {"builders/demo", "builders/sources", "builders/sources/readers", "evaluation/detectors"}
+"""Folders with a module for each source, container or family of detectors, which may have more."""
 
 SMALL = {
     "builders/audit",

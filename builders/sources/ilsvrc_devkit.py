@@ -5,8 +5,8 @@ Tested by `tests/builders/sources/test_layouts.py`.
 
 from __future__ import annotations
 
-import csv
 import io
+import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -16,12 +16,16 @@ import pyarrow as pa
 from builders.errors import BuildError
 from builders.sources.readers import tars
 from builders.storage.regular import read_regular
+from builders.storage.text_files import read_csv
 
 _KIT = "ILSVRC2012_devkit_t12"
 _PACKED = PurePosixPath(_KIT)
 _LABELS = "data/ILSVRC2012_validation_ground_truth.txt"
 _SYNSETS = "data/meta.mat"
 _KAGGLE = "LOC_val_solution.csv"
+
+_IMAGE_ID = re.compile(r"ILSVRC2012_val_(\d{8})", re.ASCII)
+_WNID = re.compile(r"n\d{8}", re.ASCII)
 
 ACCEPTED = (f"{_KIT}/", f"{_KIT}.tar.gz", _KAGGLE)
 """The files and folders that `ground_truth` looks for, in this order."""
@@ -105,14 +109,15 @@ def _from_kaggle(folder: Path) -> GroundTruth | None:
     path = folder / _KAGGLE
     if not path.is_file():
         return None
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    try:
-        numbers = [int(row["ImageId"].removeprefix("ILSVRC2012_val_")) for row in rows]
-        wnids = [row["PredictionString"].split(maxsplit=1)[0] for row in rows]
-    except (KeyError, ValueError, IndexError) as error:
-        raise BuildError(
-            f"{path} has a row without ImageId or PredictionString ({error}). Take the table that Kaggle serves with "
-            "the competition."
-        ) from error
-    return GroundTruth(pa.array(numbers, pa.int64()), pa.array(wnids, pa.string()), path, _KAGGLE)
+    advice = "Take the table that Kaggle serves with the competition."
+    wnids: dict[int, str] = {}
+    for line, row in read_csv(path, ("ImageId", "PredictionString"), advice):
+        image, boxes = _IMAGE_ID.fullmatch(row["ImageId"]), row["PredictionString"].split(maxsplit=1)
+        if image is None or not boxes or _WNID.fullmatch(boxes[0]) is None:
+            raise BuildError(
+                f"Line {line} of {path} does not give an image such as ILSVRC2012_val_00000001 and its class such as "
+                f"n01440764. {advice}"
+            )
+        if wnids.setdefault(int(image[1]), boxes[0]) != boxes[0]:
+            raise BuildError(f"Line {line} of {path} gives {image[0]} a second class. {advice}")
+    return GroundTruth(pa.array(wnids.keys(), pa.int64()), pa.array(wnids.values(), pa.string()), path, _KAGGLE)

@@ -298,8 +298,16 @@ def test_a_set_named_alone_means_all_its_splits(indexes, tmp_path):
             rf"not have the class {KNOWN[0]}, which is in-distribution \(line 2 of",
         ),
         ("split,class\nimagenet200,n01440764\n", r"not have the class n01440764, which is not in-.* \(line 2 of"),
-        (f"split,class\n{NEAR_SET},caf\xe9\n".encode("latin-1"), r"list\.csv is not a CSV in UTF-8 .*\. Give one"),
-        ("split,class\n\0,\0\n", r"list\.csv is (not a CSV|neither a split) .*\. (Give|Correct)"),
+        (f"split,class\n{NEAR_SET},caf\xe9\n".encode("latin-1"), r"^Line 2 of .*list\.csv is not UTF-8 .* Give a CSV"),
+        ("split,class\n\0,\0\n", r"^Line 2 of .*list\.csv has the control character \\x00\. Give a CSV"),
+        (f"split,class\n{NEAR_SET},'\x1b[2J\n", r"^Line 2 of .*list\.csv has the control character \\x1b\. Give"),
+        (f"split,class\n{NEAR_SET},{'c' * 10_000}\n", r"has no class 'c{299}\.\.\. \(line 2 of"),
+        (f"split,class\n{'s' * 10_000},n01440764\n", r"^'s{299}\.\.\. in line 2 of .* is neither"),
+        (f'split,class\n{NEAR_SET},"n01440764\n', r"^Line 2 of .*list\.csv is not CSV \(unexpected end of data\)"),
+        (
+            f"split,class,split\n{NEAR_SET},n01440764,x\n",
+            r"lacks the columns split and class \(found in line 1: split,",
+        ),
     ],
 )
 def test_a_wrong_class_list_is_refused_with_its_line(text, sentence, indexes, tmp_path):
