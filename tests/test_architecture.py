@@ -67,7 +67,7 @@ pipeline                : adopt benchmark cli demo.write duplicates errors execu
 
 [hf_scripts]
 checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage
-hub                     : builders.errors builders.release checks
+hub                     : builders.errors builders.release builders.storage checks
 publish                 : builders.duplicates builders.errors builders.release builders.storage checks hub
 exports                 : builders.errors builders.release builders.storage checks
 card                    : builders.cli builders.errors builders.release
