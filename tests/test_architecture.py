@@ -72,10 +72,11 @@ publish                 : builders.duplicates builders.errors builders.release b
 exports                 : builders.errors builders.release builders.storage checks
 card                    : builders.cli builders.errors builders.release
 verify                  : builders.cli builders.errors builders.executors builders.release checks hub
-push                    : builders.cli builders.errors builders.executors builders.release hub publish verify
+push                    : builders.cli builders.errors builders.executors builders.release builders.storage hub publish
+                          verify
 export                  : builders.cli builders.errors builders.release builders.storage exports
 materialize             : builders.cli builders.errors builders.executors builders.pipeline builders.release
-                          builders.sources hub
+                          builders.sources builders.storage hub
 
 [evaluation]
 errors                  :
