@@ -67,15 +67,16 @@ pipeline                : adopt benchmark cli demo.write duplicates errors execu
 
 [hf_scripts]
 checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage
-hub                     : builders.errors builders.release checks
+hub                     : builders.errors builders.release builders.storage checks
 publish                 : builders.duplicates builders.errors builders.release builders.storage checks hub
 exports                 : builders.errors builders.release builders.storage checks
 card                    : builders.cli builders.errors builders.release
 verify                  : builders.cli builders.errors builders.executors builders.release checks hub
-push                    : builders.cli builders.errors builders.executors builders.release hub publish verify
+push                    : builders.cli builders.errors builders.executors builders.release builders.storage hub publish
+                          verify
 export                  : builders.cli builders.errors builders.release builders.storage exports
 materialize             : builders.cli builders.errors builders.executors builders.pipeline builders.release
-                          builders.sources hub
+                          builders.sources builders.storage hub
 
 [evaluation]
 errors                  :
