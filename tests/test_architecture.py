@@ -71,7 +71,7 @@ hub                     : builders.errors builders.release checks
 publish                 : builders.duplicates builders.errors builders.release builders.storage checks hub
 exports                 : builders.errors builders.release builders.storage checks
 card                    : builders.cli builders.errors builders.release
-verify                  : builders.cli builders.errors builders.executors builders.release checks hub
+verify                  : builders.cli builders.errors builders.executors builders.release builders.storage checks hub
 push                    : builders.cli builders.errors builders.executors builders.release checks hub publish verify
 export                  : builders.cli builders.errors builders.release builders.storage exports
 materialize             : builders.cli builders.errors builders.executors builders.pipeline builders.release
