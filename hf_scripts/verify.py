@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from builders.cli.runner import exit_code
 from builders.cli.tables import aligned
-from builders.errors import BuildError
+from builders.errors import BuildError, printable
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.release.entries import FileEntry, Manifest
@@ -244,7 +244,7 @@ def _check(folder: Path, name: object, problems: Problems, *, quick: bool, worke
     if whole is not None:
         click.echo("\n".join([*_table(whole), ""]))
     for note in notes:
-        click.echo(f"note: {note}")
+        click.echo(f"note: {printable(note)}")
     if whole is None:
         plural = "" if problems.total() == 1 else "s"
         click.echo(f"{name} is not whole: {problems.total():,} problem{plural}")

@@ -9,7 +9,13 @@ from filelock import FileLock
 
 from builders.storage.locks import is_held
 
-HOLD = "import sys, filelock; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); print('held', flush=True); sys.stdin.read()"
+HOLD = """
+import sys, filelock
+lock = filelock.FileLock(sys.argv[1])
+lock.acquire()
+print('held', flush=True)
+sys.stdin.read()
+"""
 
 
 def test_a_lock_is_held_until_its_process_ends(tmp_path):
