@@ -11,13 +11,16 @@ import pyarrow.parquet as pq
 
 from builders.cli.runner import exit_code
 from builders.cli.tables import aligned
-from builders.errors import BuildError
+from builders.errors import BuildError, printable
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.release.entries import FileEntry, Manifest
+from builders.release.layout import Layout
+from builders.storage.locks import is_held
 from hf_scripts.checks import duplicates
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release as check_release
+from hf_scripts.checks.card import check_card
 from hf_scripts.checks.problems import SHOWN, Problems
 from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
 from hf_scripts.checks.values import split_of
@@ -43,7 +46,25 @@ def verify(
 
     Returns:
         The problems, and notes on facts that are no problems.
+
+    Raises:
+        BuildError: a build is writing to the folder, or was when a problem was found.
     """
+    _refuse_build_in_progress(root)
+    problems, notes = _verify(root, manifest, decode=decode, workers=workers, advance=advance)
+    if problems.total():
+        _refuse_build_in_progress(root)  # one that began meanwhile
+    return problems, notes
+
+
+def _refuse_build_in_progress(root: Path) -> None:
+    if is_held(Layout(root).lock):
+        raise BuildError(f"A build is writing to {root}. Wait until it ends, and run the same command again.")
+
+
+def _verify(
+    root: Path, manifest: Manifest, *, decode: bool, workers: int, advance: Advance
+) -> tuple[Problems, list[str]]:
     files = manifest.files()
     problems = check_manifest.check_strays(root, files)
     tasks = _tasks(root, manifest, files, decode=decode)
@@ -53,7 +74,7 @@ def verify(
     rows = {task.file.path: outcome.rows for task, outcome in zip(tasks, outcomes, strict=True)}
     _check_counts(manifest, rows, problems)
     problems.merge(check_release.check_excluded(root, manifest))
-    problems.merge(check_release.check_card(root, manifest))
+    problems.merge(check_card(root, manifest))
     notes = _notes(manifest)
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
         problems.merge(check_release.check_audit(root, manifest))
@@ -209,6 +230,7 @@ def _check(folder: Path, name: object, problems: Problems, *, quick: bool, worke
     from tqdm import tqdm
 
     notes: list[str] = []
+    _refuse_build_in_progress(folder)  # which may not have written a manifest yet
     manifest = check_manifest.load(folder, problems)
     if manifest is not None:
         size = sum(file.size for file in manifest.files())
@@ -222,7 +244,7 @@ def _check(folder: Path, name: object, problems: Problems, *, quick: bool, worke
     if whole is not None:
         click.echo("\n".join([*_table(whole), ""]))
     for note in notes:
-        click.echo(f"note: {note}")
+        click.echo(f"note: {printable(note)}")
     if whole is None:
         plural = "" if problems.total() == 1 else "s"
         click.echo(f"{name} is not whole: {problems.total():,} problem{plural}")

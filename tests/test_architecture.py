@@ -71,7 +71,7 @@ hub                     : builders.errors builders.release builders.storage chec
 publish                 : builders.duplicates builders.errors builders.release builders.storage checks hub
 exports                 : builders.errors builders.release builders.storage checks
 card                    : builders.cli builders.errors builders.release
-verify                  : builders.cli builders.errors builders.executors builders.release checks hub
+verify                  : builders.cli builders.errors builders.executors builders.release builders.storage checks hub
 push                    : builders.cli builders.errors builders.executors builders.release builders.storage hub publish
                           verify
 export                  : builders.cli builders.errors builders.release builders.storage exports
@@ -110,7 +110,6 @@ REGISTRIES = {"builders/demo", "builders/sources", "builders/sources/readers", "
 SMALL = {
     "builders/audit",
     "builders/cli",
-    "builders/storage",
     "builders/writing",
     "evaluation/demo",
     "evaluation/metrics",

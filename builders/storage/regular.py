@@ -43,6 +43,32 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
         return file.readall()
 
 
+def read_bytes(path: Path, most: int) -> bytes:
+    """The contents of a regular file of bounded size; unlike `read_regular`, every failure is an error of the system.
+
+    Args:
+        path: the file.
+        most: upper limit on its size in bytes.
+
+    Raises:
+        OSError: it cannot be opened, is not a regular file, or is larger; `strerror` gives the reason.
+    """
+    descriptor = os.open(path, os.O_RDONLY | _FLAGS | getattr(os, "O_BINARY", 0))
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as opened:
+            data = opened.read(most + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+    return data
+
+
 def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:
     """Refuse what is no regular file, given its mode as `os.stat` tells it.
 

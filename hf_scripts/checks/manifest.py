@@ -119,6 +119,12 @@ def _not_listed(path: str) -> str:
     return f"{path}: manifest.json does not list this file"
 
 
+def release_files(root: Path) -> list[str]:
+    """The paths of the files in a release's folders, sorted; hidden ones are left out, as by `datasets`."""
+    paths = (path.relative_to(root) for path in _published(root))
+    return sorted(path.as_posix() for path in paths if not any(name.startswith(".") for name in path.parts))
+
+
 def _published(root: Path) -> Iterator[Path]:
     yield from sorted(path for path in root.iterdir() if path.is_file())
     for folder in (*FOLDERS, CHANGES):
