@@ -5,6 +5,8 @@ import random
 import pytest
 
 from builders.cli.source_flags import missing_sources
+from builders.imagenet_benchmark import BENCHMARK
+from builders.plan.planner import plan
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from tests.builders import layouts
@@ -13,8 +15,14 @@ from tests.builders.trees import contents, link, opened, tree
 
 @pytest.fixture(scope="module")
 def official(demo):
-    """Gives what a source has in its official layout."""
-    return functools.cache(lambda key: contents(opened(key, demo[key])))
+    """Gives the images and plans of a source in its official layout."""
+    return functools.cache(lambda key: images_and_plans(key, opened(key, demo[key])))
+
+
+def images_and_plans(key, index):
+    """The content of every image, and the plans of the source's splits in the ImageNet-scale benchmark."""
+    splits = [name for name, (_, split) in BENCHMARK.by_key().items() if split.source.key == key]
+    return contents(index), {split.key: split.table for split in plan(BENCHMARK, {key: index}, seed=0, splits=splits)}
 
 
 @pytest.mark.parametrize("key", SOURCES)
@@ -32,8 +40,11 @@ def test_official_layout_has_every_class_and_image_of_the_demo(demo, key):
 @pytest.mark.parametrize(
     ("key", "convert"), [(key, convert) for key, converts in layouts.LAYOUTS.items() for convert in converts]
 )
-def test_every_layout_has_the_same_ids_classes_and_bytes(official, laid_out, key, convert):
-    assert contents(opened(key, laid_out(key, convert))) == official(key)
+def test_every_layout_has_the_same_ids_classes_and_bytes_and_gives_one_plan(official, laid_out, key, convert):
+    images, plans = images_and_plans(key, opened(key, laid_out(key, convert)))
+    expected, expected_plans = official(key)
+    assert images == expected
+    assert plans == expected_plans
 
 
 @pytest.mark.parametrize("key", SOURCES)
