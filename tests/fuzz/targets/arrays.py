@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import pickle
 import struct
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import scipy.io
 
 from builders.demo.python2_pickle import python2_pickle
+from builders.sources import ilsvrc_devkit
 from builders.sources.base import open_source
 from builders.sources.readers import pickles
 from builders.sources.registry import SOURCES
@@ -106,6 +112,124 @@ def cifar(folder: Path) -> object:
     return [bytes(image) for rows in UNPACKERS["pickle"](path, np.arange(index.table.num_rows)) for image in rows]
 
 
+def mats() -> list[bytes]:
+    """SVHN's cropped digits, with compressed variables and with plain ones."""
+    found = []
+    for compressed in (False, True):
+        buffer = io.BytesIO()
+        pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 2), dtype=np.uint8)
+        scipy.io.savemat(buffer, {"X": pixels, "y": np.array([[1], [10]], np.uint8)}, do_compression=compressed)
+        found.append(buffer.getvalue())
+    return found
+
+
+def place_kit(folder: Path, data: bytes) -> None:
+    """A development kit with this meta.mat."""
+    place = folder / "ILSVRC2012_devkit_t12" / "data"
+    place.mkdir(parents=True)
+    (place / "meta.mat").write_bytes(data)
+    (place / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n1\n")
+
+
+def meta_mat(rows: object, *, name: str = "synsets", compressed: bool = False) -> bytes:
+    """A file with one variable: structures of the development kit, given as (id, wnid, children), or another value."""
+    if isinstance(rows, list):
+        synsets = np.zeros((len(rows), 1), dtype=[(key, object) for key in ("ILSVRC2012_ID", "WNID", "num_children")])
+        for place, row in enumerate(rows):
+            synsets[place, 0] = row
+        rows = synsets
+    buffer = io.BytesIO()
+    scipy.io.savemat(buffer, {name: rows}, do_compression=compressed)
+    return buffer.getvalue()
+
+
+KIT = [(1, "n01440764", 0), (2, "n01443537", 0), (3, "n00000001", 2)]
+
+
+def element(kind: int, data: bytes, length: int | None = None) -> bytes:
+    """A part of a MATLAB 5 file, with any length."""
+    padding = b"" if kind == 15 else bytes(-len(data) % 8)
+    return struct.pack("<II", kind, len(data) if length is None else length) + data + padding
+
+
+def matrix(dimensions: Sequence[int], content: bytes, *, kind: int = 9, name: bytes = b"X") -> bytes:
+    """A variable (kind 1 is a cell array, 2 a structure, 9 holds bytes)."""
+    flags = element(6, struct.pack("<II", kind, 0))
+    shape = element(5, struct.pack(f"<{len(dimensions)}i", *dimensions))
+    return element(14, flags + shape + element(1, name) + content)
+
+
+def mat(*variables: bytes) -> bytes:
+    """A file of some variables."""
+    return b"MATLAB 5.0 MAT-file".ljust(116) + bytes(8) + b"\x00\x01IM" + b"".join(variables)
+
+
+# MATLAB 7.3: a text of 116 bytes, 8 of offset, version 2.0 and the byte order, then HDF5 from byte 512.
+HDF5 = b"MATLAB 7.3 MAT-file".ljust(116) + bytes(8) + b"\x00\x02IM" + bytes(384) + b"\x89HDF\r\n\x1a\n"
+_Y = matrix((2, 1), element(2, b"\1\2"), name=b"y")
+_CELLS = functools.reduce(lambda inner, _: matrix((1, 1), inner, kind=1), range(3000), _Y)
+VARIABLES = {
+    "of HDF5": HDF5,
+    "of HTML": b"<html>not found</html>" * 99,
+    "of nothing": b"",
+    "of huge dimensions": mat(matrix((32, 32, 3, 1 << 30), element(2, b"abc")), _Y),
+    "of dimensions below zero": mat(matrix((32, 32, 3, -5), element(2, b"abc")), _Y),
+    "of 100,000 dimensions": mat(matrix((1,) * 100_000, element(2, b"a")), _Y),
+    "of bytes said to be four gigabytes": mat(matrix((32, 32, 3, 2), element(2, b"abc", 0xFFFFFFF0)), _Y),
+    "of a variable said to be four gigabytes": mat(element(14, b"", 0xFFFFFFF0), _Y),
+    "of a compressed variable said to be four gigabytes": mat(element(15, b"", 0xFFFFFFF0), _Y),
+    "of many cells": mat(matrix((1 << 15, 1 << 15), b"", kind=1, name=b"synsets")),
+    "of many structures": mat(
+        matrix(
+            (1 << 15, 1 << 15), element(5, b"\x20\0\0\0") + element(1, b"a".ljust(32, b"\0")), kind=2, name=b"synsets"
+        )
+    ),
+    "of deep cells": mat(_CELLS),
+    "of a name of control characters": mat(matrix((1, 1), element(2, b"a"), name=b"\x1b[2J\n")),
+    "of a bomb": mat(element(15, zlib.compress(element(14, bytes(600 << 20)), 9))),
+    "of a bomb in y": mat(
+        matrix((32, 32, 3, 2), element(2, bytes(6144))),
+        element(15, zlib.compress(matrix((600 << 20, 1), element(2, bytes(600 << 20)), name=b"y"), 9)),
+    ),
+}
+
+
+def kits() -> dict[str, bytes]:
+    """Files that are no list of the development kit's classes."""
+    return VARIABLES | {
+        "with numbers of floats": meta_mat([(1.5, "n01440764", 0.0)]),
+        "with a number that is none": meta_mat([(float("nan"), "n01440764", 0)]),
+        "with an endless number": meta_mat([(float("inf"), "n01440764", 0)]),
+        "with an array as number": meta_mat([(np.arange(9), "n01440764", 0)]),
+        "with a text as number": meta_mat([("one", "n01440764", 0)]),
+        "with a wnid of control characters": meta_mat([(1, "\x1b[2J\n", 0)]),
+        "with a number as wnid": meta_mat([(1, 5, 0)]),
+        "with a wnid of an array": meta_mat([(1, np.zeros((300, 300)), 0)]),
+        "with no rows": meta_mat([]),
+        "with one number": meta_mat(5.0),
+        "with a text": meta_mat("text"),
+        "with floats": meta_mat(np.zeros((3, 3))),
+        "with one structure": meta_mat({"WNID": 1}),
+        "with cells": meta_mat(np.array([[1], ["a"]], object)),
+        "with another variable": meta_mat(KIT, name="other"),
+        "cut short": meta_mat(KIT)[:-40],
+    }
+
+
+def svhn(folder: Path) -> object:
+    """SVHN's test images."""
+    index = open_source(SOURCES["svhn"], folder, ("test",))
+    path = folder / "test_32x32.mat"
+    return [bytes(image) for rows in UNPACKERS["mat"](path, np.arange(index.table.num_rows)) for image in rows]
+
+
+def kit(folder: Path) -> object:
+    """The classes of the validation images."""
+    place = folder / "ILSVRC2012_devkit_t12" / "data"
+    (place / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n1\n")
+    return ilsvrc_devkit.ground_truth(folder)
+
+
 TARGETS = (
     Target("pickle", "x", small, load, cases=lambda: PICKLES),
     Target(
@@ -114,5 +238,14 @@ TARGETS = (
         lambda: [python2_pickle(batch()), pickle.dumps(batch(), 4)],
         cifar,
         cases=lambda: {name: pickle.dumps(value, 4) for name, value in BATCHES.items()},
+    ),
+    Target("svhn", "test_32x32.mat", mats, svhn, cases=lambda: VARIABLES),
+    Target(
+        "meta.mat",
+        "ILSVRC2012_devkit_t12/data/meta.mat",
+        lambda: [meta_mat(KIT), meta_mat(KIT, compressed=True)],
+        ilsvrc_devkit.ground_truth,
+        cases=kits,
+        place=place_kit,
     ),
 )
