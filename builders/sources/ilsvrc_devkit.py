@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import io
 import re
-import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import numpy as np
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.readers import tars
+from builders.sources.readers import matlab, tars
 from builders.storage.regular import read_regular
 from builders.storage.text_files import read_csv
 
@@ -32,6 +32,8 @@ ACCEPTED = (f"{_KIT}/", f"{_KIT}.tar.gz", _KAGGLE)
 
 # Kaggle's table lies three folders above its `ILSVRC/Data/CLS-LOC`.
 _LEVELS_UP = 3
+
+_WNID = re.compile(r"n\d{8}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -92,17 +94,31 @@ def _from_texts(labels: bytes, synsets: bytes, place: Path) -> GroundTruth:
 
 def _wnids_by_id(synsets: bytes, place: Path) -> dict[str, str]:
     """Read the wnids by the kit's own class numbers (1 to 1000), which do not follow the sorted wnids."""
-    import scipy.io  # slow to import, and only this layout needs it
-    from scipy.io.matlab import MatReadError
-
     try:
-        rows = scipy.io.loadmat(io.BytesIO(synsets), squeeze_me=True)["synsets"]
-        return {str(int(row["ILSVRC2012_ID"])): str(row["WNID"]) for row in rows if int(row["num_children"]) == 0}
-    except (MatReadError, ValueError, KeyError, TypeError, zlib.error) as error:
+        rows = matlab.read(io.BytesIO(synsets), "synsets")
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise ValueError("synsets is no list of structures")
+        leaves = [row for row in rows if _number(row, "num_children") == 0]
+        return {str(_number(row, "ILSVRC2012_ID")): _wnid(row) for row in leaves}
+    except ValueError as error:
         raise BuildError(
             f"meta.mat beside {place} does not have the synsets of ILSVRC2012 ({error}). Take the development kit of "
             "the 2012 edition."
         ) from error
+
+
+def _number(row: dict[str, matlab.Value], name: str) -> int:
+    value = row.get(name)
+    if not isinstance(value, np.ndarray) or value.size != 1 or not float(value.item()).is_integer():
+        raise ValueError(f"{name} of a structure is no whole number")
+    return int(value.item())
+
+
+def _wnid(row: dict[str, matlab.Value]) -> str:
+    value = row.get("WNID")
+    if not isinstance(value, str) or not _WNID.fullmatch(value):
+        raise ValueError("WNID of a structure is none")
+    return value
 
 
 def _from_kaggle(folder: Path) -> GroundTruth | None:

@@ -6,6 +6,7 @@ import pytest
 
 from builders.cli.source_flags import missing_sources
 from builders.imagenet_benchmark import BENCHMARK
+from builders.plan.classes import Draws
 from builders.plan.planner import plan
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
@@ -22,7 +23,9 @@ def official(demo):
 def images_and_plans(key, index):
     """The content of every image, and the plans of the source's splits in the ImageNet-scale benchmark."""
     splits = [name for name, (_, split) in BENCHMARK.by_key().items() if split.source.key == key]
-    return contents(index), {split.key: split.table for split in plan(BENCHMARK, {key: index}, seed=0, splits=splits)}
+    return contents(index), {
+        split.key: split.table for split in plan(Draws(BENCHMARK, 0), {key: index}, splits=splits)
+    }
 
 
 @pytest.mark.parametrize("key", SOURCES)
