@@ -71,6 +71,12 @@ class Split:
         """What makes the images, also where it only stores arrays as PNG; None where the source's bytes pass."""
         return self.generator or (AS_PNG if self.source.arrays else None)
 
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns that its rows have from their source and from what makes their images."""
+        made = self.image_generator.columns if self.image_generator is not None else ()
+        return self.source.columns + made
+
     def row_id(self, source_id: str) -> str:
         """The id of the row that an image of the source gives."""
         return (self.generator or AS_PNG).row_id(f"{self.source.key}/{source_id}")
@@ -124,7 +130,12 @@ class Config:
     def columns(self) -> tuple[Column, ...]:
         """Columns beside those that every config has."""
         oodness = (OODNESS,) * any(split.oodness is not None for split in self.by_key().values())
-        return oodness + self.generated_columns
+        return oodness + self.source_columns + self.generated_columns
+
+    @property
+    def source_columns(self) -> tuple[Column, ...]:
+        """Columns that the sources of its splits have of their own, in the order of the splits."""
+        return tuple(dict.fromkeys(column for split in self.by_key().values() for column in split.source.columns))
 
     @property
     def generated_columns(self) -> tuple[Column, ...]:
