@@ -1,4 +1,4 @@
-"""Recompute everything that a release says of itself: `python -m hf_scripts.verify DIR`, or `ORG/NAME` on the Hub."""
+"""Checks every digest, count and image of a release: `python -m hf_scripts.verify DIR`, or `ORG/NAME` on the Hub."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def verify(
 
     Args:
         root: the release folder.
-        manifest: what `hf_scripts.checks.manifest.load` read.
-        decode: decode every image; without it only bytes are compared.
-        workers: processes that read files.
-        advance: progress.
+        manifest: its manifest, as `hf_scripts.checks.manifest.load` returns it.
+        decode: decode every image; otherwise only bytes are compared.
+        workers: number of processes.
+        advance: called with the bytes of every file that is checked.
 
     Returns:
-        What is wrong, and notes on what is well but good to know.
+        The problems, and notes on facts that are no problems.
     """
     files = manifest.files()
     problems = check_manifest.check_strays(root, files)
@@ -59,22 +59,22 @@ def verify(
         problems.merge(check_release.check_audit(root, manifest))
         problems.merge(check_release.check_parts(root, manifest))
         problems.merge(check_release.check_ids(root, manifest))
-        pictures = {
-            (task.split.key, row_id): picture
+        decoded = {
+            (task.split.key, row_id): image
             for task, outcome in zip(tasks, outcomes, strict=True)
             if isinstance(task, ShardTask)
-            for row_id, picture in outcome.pictures.items()
+            for row_id, image in outcome.decoded.items()
         }
-        pairs, more = duplicates.check_duplicates(root, manifest, pictures)
+        pairs, more = duplicates.check_duplicates(root, manifest, decoded)
         problems.merge(pairs)
         notes += more
     else:
-        notes.append("splits were not compared with each other, since an index cannot be read")
+        notes.append("splits were not compared with each other, because an index cannot be read")
     return problems, notes
 
 
 def _tasks(root: Path, manifest: Manifest, files: Sequence[FileEntry], *, decode: bool) -> list[FileTask]:
-    """One task for each file; a file that two configs share is checked once."""
+    """One task per file; a file that two configs share is checked once."""
     tasks: dict[str, FileTask] = {}
     wanted = duplicates.named_rows(root, manifest) if decode else {}
     for key, config, entry in manifest.splits():
@@ -88,7 +88,7 @@ def _tasks(root: Path, manifest: Manifest, files: Sequence[FileEntry], *, decode
                 file.path, ShardTask(root, file, split, compared, first or 0, decode, wanted.get(key, frozenset()))
             )
             rows = _rows(root / file.path)
-            # Behind a shard that cannot be read nobody knows which rows of the index come next.
+            # After an unreadable shard, the position in the index is unknown.
             first = None if first is None or rows is None else first + rows
     return [tasks.get(path) or PlainTask(root, file) for path, file in {file.path: file for file in files}.items()]
 
@@ -104,14 +104,14 @@ def _check_counts(manifest: Manifest, rows: Mapping[str, int | None], problems: 
     for key, _, split in manifest.splits():
         for kind, entries in (("shards", split.data), ("index", [split.index])):
             counts = [count for entry in entries if (count := rows[entry.path]) is not None]
-            # A file that could not be read has its own sentence.
+            # An unreadable file is reported by its task.
             if entries and len(counts) == len(entries) and sum(counts) != split.rows:
-                found = f"found {sum(counts):,} in its {kind}"
-                problems.add("row count", f"{key}: expected {split.rows:,} rows, {found}")
+                wrong = f"its {kind} has" if kind == "index" else f"its {kind} have"
+                problems.add("row count", f"{key}: {wrong} {sum(counts):,} rows, not {split.rows:,}")
 
 
 def _run(tasks: Sequence[FileTask], workers: int, advance: Advance) -> list[Outcome]:
-    # The largest first, so that no worker ends up alone with a large one.
+    # The largest first, so that no worker is left alone with a large file.
     ordered = sorted(tasks, key=lambda task: -task.file.size)
     count = max(1, min(workers, len(tasks)))
     with LocalExecutor(count, preload=_WORKER_IMPORTS, resumes=False) as executor:
@@ -123,9 +123,9 @@ def _notes(manifest: Manifest) -> list[str]:
     notes = []
     for name, benchmark in sorted(manifest.benchmarks.items()):
         if benchmark.demo:
-            notes.append(f"{name} is built from demo sources, so no result can be drawn from it")
+            notes.append(f"{name} is built from demo sources and is not for results")
         if benchmark.limit_per_class is not None:
-            notes.append(f"{name} is cut to the first {benchmark.limit_per_class:,} of each class")
+            notes.append(f"{name} is limited to {benchmark.limit_per_class:,} images of each class")
     short: dict[str, list[str]] = {}
     for key, _, split in manifest.splits():
         for sentence in split.shortfalls:
@@ -136,9 +136,9 @@ def _notes(manifest: Manifest) -> list[str]:
         notes.append(f"and {len(lines) - SHOWN:,} more such shortfalls in manifest.json")
     for key, _, split in manifest.splits():
         if split.rows != split.expected:
-            notes.append(f"{key} has {split.rows:,} of the {split.expected:,} rows that complete sources give")
+            notes.append(f"{key} has {split.rows:,} rows; complete sources give {split.expected:,}")
         if not split.data:
-            notes.append(f"{key} has no pixels here, only its index")
+            notes.append(f"{key} has only an index here, no images")
     return notes
 
 
@@ -156,10 +156,10 @@ def _summary(name: object, manifest: Manifest, *, decode: bool) -> str:
     entries = [split for _, _, split in manifest.splits()]
     rows = sum(split.rows for split in entries)
     size = sum(file.size for file in files)
-    how = "" if decode else "; no image was decoded, nor the digests of images over pixels computed (--quick)"
+    how = "" if decode else "; images were not decoded, nor digests over pixels computed (--quick)"
     return (
-        f"{name} is whole: {len(entries):,} splits, {rows:,} rows, {len(files):,} files, {size:,} bytes are as "
-        f"manifest.json says{how}"
+        f"{name} is whole: {len(entries):,} splits, {rows:,} rows, {len(files):,} files, {size:,} bytes, all as "
+        f"manifest.json lists{how}"
     )
 
 
@@ -171,7 +171,7 @@ def _summary(name: object, manifest: Manifest, *, decode: bool) -> str:
 @click.argument("release", metavar="DIR|ORG/NAME")
 @click.option("--revision", metavar="TAG", help="Version, branch or commit of ORG/NAME.  [default: main]")
 @click.option("--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep the download in this folder.")
-@click.option("--quick", is_flag=True, help="Compare bytes and digests, but decode no image.")
+@click.option("--quick", is_flag=True, help="Compare bytes and digests without decoding images.")
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -180,32 +180,32 @@ def _summary(name: object, manifest: Manifest, *, decode: bool) -> str:
     help="Processes that read files.",
 )
 def command(release: str, revision: str | None, keep: Path | None, quick: bool, workers: int) -> int:
-    """Check that a release is whole and that every row is what it says.
+    """Check that a release is complete and undamaged, down to every row and image.
 
-    The release is the folder DIR, or where there is no such folder the dataset repository ORG/NAME on the Hub, which
-    is downloaded.
+    The release is the folder DIR or, if there is no such folder, the dataset repository ORG/NAME on the Hub, which is
+    downloaded.
 
-    Exits with 0 when all is well, 1 when something is wrong with the release, 2 when there is none to check.
+    The exit code is 0 if the release has no problem, 1 if it has, and 2 if there is no release to check.
     """
     folder = Path(release)
-    # What cannot be a repository's name is a folder, of which it is said that it is not there.
+    # Anything that cannot be a repository's name is treated as a folder, and reported as missing.
     if folder.exists() or not is_repository(release):
         if revision is not None or keep is not None:
             raise BuildError(
-                f"expected ORG/NAME on the Hub for --revision and --keep, found the folder {release}, which comes "
-                "first; leave them out, or run from another folder."
+                f"{release} is a folder here, to which --revision and --keep do not apply. Omit them, or run from "
+                "another folder to check the repository of that name."
             )
         return _check(folder, folder, Problems(), quick=quick, workers=workers)
     # The client takes half a second to import.
     from hf_scripts.hub.download import downloaded
 
-    click.echo(f"there is no folder {release} here, so it is looked for on the Hub", err=True)
+    click.echo(f"there is no folder {release}; looking for it on the Hub", err=True)
     with downloaded(release, revision or "main", keep, lambda line: click.echo(line, err=True)) as found:
         return _check(found.root, found.name, found.problems, quick=quick, workers=workers)
 
 
 def _check(folder: Path, name: object, problems: Problems, *, quick: bool, workers: int) -> int:
-    """Check a folder, say under its name what is found besides the given problems, and return the exit code."""
+    """Check a folder, print the given and the new problems under its name, and return the exit code."""
     from tqdm import tqdm
 
     notes: list[str] = []

@@ -1,1 +1,1 @@
-"""The format of a release folder, as builders, publishing and verifying share it."""
+"""The format of a release folder, shared by building, publishing and verifying."""

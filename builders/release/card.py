@@ -1,4 +1,4 @@
-"""The dataset card of a release: the YAML that `load_dataset` reads, and the manifest's facts for a person.
+"""The dataset card of a release: YAML for `load_dataset`, and the facts of the manifest for readers.
 
 Tested by `tests/hf_scripts/test_card.py`.
 """
@@ -17,16 +17,16 @@ from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import SHARD_NUMBER, file_entry, write_manifest
 from builders.storage.atomic import write_text
 
-# The Hub's own steps (hub-docs, datasetcard.md); the last has no upper end that a release of ours would reach.
+# The Hub's categories (hub-docs, datasetcard.md); the larger ones are beyond any release of ours.
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _LARGEST = "1M<n<10M"
 
 
 def write_card_and_manifest(layout: Layout, manifest: Manifest) -> Manifest:
-    """Write a release's card and then its manifest, which holds the card's size and digest as of every other file.
+    """Write a release's card, and then its manifest, which lists the card like every other file.
 
     Returns:
-        The manifest as written: with the card, and with the withdrawn rows of all splits.
+        The manifest as written, which lists the card and the withdrawn rows of all splits.
     """
     withdrawn = tuple(
         msgspec.structs.replace(row, split=key) for key, _, split in manifest.splits() for row in split.withdrawn
@@ -58,9 +58,9 @@ def render(manifest: Manifest) -> str:
 def front_matter(manifest: Manifest) -> dict[str, Any]:
     """The card's YAML: licence and tags, and every config with the files, sizes and row counts of its splits.
 
-    It has no features: `datasets` and the Hub's viewer take them from the Parquet schema where the card has none
-    (datasets 5.2, `packaged_modules/parquet`; dataset-viewer, `fill_builder_info`). Here they would repeat the class
-    names for every config, and the Hub refuses large cards. Row counts stay, because `load_dataset` compares them.
+    It has no features: if the card has none, `datasets` and the Hub's viewer read them from the Parquet schema
+    (datasets 5.2, `packaged_modules/parquet`; dataset-viewer, `fill_builder_info`). In the card they would repeat the
+    class names for every config, and the Hub refuses large cards. Row counts stay because `load_dataset` checks them.
     """
     configs = card_configs(manifest)
     return {
@@ -84,27 +84,27 @@ def front_matter(manifest: Manifest) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CardSplit:
-    """What the card says of one split: its files as the manifest lists them, and its rows."""
+    """A split as the card describes it: its files as the manifest lists them, and its number of rows."""
 
     files: Sequence[FileEntry]
     rows: int
 
     @property
     def paths(self) -> list[str]:
-        """Paths of the files, relative to the release."""
+        """Paths of the files, relative to the release folder."""
         return [file.path for file in self.files]
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Total size of the files in bytes."""
         return sum(file.size for file in self.files)
 
 
 def card_configs(manifest: Manifest) -> dict[str, dict[str, CardSplit]]:
-    """The splits of every config that the card names, in its order: with pixels, indexes, the table of duplicates.
+    """The configs of the card with their splits, in its order: images first, then indexes, then the duplicates.
 
-    A config whose splits have no pixels here (`--index-only`) is listed only as its index: a pattern that matches no
-    file breaks every config of a repository.
+    A config without shards (`--index-only`) has only its index in the card: one pattern that matches no file breaks
+    every config of a repository.
     """
     with_pixels: dict[str, dict[str, CardSplit]] = {}
     indexes: dict[str, dict[str, CardSplit]] = {}
@@ -120,10 +120,10 @@ def card_configs(manifest: Manifest) -> dict[str, dict[str, CardSplit]]:
 
 
 def data_path(paths: Sequence[str]) -> str | list[str]:
-    """The YAML `path` of a split's files: the file, one pattern for several shards, or a list of what is no shard.
+    """The YAML `path` of a split's files: a file, a pattern for several shards, or a list of files and patterns.
 
-    A pattern keeps the number of shards (`train-*-of-00170.parquet`), so that shards of an earlier build of the same
-    split do not match.
+    A pattern contains the number of shards (`train-*-of-00170.parquet`), so that it does not match the shards of an
+    earlier build.
     """
     if len(paths) == 1:
         return paths[0]

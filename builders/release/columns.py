@@ -1,4 +1,4 @@
-"""Typed columns that a config has beside those of every config.
+"""Typed columns of individual configs, in addition to those that all configs have.
 
 Tested by `tests/builders/release/test_release.py`.
 """
@@ -15,7 +15,7 @@ import pyarrow as pa
 Value = str | bool | int | float
 
 ColumnType = Literal["string", "bool", "int64", "float64"]
-"""Types of such columns, as `datasets.Value` names them."""
+"""The types of these columns, as named by `datasets.Value`."""
 
 _ARROW: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -37,22 +37,22 @@ _PUBLISHED = {
     "stored",
 }
 _BUILDING = {"root", "file", "offset", "size", "form", "unreadable", "input_sha256", "expected_sha256", "pixel_sha256"}
-"""Columns that tables have beside these while a release is built."""
+"""Additional columns of the tables in use during a build."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of some configs.
+    """A column of an individual config.
 
     Args:
         name: lower-case words joined by underscores.
         type: its type.
-        description: a sentence without its full stop, for the card.
-        absent: the value in rows of a split that does not have the column, where another split of the config has it.
-            Without one, every split of the config must have it.
+        description: a phrase for the card, without a full stop.
+        absent: the value in rows of splits that do not have the column, if other splits of the config have it.
+            Without it, every split of the config must have the column.
 
     Raises:
-        ValueError: the name is not of that form or is taken, or there is no such type.
+        ValueError: the name has another form or is taken, or the type is unknown.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Column:
         if not re.fullmatch("[a-z][a-z0-9_]*", self.name):
             raise ValueError(f"{self.name!r} cannot name a column: use lower-case letters, digits and underscores.")
         if self.name in _PUBLISHED | _BUILDING:
-            raise ValueError(f"{self.name} cannot name a column of a config: every table has one of that name.")
+            raise ValueError(f"{self.name} cannot name a column of a config: all tables have a column of that name.")
         if self.type not in get_args(ColumnType):
             raise ValueError(f"{self.name} cannot be of type {self.type}: use {', '.join(get_args(ColumnType))}.")
 
@@ -86,4 +86,4 @@ OODNESS = Column(
 )
 
 KNOWN_COLUMNS: Mapping[str, Column] = {column.name: column for column in (NEAR_DUPLICATE_OF, OODNESS)}
-"""Columns that a manifest lists by name alone."""
+"""The columns that a manifest lists by name, without type and description."""

@@ -1,4 +1,4 @@
-"""The digests that name a split's rows and a release's files.
+"""Digests of a split's rows and of files.
 
 Tested by `tests/builders/release/test_release.py`.
 """
@@ -14,19 +14,19 @@ import pyarrow.compute as pc
 
 
 def rows_digest(rows: pa.Table) -> str:
-    """The digest that identifies a split: SHA-256 over (id, label, role, content digest) of every row, in order.
+    """The digest that identifies a split: SHA-256 over id, label, role and content digest of every row, in order.
 
     Args:
         rows: a table with the columns `id`, `label` and `role` (integers) and `content_sha256`.
 
     Returns:
-        Lower-case hex. Fields are joined by tabs and rows ended by newlines, in UTF-8; ids hold neither.
+        Lower-case hex, over UTF-8 text with tabs between cells and a newline after every row; ids contain neither.
     """
     return lines_digest(rows, ("id", "label", "role", "content_sha256"))
 
 
 def lines_digest(rows: pa.Table, columns: Sequence[str]) -> str:
-    """SHA-256 over some columns of every row in order: fields joined by tabs, rows ended by newlines, in UTF-8."""
+    """SHA-256 over some columns of all rows, as UTF-8 text with tabs between cells and a newline after every row."""
     digest = hashlib.sha256()
     for batch in rows.select(columns).to_batches(max_chunksize=65536):
         lines = pc.binary_join_element_wise(*(batch[name].cast(pa.string()) for name in columns), "\t")

@@ -1,8 +1,8 @@
-"""The release's table of duplicates: pairs of rows that show one picture, and which splits were compared for them.
+"""The table of duplicates of a release: pairs of rows with the same picture, and the splits that were compared.
 
-The published benchmarks contain some pictures twice, also under two labels. These rows stay, and
-`duplicates/pairs.parquet` says which they are: one table for the whole release, loaded as the config `duplicates` and
-joined by id.
+The published benchmarks contain some pictures twice, some of them under two labels. A release keeps these rows and
+lists the pairs in `duplicates/pairs.parquet`: one table for all splits, loaded as the config `duplicates` and joined
+by id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairC
 from builders.storage.atomic import atomic_path
 
 CONFIG = "duplicates"
-"""Name of the table's config in the card; the folder that the file is in has the same name."""
+"""Name of the table's config in the card, and of its folder."""
 
 SPLIT = "pairs"
 
@@ -38,9 +38,9 @@ class Row(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two rows that show one picture, in the columns of the table.
+    """Two rows with the same picture, as a row of the table.
 
-    `distance` is 0 for equal bytes or equal decoded pixels, else that of `builders.duplicates.distance`.
+    `distance` is 0 for equal bytes or equal decoded pixels, otherwise that of `builders.duplicates.distance`.
     """
 
     id: str
@@ -55,7 +55,7 @@ class Pair(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """What the table is sorted by, and what no other pair has."""
+        """The sort key of the table, unique to the pair."""
         return self.split, self.id, self.other_split, self.other_id
 
     @property
@@ -65,7 +65,7 @@ class Pair(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """That every image of a split was compared with every image of another, or of the same; `one <= other`."""
+    """Every image of the split `one` was compared with every image of `other`, by one method; `one <= other`."""
 
     by: By
     one: str
@@ -73,18 +73,18 @@ class Comparison(NamedTuple):
 
 
 def pair_of(one: Row, other: Row, distance: float) -> Pair:
-    """The pair of two rows; the one whose (split, id) sorts first as text stands first."""
+    """The pair of two rows, ordered by split and id."""
     a, b = sorted((one, other))
     return Pair(a.id, b.id, a.split, b.split, a.role, b.role, a.class_id, b.class_id, distance)
 
 
 def comparison(by: By, one: str, other: str) -> Comparison:
-    """The comparison of two splits, whichever is named first."""
+    """The comparison of two splits, in either order."""
     return Comparison(by, min(one, other), max(one, other))
 
 
 def schema() -> pa.Schema:
-    """The columns of the table with the features that `datasets` reads from the schema's metadata."""
+    """The Arrow schema of the table, with features for `datasets` in its metadata."""
     kinds = {name: pa.float64() if name == "distance" else pa.string() for name in Pair._fields}
     dtypes = {pa.float64(): "float64", pa.string(): "string"}  # as `datasets` names them
     features = {name: {"dtype": dtypes[kind], "_type": "Value"} for name, kind in kinds.items()}
@@ -93,9 +93,9 @@ def schema() -> pa.Schema:
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
-    """Write the table, sorted; equal tables have equal bytes.
+    """Write the table, sorted; equal tables give equal bytes.
 
-    Of a pair that is given several times the least distance stays.
+    A pair that is given several times is written once, with the least distance.
     """
     nearest: dict[tuple[str, str, str, str], Pair] = {}
     for pair in pairs:
@@ -108,32 +108,34 @@ def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
         atomic_path(path) as temporary,
         pq.ParquetWriter(temporary, described, compression="zstd", write_page_index=True) as writer,
     ):
-        if nearest:  # `datasets` (5.2) cannot read an empty row group, and reads a file that has none
+        if nearest:  # `datasets` (5.2) cannot read an empty row group, but can read a file without row groups
             writer.write_table(pa.Table.from_arrays(arrays, schema=described))
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """Read back what `write_pairs` wrote.
+    """Read a table that `write_pairs` wrote.
 
     Raises:
-        BuildError: it is no such table.
+        BuildError: the file is not such a table.
     """
     try:
         table = pq.ParquetFile(path).read()
     except (OSError, pa.ArrowException) as error:
-        raise BuildError(f"{path} cannot be read as Parquet ({error}); fetch or build the release again.") from error
+        raise BuildError(
+            f"{path} cannot be read as Parquet ({error}). Download or build the release again."
+        ) from error
     if not table.schema.equals(schema()):
         raise BuildError(
             f"{path} has the columns {', '.join(table.column_names)}, not those of a table of duplicates "
-            f"({', '.join(Pair._fields)}); fetch or build the release again."
+            f"({', '.join(Pair._fields)}). Download or build the release again."
         )
     return [Pair(*values) for values in zip(*(column.to_pylist() for column in table.columns), strict=True)]
 
 
 def groups(manifest: Manifest) -> list[tuple[str, ...]]:
-    """The splits that are compared with each other, as sorted keys (`config/split`).
+    """Groups of splits that are compared with each other, as sorted keys (`config/split`).
 
-    All of a benchmark's; those of each config for itself where the benchmark judges an image by config.
+    A group is all splits of a benchmark, or those of one config if the benchmark has `roles_by_config`.
     """
     found: dict[tuple[str, str], list[str]] = {}
     for name, config in sorted(manifest.configs.items()):
@@ -144,7 +146,7 @@ def groups(manifest: Manifest) -> list[tuple[str, ...]]:
 
 
 def folded(comparisons: Iterable[Comparison]) -> tuple[ComparedEntry, ...]:
-    """Comparisons as the manifest lists them: every split of `splits` was compared with every split of `others`."""
+    """Comparisons as a manifest lists them: an entry stands for all pairs of one of `splits` and one of `others`."""
     partners: dict[tuple[By, str], set[str]] = {}
     for by, one, other in comparisons:
         partners.setdefault((by, one), set()).add(other)
@@ -154,13 +156,13 @@ def folded(comparisons: Iterable[Comparison]) -> tuple[ComparedEntry, ...]:
         alike.setdefault((by, tuple(sorted(found))), []).append(key)
     listed: list[ComparedEntry] = []
     for (by, others), keys in sorted(alike.items(), key=lambda item: (METHODS.index(item[0][0]), item[1])):
-        if ComparedEntry(by, others, tuple(keys)) not in listed:  # it says the same from the other side
+        if ComparedEntry(by, others, tuple(keys)) not in listed:  # the same pairs from the other side
             listed.append(ComparedEntry(by, tuple(keys), others))
     return tuple(listed)
 
 
 def unfolded(compared: Iterable[ComparedEntry]) -> Iterator[Comparison]:
-    """The comparisons that a manifest lists; one may come twice."""
+    """The single comparisons that a manifest lists; some may be repeated."""
     for entry in compared:
         for one in entry.splits:
             for other in entry.others:
@@ -168,7 +170,7 @@ def unfolded(compared: Iterable[ComparedEntry]) -> Iterator[Comparison]:
 
 
 def counted(pairs: Iterable[Pair]) -> tuple[PairCount, ...]:
-    """Count pairs by pair of splits, sorted, those of two roles and those of two classes."""
+    """Number of pairs of each two splits, sorted, with the numbers of those of two roles and of two classes."""
     counts: dict[tuple[str, str], list[int]] = {}
     for pair in pairs:
         count = counts.setdefault(pair.splits, [0, 0, 0])
@@ -179,16 +181,16 @@ def counted(pairs: Iterable[Pair]) -> tuple[PairCount, ...]:
 
 
 def is_known_and_unknown(pair: Pair) -> bool:
-    """Whether one of the two rows counts as in-distribution and the other does not."""
+    """Whether exactly one of the two rows is in-distribution."""
     return (pair.role == KNOWN_ROLE) != (pair.other_role == KNOWN_ROLE)
 
 
 def summary(pairs: Sequence[Pair], training: Set[str]) -> str:
-    """How many pairs there are and between which roles, in a line.
+    """One line with the number of pairs and their roles.
 
     Args:
         pairs: the table.
-        training: the splits that hold in-distribution training images.
+        training: the splits of in-distribution training images.
     """
     if not pairs:
         return "duplicates: no two rows that were compared show one picture"

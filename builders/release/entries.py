@@ -1,10 +1,10 @@
 """The entries of a manifest as typed, immutable values.
 
-`builders.release.manifest` reads and writes them. What it has read can be used without another look: names are names,
-counts are counts, and every reference resolves. To change one, make a new value with `msgspec.structs.replace`.
+`builders.release.manifest` reads, checks and writes them, so code that uses them needs no checks of its own: names are
+valid, counts are in range, and every reference resolves. To change an entry, use `msgspec.structs.replace`.
 
-A field with a default is left out of the file where it has that default, so a new optional field changes no manifest
-that does not use it.
+Fields that have their default value are omitted from the file, so a new optional field changes no manifest that does
+not use it.
 
 Tested by `tests/builders/release/test_manifest.py`.
 """
@@ -21,19 +21,19 @@ from builders.release.columns import KNOWN_COLUMNS, Column, ColumnType
 from builders.release.schema import Role
 
 FORMAT = 1
-"""Version of the folder's shape and of the manifest; a reader refuses one that it does not know."""
+"""Version of the release format; readers refuse others."""
 
 By = Literal["bytes", "pixels", "similarity"]
-"""How images are compared: by their encoded bytes, by decoded pixels, or by `builders.duplicates.search`."""
+"""Methods of comparing images: encoded bytes, decoded pixels, or similarity (`builders.duplicates.search`)."""
 
 Reproducible = Literal["exact", "recorded"]
-"""Whether an image can be made again: `exact` gives the same pixels on every machine; `recorded` pixels depend on
-hardware, library versions or the images beside them, so that the first ones made are the only ones."""
+"""Whether generated images can be generated again: `exact` pixels are the same on every machine; `recorded` ones
+depend on hardware, library versions or batches, so only the published pixels exist."""
 
 METHODS: tuple[By, ...] = get_args(By)
 
-# Control characters, line and paragraph separators, marks that turn the direction of text, and lone surrogates: they
-# would reach a terminal, a card or a file name.
+# Control characters, line and paragraph separators, bidirectional marks and lone surrogates, which must not reach a
+# terminal, a card or a file name.
 UNPRINTABLE = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
 
 TEXT = rf"\A[^{UNPRINTABLE}]*\Z"
@@ -51,29 +51,29 @@ PATTERNS = {
     SPLIT_NAME: "a split's name (a-z, 0-9, underscores between)",
     NAME: "a name (a-z, 0-9, hyphens or underscores between)",
 }
-"""The patterns in words, for messages."""
+"""Descriptions of the patterns, for messages."""
 
 Text = Annotated[str, Meta(pattern=TEXT, max_length=10_000)]
-"""One line of printable text."""
+"""A line of printable text."""
 
 Prose = Annotated[str, Meta(pattern=PROSE, max_length=100_000)]
-"""Printable text of several lines."""
+"""Printable text that may have several lines."""
 
 Count = Annotated[int, Meta(ge=0, le=10**15)]
-"""A number of rows, images or bytes."""
+"""A number of rows, images or bytes; the limit is far above any release, and exact in every JSON reader."""
 
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Sha256 = Annotated[str, Meta(pattern=SHA256)]
 
 ConfigName = Annotated[str, Meta(pattern=CONFIG_NAME, max_length=100)]
-"""Configs have hyphens and splits underscores in their names, since the Hub allows no hyphen in a split's."""
+"""Configs have hyphens in their names; splits have underscores, because the Hub allows no hyphens there."""
 
 SplitName = Annotated[str, Meta(pattern=SPLIT_NAME, max_length=100)]
 Name = Annotated[str, Meta(pattern=NAME, max_length=100)]
 
 
 class FileEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of the release: its path below the root, with forward slashes, its size in bytes and its SHA-256."""
+    """A file of the release: its path below the root (with forward slashes), size in bytes and SHA-256."""
 
     path: Text
     size: Count = field(name="bytes")
@@ -81,7 +81,7 @@ class FileEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LicenceEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A source's licence as its owner states it; `publish` is `open`, `gated` or `ids-only`."""
+    """A source's licence in its owner's words; `publish` is `open`, `gated` or `ids-only`."""
 
     name: Text
     url: Text
@@ -90,7 +90,7 @@ class LicenceEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SourceEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """An upstream dataset that rows of the release come from."""
+    """An upstream dataset from which rows of the release come."""
 
     title: Text
     edition: Text
@@ -99,9 +99,9 @@ class SourceEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BenchmarkEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A benchmark that splits of the release belong to, with the choices that their rows depend on.
+    """A benchmark to which configs of the release belong, with the choices that determine their rows.
 
-    `roles_by_config`: an image may have one role in one config and another in the next.
+    `roles_by_config`: an image may have different roles in different configs.
     """
 
     title: Text
@@ -115,11 +115,11 @@ class BenchmarkEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class PartEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Rows of one role from one source: a part of a split that is joined from several, or a whole split.
+    """Rows of one role from one source: a part of a joined split, or a split that is not joined.
 
-    `rows` and `excluded` add up to `available`, the images of the source in `partitions`. `adopted` is a digest of the
-    lists that the images were adopted from, empty where they were drawn. `name` is empty for a whole split, whose
-    `classes` are not counted.
+    `rows` and `excluded` add up to `available`, the images of the source in `partitions`. `adopted` is the digest of
+    the lists from which the images were adopted, empty if they were drawn. For a split that is not joined, `name` is
+    empty and `classes` are not counted.
     """
 
     role: Role
@@ -140,7 +140,7 @@ class PartEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class WithdrawnRow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A row that was taken out of the release; `split` is `config/split` in the release's list of all such rows."""
+    """A withdrawn row; `split` (`config/split`) is given in the release's list, and empty in a split's own."""
 
     id: Text
     reason: Prose
@@ -148,10 +148,7 @@ class WithdrawnRow(Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class GeneratorEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """What generated images follow from, beside their sources (`builders.generate.contract.Generator`).
-
-    `weights` are SHA-256 digests by name.
-    """
+    """A generator of images as recorded (`builders.generate.contract.Generator`); `weights` are SHA-256 by name."""
 
     name: Text
     version: Count
@@ -160,16 +157,16 @@ class GeneratorEntry(Struct, frozen=True, forbid_unknown_fields=True):
     reproducible: Reproducible
 
     def identity(self) -> dict[str, object]:
-        """The fields by name, as `builders.generate.contract.differences` compares them."""
+        """The fields by name, for `builders.generate.contract.differences`."""
         return asdict(self)
 
 
 class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """A split: its counts, its files, and the digest over its rows.
+    """A split: its counts, its files, and the digest of its rows.
 
-    A split that is joined lists its `parts` and has no role, source, partitions or adoption of its own; `pieces` gives
-    the parts of either kind. `made` describes how its images were generated, and `generator` what they follow from.
-    `near_duplicates` is of releases that have the column `near_duplicate_of`.
+    A joined split lists its `parts` instead of a role, source, partitions and adoption; `pieces` gives the parts of
+    every split. `made` describes how its images were generated, and `generator` records it. `near_duplicates` is only
+    in releases with the column `near_duplicate_of`.
     """
 
     rows: Count
@@ -194,11 +191,11 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     parts: tuple[PartEntry, ...] | None = None
 
     def pieces(self) -> tuple[PartEntry, ...]:
-        """The parts that the split is joined from, or the whole split as its only part, with an empty name."""
+        """The parts of a joined split; otherwise the split itself as its only part, with an empty name."""
         if self.parts is not None:
             return self.parts
         if self.role is None or self.source is None or self.partitions is None or self.adopted is None:
-            raise ValueError("a split that is not joined has a role, a source, partitions and an adoption")
+            raise ValueError("a split that is not joined needs a role, a source, partitions and an adoption")
         return (
             PartEntry(
                 role=self.role,
@@ -221,17 +218,17 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """The different roles of the rows, in the order of the parts."""
+        """The roles of the rows without repetition, in the order of the parts."""
         return tuple(dict.fromkeys(piece.role for piece in self.pieces()))
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The keys of the different sources of the rows, in the order of the parts."""
+        """The keys of the sources of the rows without repetition, in the order of the parts."""
         return tuple(dict.fromkeys(piece.source for piece in self.pieces()))
 
 
 class ColumnEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A config's own column that is none of `builders.release.columns.KNOWN_COLUMNS`; those are listed by name."""
+    """A config's own column, unless it is in `builders.release.columns.KNOWN_COLUMNS`, which are listed by name."""
 
     name: Text
     type: ColumnType
@@ -239,30 +236,30 @@ class ColumnEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def column_entry(column: Column) -> str | ColumnEntry:
-    """A column as the manifest lists it: the name of a known one, and name, type and description of any other."""
+    """A column as the manifest lists it: a known one by name, others with type and description."""
     if KNOWN_COLUMNS.get(column.name) == column:
         return column.name
     return ColumnEntry(column.name, column.type, column.description)
 
 
 def listed_column(entry: str | ColumnEntry) -> Column:
-    """Read back what `column_entry` returned.
+    """The column that an entry lists; the inverse of `column_entry`.
 
     Raises:
-        ValueError: no column is known by that name, or none can have it; the message is a sentence.
+        ValueError: the name is unknown, or cannot name a column.
     """
     if isinstance(entry, ColumnEntry):
         return Column(entry.name, entry.type, entry.description)
     if entry not in KNOWN_COLUMNS:
-        raise ValueError(f"expected one of {', '.join(KNOWN_COLUMNS)}, found {entry}")
+        raise ValueError(f"{entry} is unknown; known without a type are {', '.join(KNOWN_COLUMNS)}")
     return KNOWN_COLUMNS[entry]
 
 
 class ConfigEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A config: its label names, its own columns and its splits.
 
-    `audit` and `duplicates_of` are of releases that have the column `near_duplicate_of`; later ones have a table of
-    pairs instead.
+    `audit` and `duplicates_of` are only in older releases, which have the column `near_duplicate_of`; newer ones have
+    a table of duplicates instead.
     """
 
     benchmark: Name
@@ -275,12 +272,12 @@ class ConfigEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     duplicates_of: Text | None = None
 
     def own_columns(self) -> tuple[Column, ...]:
-        """The columns that rows have beside those of every config."""
+        """The columns of this config, in addition to those that all configs have."""
         return tuple(listed_column(column) for column in self.columns)
 
 
 class ComparedEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """That every split of `splits` was compared with every split of `others`, all as `config/split`."""
+    """Every split of `splits` was compared with every split of `others`; all are `config/split`."""
 
     by: By
     splits: tuple[Text, ...]
@@ -288,7 +285,7 @@ class ComparedEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PairCount(Struct, frozen=True, forbid_unknown_fields=True):
-    """How many pairs two splits have, and how many of them are of two roles or of two classes."""
+    """Number of pairs of two splits, and the numbers of those with two roles and with two classes."""
 
     split: Text
     other_split: Text
@@ -298,7 +295,7 @@ class PairCount(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DuplicatesEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """The table of duplicates: its file, its rows, and what was compared. Without `counts`, its pairs tell them."""
+    """The table of duplicates: file, number of rows, and comparisons. Without `counts`, they follow from its pairs."""
 
     path: Text
     size: Count = field(name="bytes")
@@ -314,12 +311,12 @@ class DuplicatesEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """What a release is: its benchmarks, configs, sources and files.
+    """The contents of manifest.json: the benchmarks, configs, sources and files of a release.
 
-    `withdrawn` are the withdrawn rows of all splits. A manifest that is not written yet may lack the `card`. One
-    without `duplicates` is of a release that was built before there was a table of duplicates. Publishing sets
-    `version` (the tag without its v), `previous` (the version before it, empty in the first) and `changelog`
-    (CHANGELOG.md and the tables in changes/).
+    `withdrawn` are the withdrawn rows of all splits. Only a manifest that is not yet written lacks the `card`.
+    Releases from before there was a table of duplicates lack `duplicates`. Publishing sets `version` (the tag without
+    its v), `previous` (the version before it, empty in the first) and `changelog` (CHANGELOG.md and the tables in
+    changes/).
     """
 
     format: int
@@ -344,7 +341,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         return {key: split for key, _, split in self.splits()}
 
     def files(self) -> tuple[FileEntry, ...]:
-        """Every listed file but the card, sorted by path; one that several configs share comes once."""
+        """Every listed file but the card, sorted by path; a file that several configs share is included once."""
         entries = [entry for config in self.configs.values() for entry in (config.excluded, config.audit) if entry]
         for _, _, split in self.splits():
             entries += [split.index, *split.data]
@@ -362,10 +359,10 @@ EMPTY = Manifest(format=FORMAT, benchmarks={}, configs={}, sources={}, withdrawn
 
 
 def pieces_by_key(key: str, split: SplitEntry) -> dict[str, PartEntry]:
-    """What a split is made of: its parts by `config/split.part`; where it is not joined, itself by `config/split`."""
+    """The parts of a joined split by `config/split.part`; any other split by `config/split`."""
     return {f"{key}.{piece.name}" if piece.name else key: piece for piece in split.pieces()}
 
 
 def is_training(key: str, split: SplitEntry) -> bool:
-    """Whether a split (`config/split`) holds in-distribution images to train on and nothing else."""
+    """Whether a split (`config/split`) is a training split of in-distribution images."""
     return key.endswith("/train") and split.roles == ("in_distribution",)

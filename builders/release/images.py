@@ -1,7 +1,7 @@
-"""One encoded image: does it decode, what must be mended, and which digest names it.
+"""Checks encoded images, repairs metadata that breaks decoding, and computes digests.
 
-Published rows keep the source's bytes. They are looked at cheaply (`builders.release.jpeg`) and decoded only where
-something looks wrong, because decoding a million images takes hours and reading them takes minutes.
+Published rows keep the bytes of the source. These are checked without decoding (`builders.release.jpeg`) and decoded
+only if something looks wrong: decoding a million images takes hours, reading them takes minutes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from builders.errors import BuildError
 from builders.release.jpeg import has_hole, looks_whole, read_header
 
 Stored = Literal["source", "metadata_removed", "pixels"]
-"""What a row's bytes are.
+"""The origin of a row's bytes.
 
-`source`: the source file's bytes. `metadata_removed`: the same without EXIF and XMP blocks that break decoding.
-`pixels`: an image that we made, as PNG. `content_sha256` is over the stored bytes in the first two cases and over the
-pixels in the third, since PNG bytes differ between encoder versions.
+`source`: the bytes of the source file. `metadata_removed`: these without EXIF and XMP blocks that break decoding.
+`pixels`: a generated image, as PNG. `content_sha256` is over the stored bytes in the first two cases, and over the
+pixels in the third, because PNG bytes differ between encoder versions.
 """
 
 DECODE_ERRORS = (
@@ -45,52 +45,51 @@ DECODE_ERRORS = (
     zlib.error,
     Image.DecompressionBombError,
 )
-"""What Pillow and `datasets.Image` raise on bytes that are no whole image, and on EXIF blocks that they cannot read.
+"""Exceptions that Pillow and `datasets.Image` raise on damaged images and on EXIF blocks that they cannot read.
 
-The second kind ends streams (huggingface/datasets issues 7668 and 8165): `AttributeError` where a tag for text holds a
-fraction, `ZeroDivisionError` where a fraction has no denominator, and more (python-pillow/Pillow 6492, 6799, 8965). An
-error that is none of these is a fault of ours. `MemoryError` is what Pillow says of a size that cannot be.
+The latter stop the iteration over a dataset (huggingface/datasets issues 7668 and 8165): `AttributeError` if a text
+tag holds a fraction, `ZeroDivisionError` for a denominator of 0, and others (python-pillow/Pillow 6492, 6799, 8965).
+Pillow raises `MemoryError` for impossible sizes. Any other exception is a bug of ours.
 """
 
 _SUB_BLOCKS = (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo)
 
 
 class UnreadableImageError(ValueError):
-    """Bytes that do not decode; the message is a few words on why."""
+    """Bytes that do not decode; the message gives the reason in a few words."""
 
 
 def check(data: bytes | bytearray | memoryview, *, decode: bool = False) -> bytes | None:
-    """Make sure that one image decodes as `datasets.Image` would decode it.
+    """Check that `datasets.Image` can decode an image.
 
     Args:
         data: the encoded image.
-        decode: decode it whatever it looks like; otherwise only where its structure or metadata give a reason to
-            (`jpeg.looks_whole` says what they do not show).
+        decode: always decode it; otherwise only if its structure or metadata look wrong (for the damage that they do
+            not show, see `jpeg.looks_whole`).
 
     Returns:
-        None where the bytes can be stored as they are, else the bytes to store instead.
+        None if the bytes can be stored unchanged, otherwise the bytes to store instead.
 
     Raises:
-        UnreadableImageError: nothing can be decoded.
+        UnreadableImageError: the image cannot be decoded.
     """
     view = memoryview(data)
     if len(view) == 0:
         raise UnreadableImageError("the file is empty")
-    # Only JPEG has a fast path: it is nearly all of every source, and the other formats' metadata is only tried by
-    # decoding.
+    # Only JPEG, which nearly all images are, has a fast path: the metadata of other formats is checked by decoding.
     if not decode and _is_sound(view):
         return None
     return decode_or_mend(bytes(view))[1]
 
 
 def check_pixels(data: bytes | bytearray | memoryview) -> tuple[bytes | None, str]:
-    """Decode one image.
+    """Decode an image and compute the digest of its pixels.
 
     Returns:
-        What `check` returns, and `pixel_sha256` of the image as readers see it.
+        The result of `check`, and `pixel_sha256` of the decoded image.
 
     Raises:
-        UnreadableImageError: nothing can be decoded.
+        UnreadableImageError: the image cannot be decoded.
     """
     if len(data) == 0:
         raise UnreadableImageError("the file is empty")
@@ -99,7 +98,7 @@ def check_pixels(data: bytes | bytearray | memoryview) -> tuple[bytes | None, st
 
 
 def decode(data: bytes) -> Image.Image:
-    """Decode and turn upright, in the order in which `datasets.Image.decode_example` (5.2) does it."""
+    """Decode an image and apply its EXIF orientation, in the order of `datasets.Image.decode_example` (5.2)."""
     image: Image.Image = Image.open(io.BytesIO(data))
     image.load()
     if image.getexif().get(ExifTags.Base.Orientation) is not None:
@@ -108,13 +107,13 @@ def decode(data: bytes) -> Image.Image:
 
 
 def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
-    """Decode and turn upright, without the metadata where that is what breaks decoding, in any version of Pillow.
+    """Decode an image and apply its EXIF orientation; remove metadata that breaks decoding in any version of Pillow.
 
     Returns:
-        The image, and the bytes without metadata where only they decode.
+        The image, and the bytes without metadata if only these decode.
 
     Raises:
-        UnreadableImageError: nothing can be decoded, or a part of the image is lost.
+        UnreadableImageError: the image cannot be decoded, or a part of it is lost.
     """
     header = read_header(data)
     if header is not None and has_hole(data, header):
@@ -134,14 +133,14 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
 
 
 def content_sha256(stored: Stored, data: bytes) -> str:
-    """The digest that identifies a row's content, as lower-case hex; see `Stored` for what it is over."""
+    """The digest that identifies a row's content, as lower-case hex; see `Stored`."""
     if stored != "pixels":
         return hashlib.sha256(data).hexdigest()
     return pixel_sha256(Image.open(io.BytesIO(data)))
 
 
 def pixel_sha256(image: Image.Image) -> str:
-    """SHA-256 over mode, size, palette if any, and raw pixels, so that equal pixels agree whatever the encoder."""
+    """SHA-256 over mode, size, palette (if any) and raw pixels, which does not depend on the encoder."""
     if image.mode == "RGB":
         return rgb_sha256(np.asarray(image)[np.newaxis])[0]
     header = f"{image.mode} {image.width} {image.height}\n".encode()
@@ -168,7 +167,7 @@ def _is_sound(view: memoryview) -> bool:
 
 
 def _has_harmless_metadata(view: memoryview) -> bool:
-    """Read EXIF and XMP without decoding pixels; a block that turns the image is left to a full decode."""
+    """Read EXIF and XMP without decoding pixels; False also if they give an orientation, which needs a full decode."""
     try:
         orientation = Image.open(io.BytesIO(view)).getexif().get(ExifTags.Base.Orientation)
     except DECODE_ERRORS:
@@ -177,10 +176,10 @@ def _has_harmless_metadata(view: memoryview) -> bool:
 
 
 def _breaks_older_pillow(data: bytes) -> bool:
-    """Tell whether an EXIF block that turns an image has a fraction without denominator.
+    """Whether an EXIF block gives an orientation and has a fraction with denominator 0.
 
-    Pillow 11.0 cannot write such a tag anew, as turning asks for; later versions can, and the stored bytes should not
-    depend on the version that built them.
+    Applying the orientation rewrites the block, which Pillow 11.0 cannot do with such a fraction. Later versions can,
+    and the stored bytes should not depend on the version of Pillow.
     """
     exif = Image.open(io.BytesIO(data)).getexif()
     if exif.get(ExifTags.Base.Orientation) in (None, 1):
@@ -199,13 +198,13 @@ def _without_metadata(data: bytes) -> bytes | None:
 
 
 def _reason(error: Exception) -> str:
-    # Pillow's sentence for unknown bytes ends with the address of a buffer, which differs in every run.
+    # Pillow's message for unknown bytes ends with the address of a buffer, which differs in every run.
     text = str(error).split(" <_io.BytesIO")[0]
     return text or type(error).__name__
 
 
 def unreadable(rows: pa.Table, number: int, path: str, error: Exception) -> BuildError:
-    """The sentence for an image that cannot be read or is not whole."""
+    """The error for an image that cannot be read or is damaged."""
     place = place_of(rows, number, path)
     return BuildError(
         f"{place} is not a whole image ({error}). Replace it with a good copy, or leave it out with --allow-partial."
@@ -213,6 +212,6 @@ def unreadable(rows: pa.Table, number: int, path: str, error: Exception) -> Buil
 
 
 def place_of(rows: pa.Table, number: int, path: str) -> str:
-    """Where an image is, for a person: the file, and the image's own id where the file holds many."""
+    """The place of an image in messages: its file, and its id if the file holds many images."""
     source_id = rows["source_id"][number].as_py()
     return path if path.endswith(source_id.rpartition("/")[2]) else f"{path} ({source_id})"

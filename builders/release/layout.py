@@ -1,4 +1,4 @@
-"""Where things lie in a release folder.
+"""Paths in a release folder.
 
 Tested by `tests/builders/release/test_release.py`.
 """
@@ -9,28 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INDEX_SUFFIX = "-index"
-"""A config's rows without pixels are the config of the same name with this suffix."""
+"""Suffix of the config that holds the rows of another without images."""
 
 
 FOLDERS = ("data", "index", "excluded", "audit", "duplicates")
-"""Folders of a release, beside its state."""
+"""Folders of a release, besides its state."""
 
 CARD = "README.md"
 
-# What publishing adds: the list of versions, and what each of them changed.
+# Added by publishing: the list of versions, and the changes of each.
 CHANGELOG = "CHANGELOG.md"
 CHANGES = "changes"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Places in a release folder."""
+    """Paths in a release folder."""
 
     root: Path
 
     @property
     def manifest(self) -> Path:
-        """The record of what the release is."""
+        """The manifest (`builders.release.manifest`)."""
         return self.root / "manifest.json"
 
     @property
@@ -40,47 +40,47 @@ class Layout:
 
     @property
     def state(self) -> Path:
-        """What a resumed build needs; never pushed."""
+        """State for resuming a build; never published."""
         return self.root / ".state"
 
     def data(self, config: str, split: str, shard: int, of: int) -> Path:
-        """One shard with pixels."""
+        """A shard of a split, with images."""
         return self.root / "data" / config / shard_name(split, shard, of)
 
     def index(self, config: str, split: str) -> Path:
-        """One split without pixels."""
+        """The index of a split: its rows without images."""
         return self.root / "index" / config / f"{split}.parquet"
 
     def excluded(self, config: str) -> Path:
-        """What a config's splits leave out, with the rule and the evidence."""
+        """The exclusions of a config's splits, with rule and evidence."""
         return self.root / "excluded" / f"{config}.csv"
 
     @property
     def duplicates(self) -> Path:
-        """The table of pairs of rows that show one picture (`builders.release.duplicates`)."""
+        """The table of duplicates (`builders.release.duplicates`)."""
         return self.root / "duplicates" / "pairs.parquet"
 
     def pixels(self, digest: str) -> Path:
-        """Pixels of a split that has none in its shards, by its digest, for comparing them in later runs."""
+        """Pixels of a split without shards, by its digest, for comparisons in later runs."""
         return self.state / "pixels" / f"{digest}.npy"
 
     def audit(self, config: str) -> Path:
-        """The near-duplicate pairs behind a config's column `near_duplicate_of`, in releases that have it."""
+        """The near-duplicate pairs of a config, in releases with the column `near_duplicate_of`."""
         return self.root / "audit" / config / "near_duplicates.csv"
 
     def part(self, config: str, split: str, shard: int, of: int) -> Path:
-        """The record that a shard is finished."""
+        """The record of a finished shard."""
         return self.state / "parts" / config / shard_name(split, shard, of)
 
     def plan(self, config: str, split: str) -> Path:
-        """The plan of one split with the places to read from."""
+        """The read plan of a split."""
         return self.state / "plan" / config / f"{split}.arrow"
 
     def relative(self, path: Path) -> str:
-        """A path as the manifest and the card write it."""
+        """A path as written in the manifest and the card."""
         return path.relative_to(self.root).as_posix()
 
 
 def shard_name(split: str, shard: int, of: int) -> str:
-    """File name of a shard, in the Hub's custom."""
+    """File name of a shard, as is customary on the Hub."""
     return f"{split}-{shard:05d}-of-{of:05d}.parquet"

@@ -1,9 +1,8 @@
-"""Reading and writing the manifest of a release, `manifest.json`.
+"""Reads, checks and writes the manifest of a release, `manifest.json`.
 
-It is data that somebody else may have written. `parse` refuses whatever is no manifest of this format: what it returns
-has the types of `builders.release.entries`, paths in the release's folders, counts that add up, and no reference to
-what it does not describe. Whether the files are as it says is another question, which `python -m hf_scripts.verify`
-answers.
+A manifest may come from anyone. `parse` refuses whatever is not a manifest of this format: its result has the types of
+`builders.release.entries`, paths in the release's folders, counts that add up, and references that resolve. The files
+themselves are checked by `python -m hf_scripts.verify`.
 """
 
 from __future__ import annotations
@@ -38,16 +37,13 @@ SHARD_NUMBER = re.compile(r"-\d{5}-of-(?=\d{5}\.parquet$)")
 """The part of a shard's file name (`shard_name`) that differs between the shards of a split."""
 
 _SHOWN = 40
-"""The most characters that are repeated of a value that may be anything."""
+"""Upper limit on the characters of an arbitrary value that a message repeats."""
 
 _SUMS = ("rows", "expected", "paper", "available", "excluded")
 
 
 class ManifestError(BuildError):
-    """A `manifest.json` that is there and can be read, but is no manifest of a release.
-
-    `reason` says what is wrong, and where in the file.
-    """
+    """A `manifest.json` that is not a valid manifest; `reason` says where in the file, and why."""
 
     def __init__(self, where: str, reason: str) -> None:
         self.reason = _printable(reason)
@@ -64,11 +60,11 @@ def read_manifest(root: Path, name: str = "") -> Manifest:
 
     Args:
         root: the folder.
-        name: what to call the release in messages, where the folder is only a place for downloads.
+        name: name of the release in messages, for a folder of downloads.
 
     Raises:
-        ManifestError: the file is no manifest.
-        BuildError: there is none, or it is of a format that this version does not know.
+        ManifestError: the file is not a valid manifest.
+        BuildError: there is no manifest, or it has a format that this version does not know.
     """
     path = Layout(root).manifest
     try:
@@ -85,7 +81,7 @@ def read_manifest(root: Path, name: str = "") -> Manifest:
 
 
 def read_or_empty(root: Path) -> Manifest:
-    """The manifest of a release folder, or that of a release without splits where nothing is built yet.
+    """The manifest of a release folder; if nothing has been built there yet, that of a release without splits.
 
     Raises:
         BuildError: as `read_manifest`.
@@ -94,15 +90,15 @@ def read_or_empty(root: Path) -> Manifest:
 
 
 def parse(data: bytes, where: str) -> Manifest:
-    """Check and read a manifest that somebody may have written by hand or in bad faith.
+    """Parse and check a manifest, which may have been edited by hand or in bad faith.
 
     Args:
-        data: the file's bytes.
+        data: the contents of the file.
         where: the file, for messages.
 
     Raises:
-        ManifestError: with the first thing that keeps it from being a manifest, and where that is.
-        BuildError: it is of a format that this version does not know.
+        ManifestError: it is not valid; the message names the first problem and its place.
+        BuildError: it has a format that this version does not know.
     """
     try:
         parsed = json.loads(data, object_pairs_hook=_without_repeated_keys)
@@ -123,7 +119,7 @@ def parse(data: bytes, where: str) -> Manifest:
     except msgspec.ValidationError as error:
         raise ManifestError(where, _explained(str(error), parsed)) from error
     except UnicodeEncodeError as error:
-        raise ManifestError(where, "it has a key with half a character") from error
+        raise ManifestError(where, "a key contains a lone surrogate, which is not a character") from error
     wrong = next(_contradictions(manifest), None)
     if wrong is not None:
         raise ManifestError(where, wrong)
@@ -131,7 +127,7 @@ def parse(data: bytes, where: str) -> Manifest:
 
 
 def dump(manifest: Manifest) -> str:
-    """The text of a manifest: sorted keys and no times, so that equal releases have equal manifests."""
+    """The text of a manifest. Keys are sorted and there are no times, so equal releases have equal manifests."""
     return json.dumps(msgspec.to_builtins(manifest), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -139,15 +135,14 @@ def write_manifest(root: Path, manifest: Manifest) -> None:
     """Write the manifest of a release folder.
 
     Raises:
-        BuildError: it could not be read again, as with a file's name that holds control characters.
+        BuildError: it would not be valid, for instance because a file name contains control characters.
     """
     path, text = Layout(root).manifest, dump(manifest)
     try:
         parse(text.encode("utf-8", "surrogatepass"), str(path))
     except ManifestError as error:
         raise BuildError(
-            f"Cannot write {path}, since nobody could read it: {error.reason}. Change what it names, and run the same "
-            "command again."
+            f"Cannot write {path}, which would not be valid: {error.reason}. Change it and run the same command again."
         ) from error
     write_text(path, text)
 
@@ -161,7 +156,7 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         seen: set[str] = set()
         repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {repeated!r} stands twice in one object")
+        raise ValueError(f"the key {repeated!r} is repeated in one object")
     return found
 
 
@@ -169,10 +164,10 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _explained(message: str, parsed: Any) -> str:
-    """Put a message of msgspec into words that name the place; `parsed` is spoilt by it.
+    """Reword a message of msgspec so that it names the place; this destroys `parsed`.
 
-    msgspec (0.22) names struct fields and numbers of list items, but neither the key of a mapping that leads to the
-    place (it writes `[...]`) nor the key that is wrong.
+    msgspec (0.22) names struct fields and list positions, but not the mapping keys on the way to the place (it writes
+    `[...]`), nor the key that is wrong.
     """
     what, _, place = message.partition(" - at ")
     path = place.removeprefix("`key` in ").strip("`")
@@ -186,9 +181,9 @@ def _explained(message: str, parsed: Any) -> str:
 
 
 def _place(path: str, parsed: Any) -> tuple[str, Any]:
-    """The name of a path such as `$.configs[...].rows`, with the key of the first entry that is wrong, and its value.
+    """The name of a path such as `$.configs[...].rows`, with the key of the first wrong entry, and the value there.
 
-    To find that key, `parsed` loses the other entries.
+    Finding that key removes the other entries from `parsed`.
     """
     node, named = parsed, ""
     for step in re.findall(r"\.\w+|\[\d+\]|\[\.\.\.\]", path):
@@ -202,7 +197,7 @@ def _place(path: str, parsed: Any) -> tuple[str, Any]:
 
 
 def _first_wrong(node: dict[str, Any], parsed: Any) -> list[tuple[str, Any]]:
-    """The first entry of a mapping in `parsed` that is wrong, found by halves; the mapping keeps nothing else."""
+    """The first wrong entry of a mapping in `parsed`, found by bisection; the mapping keeps no other."""
     entries = list(node.items())
     while len(entries) > 1:
         half = entries[: len(entries) // 2]
@@ -222,16 +217,16 @@ def _converts(parsed: Any) -> bool:
     return True
 
 
-# What types cannot say
+# Checks beyond types
 
 
 def _contradictions(manifest: Manifest) -> Iterator[str]:
-    """Entries that name something absent, paths that lead elsewhere, counts that do not add up."""
+    """Messages for references that do not resolve, paths outside the folders, and counts that do not add up."""
     if not manifest.configs:
         yield "it has no config"
     for name, config in sorted(manifest.configs.items()):
         if config.benchmark not in manifest.benchmarks:
-            yield f"{name} is of the benchmark {config.benchmark}, which it does not describe"
+            yield f"{name} belongs to the benchmark {config.benchmark}, which it does not describe"
         yield from _wrong_config(name, config)
     for key, _, split in manifest.splits():
         yield from _wrong_split(key, split, manifest.sources)
@@ -246,7 +241,7 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
     elif manifest.card.path != CARD:
         yield f"its card is {manifest.card.path}, not {CARD}"
     if (manifest.version is None) != (manifest.previous is None) or (manifest.version and not manifest.changelog):
-        yield "version, previous and changelog are not all there"
+        yield "it has some of version, previous and changelog, but not all"
     for file in manifest.changelog or ():
         if file.path != CHANGELOG and not (_is_inside(file.path, (CHANGES,)) and file.path.count("/") == 1):
             yield f"the changelog's {file.path} is neither {CHANGELOG} nor in {CHANGES}/"
@@ -273,7 +268,7 @@ def _wrong_columns(name: str, config: ConfigEntry) -> Iterator[str]:
         except ValueError as error:
             yield f"columns of {name}: {error}"
     if len(set(found)) != len(found):
-        yield f"columns of {name}: expected different names, found {', '.join(found)}"
+        yield f"columns of {name}: a name is repeated in {', '.join(found)}"
 
 
 def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]) -> Iterator[str]:
@@ -286,11 +281,11 @@ def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]
             yield f"{key} has parts, and a role, source, partitions or adoption of its own"
         names = [part.name for part in split.parts]
         if not names or "" in names or len(set(names)) != len(names):
-            yield f"the parts of {key} are not named, each differently"
+            yield f"the parts of {key} do not each have a name of their own"
         for count in _SUMS:
             total = sum(getattr(part, count) for part in split.parts)
             if getattr(split, count) != total:
-                yield f"{count} of {key} is {getattr(split, count):,} and that of its parts comes to {total:,}"
+                yield f"{count} of {key} is {getattr(split, count):,}, but its parts add up to {total:,}"
     for part in split.pieces():
         if part.source not in sources:
             yield f"{key} has rows of the source {part.source}, which it does not describe"
@@ -300,11 +295,11 @@ def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]
 
 
 def _elsewhere(path: str, of: str) -> str:
-    return f"{path or 'an empty path'} of {of} does not lie in {', '.join(FOLDERS)}"
+    return f"{path or 'an empty path'} of {of} is not in {', '.join(FOLDERS)}"
 
 
 def _is_inside(path: str, folders: Sequence[str] = FOLDERS) -> bool:
-    """Whether a path names a file in one of the folders, in the one spelling that is the same on every system."""
+    """Whether a path names a file in one of the folders, in the one spelling that all systems read alike."""
     pure = PurePosixPath(path)
     return (
         len(pure.parts) > 1

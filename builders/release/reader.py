@@ -1,4 +1,4 @@
-"""Reads the images of a release's splits, for audits that look at pixels.
+"""Reads the images of a release's splits, for audits of pixels.
 
 Tested by `tests/builders/audit/test_main.py`.
 """
@@ -28,22 +28,22 @@ def config_of(manifest: Manifest, name: str) -> ConfigEntry:
     """
     if name not in manifest.configs:
         known = ", ".join(sorted(manifest.configs))
-        raise BuildError(f"expected a config of the release ({known}), found {name}; name one.")
+        raise BuildError(f"The release has no config {name}. Name one of {known}.")
     return manifest.configs[name]
 
 
 def read_images(root: Path, key: str, split: SplitEntry) -> Iterator[tuple[dict[str, Any], Image.Image]]:
-    """Each row of a split, without its image column, and its image as RGB, in order.
+    """The rows of a split in order, each without its image column, and its image as RGB.
 
     Raises:
-        BuildError: the split has no pixels here, or a file is missing.
+        BuildError: the split has no shards here, or one is missing.
     """
     if not split.data:
-        raise BuildError(f"expected pixels of {key}, found only its index in {root}; build it without --index-only.")
+        raise BuildError(f"{key} has no images in {root}, only an index. Build it without --index-only.")
     for file in split.data:
         path = root / file.path
         if not path.is_file():
-            raise BuildError(f"expected the shard {path}, found none; build the release again.")
+            raise BuildError(f"The shard {path} is missing. Build the release again.")
         with pq.ParquetFile(path) as opened:
             for batch in opened.iter_batches(batch_size=_BATCH_ROWS):
                 encoded = pc.struct_field(batch.column("image"), "bytes")

@@ -1,4 +1,4 @@
-"""The columns of a release's rows, with the features that `datasets` reads.
+"""The Arrow schema of a release's rows, with features for `datasets`.
 
 Tested by `tests/builders/release/test_release.py`.
 """
@@ -26,24 +26,23 @@ Role = Literal[
 ]
 
 ROLES: tuple[Role, ...] = get_args(Role)
-"""Names of the `role` column's ClassLabel. The order is part of the format: append, never insert."""
+"""Names of the `role` column's ClassLabel. The order is part of the format: append new roles, never insert them."""
 
 
 PIXEL_DIGEST = "pixel_sha256"
-"""Column of part files: each image's `builders.release.images.pixel_sha256`, where images were decoded to be checked.
-It stays in the folder's state."""
+"""Column of part files, which stay in the folder's state: `builders.release.images.pixel_sha256` of decoded images."""
 
 
 def arrow_schema(label_names: Sequence[str], columns: Sequence[Column] = (), *, image: bool = True) -> pa.Schema:
-    """The columns of a config with the features that `datasets` reads from the schema's metadata.
+    """The Arrow schema of a config, with features for `datasets` in its metadata.
 
-    Written out here because importing `datasets` takes longer than building a small release; a test compares it with
-    the schema of the real `datasets.Features`.
+    It is written out because importing `datasets` takes longer than building a small release; a test compares it with
+    the schema of `datasets.Features`.
 
     Args:
-        label_names: names of `label`, the same in every split of a config.
+        label_names: the names of `label`, equal in all splits of a config.
         columns: the config's own columns.
-        image: with the pixels, as in `data/`; without, as in `index/`.
+        image: with the image column, as in `data/`; otherwise as in `index/`.
     """
     encoded = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     kinds: dict[str, tuple[pa.DataType, dict[str, Any]]] = {"image": (encoded, {"_type": "Image"})} if image else {}

@@ -1,4 +1,4 @@
-"""A release's tables beside the images: the rows without pixels, exclusions, near-duplicates.
+"""The tables of a release besides its shards: indexes, exclusions, near-duplicates.
 
 Tested by `tests/builders/release/test_release.py`.
 """
@@ -21,9 +21,9 @@ from builders.storage.atomic import atomic_path, write_text
 
 @dataclass(frozen=True)
 class Exclusion:
-    """`images` images of one class, or one image or stray file named, that a split leaves out, and why.
+    """A rule that excludes `images` images of a class from a split, or one named image or stray file, with evidence.
 
-    `split` is the key of the split, or of the part of it that leaves them out.
+    `split` is the key of the split, or of its part.
     """
 
     split: str
@@ -38,7 +38,7 @@ class Exclusion:
 
 
 def write_index(path: Path, rows: pa.Table, label_names: Sequence[str], columns: Sequence[Column] = ()) -> None:
-    """Write a split's rows without pixels."""
+    """Write the index of a split: its rows without images."""
     schema = arrow_schema(label_names, columns, image=False)
     table = pa.Table.from_arrays([rows[name].combine_chunks() for name in schema.names], schema=schema)
     with atomic_path(path) as temporary:
@@ -47,7 +47,7 @@ def write_index(path: Path, rows: pa.Table, label_names: Sequence[str], columns:
 
 @dataclass(frozen=True)
 class NearDuplicate:
-    """An image and the training image that it nearly repeats, as releases without a table of duplicates have it."""
+    """An image and the training image that it nearly repeats, in releases from before the table of duplicates."""
 
     split: str
     id: str
@@ -56,27 +56,27 @@ class NearDuplicate:
 
 
 def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequence[str]) -> None:
-    """Write a config's exclusions; lines of splits that are not in `replaced` stay."""
+    """Write a config's exclusions; lines of splits that are not in `replaced` are kept."""
     kept = [line for line in read_excluded(path) if line.split not in replaced] if path.exists() else []
     lines = sorted([*kept, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))
     _write_lines(path, Exclusion, lines)
 
 
 def read_excluded(path: Path) -> list[Exclusion]:
-    """Read back what `write_excluded` wrote."""
+    """Read a table that `write_excluded` wrote."""
     with path.open(encoding="utf-8", newline="") as opened:
         return [Exclusion(**{**row, "images": int(row["images"])}) for row in csv.DictReader(opened)]  # type: ignore[arg-type]
 
 
 def write_audit(path: Path, pairs: Sequence[NearDuplicate], replaced: Sequence[str]) -> None:
-    """Write a config's near-duplicate pairs, the nearest of each row first; lines of other splits stay."""
+    """Write a config's near-duplicates, each row's nearest first; lines of splits not in `replaced` are kept."""
     kept = [line for line in read_audit(path) if line.split not in replaced] if path.exists() else []
     lines = sorted([*kept, *pairs], key=lambda p: (p.split, p.id, float(p.distance), p.near_duplicate_of))
     _write_lines(path, NearDuplicate, lines)
 
 
 def read_audit(path: Path) -> list[NearDuplicate]:
-    """Read back what `write_audit` wrote."""
+    """Read a table that `write_audit` wrote."""
     with path.open(encoding="utf-8", newline="") as opened:
         return [NearDuplicate(**row) for row in csv.DictReader(opened)]
 

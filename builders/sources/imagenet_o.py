@@ -43,7 +43,7 @@ SOURCE_CLASS = Column(
 PREDICTED = Column(
     "predicted_wnid",
     "string",
-    "the ImageNet-1k class that a ResNet-50 took the image for; it is another one",
+    "the ImageNet-1k class that a ResNet-50 took the image for, which is not its own",
     absent="",
 )
 CONFIDENCE = Column(

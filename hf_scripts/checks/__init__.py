@@ -1,1 +1,1 @@
-"""The checks behind `verify`: manifest, rows, values, images, and how they fit together."""
+"""The checks behind `verify`: files, rows, images, and the consistency between them."""

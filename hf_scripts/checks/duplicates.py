@@ -1,4 +1,4 @@
-"""Does the table of duplicates say what the rows say? A pair that it lists is a fact, one that it lacks is a fault."""
+"""Checks the table of duplicates against the rows: listed pairs are noted; missing and wrong ones are problems."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from builders.release.duplicates import (
     unfolded,
 )
 from builders.release.entries import METHODS, DuplicatesEntry, Manifest, is_training
-from hf_scripts.checks.images import Picture
+from hf_scripts.checks.images import DecodedImage
 from hf_scripts.checks.problems import Problems
 
 _PROBLEM = "duplicates"
 
-# Distances are published as they were computed in float32, whose steps below 1 are at most 6e-8.
+# Distances are computed in float32, whose values below 1 are at most 6e-8 apart.
 _ROUNDING = 1e-6
 
 
 def named_rows(root: Path, manifest: Manifest) -> dict[str, frozenset[str]]:
-    """The ids of a release's table of duplicates by split; none where there is no table that can be read."""
+    """The ids that a release's table of duplicates lists, by split; empty without a readable table."""
     named: dict[str, set[str]] = {}
     if manifest.duplicates is not None and (root / manifest.duplicates.path).is_file():
-        with contextlib.suppress(BuildError):  # said where the table is checked
+        with contextlib.suppress(BuildError):  # reported by check_duplicates
             for pair in read_pairs(root / manifest.duplicates.path):
                 named.setdefault(pair.split, set()).add(pair.id)
                 named.setdefault(pair.other_split, set()).add(pair.other_id)
@@ -42,19 +42,19 @@ def named_rows(root: Path, manifest: Manifest) -> dict[str, frozenset[str]]:
 
 
 def check_duplicates(
-    root: Path, manifest: Manifest, pictures: Mapping[tuple[str, str], Picture] | None = None
+    root: Path, manifest: Manifest, decoded: Mapping[tuple[str, str], DecodedImage] | None = None
 ) -> tuple[Problems, list[str]]:
     """Compare the table of duplicates with the rows. All indexes must be readable.
 
     Args:
         root: the release.
         manifest: its manifest.
-        pictures: decoded images by split and id, which pairs of other digests are compared with; a pair without both
-            is not compared.
+        decoded: decoded images by split and id, for checking the distances of pairs whose digests differ. Pairs
+            without both images are not checked.
 
     Returns:
-        The problems, and notes: how many pairs there are by pair of splits, and what was not compared. A release that
-        was built before there was a table gets the notes alone.
+        The problems, and notes: the number of pairs of each two splits, and the splits that were not compared. A
+        release from before there was a table only gets notes.
     """
     indexes = {key: root / entry.index.path for key, entry in manifest.by_key().items()}
     exact = [pair for keys in groups(manifest) for pair in exact_pairs({key: indexes[key] for key in keys})]
@@ -66,40 +66,40 @@ def check_duplicates(
         return Problems(), notes
     problems = Problems()
     if not (root / table.path).is_file():
-        return problems, []  # said where files are checked
+        return problems, []  # reported by check_file
     try:
         pairs = read_pairs(root / table.path)
     except BuildError:
-        problems.add(_PROBLEM, f"{table.path}: expected a table of duplicates, found another file")
+        problems.add(_PROBLEM, f"{table.path}: is not a table of duplicates")
         return problems, []
     _check_form(table, pairs, problems)
     _check_rows(indexes, table, pairs, problems)
     _check_missing(table, exact, pairs, problems)
-    _check_pictures(table, pairs, pictures or {}, problems)
+    _check_distances(table, pairs, decoded or {}, problems)
     return problems, [*_counts(manifest, pairs), *_not_compared(manifest, table)]
 
 
 def _check_form(table: DuplicatesEntry, pairs: Sequence[Pair], problems: Problems) -> None:
-    """Check number, order and counts."""
+    """Check the number of pairs, their order, and the counts in the manifest."""
     path = table.path
     if len(pairs) != table.rows:
-        problems.add(_PROBLEM, f"{path}: expected {table.rows:,} rows as in manifest.json, found {len(pairs):,}")
+        problems.add(_PROBLEM, f"{path}: has {len(pairs):,} rows, not {table.rows:,} as manifest.json lists")
     if table.counts is not None and table.counts != counted(pairs):
-        problems.add(_PROBLEM, f"{path}: expected as many pairs of each two splits as in manifest.json, found others")
+        problems.add(_PROBLEM, f"{path}: the numbers of pairs of each two splits differ from manifest.json")
     for number, pair in enumerate(pairs):
         if (pair.split, pair.id) >= (pair.other_split, pair.other_id):
-            found = f"found {pair.split} {pair.id} before {pair.other_split} {pair.other_id}"
-            problems.add(_PROBLEM, f"{path} row {number}: expected two rows in the order of split and id, {found}")
+            sides = f"{pair.split} {pair.id} stands before {pair.other_split} {pair.other_id}"
+            problems.add(_PROBLEM, f"{path} row {number}: not in the order of split and id: {sides}")
     for number, (one, other) in enumerate(pairwise(pairs), start=1):
         if one.place >= other.place:
-            kind = "the pair before again" if one.place == other.place else "one that sorts before the last"
-            problems.add(_PROBLEM, f"{path} row {number}: expected sorted pairs, each once, found {kind}")
+            wrong = "repeats" if one.place == other.place else "sorts before"
+            problems.add(_PROBLEM, f"{path} row {number}: the pair {wrong} the pair before it")
 
 
 def _check_rows(
     indexes: Mapping[str, Path], table: DuplicatesEntry, pairs: Sequence[Pair], problems: Problems
 ) -> None:
-    """Check that every pair is of rows of the release, as they stand there, and fits what was compared."""
+    """Check that every pair is of two rows of the release, of splits that were compared, with a possible distance."""
     wanted: dict[str, set[str]] = {}
     for pair in pairs:
         wanted.setdefault(pair.split, set()).add(pair.id)
@@ -117,65 +117,65 @@ def _check_rows(
             row, digest = rows.get((side.split, side.id), (None, ""))
             digests.append(digest)
             if row is None:
-                problems.add(_PROBLEM, f"{where}: expected rows of the release, found no {side.id} in {side.split}")
+                problems.add(_PROBLEM, f"{where}: there is no row {side.id} in {side.split}")
             elif row != side:
-                expected = f"expected {row.id} with role {row.role} and class {row.class_id} as in {row.split}"
-                problems.add(_PROBLEM, f"{where}: {expected}, found {side.role} and {side.class_id}")
+                wrong = f"{row.id} has role {side.role} and class {side.class_id}"
+                problems.add(_PROBLEM, f"{where}: {wrong}, but {row.role} and {row.class_id} in {row.split}")
         if "" not in digests:
             ways = {by for by in METHODS if comparison(by, *pair.splits) in compared}
-            wrong = _wrong_distance(pair, ways, equal=digests[0] == digests[1])
-            if wrong:
-                problems.add(_PROBLEM, f"{where}, {pair.id} and {pair.other_id}: {wrong}")
+            reason = _wrong_distance(pair, ways, equal=digests[0] == digests[1])
+            if reason:
+                problems.add(_PROBLEM, f"{where}, {pair.id} and {pair.other_id}: {reason}")
 
 
 def _wrong_distance(pair: Pair, ways: Set[str], *, equal: bool) -> str:
-    """What is wrong with the distance of a pair whose digests are equal or not, in splits compared in some ways."""
+    """The reason why a pair cannot have its distance, given its digests and the comparisons made; empty if it can."""
     if not ways:
-        return f"expected splits that were compared, found {pair.split} and {pair.other_split}"
+        return f"{pair.split} and {pair.other_split} were not compared"
     if equal:
-        return "" if pair.distance == 0 else f"expected distance 0 of equal digests, found {pair.distance}"
+        return "" if pair.distance == 0 else f"the distance is {pair.distance}, not 0, although the digests are equal"
     if not 0 <= pair.distance < float("inf"):
-        return f"expected a distance of at least 0, found {pair.distance}"
+        return f"the distance is {pair.distance}, not a number of at least 0"
     if "similarity" in ways or (pair.distance == 0 and "pixels" in ways):
         return ""
-    return f"expected equal digests, found others, and distance {pair.distance}"
+    return f"the digests differ, and no comparison of the two splits gives distance {pair.distance}"
 
 
 def _check_missing(table: DuplicatesEntry, exact: Iterable[Pair], pairs: Iterable[Pair], problems: Problems) -> None:
-    """Check that every pair of equal digests is listed whose splits were compared."""
+    """Check that every pair of rows with equal digests is listed, if their splits were compared."""
     compared = {(c.one, c.other) for c in unfolded(table.compared) if c.by != "similarity"}
     listed = {pair.place for pair in pairs}
     for pair in sorted(exact):
         if pair.splits in compared and pair.place not in listed:
             rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
-            problems.add("unlisted pair", f"{table.path}: expected the pair {rows}, which are equal")
+            problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are equal")
 
 
-def _check_pictures(
+def _check_distances(
     table: DuplicatesEntry,
     pairs: Sequence[Pair],
-    pictures: Mapping[tuple[str, str], Picture],
+    decoded: Mapping[tuple[str, str], DecodedImage],
     problems: Problems,
 ) -> None:
-    """Check the distance of every pair whose images are both decoded."""
+    """Check the distance of every pair with both images decoded."""
     for number, pair in enumerate(pairs):
-        one, other = pictures.get((pair.split, pair.id)), pictures.get((pair.other_split, pair.other_id))
+        one, other = decoded.get((pair.split, pair.id)), decoded.get((pair.other_split, pair.other_id))
         if one is None or other is None or one.sha256 == other.sha256:
-            continue  # equal pixels, whose distance is looked at with the digests
+            continue  # the distance of equal pixels is checked with the digests
         if one.pixels is None or other.pixels is None:
-            found = ["other pixels"]
+            measured = "the pixels differ"
         else:
-            # The measure moves one of the two; which of them the table does not say.
+            # The distance is not symmetric, and the table does not record which image was shifted.
             found_distances = [distance(*both) for both in ((one.pixels, other.pixels), (other.pixels, one.pixels))]
             if any(abs(value - pair.distance) <= _ROUNDING for value in found_distances):
                 continue
-            found = [f"{value:.6g}" for value in found_distances]
+            measured = f"measured {' or '.join(f'{value:.6g}' for value in found_distances)}"
         where = f"{table.path} row {number}, {pair.id} and {pair.other_id}"
-        problems.add(_PROBLEM, f"{where}: expected distance {pair.distance:.6g}, found {' or '.join(found)}")
+        problems.add(_PROBLEM, f"{where}: the distance is listed as {pair.distance:.6g}, but {measured}")
 
 
 def _counts(manifest: Manifest, pairs: Sequence[Pair]) -> list[str]:
-    """A sentence for each two splits that have pairs."""
+    """A note for each two splits with pairs: their number, and how many differ in class or role."""
     training = {key for key, entry in manifest.by_key().items() if is_training(key, entry)}
     known: dict[tuple[str, str], int] = {}
     for pair in pairs:

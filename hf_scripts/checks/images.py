@@ -1,4 +1,4 @@
-"""Is an image the one that its row names, and does it open in the hands of `datasets`?
+"""Checks each image against its row: file name, digest, and decoding by `datasets`.
 
 Tested by `tests/hf_scripts/checks/test_rows.py`.
 """
@@ -21,15 +21,15 @@ from hf_scripts.checks.problems import Problems
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A decoded image: `builders.release.images.pixel_sha256`, and its pixels (32, 32, 3) where it is of that size."""
+class DecodedImage:
+    """A decoded image: its `builders.release.images.pixel_sha256`, and its pixels (32, 32, 3) if it has that size."""
 
     sha256: str
     pixels: npt.NDArray[np.uint8] | None
 
 
-def pictures_of(rows: pa.RecordBatch, wanted: frozenset[str]) -> dict[str, Picture]:
-    """Decode the images of some rows by id; one that does not decode is left out, and said by `check_images`."""
+def decode_rows(rows: pa.RecordBatch, wanted: frozenset[str]) -> dict[str, DecodedImage]:
+    """Decode the images of some rows, by id. Those that do not decode are omitted; `check_images` reports them."""
     found = {}
     encoded = pc.struct_field(rows.column("image"), "bytes")
     for row_id, data in zip(rows.column("id").to_pylist(), encoded, strict=True):
@@ -37,7 +37,7 @@ def pictures_of(rows: pa.RecordBatch, wanted: frozenset[str]) -> dict[str, Pictu
             with contextlib.suppress(*images.DECODE_ERRORS):
                 image = images.decode(data.as_py())
                 small = image.mode == "RGB" and image.size == (SIDE, SIDE)
-                found[row_id] = Picture(images.pixel_sha256(image), np.asarray(image) if small else None)
+                found[row_id] = DecodedImage(images.pixel_sha256(image), np.asarray(image) if small else None)
     return found
 
 
@@ -48,9 +48,9 @@ def check_images(rows: pa.RecordBatch, path: str, first: int, problems: Problems
         rows: some rows of a shard.
         path: the shard, for messages.
         first: number of the first row in the shard.
-        problems: where to add what is wrong.
-        decode: decode as `datasets` does it. Without it nothing is decoded, and the digests of images that we made
-            (which are over pixels) are not computed either.
+        problems: collects the problems.
+        decode: decode as `datasets` does. Without it no image is decoded, so the digests of generated images, which
+            are over pixels, are not compared either.
     """
     column = rows.column("image")
     names = pc.struct_field(column, "path").to_pylist()
@@ -61,10 +61,10 @@ def check_images(rows: pa.RecordBatch, path: str, first: int, problems: Problems
         for i, value in enumerate(pc.struct_field(column, "bytes")):
             where = f"{path} row {first + i}"
             if not names[i] or "/" in names[i] or "\\" in names[i]:
-                problems.add("image.path", f"{where}: expected a file name in image.path, found {names[i] or 'none'}")
+                problems.add("image.path", f"{where}: image.path is {names[i] or 'empty'}, not a file name")
             buffer = value.as_buffer()
             if buffer is None:
-                problems.add("image missing", f"{where}: expected image bytes, found none")
+                problems.add("image missing", f"{where}: has no image bytes")
             elif stored[i] != "pixels" or decode:
                 _check_digest(buffer, stored[i], digests[i], where, problems)
                 if decode:
@@ -73,16 +73,16 @@ def check_images(rows: pa.RecordBatch, path: str, first: int, problems: Problems
 
 def _check_digest(buffer: pa.Buffer, stored: str, expected: str, where: str, problems: Problems) -> None:
     try:
-        # The bytes' own digest needs no copy of them.
+        # A digest over the bytes needs no copy of them.
         found = (
             images.content_sha256("pixels", buffer.to_pybytes())
             if stored == "pixels"
             else hashlib.sha256(buffer).hexdigest()
         )
     except images.DECODE_ERRORS:
-        return  # said below, with the reason
+        return  # reported with the reason by _check_decoding
     if found != expected:
-        problems.add("image digest", f"{where}: expected an image with content_sha256 {expected}, found {found}")
+        problems.add("image digest", f"{where}: the image has the digest {found}, not {expected} as in content_sha256")
 
 
 def _check_decoding(buffer: pa.Buffer, name: str | None, where: str, problems: Problems) -> None:
@@ -91,8 +91,6 @@ def _check_decoding(buffer: pa.Buffer, name: str | None, where: str, problems: P
     try:
         Image().decode_example({"bytes": buffer.to_pybytes(), "path": name})
     except images.DECODE_ERRORS as error:
-        # Pillow's sentence for unknown bytes ends with the address of a buffer.
+        # Pillow's message for unknown bytes ends with the address of a buffer.
         reason = str(error).split(" <_io.BytesIO")[0] or type(error).__name__
-        problems.add(
-            "image decoding", f"{where}: expected an image that datasets decodes, found one it cannot: {reason}"
-        )
+        problems.add("image decoding", f"{where}: datasets cannot decode the image: {reason}")

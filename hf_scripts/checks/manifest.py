@@ -1,4 +1,4 @@
-"""Are the files of a release those that its manifest lists, and no others?"""
+"""Compares the files of a release, or of a repository, with those that its manifest lists."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hf_scripts.checks.problems import Problems
 
 
 def load(root: Path, problems: Problems, name: str = "") -> Manifest | None:
-    """Read the manifest, and add to `problems` what keeps it from being one.
+    """Read the manifest of a release; an invalid one is added to `problems`.
 
     Args:
         root: the release folder.
-        problems: where to add what is wrong.
-        name: what to call the release where the folder is only a place for downloads.
+        problems: collects the reason if the manifest is invalid.
+        name: name of the release in messages, for a folder of downloads.
 
     Returns:
-        The manifest, or None where it is none.
+        The manifest, or None if it is invalid.
 
     Raises:
-        BuildError: there is no release, or it is of a format that this version does not know.
+        BuildError: the folder has no manifest, or one of a format that this version does not know.
     """
     try:
         return read_manifest(root, name)
@@ -36,47 +36,45 @@ def load(root: Path, problems: Problems, name: str = "") -> Manifest | None:
 
 
 def check_file(root: Path, listed: FileEntry) -> Problems:
-    """Check that a listed file is there with the right bytes and digest."""
+    """Check that a listed file exists and has the listed size and digest."""
     problems = Problems()
     path = root / listed.path
     try:
         size = path.stat().st_size if path.is_file() else -1
         if size < 0:
-            problems.add("file missing", f"{listed.path}: expected a file, found none")
+            problems.add("file missing", f"{listed.path}: the file is missing")
         elif size != listed.size:
-            problems.add("file size", f"{listed.path}: expected {listed.size:,} bytes, found {size:,}")
+            problems.add("file size", _wrong_size(listed, size))
         elif (digest := file_sha256(path)) != listed.sha256:
-            problems.add("file digest", f"{listed.path}: expected SHA-256 {listed.sha256}, found {digest}")
+            problems.add("file digest", _wrong_digest(listed, digest))
     except OSError as error:
-        problems.add("file unreadable", f"{listed.path}: expected a readable file, found {error.strerror}")
+        problems.add("file unreadable", f"{listed.path}: cannot be read: {error.strerror}")
     return problems
 
 
 def check_strays(root: Path, files: Iterable[FileEntry]) -> Problems:
-    """Check that nothing lies in the release that would be published and that the manifest does not list."""
+    """Check that the release holds no file to publish that the manifest does not list."""
     problems = Problems()
     known: set[str] = set()
     for file in files:
         if file.path in known:
-            problems.add(
-                "manifest", f"manifest.json: expected one size and digest of {file.path}, found two that differ"
-            )
+            problems.add("manifest", f"manifest.json: lists {file.path} twice, with different sizes or digests")
         known.add(file.path)
     for path in _published(root):
         name = path.relative_to(root).as_posix()
         if path.name.startswith(".") and path.name.endswith(TEMPORARY):
-            problems.add("temporary file", f"{name}: expected no temporary file, found what a killed run left")
+            problems.add("temporary file", f"{name}: a temporary file, left by a killed run")
         elif path.parent != root and name not in known:
-            problems.add("file not listed", f"{name}: expected only files that manifest.json lists, found this one")
+            problems.add("file not listed", _not_listed(name))
     return problems
 
 
 def check_tree(tree: Mapping[str, tuple[int, str]], manifest: Manifest) -> Problems:
-    """Check that a repository holds what its manifest lists, and nothing else.
+    """Check that a repository holds the files that its manifest lists, and no others.
 
     Args:
-        tree: size and SHA-256 of every file of a commit, without what the Hub puts there itself. The digest is empty
-            for small files, of which the Hub does not say it.
+        tree: size and SHA-256 of every file of a commit, without the files that the Hub adds itself. The digest is
+            empty for small files, for which the Hub does not give one.
         manifest: the commit's manifest.
     """
     problems = Problems()
@@ -88,25 +86,37 @@ def check_tree(tree: Mapping[str, tuple[int, str]], manifest: Manifest) -> Probl
 
 
 def check_stored(file: FileEntry, tree: Mapping[str, tuple[int, str]]) -> Problems:
-    """Check that a repository has a listed file with the right size and, where the Hub says it, the right digest."""
+    """Check that a repository has a listed file with the listed size and, if the Hub gives one, the listed digest."""
     problems = Problems()
     size, digest = tree.get(file.path, (-1, ""))
     if size < 0:
-        problems.add("file missing", f"{file.path}: expected a file, found none")
+        problems.add("file missing", f"{file.path}: the file is missing")
     elif size != file.size:
-        problems.add("file size", f"{file.path}: expected {file.size:,} bytes, found {size:,}")
+        problems.add("file size", _wrong_size(file, size))
     elif digest and digest != file.sha256:
-        problems.add("file digest", f"{file.path}: expected SHA-256 {file.sha256}, found {digest}")
+        problems.add("file digest", _wrong_digest(file, digest))
     return problems
 
 
 def check_unlisted(paths: Iterable[str], manifest: Manifest) -> Problems:
-    """Check that a repository, of which `paths` are all files, holds nothing that its manifest does not list."""
+    """Check that the manifest lists every file of a repository; `paths` are all of its files."""
     problems = Problems()
     known = {"manifest.json", *(file.path for file in manifest.files_and_card())}
     for path in sorted(set(paths) - known):
-        problems.add("file not listed", f"{path}: expected only files that manifest.json lists, found this one")
+        problems.add("file not listed", _not_listed(path))
     return problems
+
+
+def _wrong_size(listed: FileEntry, size: int) -> str:
+    return f"{listed.path}: has {size:,} bytes, not {listed.size:,} as manifest.json lists"
+
+
+def _wrong_digest(listed: FileEntry, digest: str) -> str:
+    return f"{listed.path}: has the SHA-256 {digest}, not {listed.sha256} as manifest.json lists"
+
+
+def _not_listed(path: str) -> str:
+    return f"{path}: manifest.json does not list this file"
 
 
 def _published(root: Path) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""What a check finds wrong, collected: the first few sentences of each kind, and how many there are.
+"""Collects the problems that checks find: a count of each kind, and the first few messages.
 
 Tested by `tests/hf_scripts/checks/test_manifest.py`.
 """
@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 SHOWN = 5
-"""So many problems of one kind are written out; the rest is counted."""
+"""Number of problems of one kind that are printed; the others are counted."""
 
 
 @dataclass
 class Problems:
-    """Problems by kind. A broken shard can have one in each of its rows, so only the first few keep their sentence."""
+    """Problems by kind. Only the first few of a kind keep their message: a shard may have one in every row."""
 
     sentences: dict[str, list[str]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -26,39 +26,39 @@ class Problems:
         """Add one problem.
 
         Args:
-            kind: what problems are counted together.
-            sentence: where it is, what was expected and what was found.
+            kind: the kind that it is counted under.
+            sentence: the message: the place, a colon, and what is wrong there.
         """
         self._extend(kind, [sentence], 1)
 
     def add_rows(self, kind: str, wrong: pa.ChunkedArray | pa.Array, sentence: Callable[[int], str]) -> None:
-        """Add one problem for each row that is marked.
+        """Add one problem for each marked row.
 
         Args:
-            kind: what problems are counted together.
-            wrong: a boolean a row; null counts as wrong.
-            sentence: called with the row's number in `wrong`.
+            kind: the kind that they are counted under.
+            wrong: one boolean per row; null counts as true.
+            sentence: gives the message for a row's number in `wrong`.
         """
         rows = np.flatnonzero(wrong.fill_null(True).to_numpy(zero_copy_only=False))
         if len(rows):
             self._extend(kind, [sentence(int(row)) for row in rows[:SHOWN]], len(rows))
 
     def merge(self, other: Problems) -> None:
-        """Add all that another collection has."""
+        """Add all problems of another collection."""
         for kind, count in other.counts.items():
             self._extend(kind, other.sentences[kind], count)
 
     def total(self) -> int:
-        """Number of problems, those without a sentence included."""
+        """Number of problems, including those without a message."""
         return sum(self.counts.values())
 
     def lines(self) -> Iterator[str]:
-        """The sentences in order of first occurrence of their kind, each kind followed by how many more there are."""
+        """The messages by kind, in the order of first occurrence; each kind ends with the count of its others."""
         for kind, kept in self.sentences.items():
             yield from kept
             more = self.counts[kind] - len(kept)
             if more:
-                yield f"and {more:,} more like it ({kind})"
+                yield f"and {more:,} more ({kind})"
 
     def _extend(self, kind: str, sentences: list[str], count: int) -> None:
         kept = self.sentences.setdefault(kind, [])

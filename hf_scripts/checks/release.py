@@ -1,4 +1,4 @@
-"""Do the parts of a release fit each other? Splits with splits, exclusions with counts, the card with the manifest."""
+"""Checks the consistency of a release: exclusions, parts, ids of different splits, and the card."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from hf_scripts.checks.problems import Problems
 
 
 def check_excluded(root: Path, manifest: Manifest) -> Problems:
-    """Check that what a split keeps and what it leaves out add up to its source."""
+    """Check that the rows and the excluded images of every split add up to the images of its source."""
     problems = Problems()
     for name, config in sorted(manifest.configs.items()):
         path = config.excluded.path
         if not (root / path).is_file():
-            continue  # said where files are checked
+            continue  # reported by check_file
         try:
             lines = read_excluded(root / path)
         except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
-            problems.add("exclusions", f"{path}: expected a table of exclusions, found other text ({error})")
+            problems.add("exclusions", f"{path}: cannot be read as a table of exclusions ({error})")
             continue
         parts = {
             key: part
@@ -42,7 +42,7 @@ def check_excluded(root: Path, manifest: Manifest) -> Problems:
         by_rule: dict[str, dict[str, int]] = {key: {} for key in images}
         for line in lines:
             if line.split not in images:
-                problems.add("exclusions", f"{path}: expected splits of {name}, found a line of {line.split}")
+                problems.add("exclusions", f"{path}: a line names {line.split}, which is no split of {name}")
             else:
                 images[line.split] += line.images
                 if line.images:
@@ -51,19 +51,21 @@ def check_excluded(root: Path, manifest: Manifest) -> Problems:
         for key, left_out in images.items():
             entry = parts[key]
             if entry.rows + left_out != entry.available:
-                sum_ = f"{entry.rows:,} + {left_out:,}"
-                expected = f"rows and excluded images to add up to the source's {entry.available:,}"
-                problems.add("exclusions", f"{key}: expected {expected}, found {sum_} in {path}")
+                problems.add(
+                    "exclusions",
+                    f"{key}: {entry.rows:,} rows and {left_out:,} excluded images in {path} do not add up to the "
+                    f"{entry.available:,} images of the source",
+                )
             elif entry.excluded_by_rule != by_rule[key]:
                 problems.add(
                     "exclusions",
-                    f"{key}: expected {_rules(entry.excluded_by_rule)} by rule as in manifest.json, found "
+                    f"{key}: the excluded images by rule differ: {_rules(entry.excluded_by_rule)} in manifest.json, "
                     f"{_rules(by_rule[key])} in {path}",
                 )
             elif left_out != entry.excluded:
                 problems.add(
                     "exclusions",
-                    f"{key}: expected {entry.excluded:,} excluded images, found {left_out:,} in {path}",
+                    f"{key}: {entry.excluded:,} images are excluded in manifest.json, and {left_out:,} in {path}",
                 )
     return problems
 
@@ -73,19 +75,19 @@ def _rules(counts: Mapping[str, int]) -> str:
 
 
 def check_audit(root: Path, manifest: Manifest) -> Problems:
-    """Check that the pairs in the audit file are those that the rows' `near_duplicate_of` name."""
+    """Check that the audit file lists the pairs that the column `near_duplicate_of` names, and no others."""
     problems = Problems()
     for name, config in sorted(manifest.configs.items()):
         path = config.audit.path if config.audit is not None else ""
         if not path or not (root / path).is_file():
-            continue  # a missing file is said where files are checked
+            continue  # a missing file is reported by check_file
         try:
             lines = read_audit(root / path)
             first: dict[tuple[str, str], str] = {}
             for line in sorted(lines, key=lambda line: (line.split, line.id, float(line.distance))):
                 first.setdefault((line.split, line.id), line.near_duplicate_of)
         except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
-            problems.add("audit", f"{path}: expected a table of near-duplicates, found other text ({error})")
+            problems.add("audit", f"{path}: cannot be read as a table of near-duplicates ({error})")
             continue
         there: dict[tuple[str, str], str] = {}
         for split, entry in sorted(config.splits.items()):
@@ -97,14 +99,14 @@ def check_audit(root: Path, manifest: Manifest) -> Problems:
             if first.get(key) != there.get(key):
                 problems.add(
                     "audit",
-                    f"{key[0]}: expected {key[1]} to repeat {first.get(key) or 'nothing'} as in {path}, found "
-                    f"{there.get(key) or 'nothing'} in its row",
+                    f"{key[0]}: near_duplicate_of of {key[1]} is {there.get(key) or 'empty'}, and "
+                    f"{first.get(key) or 'not listed'} in {path}",
                 )
     return problems
 
 
 def check_parts(root: Path, manifest: Manifest) -> Problems:
-    """Check that a joined split has as many rows of each role and source as its parts. Its index must be readable."""
+    """Check the rows of each role and source of every joined split against its parts. Indexes must be readable."""
     problems = Problems()
     for key, _, entry in manifest.splits():
         if entry.parts is None:
@@ -118,13 +120,13 @@ def check_parts(root: Path, manifest: Manifest) -> Problems:
         for role, source in sorted(wanted.keys() | found.keys()):
             expected, there = wanted[role, source], found.get((role, source), 0)
             if expected != there:
-                of = f"{expected:,} rows of role {role} from {source}"
-                problems.add("parts", f"{key}: expected {of} as its parts have, found {there:,}")
+                rows_of = f"{there:,} rows of role {role} from {source}"
+                problems.add("parts", f"{key}: has {rows_of}, and its parts have {expected:,}")
     return problems
 
 
 def check_ids(root: Path, manifest: Manifest) -> Problems:
-    """Check that no id stands in two splits of a config. All indexes must be readable."""
+    """Check that no id occurs in two splits of a config. All indexes must be readable."""
     problems = Problems()
     for name, config in sorted(manifest.configs.items()):
         mine = [(f"{name}/{split}", entry) for split, entry in sorted(config.splits.items())]
@@ -133,10 +135,10 @@ def check_ids(root: Path, manifest: Manifest) -> Problems:
 
 
 def check_card(root: Path, manifest: Manifest) -> Problems:
-    """Check that the card is the one that the manifest lists, and that its YAML leads `load_dataset` to every file.
+    """Check the digest of the card, and that its YAML gives `load_dataset` every listed file and no other.
 
-    The card need not be what today's template gives, because templates move on and published releases do not;
-    `python -m hf_scripts.card --check` compares with the template.
+    The card need not equal the output of the current template: templates change, and published releases do not.
+    `python -m hf_scripts.card --check` compares the two.
     """
     problems = Problems()
     path = Layout(root).card
@@ -144,7 +146,7 @@ def check_card(root: Path, manifest: Manifest) -> Problems:
         found = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        problems.add("card", f"README.md: expected the dataset card, found {reason}")
+        problems.add("card", f"README.md: cannot be read: {reason}")
         return problems
     _check_front_matter(root, manifest, found, problems)
     if manifest.card is not None and file_sha256(path) != manifest.card.sha256:
@@ -153,19 +155,17 @@ def check_card(root: Path, manifest: Manifest) -> Problems:
 
 
 def _edited(manifest: Manifest, found: str) -> Problems:
-    """Say where a card differs from what today's template gives; if nowhere, that its digest is another."""
+    """The first line that differs from the current template's output; if none does, that the digest is wrong."""
     problems = Problems()
     expected = card.render(manifest)
     if found == expected:
-        problems.add("card", "README.md: expected the card with the SHA-256 in manifest.json, found another")
+        problems.add("card", "README.md: the SHA-256 is not the one that manifest.json lists")
     else:
         wanted, there = expected.split("\n"), found.split("\n")
         pairs = zip([*wanted, ""], [*there, ""], strict=False)
         line = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(wanted), len(there)))
         texts = [lines[line] if line < len(lines) else "the end" for lines in (wanted, there)]
-        problems.add(
-            "card", f"README.md line {line + 1}: expected {texts[0]!r} as manifest.json has it, found {texts[1]!r}"
-        )
+        problems.add("card", f"README.md line {line + 1}: is {texts[1]!r}, not {texts[0]!r} as manifest.json gives")
     return problems
 
 
@@ -176,8 +176,8 @@ def _check_ids(root: Path, mine: Sequence[tuple[str, SplitEntry]], problems: Pro
         for other, others in seen:
             both = ids.filter(pc.is_in(ids, value_set=others))
             if len(both):
-                found = f"found {len(both):,}, for instance {both[0]}"
-                problems.add("id in two splits", f"{key}: expected no id that is also in {other}, {found}")
+                ids_ = f"{len(both):,} ids are" if len(both) > 1 else "1 id is"
+                problems.add("id in two splits", f"{key}: {ids_} also in {other}, for instance {both[0]}")
         seen.append((key, ids))
 
 
@@ -189,33 +189,29 @@ def _check_front_matter(root: Path, manifest: Manifest, text: str, problems: Pro
     try:
         parsed = yaml.safe_load(front) if mark and not start else None
     except yaml.YAMLError as error:
-        problems.add(
-            "card", f"README.md: expected YAML between the first two ---, found text that does not parse: {error}"
-        )
+        problems.add("card", f"README.md: the YAML between the first two --- cannot be parsed: {error}")
         return
     configs = parsed.get("configs") if isinstance(parsed, dict) else None
     if not isinstance(configs, list) or not all(isinstance(config, dict) for config in configs):
-        problems.add("card", "README.md: expected YAML with a list of configs between the first two ---, found none")
+        problems.add("card", "README.md: there is no YAML with a list of configs between the first two ---")
         return
     expected = _expected_configs(manifest)
     names = [config.get("config_name") for config in configs]
     if sorted(map(str, names)) != sorted(expected):
-        problems.add(
-            "card",
-            f"README.md: expected the configs {', '.join(sorted(expected))}; found {', '.join(map(str, names))}",
-        )
+        wrong = f"the configs are {', '.join(map(str, names)) or 'none'}"
+        problems.add("card", f"README.md: {wrong}, not {', '.join(sorted(expected))} as manifest.json gives")
     for config in configs:
         name = str(config.get("config_name"))
         found = {str(f.get("split")): _matched(root, name, f, problems) for f in _data_files(config)}
         for split in sorted({*found, *expected.get(name, {})} if name in expected else ()):
             if found.get(split) != expected[name].get(split):
-                wanted = ", ".join(expected[name].get(split, ())) or "nothing"
-                there = ", ".join(found.get(split, ())) or "nothing"
-                problems.add("card", f"README.md: expected {name}, split {split}, to name {wanted}; found {there}")
+                wanted = ", ".join(expected[name].get(split, ())) or "none"
+                there = ", ".join(found.get(split, ())) or "none"
+                problems.add("card", f"README.md: {name}, split {split}, has the files {there}, not {wanted}")
 
 
 def _expected_configs(manifest: Manifest) -> dict[str, dict[str, list[str]]]:
-    """Files by split by config name, as the card must name them."""
+    """The files of each split of each config that the card must name."""
     expected: dict[str, dict[str, list[str]]] = {}
     for key, _, split in manifest.splits():
         config, _, name = key.partition("/")
@@ -233,7 +229,7 @@ def _data_files(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _matched(root: Path, config: str, file: Mapping[str, Any], problems: Problems) -> list[str]:
-    """Files that the patterns of one split match, as `load_dataset` would find them."""
+    """The files that the patterns of one split match, as `load_dataset` finds them."""
     patterns = file.get("path")
     matched: set[str] = set()
     for pattern in patterns if isinstance(patterns, list) else [patterns]:
@@ -241,6 +237,6 @@ def _matched(root: Path, config: str, file: Mapping[str, Any], problems: Problem
         if isinstance(pattern, str) and pattern and not pattern.startswith("/"):
             here = {path.relative_to(root).as_posix() for path in root.glob(pattern)}
         if not here:
-            problems.add("card", f"README.md: expected {pattern} of config {config} to match files, found none")
+            problems.add("card", f"README.md: {pattern} of config {config} matches no file")
         matched |= here
     return sorted(matched)

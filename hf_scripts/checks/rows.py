@@ -1,4 +1,4 @@
-"""Are the rows what they say? One shard or one index is one task, read row group by row group."""
+"""Checks the rows of shards and indexes: one file per task, read in small batches."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
 from builders.release.entries import FileEntry
 from builders.release.schema import arrow_schema
-from hf_scripts.checks.images import Picture, check_images, pictures_of
+from hf_scripts.checks.images import DecodedImage, check_images, decode_rows
 from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.values import Split, check_values
 
 ROW_GROUP_BYTES = 100_000_000
-"""The most image bytes that one row group may hold: what current Hub practice for images asks for."""
+"""Upper limit on the image bytes of one row group, as the Hub recommends for image datasets."""
 
 _BATCH_ROWS = 256
 _INDEX_BATCH_ROWS = 8192
 
-# Stream a column through a small buffer, so that memory does not follow the size of somebody's row groups.
+# Streams columns through a small buffer, so that memory does not depend on the size of the row groups.
 _open = partial(pq.ParquetFile, buffer_size=1024 * 1024, pre_buffer=False)
 
 UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
-"""What reading a damaged Parquet file raises."""
+"""Exceptions raised by reading a damaged Parquet file."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one task found; `rows` is None where the file could not be read through.
+    """The result of one task: problems, and the number of rows, None if the file could not be read to its end.
 
-    `pictures` are decoded images of the rows that the task was asked for, by id.
+    `decoded` are the decoded images that the task was asked for, by row id.
     """
 
     problems: Problems
     rows: int | None = None
-    pictures: Mapping[str, Picture] = field(default_factory=dict)
+    decoded: Mapping[str, DecodedImage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class FileTask(ABC):
-    """Checks one file of a release; a `builders.executors.base.Task`."""
+    """A `builders.executors.base.Task` that checks one file of a release."""
 
     root: Path
     file: FileEntry
@@ -70,7 +70,7 @@ class FileTask(ABC):
 
 @dataclass(frozen=True)
 class PlainTask(FileTask):
-    """A file of which nothing but its bytes is checked here."""
+    """Checks the size and digest of a file, and not its contents."""
 
     def check(self) -> Outcome:
         """Check the file."""
@@ -79,10 +79,10 @@ class PlainTask(FileTask):
 
 @dataclass(frozen=True)
 class ShardTask(FileTask):
-    """One shard with pixels.
+    """Checks one shard.
 
-    `index` is the file whose rows from `first` on repeat the shard's (None: they cannot be compared). Without
-    `decode`, no image is decoded; with it those of the ids in `wanted` are handed on.
+    Its rows are compared with those of the file `index` from row `first` on, unless `index` is None. `decode` decodes
+    every image, and returns those of the ids in `wanted`.
     """
 
     split: Split
@@ -92,22 +92,22 @@ class ShardTask(FileTask):
     wanted: frozenset[str] = frozenset()
 
     def check(self) -> Outcome:
-        """Check file, schema, structure, and every row with its image."""
-        problems, pictures = check_file(self.root, self.file), {}
+        """Check the file, its schema and structure, and every row with its image."""
+        problems, decoded = check_file(self.root, self.file), {}
         if "file missing" in problems.counts:
             return Outcome(problems)
         try:
             with _open(self.root / self.file.path) as parquet:
                 _check_structure(parquet, self.file.path, problems)
                 if _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=True):
-                    pictures = self._check_rows(parquet, problems)
-                return Outcome(problems, parquet.metadata.num_rows, pictures)
+                    decoded = self._check_rows(parquet, problems)
+                return Outcome(problems, parquet.metadata.num_rows, decoded)
         except UNREADABLE as error:
-            problems.add("Parquet", f"{self.file.path}: expected a readable Parquet file, found {_brief(error)}")
+            problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {_brief(error)}")
         return Outcome(problems)
 
-    def _check_rows(self, parquet: pq.ParquetFile, problems: Problems) -> dict[str, Picture]:
-        pictures: dict[str, Picture] = {}
+    def _check_rows(self, parquet: pq.ParquetFile, problems: Problems) -> dict[str, DecodedImage]:
+        decoded: dict[str, DecodedImage] = {}
         index = _IndexRows(self.root / self.index, self.split, self.first) if self.index else None
         first = 0
         for group in range(parquet.num_row_groups):
@@ -118,21 +118,21 @@ class ShardTask(FileTask):
                 if index is not None:
                     _compare(rows, index.take(batch.num_rows), self, first, problems)
                 if self.decode and self.wanted:
-                    pictures |= pictures_of(batch, self.wanted)
+                    decoded |= decode_rows(batch, self.wanted)
                 first += batch.num_rows
-        return pictures
+        return decoded
 
 
 @dataclass(frozen=True)
 class IndexTask(FileTask):
-    """One split's rows without pixels; their values are checked here where no shard has them."""
+    """Checks the index of one split; `values` checks its cells too, for a split without shards."""
 
     split: Split
     digest: str
     values: bool
 
     def check(self) -> Outcome:
-        """Check file, schema, structure, ids and the rows' digest."""
+        """Check the file, its schema and structure, its ids and the digest of its rows."""
         problems = check_file(self.root, self.file)
         if "file missing" in problems.counts:
             return Outcome(problems)
@@ -151,7 +151,7 @@ class IndexTask(FileTask):
             self._check_identity(identity, problems)
             return Outcome(problems, identity.num_rows)
         except UNREADABLE as error:
-            problems.add("Parquet", f"{self.file.path}: expected a readable Parquet file, found {_brief(error)}")
+            problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {_brief(error)}")
         return Outcome(problems)
 
     def _check_identity(self, rows: pa.Table, problems: Problems) -> None:
@@ -159,16 +159,17 @@ class IndexTask(FileTask):
         repeated = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
         for value in repeated[:100]:
             places = np.flatnonzero(pc.equal(rows["id"], value).to_numpy(zero_copy_only=False))
-            found = f"found {value} in rows {', '.join(map(str, places[:3]))}"
-            problems.add("id repeated", f"{self.file.path}: expected every id once, {found}")
+            numbers = ", ".join(map(str, places[:3]))
+            problems.add("id repeated", f"{self.file.path}: the id {value} is repeated, in rows {numbers}")
         if any(column.null_count for column in rows.columns):
-            problems.add("value missing", f"{self.file.path}: expected a value in every cell, found none in some")
+            problems.add("value missing", f"{self.file.path}: some cells have no value")
         elif (digest := rows_digest(rows)) != self.digest:
-            problems.add("rows digest", f"{self.split.key}: expected rows digest {self.digest}, found {digest}")
+            listed = f"not {self.digest} as manifest.json lists"
+            problems.add("rows digest", f"{self.split.key}: the rows have the digest {digest}, {listed}")
 
 
 class _IndexRows:
-    """Reads an index from one row on, a few rows at a time."""
+    """Reads an index from a given row on, a few rows at a time."""
 
     def __init__(self, path: Path, split: Split, first: int) -> None:
         self.batches = _index_batches(path, arrow_schema(split.label_names, split.columns, image=False))
@@ -177,7 +178,7 @@ class _IndexRows:
             first -= self.take(min(first, _INDEX_BATCH_ROWS)).num_rows or first
 
     def take(self, count: int) -> pa.Table:
-        """The next rows; fewer where the index ends."""
+        """The next `count` rows, or fewer at the end of the index."""
         while (self.left is None or self.left.num_rows < count) and (more := next(self.batches, None)) is not None:
             self.left = more if self.left is None else pa.concat_tables([self.left, more])
         if self.left is None:
@@ -193,16 +194,16 @@ def _index_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
                 for batch in parquet.iter_batches(batch_size=_INDEX_BATCH_ROWS):
                     yield pa.Table.from_batches([batch])
     except UNREADABLE:
-        return  # the task of the index itself says so
+        return  # reported by the task of the index
 
 
 def _compare(rows: pa.Table, index: pa.Table, task: ShardTask, first: int, problems: Problems) -> None:
-    """Compare a shard's rows with the index, column for column."""
+    """Compare a shard's rows with the index, column by column."""
     path, count = task.file.path, min(rows.num_rows, index.num_rows)
     if index.num_rows < rows.num_rows:
         extra = pa.array(np.arange(rows.num_rows) >= index.num_rows)
         problems.add_rows(
-            "row not in the index", extra, lambda i: f"{path} row {first + i}: expected it in {task.index}, found none"
+            "row not in the index", extra, lambda i: f"{path} row {first + i}: the row is not in {task.index}"
         )
     for name in index.column_names:
         expected, found = index[name].slice(0, count), rows[name].slice(0, count)
@@ -211,30 +212,29 @@ def _compare(rows: pa.Table, index: pa.Table, task: ShardTask, first: int, probl
                 f"{name} differs from the index",
                 pc.not_equal(found, expected),
                 lambda i, name=name, expected=expected, found=found: (  # type: ignore[misc]
-                    f"{path} row {first + i}: expected {name} {expected[i]} as in {task.index}, found {found[i]}"
+                    f"{path} row {first + i}: {name} is {found[i]}, and {expected[i]} in {task.index}"
                 ),
             )
 
 
 def _check_schema(found: pa.Schema, split: Split, path: str, problems: Problems, *, image: bool) -> bool:
-    """Check columns, types and the features in the metadata; False where the rows cannot be read by name."""
+    """Check columns, types and the features in the metadata; False if the columns or their types are wrong."""
     expected = arrow_schema(split.label_names, split.columns, image=image)
     if not found.equals(expected):
         columns = [", ".join(f"{field.name} {field.type}" for field in schema) for schema in (expected, found)]
-        problems.add("columns", f"{path}: expected the columns {columns[0]}; found {columns[1]}")
+        problems.add("columns", f"{path}: wrong columns: expected {columns[0]}; found {columns[1]}")
         return False
     wanted, described = _features(expected), _features(found)
     if described is None or wanted is None:
-        problems.add("features", f"{path}: expected features in the schema's metadata, found none that parse")
+        problems.add("features", f"{path}: the schema's metadata has no readable features")
         return True
     for name in [*wanted, *(name for name in described if name not in wanted)]:
         if wanted.get(name) != described.get(name):
             difference = _difference(wanted.get(name), described.get(name))
             problems.add("features", f"{path}: feature {name} in the schema's metadata: {difference}")
     if wanted == described and list(wanted) != list(described):
-        problems.add(
-            "features", f"{path}: expected features in the order of the columns, found {', '.join(described)}"
-        )
+        order = ", ".join(described)
+        problems.add("features", f"{path}: the features are not in the order of the columns: {order}")
     return True
 
 
@@ -247,19 +247,19 @@ def _features(schema: pa.Schema) -> dict[str, Any] | None:
 
 
 def _difference(wanted: Any, found: Any) -> str:
-    """Say where two features part; two lists of a thousand names are no help."""
+    """The first difference between two features; two lists of a thousand names would be no help."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         ours, theirs = wanted.get("names"), found.get("names")
         if isinstance(ours, list) and isinstance(theirs, list) and ours != theirs:
             if len(ours) != len(theirs):
-                return f"expected {len(ours)} names, found {len(theirs)}"
+                return f"has {len(theirs)} names, not {len(ours)}"
             at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
-            return f"expected name {at} to be {ours[at]}, found {theirs[at]}"
+            return f"name {at} is {theirs[at]}, not {ours[at]}"
     return f"expected {json.dumps(wanted)}, found {json.dumps(found)}"
 
 
 def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> None:
-    """Check what makes a file quick to read in part: small row groups and a page index."""
+    """Check that parts of a file can be read quickly: small row groups and a page index."""
     for group in range(parquet.num_row_groups):
         metadata = parquet.metadata.row_group(group)
         for number in range(metadata.num_columns):
@@ -269,11 +269,11 @@ def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> 
                 size = column.total_uncompressed_size
                 problems.add(
                     "row group",
-                    f"{path} row group {group}: expected at most {ROW_GROUP_BYTES:,} image bytes, found {size:,}",
+                    f"{path} row group {group}: {size:,} image bytes, more than the limit of {ROW_GROUP_BYTES:,}",
                 )
-            # Images have no smallest and largest value to keep, so only where their pages lie is written.
+            # Columns of images have no statistics, hence an offset index alone.
             if not column.has_offset_index or not (column.has_column_index or name.startswith("image.")):
-                problems.add("page index", f"{path} row group {group}: expected a page index of {name}, found none")
+                problems.add("page index", f"{path} row group {group}: {name} has no page index")
 
 
 def _brief(error: Exception) -> str:

@@ -26,6 +26,7 @@ from builders.benchmark import (
 )
 from builders.generate.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
+from builders.release.columns import Column
 from builders.selection import after, class_sizes, images_of
 from builders.sources.base import Expected
 from builders.sources.caltech256 import CALTECH256
@@ -63,6 +64,7 @@ def benchmark(*configs):
 
 FIRST = split("first", quota=PerClass(10))
 OODNESS = Oodness.equal(DTD, 1.0)
+MEASURED = dataclasses.replace(DTD, columns=(Column("breadth", "int64", "how broad the image is"),))
 
 WRONG = {
     "rest of no split": (
@@ -164,13 +166,13 @@ WRONG = {
         [config(JoinedSplit("test", (part("a"), part("b", quota=Half()))))],
         "one/test: its parts a and b do not differ in role, source or partitions",
     ),
-    "a part that makes its images": (
+    "a part with generated images": (
         [config(JoinedSplit("test", (part("a", generator=FIXED_RESIZE),)))],
-        f"one/test.a: a part cannot make its images ({FIXED_RESIZE.description})",
+        f"one/test.a: a part cannot have generated images ({FIXED_RESIZE.description})",
     ),
     "a part of arrays": (
         [config(JoinedSplit("test", (part("a", source=CIFAR100, partitions=("test",)),)))],
-        "one/test.a: a part cannot make its images (the source's own pixels as PNG)",
+        "one/test.a: a part cannot have generated images (the source's own pixels as PNG)",
     ),
     "a part that stands alone": (
         [config(part("a"))],
@@ -179,6 +181,10 @@ WRONG = {
     "a joined split without parts": (
         [config(JoinedSplit("test", ()))],
         "one/test: a part stands in a JoinedSplit, which has at least one",
+    ),
+    "a source's column that others have no value for": (
+        [config(split(source=MEASURED), split("other", source=SVHN_FULL, partitions=("test",)))],
+        "one/other: it lacks the column breadth of another split, which has no value for absent rows",
     ),
     "oodness of one split of two": (
         [config(FIRST, split(oodness=OODNESS))],

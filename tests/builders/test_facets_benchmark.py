@@ -18,6 +18,7 @@ from builders.cli.progress import TerminalMeter
 from builders.executors.local import LocalExecutor
 from builders.facets_benchmark import BENCHMARK, main
 from builders.pipeline.from_index import Published, rebuild
+from builders.plan.classes import Draws
 from builders.plan.planner import plan
 from builders.plan.quotas import IndexArrays, within_quota
 from builders.release.duplicates import unfolded
@@ -54,7 +55,7 @@ def indexes():
 @pytest.fixture(scope="module")
 def planned(indexes):
     """The plan of every part from complete sources."""
-    return {split.key: split for split in plan(BENCHMARK, indexes, seed=0, splits=tuple(BENCHMARK.by_key()))}
+    return {split.key: split for split in plan(Draws(BENCHMARK, 0), indexes, splits=tuple(BENCHMARK.by_key()))}
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +230,7 @@ def test_the_demo_has_every_class_and_verifies(release):
     found, notes = verify.verify(release, manifest, decode=True, workers=1, advance=lambda _: None)
     problems.merge(found)
     assert list(problems.lines()) == []
-    assert "facets is built from demo sources, so no result can be drawn from it" in notes
+    assert "facets is built from demo sources and is not for results" in notes
     classes = collections.defaultdict(set)
     for config in CONFIGS:
         table = pq.read_table(release / "index" / config / "validation.parquet", columns=["source", "class_id"])
@@ -381,10 +382,19 @@ def test_parts_are_told_apart_by_role_source_or_partitions():
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (lambda t: set_first(t, "sun397", "label", 3), "expected label -1 since facets-t1/test is"),
-        (lambda t: set_first(t, "places365", "role", ROLES.index("near_ood")), "expected a role that places365 has"),
-        (lambda t: set_first(t, "imagenet", "oodness", float("nan")), "expected an oodness of 0 or more"),
-        (lambda t: set_first(t, "imagenet", "source", "food101"), "expected source places365 or sun397 or imagenet"),
+        (
+            lambda t: set_first(t, "sun397", "label", 3),
+            "label is 3, not -1, although facets-t1/test is ",
+        ),
+        (
+            lambda t: set_first(t, "places365", "role", ROLES.index("near_ood")),
+            "role is near_ood, which rows of places365 do not have in facets-t1/test",
+        ),
+        (lambda t: set_first(t, "imagenet", "oodness", float("nan")), "oodness is nan, not 0 or more"),
+        (
+            lambda t: set_first(t, "imagenet", "source", "food101"),
+            "source is food101, not places365 or sun397 or imagenet",
+        ),
     ],
 )
 def test_verify_checks_the_rows_of_each_part(release, damage, sentence):
@@ -412,7 +422,7 @@ def test_verify_counts_the_rows_of_each_part(release):
     assert check_parts(release, typed(manifest)).total() == 0
     manifest["configs"]["facets-t1"]["splits"]["test"]["parts"][1]["rows"] += 1
     (line,) = [line for line in check_parts(release, typed(manifest)).lines() if line.startswith("facets-t1/test")]
-    assert "rows of role in_distribution from sun397 as its parts have" in line
+    assert "rows of role in_distribution from sun397, and its parts have " in line
 
 
 def test_an_image_may_have_another_role_in_another_config_and_not_in_its_own(release):
@@ -436,6 +446,6 @@ def test_sizes_of_parts_do_not_depend_on_the_order_of_an_index(indexes):
     index = indexes["svhn_full"]
     order = pa.array(range(index.table.num_rows - 1, -1, -1))
     turned = dataclasses.replace(index, table=index.table.take(order))
-    planner = functools.partial(plan, BENCHMARK, seed=0, splits=keys)
+    planner = functools.partial(plan, Draws(BENCHMARK, 0), splits=keys)
     for one, other in zip(planner({"svhn_full": index}), planner({"svhn_full": turned}), strict=True):
         assert one.table.equals(other.table)

@@ -30,14 +30,14 @@ def test_a_whole_release_passes(whole, check):
     assert lines[-1].startswith(f"{whole} is whole: 9 splits, {rows:,} rows, 22 files, ")
     assert "decoded" not in lines[-1]
     assert any(line.startswith("note: imagenet/far_ood_caltech45 not complete: Caltech-256, images") for line in lines)
-    assert "note: imagenet is cut to the first 1 of each class" in lines
-    assert any(line.startswith("note: imagenet/test has 200 of the 10,000 rows") for line in lines)
+    assert "note: imagenet is limited to 1 images of each class" in lines
+    assert any(line.startswith("note: imagenet/test has 200 rows; complete sources give 10,000") for line in lines)
 
 
 def test_quick_says_what_it_leaves_out(check):
     code, lines = check()
     assert code == 0
-    assert lines[-1].endswith("no image was decoded, nor the digests of images over pixels computed (--quick)")
+    assert lines[-1].endswith("images were not decoded, nor digests over pixels computed (--quick)")
 
 
 def test_an_index_without_pixels_passes(demo, tmp_path, capsys):
@@ -46,7 +46,7 @@ def test_an_index_without_pixels_passes(demo, tmp_path, capsys):
     assert imagenet_benchmark.main(["--food101", str(demo["food101"]), *flags]) == 0
     capsys.readouterr()
     assert verify.main([str(out), "--workers", "1"]) == 0
-    assert "note: imagenet/far_ood_food32 has no pixels here, only its index" in capsys.readouterr().out
+    assert "note: imagenet/far_ood_food32 has only an index here, no images" in capsys.readouterr().out
 
 
 def test_workers_find_what_one_process_finds(whole, check):

@@ -58,14 +58,14 @@ def test_a_whole_version(check, published, hub):
     # The manifest comes first and tells what else there is; the summary counts what it lists besides the card.
     size = sum(sizes.values()) - sizes["manifest.json"]
     assert ran.err == [
-        "there is no folder org/name here, so it is looked for on the Hub",
+        "there is no folder org/name; looking for it on the Hub",
         f"downloading org/name at v1.0.0 (commit {commit}) from {hub.endpoint.removeprefix('http://')}: 10 files, "
         f"{size:,} bytes into a temporary folder",
     ]
     size -= sizes["README.md"]
     assert ran.out[-1] == (
-        f"org/name at v1.0.0 (commit {commit}) is whole: 3 splits, 14 rows, 9 files, {size:,} bytes are as "
-        "manifest.json says"
+        f"org/name at v1.0.0 (commit {commit}) is whole: 3 splits, 14 rows, 9 files, {size:,} bytes, all "
+        "as manifest.json lists"
     )
 
 
@@ -105,8 +105,8 @@ def test_a_stray_file(check, published, hub):
     spoil(hub, {"data/bench/test-00000-of-00002.parquet": BINARY, "LICENSE": b"mine\n"})
     before = len(hub.asked("cdn"))
     assert problems(check(REPO, "--revision", "v1.0.0")) == [
-        "LICENSE: expected only files that manifest.json lists, found this one",
-        "data/bench/test-00000-of-00002.parquet: expected only files that manifest.json lists, found this one",
+        "LICENSE: manifest.json does not list this file",
+        "data/bench/test-00000-of-00002.parquet: manifest.json does not list this file",
     ]
     # Six files in LFS are listed; the stray one is not downloaded.
     assert len(hub.asked("cdn")) - before == 6
@@ -114,18 +114,18 @@ def test_a_stray_file(check, published, hub):
 
 def test_a_file_that_is_gone(check, published, hub):
     spoil(hub, {SHARD: None})
-    assert f"{SHARD}: expected a file, found none" in problems(check(REPO, "--revision", "v1.0.0"))
+    assert f"{SHARD}: the file is missing" in problems(check(REPO, "--revision", "v1.0.0"))
 
 
 def test_a_file_of_other_bytes(check, published, hub):
     data = hub.read(REPO, SHARD)
     spoil(hub, {SHARD: data[:-1] + bytes([data[-1] ^ 1])})
-    assert problems(check(REPO, "--revision", "v1.0.0"))[0].startswith(f"{SHARD}: expected SHA-256 ")
+    assert problems(check(REPO, "--revision", "v1.0.0"))[0].startswith(f"{SHARD}: has the SHA-256 ")
 
 
 def test_a_changelog_of_other_bytes(check, published, hub):
     spoil(hub, {"CHANGELOG.md": b"# Nothing happened\n"})
-    assert problems(check(REPO, "--revision", "v1.0.0"))[0].startswith("CHANGELOG.md: expected ")
+    assert problems(check(REPO, "--revision", "v1.0.0"))[0].startswith("CHANGELOG.md: has 19 bytes, not ")
 
 
 def test_a_manifest_that_is_none(check, published, hub):
@@ -148,23 +148,23 @@ def test_a_changelog_entry_that_leads_elsewhere(check, published, hub):
 def test_a_revision_that_is_not_there(check, published, hub):
     error = check(REPO, "--revision", "v9.0.0").error
     host = hub.endpoint.removeprefix("http://")
-    assert error == f"expected a revision of org/name, found no v9.0.0 on {host}; its tags are v1.0.0."
+    assert error == f"org/name has no revision v9.0.0 on {host}. Give one of its tags: v1.0.0."
 
 
 def test_a_repository_that_is_not_there(check, hub):
     error = check("org/nothing").error
-    assert error.startswith("expected a folder or a dataset repository org/nothing, found neither here nor on 127.0.")
+    assert error.startswith("There is no folder org/nothing here and no such dataset repository on 127.0.")
 
 
 def test_a_private_repository_without_a_token(check, hub, monkeypatch):
     hub.create(REPO, private=True)
     monkeypatch.delenv("HF_TOKEN")
-    assert "log in with `hf auth login` where the repository is private" in check().error
+    assert "log in with `hf auth login` if the repository is private" in check().error
 
 
 def test_a_repository_of_something_else(check, hub):
     hub.create(REPO)
-    assert "expected a release with a manifest.json in org/name at commit" in check().error
+    assert "is not a release: it has no manifest.json" in check().error
 
 
 def test_a_manifest_of_another_format(check, hub):
@@ -183,7 +183,7 @@ def test_a_folder_comes_first(check, published, hub):
     assert (ran.code, ran.err, len(hub.requests)) == (0, [], before)
     assert ran.out[-1].startswith("org/name is whole: 3 splits")
     error = check(REPO, "--revision", "v1.0.0").error
-    assert error.startswith("expected ORG/NAME on the Hub for --revision and --keep, found the folder org/name")
+    assert error.startswith("org/name is a folder here, to which --revision and --keep do not apply. Omit them")
 
 
 def test_what_can_be_no_repository_is_a_folder(check, hub):
@@ -197,7 +197,7 @@ def test_a_download_can_be_kept(check, published, hub):
     assert {name: path.read_bytes() for name, path in kept.items()} == contents(hub, "v1.0.0")
     assert check("kept").code == 0
     error = check(REPO, "--revision", "v1.0.0", "--keep", "kept").error
-    assert "expected a new or empty folder for --keep, found something in kept" in error
+    assert "The folder kept is not empty" in error and "--keep" in error
 
 
 # The network
@@ -231,10 +231,11 @@ def test_errors_that_pass(check, published, hub, naps, route):
 def test_an_error_that_does_not(check, published, hub, naps):
     hub.fail("cdn", status=503, times=None)
     error = check(REPO, "--revision", "v1.0.0").error
-    assert error.startswith("expected to download ")
-    assert "found the answer 503 Service Unavailable" in error
+    assert error.startswith("Cannot download ")
+    assert "the Hub answered 503 Service Unavailable" in error
 
 
 def test_a_disk_without_room(check, published, monkeypatch):
     monkeypatch.setattr("hf_scripts.hub.download.shutil.disk_usage", lambda path: SimpleNamespace(free=10))
-    assert "bytes of room for the download, found 10" in check(REPO, "--revision", "v1.0.0").error
+    error = check(REPO, "--revision", "v1.0.0").error
+    assert "The download needs" in error and "has 10 left" in error

@@ -151,9 +151,9 @@ def test_the_small_one_is_a_manifest():
         (b"[]", "expected `object`, got `array`"),
         (b"3", "expected `object`, got `int`"),
         (b'{"format": 1}', "object missing required field `benchmarks`"),
-        (b'{"format": 1, "format": 1}', "it is not valid JSON (the key 'format' stands twice in one object)"),
-        (b'{"format": 1, "card": {"\\u001b[2J": 1, "\\u001b[2J": 2}}', "the key '\\x1b[2J' stands twice"),
-        (b'{"format": 1, "\\ud800": 1}', "it has a key with half a character"),
+        (b'{"format": 1, "format": 1}', "it is not valid JSON (the key 'format' is repeated in one object)"),
+        (b'{"format": 1, "card": {"\\u001b[2J": 1, "\\u001b[2J": 2}}', "the key '\\x1b[2J' is repeated"),
+        (b'{"format": 1, "\\ud800": 1}', "a key contains a lone surrogate"),
     ],
     ids=lambda value: None if isinstance(value, bytes) else value[:30],
 )
@@ -325,7 +325,7 @@ def test_files_that_lie_elsewhere(place, of, path):
     manifest["configs"]["bench"]["audit"] = file("audit/x.csv")
     set_at(manifest, f"{place}.path", path)
     assert refused(manifest) == (
-        f"{path or 'an empty path'} of {of} does not lie in data, index, excluded, audit, duplicates"
+        f"{path or 'an empty path'} of {of} is not in data, index, excluded, audit, duplicates"
     )
 
 
@@ -402,7 +402,7 @@ def without(manifest, name):
     ("change", "reason"),
     [
         (lambda m: m["sources"].clear(), "bench/mixed has rows of the source source, which it does not describe"),
-        (lambda m: m["benchmarks"].clear(), "bench is of the benchmark bench, which it does not describe"),
+        (lambda m: m["benchmarks"].clear(), "bench belongs to the benchmark bench, which it does not describe"),
         (lambda m: m["configs"].clear(), "it has no config"),
         (lambda m: m["configs"]["bench"]["splits"].clear(), "bench has no split"),
         (lambda m: m.pop("card"), "it lists no README.md"),
@@ -410,13 +410,13 @@ def without(manifest, name):
         (lambda m: m["configs"]["bench"].update(label_names=["a", "a"]), "label_names of bench are empty or repeat"),
         (
             lambda m: m["configs"]["bench"].update(columns=["colour"]),
-            "columns of bench: expected one of near_duplicate_of, oodness, found colour",
+            "columns of bench: colour is unknown; known without a type are near_duplicate_of, oodness",
         ),
         (lambda m: m["configs"]["bench"].update(columns=[column(name="a b")]), "'a b' cannot name a column"),
         (lambda m: m["configs"]["bench"].update(columns=[column(name="label")]), "label cannot name a column"),
         (
             lambda m: m["configs"]["bench"].update(columns=["oodness", column(name="oodness")]),
-            "columns of bench: expected different names, found oodness, oodness",
+            "columns of bench: a name is repeated in oodness, oodness",
         ),
         (
             lambda m: m["configs"]["bench"].update(columns=["near_duplicate_of"]),
@@ -427,8 +427,11 @@ def without(manifest, name):
             "a is withdrawn from no split, which it does not",
         ),
         (lambda m: m["withdrawn"].append({"id": "a", "reason": "", "split": "x/y"}), "a is withdrawn from x/y, which"),
-        (lambda m: m.update(version="1.0.0"), "version, previous and changelog are not all there"),
-        (lambda m: m.update(version="1.0.0", previous="", changelog=[]), "version, previous and changelog are not"),
+        (lambda m: m.update(version="1.0.0"), "it has some of version, previous and changelog, but not all"),
+        (
+            lambda m: m.update(version="1.0.0", previous="", changelog=[]),
+            "it has some of version, previous and changelog",
+        ),
     ],
 )
 def test_what_does_not_fit_together(change, reason):
@@ -442,15 +445,15 @@ def test_parts_that_do_not_add_up(count):
     manifest = small()
     manifest["configs"]["bench"]["splits"]["mixed"]["parts"][0][count] += 1
     said = refused(manifest)
-    assert said.startswith(f"{count} of bench/mixed is ") and " and that of its parts comes to " in said
+    assert said.startswith(f"{count} of bench/mixed is ") and ", but its parts add up to " in said
 
 
 @pytest.mark.parametrize(
     ("split", "reason"),
     [
-        (joined(part(), part()), "the parts of bench/test are not named, each differently"),
-        (joined(part(name="")), "the parts of bench/test are not named, each differently"),
-        (joined(), "the parts of bench/test are not named, each differently"),
+        (joined(part(), part()), "the parts of bench/test do not each have a name of their own"),
+        (joined(part(name="")), "the parts of bench/test do not each have a name of their own"),
+        (joined(), "the parts of bench/test do not each have a name of their own"),
         (
             manifests.split(parts=[part()]),
             "bench/test has parts, and a role, source, partitions or adoption of its own",
@@ -486,7 +489,9 @@ def test_what_nobody_could_read_is_not_written(tmp_path):
     manifest = read_manifest(root)
     split = replace(manifest.by_key()["bench/test"], shortfalls=("a\x1b[2Jb.png left out as unreadable",))
     configs = {"bench": replace(manifest.configs["bench"], splits={"test": split})}
-    sentence = r"nobody could read it: configs\.bench\.splits\.test\.shortfalls\[0\]: expected printable text\. Change"
+    sentence = (
+        r"which would not be valid: configs\.bench\.splits\.test\.shortfalls\[0\]: expected printable text\. Change"
+    )
     with pytest.raises(BuildError, match=sentence):
         write_manifest(root, replace(manifest, configs=configs))
     assert (root / "manifest.json").read_bytes() == before

@@ -78,7 +78,7 @@ def test_a_release_from_before_the_table_has_notes_and_no_problems(check):
 def test_a_pair_that_is_not_listed(root, check, number, rows):
     add_table(root, lambda pairs: [pair for i, pair in enumerate(pairs) if i != number])
     problems, _ = check()
-    assert problems == [f"duplicates/pairs.parquet: expected the pair {rows}, which are equal"]
+    assert problems == [f"duplicates/pairs.parquet: lacks the pair {rows}, which are equal"]
 
 
 def test_a_pair_of_splits_that_were_not_compared_need_not_be_listed(root, check):
@@ -101,12 +101,18 @@ EXTRA = Pair(
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({}, "expected equal digests, found others, and distance 0.0"),
-        ({"distance": 0.2}, "expected equal digests, found others, and distance 0.2"),
-        ({"other_id": "source/test/9.png"}, "expected rows of the release, found no source/test/9.png in bench/test"),
-        ({"other_split": "bench/tests"}, "expected rows of the release, found no source/test/1.png in bench/tests"),
-        ({"role": "far_ood"}, "expected source/near_ood/0.png with role near_ood and class unknown as in"),
-        ({"other_class_id": "n01"}, "expected source/test/1.png with role in_distribution and class n02 as in"),
+        ({}, "the digests differ, and no comparison of the two splits gives distance 0.0"),
+        ({"distance": 0.2}, "the digests differ, and no comparison of the two splits gives distance 0.2"),
+        ({"other_id": "source/test/9.png"}, "there is no row source/test/9.png in bench/test"),
+        ({"other_split": "bench/tests"}, "there is no row source/test/1.png in bench/tests"),
+        (
+            {"role": "far_ood"},
+            "source/near_ood/0.png has role far_ood and class unknown, but near_ood and unknown in bench/near",
+        ),
+        (
+            {"other_class_id": "n01"},
+            "source/test/1.png has role in_distribution and class n01, but in_distribution and n02 in bench",
+        ),
     ],
 )
 def test_a_pair_that_is_not_there(root, check, change, sentence):
@@ -119,7 +125,7 @@ def test_a_distance_that_equal_digests_do_not_have(root, check):
     add_table(root, lambda pairs: [pair._replace(distance=0.1) for pair in pairs[:1]] + pairs[1:])
     problems, _ = check()
     assert len(problems) == 1
-    assert problems[0].endswith("expected distance 0 of equal digests, found 0.1")
+    assert problems[0].endswith("the distance is 0.1, not 0, although the digests are equal")
 
 
 @pytest.mark.parametrize(("by", "distance", "wrong"), [("pixels", 0.0, 0), ("similarity", 0.3, 0), ("pixels", 0.3, 1)])
@@ -141,13 +147,11 @@ def swapped(pair):
 def test_sides_in_the_wrong_order(root, check):
     add_table(root, lambda pairs: [swapped(pairs[0]), *pairs[1:]])
     problems, _ = check()
-    assert any("expected two rows in the order of split and id, found bench/near_ood" in line for line in problems)
+    assert any("not in the order of split and id: bench/near_ood" in line for line in problems)
 
 
-@pytest.mark.parametrize(
-    ("order", "kind"), [([1, 0, 2], "one that sorts before the last"), ([0, 0, 1, 2], "the pair before again")]
-)
-def test_rows_that_are_not_sorted_or_come_twice(root, check, order, kind):
+@pytest.mark.parametrize(("order", "wrong"), [([1, 0, 2], "sorts before"), ([0, 0, 1, 2], "repeats")])
+def test_rows_that_are_not_sorted_or_come_twice(root, check, order, wrong):
     import pyarrow.parquet as pq
 
     pairs = add_table(root)
@@ -160,14 +164,14 @@ def test_rows_that_are_not_sorted_or_come_twice(root, check, order, kind):
     manifest["duplicates"] |= {"rows": len(order), "counts": as_json(counted(listed))}
     save_manifest(root, manifest)
     problems, _ = check()
-    assert problems == [f"duplicates/pairs.parquet row 1: expected sorted pairs, each once, found {kind}"]
+    assert problems == [f"duplicates/pairs.parquet row 1: the pair {wrong} the pair before it"]
 
 
 def test_wrong_numbers_in_the_manifest(root, check):
     add_table(root, rows=7, counts=[])
     assert check()[0] == [
-        "duplicates/pairs.parquet: expected 7 rows as in manifest.json, found 3",
-        "duplicates/pairs.parquet: expected as many pairs of each two splits as in manifest.json, found others",
+        "duplicates/pairs.parquet: has 3 rows, not 7 as manifest.json lists",
+        "duplicates/pairs.parquet: the numbers of pairs of each two splits differ from manifest.json",
     ]
 
 
@@ -178,20 +182,20 @@ def test_another_file_in_place_of_the_table(root, check):
     manifest = manifest_of(root)
     manifest["duplicates"] |= entry_of(root, layout.duplicates)
     save_manifest(root, manifest)
-    assert check()[0] == ["duplicates/pairs.parquet: expected a table of duplicates, found another file"]
+    assert check()[0] == ["duplicates/pairs.parquet: is not a table of duplicates"]
 
 
 def test_a_table_that_is_gone(root, check):
     add_table(root)
     Layout(root).duplicates.unlink()
     problems, _ = check()
-    assert "duplicates/pairs.parquet: expected a file, found none" in problems
+    assert "duplicates/pairs.parquet: the file is missing" in problems
 
 
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
-        ({"path": "../pairs.parquet"}, "../pairs.parquet of the table of duplicates does not lie in data, index"),
+        ({"path": "../pairs.parquet"}, "../pairs.parquet of the table of duplicates is not in data, index"),
         ({"rows": "3"}, "duplicates.rows: expected `int`, got `str`"),
         (
             {"compared": [{"by": "eye", "splits": [], "with": []}]},
@@ -222,7 +226,7 @@ def test_a_pair_of_other_pixels(root, capsys):
     add_table(root, lambda pairs: [*pairs, EXTRA], compared=folded(every | {comparison("pixels", TEST, NEAR)}))
     assert verify([str(root), "--quick", "--workers", "1"]) == 0  # nobody looks at pixels
     assert verify([str(root), "--workers", "1"]) == 1
-    expected = "source/near_ood/0.png and source/test/1.png: expected distance 0, found other pixels"
+    expected = "source/near_ood/0.png and source/test/1.png: the distance is listed as 0, but the pixels differ"
     assert f"duplicates/pairs.parquet row 1, {expected}" in capsys.readouterr().out
 
 
@@ -240,5 +244,7 @@ def test_a_distance_that_the_images_do_not_have(cifar_release, tmp_path, capsys)
     assert verify([str(root), "--workers", "1"]) == 1
     (problem,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("duplicates/pairs.parquet")]
     place = f"row {near}, {wrong.id} and {wrong.other_id}"
-    assert problem.startswith(f"duplicates/pairs.parquet {place}: expected distance {wrong.distance:.6g}, found ")
+    assert problem.startswith(
+        f"duplicates/pairs.parquet {place}: the distance is listed as {wrong.distance:.6g}, but "
+    )
     assert f"{pairs[near].distance:.6g}" in problem

@@ -39,7 +39,7 @@ def test_a_manifest_that_leads_out_of_the_release(whole, check):
     write_json(whole, manifest)
     code, lines = check()
     assert code == 1
-    assert "index/../../elsewhere.parquet of imagenet/test does not lie in data, index, excluded" in problems(lines)[0]
+    assert "index/../../elsewhere.parquet of imagenet/test is not in data, index, excluded" in problems(lines)[0]
 
 
 def test_a_key_of_another_type(whole, check):
@@ -66,7 +66,7 @@ COMMANDS = {
     ("change", "reason"),
     [
         (lambda m: m["configs"].update({"../../victim": m["configs"]["bench"]}), "found the key '../../victim'"),
-        (lambda m: m["configs"]["bench"]["excluded"].update(path="../victim"), "../victim of bench does not lie in"),
+        (lambda m: m["configs"]["bench"]["excluded"].update(path="../victim"), "../victim of bench is not in"),
         (lambda m: m["sources"].clear(), "bench/test has rows of the source source, which it does not describe"),
         (lambda m: m["benchmarks"]["bench"].update(demo="no"), "benchmarks.bench.demo: expected `bool`, got `str`"),
     ],
@@ -97,7 +97,9 @@ def test_another_digest_of_a_split(whole, check):
     save_manifest(whole, manifest)
     code, lines = check()
     assert code == 1
-    assert problems(lines) == [f"imagenet/test: expected rows digest {'0' * 64}, found {right}"]
+    assert problems(lines) == [
+        f"imagenet/test: the rows have the digest {right}, not {'0' * 64} as manifest.json lists"
+    ]
 
 
 def test_another_number_of_rows(whole, check):
@@ -108,8 +110,8 @@ def test_another_number_of_rows(whole, check):
     code, lines = check()
     assert code == 1
     assert problems(lines) == [
-        "imagenet/test: expected 201 rows, found 200 in its shards",
-        "imagenet/test: expected 201 rows, found 200 in its index",
+        "imagenet/test: its shards have 200 rows, not 201",
+        "imagenet/test: its index has 200 rows, not 201",
     ]
 
 
@@ -124,8 +126,8 @@ def test_a_flipped_byte_in_an_image(whole, check):
     replace(path, bytes(data))
     code, lines = check()
     assert code == 1
-    assert problems(lines)[0].startswith(f"{TEST_SHARD}: expected SHA-256 ")
-    assert problems(lines)[1].startswith(f"{TEST_SHARD} row 7: expected an image with content_sha256 ")
+    assert problems(lines)[0].startswith(f"{TEST_SHARD}: has the SHA-256 ")
+    assert problems(lines)[1].startswith(f"{TEST_SHARD} row 7: the image has the digest ")
     assert len(problems(lines)) == 2
 
 
@@ -135,24 +137,24 @@ def test_a_shard_cut_short(whole, check):
     code, lines = check()
     assert code == 1
     size = len(data)
-    assert problems(lines)[0] == f"{TEST_SHARD}: expected {size:,} bytes, found {size - 1000:,}"
-    assert problems(lines)[1].startswith(f"{TEST_SHARD}: expected a readable Parquet file, found ")
+    assert problems(lines)[0] == f"{TEST_SHARD}: has {size - 1000:,} bytes, not {size:,} as manifest.json lists"
+    assert problems(lines)[1].startswith(f"{TEST_SHARD}: cannot be read as Parquet: ")
 
 
 def test_a_shard_that_is_gone(whole, check):
     (whole / TEST_SHARD).unlink()
     code, lines = check()
     assert code == 1
-    assert f"{TEST_SHARD}: expected a file, found none" in problems(lines)
-    assert f"README.md: expected {TEST_SHARD} of config imagenet to match files, found none" in problems(lines)
+    assert f"{TEST_SHARD}: the file is missing" in problems(lines)
+    assert f"README.md: {TEST_SHARD} of config imagenet matches no file" in problems(lines)
 
 
 def test_an_index_that_is_gone(whole, check):
     (whole / "index/imagenet/test.parquet").unlink()
     code, lines = check()
     assert code == 1
-    assert "index/imagenet/test.parquet: expected a file, found none" in problems(lines)
-    assert "note: splits were not compared with each other, since an index cannot be read" in lines
+    assert "index/imagenet/test.parquet: the file is missing" in problems(lines)
+    assert "note: splits were not compared with each other, because an index cannot be read" in lines
 
 
 @pytest.mark.parametrize("name", ["data/imagenet/test-00000-of-00002.parquet", "index/notes.txt", "excluded/old.csv"])
@@ -160,7 +162,7 @@ def test_a_file_that_the_manifest_does_not_list(whole, check, name):
     (whole / name).write_bytes(b"")
     code, lines = check()
     assert code == 1
-    assert problems(lines) == [f"{name}: expected only files that manifest.json lists, found this one"]
+    assert problems(lines) == [f"{name}: manifest.json does not list this file"]
 
 
 @pytest.mark.parametrize("name", ["data/imagenet/.test.parquet.12.tmp", ".README.md.12.tmp"])
@@ -168,4 +170,4 @@ def test_what_a_killed_run_left(whole, check, name):
     (whole / name).write_bytes(b"")
     code, lines = check()
     assert code == 1
-    assert problems(lines) == [f"{name}: expected no temporary file, found what a killed run left"]
+    assert problems(lines) == [f"{name}: a temporary file, left by a killed run"]

@@ -46,14 +46,14 @@ def test_other_label_names_in_one_shard(whole, check):
     code, lines = check()
     assert code == 1
     where = f"{NEAR_SHARD}: feature label in the schema's metadata"
-    assert problems(lines) == [f"{where}: expected name 4 to be {names[4]}, found {names[5]}"]
+    assert problems(lines) == [f"{where}: name 4 is {names[5]}, not {names[4]}"]
 
 
 def test_no_features_in_a_shard(whole, check):
     rewrite(whole, "imagenet/test", lambda t: t.replace_schema_metadata(None))
     code, lines = check()
     assert code == 1
-    assert problems(lines) == [f"{TEST_SHARD}: expected features in the schema's metadata, found none that parse"]
+    assert problems(lines) == [f"{TEST_SHARD}: the schema's metadata has no readable features"]
 
 
 def test_a_column_of_another_type(whole, check):
@@ -65,7 +65,7 @@ def test_a_column_of_another_type(whole, check):
     code, lines = check()
     assert code == 1
     assert len(problems(lines)) == 1
-    assert problems(lines)[0].startswith(f"{TEST_SHARD}: expected the columns image ")
+    assert problems(lines)[0].startswith(f"{TEST_SHARD}: wrong columns: expected image ")
     assert "label int32" in problems(lines)[0]
 
 
@@ -73,9 +73,9 @@ def test_no_page_index(whole, check):
     rewrite(whole, "imagenet/test", lambda t: t, write_page_index=False)
     code, lines = check()
     assert code == 1
-    assert problems(lines)[0] == f"{TEST_SHARD} row group 0: expected a page index of image.bytes, found none"
+    assert problems(lines)[0] == f"{TEST_SHARD} row group 0: image.bytes has no page index"
     # Eleven columns in each of two row groups, of which five are named.
-    assert problems(lines)[5] == "and 17 more like it (page index)"
+    assert problems(lines)[5] == "and 17 more (page index)"
 
 
 def test_a_row_group_that_is_too_large(whole, check, monkeypatch):
@@ -87,8 +87,8 @@ def test_a_row_group_that_is_too_large(whole, check, monkeypatch):
     code, lines = check()
     assert code == 1
     assert problems(lines) == [
-        f"{largest.relative_to(whole).as_posix()} row group 0: expected at most {size(largest) - 1:,} image bytes, "
-        f"found {size(largest):,}"
+        f"{largest.relative_to(whole).as_posix()} row group 0: {size(largest):,} image bytes, more than the limit of "
+        f"{size(largest) - 1:,}"
     ]
 
 
@@ -102,7 +102,7 @@ def test_a_digest_of_another_image(whole, check):
     code, lines = check()
     assert code == 1
     where = f"{TEST_SHARD} row 12"
-    assert problems(lines) == [f"{where}: expected an image with content_sha256 {other}, found {right}"]
+    assert problems(lines) == [f"{where}: the image has the digest {right}, not {other} as in content_sha256"]
 
 
 def test_a_truncated_image(whole, check):
@@ -113,7 +113,7 @@ def test_a_truncated_image(whole, check):
     assert code == 1
     where = f"{TEST_SHARD} row 5"
     assert len(problems(lines)) == 1
-    assert problems(lines)[0].startswith(f"{where}: expected an image that datasets decodes, found one it cannot: ")
+    assert problems(lines)[0].startswith(f"{where}: datasets cannot decode the image: ")
 
 
 def test_metadata_that_datasets_cannot_decode(whole, check, demo):
@@ -125,7 +125,7 @@ def test_metadata_that_datasets_cannot_decode(whole, check, demo):
     assert code == 1
     where = f"{TEST_SHARD} row 5"
     assert len(problems(lines)) == 1
-    assert problems(lines)[0].startswith(f"{where}: expected an image that datasets decodes, found one it cannot: ")
+    assert problems(lines)[0].startswith(f"{where}: datasets cannot decode the image: ")
 
 
 def test_made_images_are_named_by_their_pixels(whole, check):
@@ -141,7 +141,9 @@ def test_made_images_are_named_by_their_pixels(whole, check):
     code, lines = check(decode=True)
     assert code == 1
     found = cells["content_sha256"]
-    assert problems(lines) == [f"{TEST_SHARD} row 2: expected an image with content_sha256 {'0' * 64}, found {found}"]
+    assert problems(lines) == [
+        f"{TEST_SHARD} row 2: the image has the digest {found}, not {'0' * 64} as in content_sha256"
+    ]
 
 
 @pytest.mark.parametrize("label", [200, -1])
@@ -149,7 +151,7 @@ def test_a_label_out_of_range(whole, check, label):
     rewrite(whole, "imagenet/test", lambda t: with_cells(t, 3, label=label))
     code, lines = check()
     assert code == 1
-    assert problems(lines) == [f"{TEST_SHARD} row 3: expected a label from 0 to 199, found {label}"]
+    assert problems(lines) == [f"{TEST_SHARD} row 3: label is {label}, outside 0 to 199"]
 
 
 def test_the_label_of_another_class(whole, check):
@@ -159,7 +161,7 @@ def test_the_label_of_another_class(whole, check):
     rewrite(whole, "imagenet/test", lambda t: with_cells(t, 3, label=wrong))
     code, lines = check()
     assert code == 1
-    assert problems(lines) == [f"{TEST_SHARD} row 3: expected the label of {class_id}, found that of {names[wrong]}"]
+    assert problems(lines) == [f"{TEST_SHARD} row 3: label is that of {names[wrong]}, class_id is {class_id}"]
 
 
 def test_labels_of_unknowns_are_counted_when_there_are_many(whole, check):
@@ -170,9 +172,9 @@ def test_labels_of_unknowns_are_counted_when_there_are_many(whole, check):
     rewrite(whole, "imagenet/near_ood", change)
     code, lines = check()
     assert code == 1
-    sentence = f"{NEAR_SHARD} row 0: expected label -1 since imagenet/near_ood is near_ood, found 0"
+    sentence = f"{NEAR_SHARD} row 0: label is 0, not -1, although imagenet/near_ood is near_ood"
     assert problems(lines)[0] == sentence
-    assert problems(lines)[5:] == ["and 195 more like it (label of an unknown)"]
+    assert problems(lines)[5:] == ["and 195 more (label of an unknown)"]
     assert lines[-1].endswith("is not whole: 200 problems")
 
 
@@ -181,7 +183,7 @@ def test_another_role(whole, check):
     code, lines = check()
     assert code == 1
     assert problems(lines) == [
-        f"{NEAR_SHARD} row 1: expected role 1 (near_ood) as imagenet/near_ood is declared, found 2"
+        f"{NEAR_SHARD} row 1: role is 2, not 1 (near_ood) as manifest.json lists for imagenet/near_ood"
     ]
 
 
@@ -190,9 +192,7 @@ def test_an_id_that_comes_twice(whole, check):
     rewrite(whole, "imagenet/test", lambda t: with_cells(t, 8, source_id=rows[4]["source_id"], id=rows[4]["id"]))
     code, lines = check()
     assert code == 1
-    assert problems(lines) == [
-        f"index/imagenet/test.parquet: expected every id once, found {rows[4]['id']} in rows 4, 8"
-    ]
+    assert problems(lines) == [f"index/imagenet/test.parquet: the id {rows[4]['id']} is repeated, in rows 4, 8"]
 
 
 def test_an_id_that_is_not_its_source_id(whole, check):
@@ -200,7 +200,7 @@ def test_an_id_that_is_not_its_source_id(whole, check):
     rewrite(whole, "imagenet/test", lambda t: with_cells(t, 8, id=f"{right}#2"))
     code, lines = check()
     assert code == 1
-    assert problems(lines) == [f"{TEST_SHARD} row 8: expected id {right}, found {right}#2"]
+    assert problems(lines) == [f"{TEST_SHARD} row 8: id is {right}#2, not {right}"]
 
 
 def test_an_id_in_two_splits(whole, check):
@@ -208,8 +208,8 @@ def test_an_id_in_two_splits(whole, check):
     rewrite(whole, "imagenet/test", lambda t: with_cells(t, 8, source_id=row["source_id"], id=row["id"]))
     code, lines = check()
     assert code == 1
-    found = f"found 1, for instance {row['id']}"
-    assert problems(lines) == [f"imagenet/test: expected no id that is also in imagenet/near_ood, {found}"]
+    found = f"1 id is also in imagenet/near_ood, for instance {row['id']}"
+    assert problems(lines) == [f"imagenet/test: {found}"]
 
 
 def test_a_path_of_the_build_machine(whole, check):
@@ -218,8 +218,8 @@ def test_a_path_of_the_build_machine(whole, check):
     code, lines = check()
     assert code == 1
     assert problems(lines) == [
-        f"{TEST_SHARD} row 6: expected no absolute path in class_name, found /srv/somebody",
-        f"{TEST_SHARD} row 6: expected a file name in image.path, found /srv/somebody/a.JPEG",
+        f"{TEST_SHARD} row 6: class_name is /srv/somebody, an absolute path",
+        f"{TEST_SHARD} row 6: image.path is /srv/somebody/a.JPEG, not a file name",
     ]
 
 
@@ -228,10 +228,8 @@ def test_a_cell_without_a_value(whole, check, cells):
     rewrite(whole, "imagenet/test", lambda t: with_cells(t, 6, **cells))
     code, lines = check()
     assert code == 1
-    name = "a value for class_name" if "class_name" in cells else "image bytes"
-    assert problems(lines) == [
-        f"{TEST_SHARD} row 6: expected {name}, found {'None' if 'class_name' in cells else 'none'}"
-    ]
+    wrong = "class_name has no value" if "class_name" in cells else "has no image bytes"
+    assert problems(lines) == [f"{TEST_SHARD} row 6: {wrong}"]
 
 
 def test_an_index_that_differs_from_its_shard(whole, check):
@@ -239,9 +237,7 @@ def test_an_index_that_differs_from_its_shard(whole, check):
     name = pq.read_table(whole / "index/imagenet/test.parquet")["class_name"][6]
     code, lines = check()
     assert code == 1
-    assert problems(lines) == [
-        f"{TEST_SHARD} row 6: expected class_name {name} as in index/imagenet/test.parquet, found another"
-    ]
+    assert problems(lines) == [f"{TEST_SHARD} row 6: class_name is another, and {name} in index/imagenet/test.parquet"]
 
 
 def test_the_second_shard_is_compared_with_its_own_part_of_the_index(whole, check):
@@ -260,5 +256,5 @@ def test_the_second_shard_is_compared_with_its_own_part_of_the_index(whole, chec
     assert code == 1
     where = "data/imagenet/test-00001-of-00002.parquet row 20"
     assert problems(lines) == [
-        f"{where}: expected class_name {table['class_name'][170]} as in index/imagenet/test.parquet, found another"
+        f"{where}: class_name is another, and {table['class_name'][170]} in index/imagenet/test.parquet"
     ]
