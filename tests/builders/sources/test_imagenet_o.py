@@ -94,9 +94,9 @@ def test_an_archive_without_such_names(tmp_path):
     )
 
 
-@pytest.mark.parametrize("names", [None, ["goldfish"]])
-def test_a_mirror_without_the_folders_is_refused(tmp_path, names):
-    write_parquet(tmp_path / "default" / "test" / "0000.parquet", [(TETRA.partition("/")[2], 0, b"")], names)
+@pytest.mark.parametrize(("names", "label"), [(None, 0), (["goldfish"], 0), (["n01443537"], 1), (["n01443537"], -1)])
+def test_a_mirror_without_the_folders_is_refused(tmp_path, names, label):
+    write_parquet(tmp_path / "default" / "test" / "0000.parquet", [(TETRA.partition("/")[2], label, b"")], names)
     message = refusal("imagenet_o", tmp_path)
     assert "is not like <wnid>/<lemmas>_<confidence>.JPEG (row 0 of" in message
     assert "cais/imagenet-o" in message
