@@ -1,1 +1,1 @@
-"""Speed, measured against what a person would use instead: ratios of medians within one run."""
+"""Speed benchmarks against the tools that one would use instead: ratios of medians within one run."""

@@ -1,8 +1,8 @@
 """The CIFAR-40/60 part of the CIFAR-scale benchmark against `Dataset.from_generator` of PIL images and `to_parquet`.
 
-`python -m benchmarks.build_cifar --scratch DIR` writes 60,000 small pictures as CIFAR-100's own pickles, and has both
-make the same 30,000 rows of them. The builder also hashes every image and file, and writes the index and the card;
-`--near-duplicates` adds a row for the builder as people run it, which looks for those too.
+`python -m benchmarks.build_cifar --scratch DIR` writes 60,000 small pictures as CIFAR-100's own pickles, from which
+both write the same 30,000 rows. The builder also hashes every image and file, and writes the index and the card;
+`--near-duplicates` adds a row for the default build, which also searches for near-duplicates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from taxonomy import tables
 
 PER_CLASS = {"train": 500, "test": 100}
 
-# What a person would write: load the pickles, yield PIL images with labels, one Parquet file a split.
+# The script that one would write: load the pickles, yield PIL images with labels, one Parquet file per split.
 FROM_GENERATOR = """
 import pickle, sys
 from PIL import Image
@@ -75,7 +75,7 @@ def write_pickles(source: Path) -> None:
             b"coarse_labels": coarse,
             b"data": data,
         }
-        # Protocol 3 writes bytes as they are, as Python 2 did in the original's protocol 2.
+        # Protocol 3 stores bytes directly, as Python 2 did in the original's protocol 2.
         (folder / part).write_bytes(pickle.dumps(members, protocol=3))
     names = {"fine_label_names": [row.fine for row in classes], "coarse_label_names": superclasses}
     (folder / "meta").write_bytes(pickle.dumps(names, protocol=2))
@@ -86,7 +86,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scratch", type=Path, required=True, help="folder with 1 GB free; emptied at the end")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--near-duplicates", action="store_true", help="also time a build that looks for them")
+    parser.add_argument(
+        "--near-duplicates", action="store_true", help="also time a build that searches for near-duplicates"
+    )
     args = parser.parse_args()
     source, out, plain, cache = (args.scratch / name for name in ("source", "release", "plain", "cache"))
     if not source.exists():

@@ -1,7 +1,7 @@
 """Building a Parquet release against `cp -r` and against `load_dataset("imagefolder")`.
 
 `python -m benchmarks.build_release --scratch DIR` writes 24,000 unique JPEGs of about 85 KB into 1,000 class folders
-(2 GB), and builds all of them, digests included, with the machinery and the ImageNet source of the main job.
+(2 GB), and builds all of them, digests included, with the pipeline and the ImageNet source of a real build.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from builders.sources.imagenet import IMAGENET
 CLASSES = 1000
 IMAGES_PER_CLASS = 24
 
-# What a person would write: scan the folders, embed the bytes (`to_parquet` alone stores paths), write Parquet.
+# The script that one would write: scan the folders, embed the bytes (`to_parquet` alone stores paths), write Parquet.
 IMAGEFOLDER = """
 import sys
 from datasets import load_dataset, disable_progress_bars

@@ -1,14 +1,15 @@
-"""How much faster eleven detectors are from one shared pass than pytorch-ood's, each with passes of its own.
+"""Speed of eleven detectors on one shared forward pass, against pytorch-ood's, each with its own passes.
 
 Run as `python -m benchmarks.detectors`. ResNet-18 of torchvision with random weights, a last layer of 10 classes
 fitted by least squares, random images of 64 x 64, 512 to fit on and 512 to score, in batches of 64. Both sides run in
-turn, on one thread; the ratios are those of their medians. Of their eleven, five pass over the images that they are
-fitted on and all over those that they score: 16 passes beside our two, so that with as many rows to fit on as to
-score sharing can give a ratio of 8, and of 11 for scoring alone. Scores are compared on the way: ours are doubles,
-theirs float32. Where float32 decides the score, in ViM's eigenvectors, theirs is run again in doubles.
+turn, on one thread; the ratios are those of their medians. Five of their eleven detectors need a pass over the images
+that they are fitted on, and all need one over the images that they score: 16 passes against our two. So with equal
+numbers of rows to fit on and to score, sharing alone can give a ratio of 8, or 11 for scoring only. Scores are
+compared too: ours are float64, theirs float32. Where float32 changes the score, in ViM's eigenvectors, theirs is run
+again in float64.
 
-Mahalanobis is not among them: of 512 rows with 512 features, pytorch-ood inverts a singular matrix. It has a benchmark
-of its own, `benchmarks.mahalanobis`.
+Mahalanobis is left out: with 512 rows of 512 features, pytorch-ood inverts a singular matrix. It has its own
+benchmark, `benchmarks.mahalanobis`.
 """
 
 import logging
@@ -71,7 +72,7 @@ def make_task(rows: int) -> Task:
 
 
 def extract(task: Task, loader: torch.utils.data.DataLoader) -> Features:
-    """Run the model once as `python -m evaluation extract` does, and keep what it keeps."""
+    """Run the model once as `python -m evaluation extract` does, and keep the same outputs."""
     batches = [(task.model.forward(images), labels) for images, labels in loader]
     labels = torch.cat([labels for _, labels in batches]).numpy()
     return Features(
@@ -112,7 +113,7 @@ def their_detectors(task: Task) -> dict[str, tuple[object, Callable[[torch.Tenso
 
 @dataclass
 class Side:
-    """What one side took, and its last scores.
+    """Times of one side, and its last scores.
 
     Attributes:
         rounds: of each round an array (fit or score, by the wall's or the processor's clock), in seconds.
@@ -123,7 +124,7 @@ class Side:
     scores: dict[str, np.ndarray] = field(default_factory=dict)
 
     def times(self) -> dict[str, np.ndarray]:
-        """By what was timed, the seconds of each round, shape (rounds,)."""
+        """Seconds of each round, shape (rounds,), by the measured step."""
         rounds = np.array(self.rounds)
         parts = {"fit": rounds[:, 0], "score": rounds[:, 1], "fit and score": rounds.sum(axis=1)}
         return {
@@ -134,7 +135,7 @@ class Side:
 
 
 def now() -> np.ndarray:
-    """The wall's clock and the processor's. A busy machine disturbs the latter less."""
+    """Wall time and CPU time; a busy machine disturbs the latter less."""
     return np.array([time.perf_counter(), time.process_time()])
 
 
@@ -185,7 +186,7 @@ def their_vim_in_doubles(task: Task) -> np.ndarray:
 @click.option("--repeats", default=3, show_default=True, help="Rounds of each side; the median counts.")
 def main(rows: int, repeats: int) -> None:
     """Compare the time of one shared pass with that of a pass for each detector, and the scores."""
-    # More threads wait for each other where a machine is shared, and longer on the side that computes less at a time.
+    # On a shared machine more threads wait for each other, and longer on the side with the smaller computations.
     torch.set_num_threads(1)
     threadpool_limits(1)
     logging.getLogger("pytorch_ood").setLevel(logging.ERROR)  # that it takes the CPU is meant

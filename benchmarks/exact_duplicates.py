@@ -1,7 +1,7 @@
 """Finding exact copies among the rows of a release, against a group-by of pandas and a dictionary.
 
 `python -m benchmarks.exact_duplicates` writes index files of all splits of the ImageNet-scale benchmark, with random
-digests and as many pairs as public counts name (797 validation images among the training images, 29 pairs inside
+digests and the public counts of pairs (797 validation images among the training images, 29 pairs inside
 validation, 5,836 training images in groups; Kisel et al., "Flaws of ImageNet", 2025). Each competitor runs in a
 process of its own and must find all pairs; memory is that process's peak, beside that of one that only imports.
 """
@@ -31,7 +31,7 @@ assert len(exact_pairs(paths)) == int(sys.argv[2])
 
 IMPORTS = "from builders.duplicates.exact import exact_pairs"
 
-# What a person would write: one table of all splits, grouped by digest.
+# The script that one would write: one table of all splits, grouped by digest.
 PANDAS = """
 import itertools, sys
 from pathlib import Path
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        # In a process of its own: what this one has used would count as its children's peak.
+        # In a process of its own: the memory of this one would count towards its children's peak.
         with concurrent.futures.ProcessPoolExecutor(1) as writer:
             rows, pairs = writer.submit(write_indexes, Path(scratch)).result()
 

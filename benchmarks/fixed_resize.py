@@ -52,7 +52,7 @@ def write_tree(tree: Path) -> None:
 
 
 def bare(path: str) -> int:
-    """Decode and resize one image, as anybody would."""
+    """Decode and resize one image in the straightforward way."""
     with Image.open(path) as image:
         return image.convert("RGB").resize((32, 32), Image.Resampling.BILINEAR).width
 

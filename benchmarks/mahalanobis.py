@@ -1,9 +1,9 @@
-"""How much faster Mahalanobis distances and OpenMax are than pytorch-ood's at ImageNet's size.
+"""Speed of Mahalanobis distances and OpenMax against pytorch-ood's, at ImageNet's size.
 
 Run as `python -m benchmarks.mahalanobis`. Mahalanobis: 50,000 rows of 2,048 features and 1,000 classes, fitted and
-then scored. Ours does all of it. pytorch-ood fits all, and scores only some rows, because all of them take it hours:
-its time is that of one matrix product with the D x D precision for each class, proportional to the rows, which two
-samples of different size show. OpenMax: both fit the logits of 50,000 rows; scores of a few rows are compared.
+then scored. Ours scores all rows. pytorch-ood fits all rows but scores only a sample, because all would take hours: it
+computes one matrix product with the D x D precision per class, so its time is proportional to the rows, as two samples
+of different size show. OpenMax: both fit the logits of 50,000 rows; scores of a few rows are compared.
 """
 
 import statistics

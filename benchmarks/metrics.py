@@ -1,9 +1,9 @@
-"""All metrics of ten million scores against one `numpy.argsort` of them, and against what else computes them.
+"""All metrics of ten million scores, against one `numpy.argsort` of the scores and against other libraries.
 
 Run as `python -m benchmarks.metrics`; the extra `evaluate` and torchmetrics must be installed. Each rival computes
-those of our figures that it can give, in the most economical way that its public functions allow: one ROC curve for
-AUROC, FPR and the detection errors, one precision-recall curve a side for both estimators of AUPR, and where there is
-one an area under the risk-coverage curve. Ours computes all of them. Values are compared on the way.
+as many of our metrics as it can, with as few calls of its public functions as possible: one ROC curve for AUROC, FPR
+and the detection errors, one precision-recall curve per positive class for both estimators of AUPR, and the area under
+the risk-coverage curve if it has one. Ours computes all of them. Values are compared too.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def of_precision_recall(side: str, precision: Floats, recall: Floats) -> Values:
 
 
 def with_sklearn(scores: Floats, unknown: npt.NDArray[np.bool_]) -> Values:
-    """What scikit-learn gives."""
+    """Metrics by scikit-learn."""
     fpr, tpr, _ = sk.roc_curve(unknown, scores, drop_intermediate=False)
     precision_in, recall_in, _ = sk.precision_recall_curve(~unknown, -scores)
     precision_out, recall_out, _ = sk.precision_recall_curve(unknown, scores)
@@ -59,7 +59,7 @@ def with_sklearn(scores: Floats, unknown: npt.NDArray[np.bool_]) -> Values:
 
 
 def with_pytorch_ood(scores: torch.Tensor, labels: torch.Tensor, right: torch.Tensor) -> Values:
-    """What pytorch-ood gives."""
+    """Metrics by pytorch-ood."""
     fpr, tpr, _ = po.roc_curve(scores, labels)
     precision_in, recall_in, _ = po.pr_curve(scores, labels, positive="id")
     precision_out, recall_out, _ = po.pr_curve(scores, labels, positive="ood")
@@ -72,7 +72,7 @@ def with_pytorch_ood(scores: torch.Tensor, labels: torch.Tensor, right: torch.Te
 
 
 def with_torchmetrics(scores: torch.Tensor, unknown: torch.Tensor) -> Values:
-    """What torchmetrics gives; it wants scores from 0 to 1, or passes them through a sigmoid."""
+    """Metrics by torchmetrics, which applies a sigmoid to scores unless all are from 0 to 1."""
     fpr, tpr, _ = binary_roc(scores, unknown)
     precision_in, recall_in, _ = binary_precision_recall_curve(1 - scores, 1 - unknown)
     precision_out, recall_out, _ = binary_precision_recall_curve(scores, unknown)

@@ -1,12 +1,12 @@
-"""The search for near-duplicates against raw-pixel neighbours, and what the distance makes of changed photographs.
+"""The search for near-duplicates against nearest neighbours of raw pixels, and distances of changed photographs.
 
-`python -m benchmarks.near_duplicates` makes 60,000 references and 20,000 queries, no files needed: coloured noise with
-the spectrum of photographs, of which every tenth query is a changed copy of a reference and every twentieth white
+`python -m benchmarks.near_duplicates` generates 60,000 references and 20,000 queries, so no files are needed: coloured
+noise with the spectrum of photographs. Every tenth query is a changed copy of a reference, every twentieth white
 noise. It times `builders.duplicates.search.find` and scikit-learn's brute-force nearest neighbour of the raw pixels in
 turn.
 
-`python -m benchmarks.near_duplicates FILE...` measures instead, on patches of the photographs given, the distances
-that `builders.duplicates.search` quotes beside its threshold.
+`python -m benchmarks.near_duplicates FILE...` measures the distances that `builders.duplicates.search` quotes
+beside its threshold, on patches of the given photographs.
 """
 
 import io
@@ -85,7 +85,7 @@ def changed(image: Images, names: Sequence[str], random: np.random.Generator) ->
 
 
 def coloured_noise(count: int, slope: float, random: np.random.Generator) -> Images:
-    """Make images whose amplitude spectrum falls as 1 / f^slope; that of photographs has a slope of about 1.
+    """Generate images whose amplitude spectrum falls as 1 / f^slope; that of photographs has a slope of about 1.
 
     Each is a quarter of a periodic image, so that its edges do not meet, with a contrast, a brightness and a tint of
     its own, and channels that mostly go together.
@@ -102,7 +102,7 @@ def coloured_noise(count: int, slope: float, random: np.random.Generator) -> Ima
 
 
 def scene(count: int, random: np.random.Generator) -> Images:
-    """Make coloured noise of slopes 1, 1.5 and 2, a thousand at a time to bound the memory."""
+    """Generate coloured noise of slopes 1, 1.5 and 2, a thousand images at a time to bound the memory."""
     parts = [coloured_noise(min(1000, count - i), 1 + i // 1000 % 3 / 2, random) for i in range(0, count, 1000)]
     return np.concatenate(parts) if parts else np.zeros((0, SIDE, SIDE, 3), np.uint8)
 
@@ -204,7 +204,7 @@ def race(references: int, queries: int, sample: int, repeats: int) -> None:
         model.fit(known.reshape(references, -1).astype(np.float32))
         nearest.append(model.kneighbors(asked[part].reshape(len(part), -1).astype(np.float32))[1][:, 0])
 
-    # The first call of each starts threads and fills caches of code; nobody's time.
+    # Warm-up: the first call of each starts threads and fills caches.
     find(asked[:256], known[:4096], advance=lambda count: None)
     NearestNeighbors(algorithm="brute").fit(known[:64].reshape(64, -1)).kneighbors(asked[:64].reshape(64, -1))
     runs = {"find": Run(_nothing, lambda: growth(ours)), "raw-pixel neighbours": Run(_nothing, lambda: growth(theirs))}

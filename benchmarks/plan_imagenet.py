@@ -1,7 +1,7 @@
-"""Planning all of ILSVRC2012 against a bare scan of its folders, and its cost a file against a tenth of the files.
+"""Planning all of ILSVRC2012 against a bare scan of its folders, and the cost per file at a tenth of the files.
 
 `python -m benchmarks.plan_imagenet --scratch DIR` writes a tree of 1,331,167 empty files with ILSVRC2012's class
-folders, counts and kinds of names (planning opens no image), and plans the six ImageNet splits of the main job as a
+folders, counts and kinds of names (planning opens no image), and plans the six ImageNet splits of the benchmark as a
 dry run.
 """
 

@@ -41,7 +41,7 @@ def interleave(runs: Mapping[str, Run], repeats: int) -> dict[str, Timed]:
         runs: by name, what to run.
         repeats: rounds.
     """
-    # As installing a package does; a checkout may stand where Python is told to write no bytecode.
+    # As an installation does; in a checkout Python may be configured to write no bytecode.
     compileall.compile_dir(Path(__file__).parents[1], quiet=1, rx=re.compile(r"/(\.|tests/|build/)"))
     results = {name: Timed() for name in runs}
     for _ in range(repeats):

@@ -15,8 +15,10 @@ from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
 from builders.generate.contract import Generator
 from builders.generate.resize import FIXED_RESIZE
-from builders.pipeline.request import Choices
-from builders.pipeline.run import Prepared, build
+from builders.pipeline.from_sources import PlannedFromSources
+from builders.pipeline.request import BuildRequest, Run
+from builders.pipeline.run import write_release
+from builders.plan.classes import Draws
 from builders.plan.planner import plan
 from builders.sources.base import open_source
 from builders.sources.imagenet import IMAGENET
@@ -53,11 +55,13 @@ def main() -> None:
     """Build."""
     tree, out = map(Path, sys.argv[1:3])
     benchmark = everything(FIXED_RESIZE if "--resize" in sys.argv else None)
-    choices = Choices(out=out, splits=(SPLIT,), roots={"imagenet": tree}, seed=0, allow_partial=True, demo=True)
+    request = BuildRequest(out=out, splits=(SPLIT,), roots={"imagenet": tree}, seed=0, allow_partial=True, demo=True)
     with TerminalMeter(quiet=True) as meter, LocalExecutor(usable_cores()) as executor:
         indexes = {"imagenet": open_source(IMAGENET, tree, ("train",))}
-        planned = plan(benchmark, indexes, seed=0, splits=[SPLIT])
-        build(benchmark, choices, Prepared(indexes, {}, {}, tuple(planned)), meter, executor)
+        draws = Draws(benchmark, 0)
+        planned = plan(draws, indexes, splits=[SPLIT])
+        run = Run.of(benchmark, request, executor, meter)
+        write_release(PlannedFromSources(run, indexes, draws, {}, tuple(planned)))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What a benchmark is: a value that names configs, splits, sources, classes and quotas.
+"""Declarations of benchmarks: configs, splits, sources, classes and quotas as values.
 
 Nothing here selects, reads or writes. A new split is a new entry in a declaration; a new benchmark is a new module
-that holds one `Benchmark` value, which checks itself when it is made. The other types of a declaration stand in
-`builders.splits` and `builders.selection`, and are imported from here.
+with one `Benchmark` value, which checks itself on construction. The other types of declarations are defined in
+`builders.splits` and `builders.selection`, and can be imported from here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Count:
-    """How many rows a split has: `rows` from complete sources, `paper` in the paper's table; `why` they differ."""
+    """Number of rows of a split: `rows` from complete sources, `paper` in the paper's table; `why` the two differ."""
 
     rows: int
     paper: int
@@ -67,15 +67,15 @@ class Count:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One published benchmark. `seed` keys every draw; `version` moves by what a reader of the rows sees.
+    """One published benchmark. `seed` keys every draw; `version` changes with the rows that a reader sees.
 
-    `roles_by_config` says that its configs judge one image differently, so that it may have another role in another
-    config. `index_words` are the words by which the authors' text indexes name a source and its partition
-    (`builders.adopt.text_lists`); without them an existing copy is one of folders.
+    `roles_by_config`: an image may have different roles in different configs. `index_words`: the words by which the
+    authors' text lists name a source and its partition (`builders.adopt.text_lists`); empty if an existing copy
+    consists of folders.
 
     Raises:
-        DeclarationError: a name is used twice or has another form, a key names no split, or a split draws from what
-            is not there.
+        DeclarationError: a name is used twice or malformed, a key names no split, or a split draws from a partition,
+            class or table that does not exist.
     """
 
     name: str
@@ -93,27 +93,27 @@ class Benchmark:
             raise DeclarationError(f"Benchmark {self.name}, {problem}.")
 
     def splits(self) -> Iterator[tuple[Config, Split]]:
-        """All splits in declared order, with their config; of one that is joined, its parts."""
+        """Yield all splits in declared order, each with its config; for a joined split, its parts."""
         yield from self.by_key().values()
 
     def by_key(self) -> Mapping[str, tuple[Config, Split]]:
-        """The same by `config/split`, or `config/split.part`."""
+        """The same splits by `config/split`, or `config/split.part`."""
         return {key: (config, split) for config in self.configs for key, split in config.by_key().items()}
 
     def parts(self) -> Mapping[str, tuple[str, ...]]:
-        """For every split as it is published, by `config/split`, the keys (as in `by_key`) of what it is made of."""
+        """Keys of the parts of each published split, by `config/split`; a split that is not joined has its own key."""
         found: dict[str, tuple[str, ...]] = {}
         for key in self.by_key():
             found[split_of(key)] = (*found.get(split_of(key), ()), key)
         return found
 
     def published(self) -> Mapping[str, str]:
-        """Where the authors' archive keeps each split, by `config/split`; splits that it does not have are missing."""
+        """Place of each split in the authors' archive, by `config/split`; splits that it lacks are missing."""
         names = {f"{config.name}/{split.name}": split.published for config in self.configs for split in config.splits}
         return {key: name for key, name in names.items() if name}
 
     def count(self, key: str) -> Count:
-        """How many rows a split (`config/split`) or a part of one has."""
+        """Count the rows of a split (`config/split`) or of a part of one."""
         declared = self.by_key()
         papers = [declared[part][1].paper for part in self.parts().get(key, (key,))]
         return Count(
@@ -131,7 +131,7 @@ class Benchmark:
         return images - self._rows(declared, split.quota.of) if isinstance(split.quota, Rest) else images
 
     def sources(self) -> tuple[Source, ...]:
-        """Every source that some split needs, in order of first use."""
+        """All sources that the splits need, in order of first use."""
         return tuple({split.source.key: split.source for _, split in self.splits()}.values())
 
 
@@ -141,5 +141,5 @@ def split_of(key: str) -> str:
 
 
 def group_name(benchmark: Benchmark, config: str) -> str:
-    """The name of the splits that a config's are compared with: its own where roles are judged by config."""
+    """Name of the group of splits whose duplicates are compared: the config if roles differ by config, else empty."""
     return config if benchmark.roles_by_config else ""

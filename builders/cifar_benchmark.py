@@ -51,7 +51,7 @@ BENCHMARK = Benchmark(
         Config(
             name="cifar",
             labels=KNOWN,
-            description="What evaluation and tuning need: in-distribution validation and test, near and far "
+            description="Splits for evaluation and tuning: in-distribution validation and test, near and far "
             "unknowns, and external images to choose hyperparameters on. Every image is 32 x 32.",
             duplicates_of="cifar-train/train",
             splits=(

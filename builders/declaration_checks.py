@@ -1,4 +1,4 @@
-"""Finds what is wrong with a benchmark's declaration, so that it fails where it is made and not in a build.
+"""Checks a benchmark's declaration, so that mistakes fail at import and not during a build.
 
 Tested by `tests/builders/test_benchmark.py`.
 """
@@ -19,7 +19,7 @@ _SPLIT_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*", re.ASCII)
 
 
 def problems(configs: Sequence[Config]) -> Iterator[str]:
-    """What is wrong with a benchmark's configs, in sentences without an end: where, and then what."""
+    """Yield the mistakes in a benchmark's configs as "<place>: <mistake>", without a full stop."""
     for name in _repeated(config.name for config in configs):
         yield f"{name}: two configs have this name"
     for config in configs:
@@ -39,7 +39,7 @@ def problems(configs: Sequence[Config]) -> Iterator[str]:
 
 
 def _wrong_names(config: Config) -> Iterator[str]:
-    """Names that `datasets` or a key could not take, and names or parts that cannot be told apart."""
+    """Yield names that `datasets` or a key cannot have, and names or parts that cannot be told apart."""
     if not _CONFIG_NAME.fullmatch(config.name):
         yield f"{config.name}: a config's name has lower-case letters, digits and hyphens"
     for name in _repeated(split.name for split in config.splits):
@@ -60,11 +60,11 @@ def _wrong_names(config: Config) -> Iterator[str]:
             if other != part.name:
                 yield f"{key}: its parts {other} and {part.name} do not differ in role, source or partitions"
             if part.image_generator is not None:
-                yield f"{key}.{part.name}: a part cannot make its images ({part.image_generator.description})"
+                yield f"{key}.{part.name}: a part cannot have generated images ({part.image_generator.description})"
 
 
 def _wrong_columns(config: Config) -> Iterator[str]:
-    """Columns of one name that differ, and splits that lack a column which no value stands for."""
+    """Yield different columns with one name, and splits that lack a column without a value for absent rows."""
     for name in _repeated(column.name for column in config.columns):
         yield f"{config.name}: two different columns have the name {name}"
     for column, (key, split) in itertools.product(config.generated_columns, config.by_key().items()):
@@ -74,7 +74,7 @@ def _wrong_columns(config: Config) -> Iterator[str]:
 
 
 def _wrong_split(key: str, split: Split, declared: Mapping[str, Split], whole: Collection[str]) -> Iterator[str]:
-    """What is wrong with a split or part: what it draws from, and the keys that it names."""
+    """Yield mistakes in a split or part: in its partitions and classes, and in the keys that it names."""
     known = split.source.expected()
     for partition in split.partitions:
         if partition not in known:

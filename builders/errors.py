@@ -50,7 +50,7 @@ def os_errors_as_build_errors(doing: str) -> Iterator[None]:
     """Turn errors of the operating system (no space, no permission, no such folder) into a `BuildError`.
 
     Args:
-        doing: what was attempted, to follow "Cannot".
+        doing: the attempted action, as it follows "Cannot".
     """
     try:
         yield

@@ -12,14 +12,14 @@ images that the same part of the validation split leaves, so that no image is in
   (`taxonomy.rules.facets`).
 
 The paper says "OOD" and no more. Scenes and objects that may stand in a scene are `near_ood` here: whether they are
-known is what the configs differ in. For the same reason one image has different roles in different configs.
+known differs by config. For the same reason one image has different roles in different configs.
 
 `label` counts Places365's classes in its own order. Rows of other sources have none (-1), also where their class
 counts as in-distribution: a Places365 model is right about them by meaning, not by label. `oodness` is the grade in T1
 and T2 (SUN397 0 to 3, ImageNet 0 or 1), 1 less the similarity in the WordNet configs, and 0 or 1 in the others.
 
-All parts share one rank of the images, so that the configs have images in common as far as their quotas allow: whoever
-scores a model on one has part of the next.
+All parts share one ranking of the images, so that the configs share as many images as their quotas allow, and a
+model's scores on one config cover part of the next.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _train(classes: Classes, paper: PaperCount, oodness: Oodness) -> Part:
 
 
 def _config(name: str, description: str, *parts: Part, published: str = "") -> Config:
-    """A validation split of scenes and other parts, and a test split of what it leaves; `published` are the lists."""
+    """A validation split of scenes and other parts, and a test split of the rest; `published` names the lists."""
     validation = JoinedSplit("validation", (PLACES, *parts), published.format("val"))
     test = validation.remainder(name, "test", published.format("test"))
     return Config(name, ClassesOf(PLACES365), description, (validation, test))
@@ -148,8 +148,8 @@ BENCHMARK = Benchmark(
         "in_train": (IMAGENET.key, "train"),
     },
     configs=(
-        # The authors publish lists of this one too; by what word they name SVHN is not known to us. 16,701 is half of
-        # its training images, and 1,549 brings both sides to 18,250.
+        # The authors publish lists of this config too, but we do not know their word for SVHN. 16,701 is half of its
+        # training images, and 1,549 brings both sides to 18,250.
         _config(
             "facets-baseline",
             "Scenes against house numbers: the easiest of the seven.",

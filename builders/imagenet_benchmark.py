@@ -32,7 +32,7 @@ BENCHMARK = Benchmark(
         Config(
             name="imagenet",
             labels=KNOWN,
-            description="What evaluation and tuning need: in-distribution validation and test, near and far "
+            description="Splits for evaluation and tuning: in-distribution validation and test, near and far "
             "unknowns, and external images to choose hyperparameters on.",
             splits=(
                 Split(

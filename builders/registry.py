@@ -1,4 +1,4 @@
-"""Every benchmark that is declared, by name.
+"""All declared benchmarks, by name.
 
 Tested by `tests/test_architecture.py`.
 """

@@ -1,6 +1,6 @@
-"""What a split draws from a source: classes, and a quota of their images.
+"""Declarations of the selection of a split: classes of a source, and a quota of their images.
 
-A quota also says how many rows it gives of a complete source, so that no benchmark types these counts.
+The number of rows that a quota takes from a complete source is computed, so benchmarks do not state it.
 
 Tested by `tests/builders/test_benchmark.py`.
 """
@@ -22,10 +22,10 @@ class DeclarationError(ValueError):
 
 @dataclass(frozen=True)
 class Draw:
-    """A draw of classes: the first `count` by keyed rank of the class id, of all or of each group of them.
+    """A draw of classes: the first `count` by keyed rank of the class id, of all classes or of each group.
 
     `key` is the `config/split` that keys the rank, so that splits which share a draw get the same classes. `rest`
-    turns the draw around: its classes are those that the same draw without `rest` leaves.
+    inverts the draw: it selects the classes that the same draw without `rest` leaves.
     """
 
     count: int
@@ -36,21 +36,18 @@ class Draw:
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes a split draws from: those that a frozen table of `taxonomy.decisions` decides to be `decision`.
-
-    With `draw`, some of them are drawn.
-    """
+    """The classes with a given `decision` in a frozen table of `taxonomy.decisions`, or with `draw` some of them."""
 
     table: str
     decision: str
     draw: Draw | None = None
 
     def candidates(self) -> tuple[decisions.Decision, ...]:
-        """The classes that the table decides so, before any of them are drawn."""
+        """The classes with this decision, before the draw."""
         return tuple(row for row in decisions.load(self.table) if row.decision == self.decision)
 
     def __len__(self) -> int:
-        """Number of classes; where they are drawn, it does not depend on the seed."""
+        """Number of classes; it does not depend on the seed."""
         candidates = self.candidates()
         if self.draw is None:
             return len(candidates)
@@ -68,23 +65,23 @@ class AllClasses:
 
 @dataclass(frozen=True)
 class ClassesOf:
-    """All classes of a source in the owner's order, as the classes that `label` counts."""
+    """All classes of a source in the owner's order, numbered by the column `label`."""
 
     source: Source
 
 
 @dataclass(frozen=True)
 class AllImages:
-    """Every image of the classes, in every partition named."""
+    """Every image of the classes in the partitions."""
 
 
 @dataclass(frozen=True)
 class PerClass:
     """The first `images` of each class by keyed rank.
 
-    With `half`, never more than half of what a class has: that matters only for a source that is cut short (the demo),
-    where a class must not vanish from the split that takes the rest. `apart_from` names another split (`config/split`)
-    of the same source, whose images are left to it.
+    With `half`, at most half of a class's images. This matters only for a small source (the demo), in which no class
+    may be missing from the split that takes the rest. `apart_from` names another split (`config/split`) of the same
+    source, whose images are not taken.
     """
 
     images: int
@@ -106,9 +103,9 @@ class Rest:
 
 @dataclass(frozen=True)
 class Total:
-    """`images` in all. Partitions are used up in the order named; inside one, quotas follow the classes' sizes.
+    """`images` in total. Partitions are used up in the given order; inside one, quotas are proportional to class size.
 
-    With `half`, never more than half of what there is, for the reason that `PerClass` has; `apart_from` as there.
+    With `half`, at most half of all images; `half` and `apart_from` are explained at `PerClass`.
     """
 
     images: int
@@ -127,10 +124,10 @@ def parent(quota: Quota) -> str:
 
 
 def after(quota: Quota, key: str) -> Quota:
-    """An equal quota of the images that the split `key` leaves, which has `quota` itself.
+    """An equal quota of the images that the split `key`, with the quota `quota`, leaves.
 
     Raises:
-        DeclarationError: it leaves none, or is drawn after another split itself.
+        DeclarationError: the split leaves none, or is drawn after another split itself.
     """
     if isinstance(quota, Half):
         return Rest(key)
@@ -140,9 +137,9 @@ def after(quota: Quota, key: str) -> Quota:
 
 
 def class_sizes(source: Source, partitions: Sequence[str], classes: Classes | AllClasses) -> list[int]:
-    """Images of each class that is drawn from, in a complete source, by its owner's counts.
+    """Number of images of each selected class in a complete source, by the owner's counts.
 
-    Where these are not known and all classes are drawn from, the total counts as one class.
+    If these are unknown and all classes are selected, the total counts as one class.
 
     Raises:
         DeclarationError: the owner's counts by class are not known, the source lacks a class, or the classes are drawn
@@ -162,15 +159,15 @@ def class_sizes(source: Source, partitions: Sequence[str], classes: Classes | Al
         return sizes
     if len(set(sizes)) > 1:
         raise DeclarationError(
-            f"Classes of {source.title} that are drawn differ in size, so their images vary by seed."
+            f"Drawn classes of {source.title} differ in size, so the number of images depends on the seed."
         )
     return sizes[: len(classes)]
 
 
 def images_of(quota: Quota, sizes: Sequence[int]) -> int:
-    """How many images a quota takes of classes with so many images each, before any other split took some.
+    """Number of images that a quota takes from classes of the given sizes, if no other split is drawn before.
 
-    `PerClass` and `Total` that are drawn after another split find enough in every complete source.
+    Those of `PerClass` and `Total` hold after another split too: every complete source has enough images.
     """
     if isinstance(quota, Total):
         return min(quota.images, sum(sizes) // 2 if quota.half else sum(sizes))

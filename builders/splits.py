@@ -1,4 +1,4 @@
-"""What a config is made of: splits, splits joined from parts, and what the paper says of each.
+"""Declarations of configs: their splits, splits joined from parts, and the paper's counts.
 
 Tested by `tests/builders/test_benchmark.py`.
 """
@@ -19,9 +19,9 @@ from builders.sources.base import Source
 
 @dataclass(frozen=True)
 class PaperCount:
-    """What the paper's table says of a split: its rows, and its classes (0 where it does not count them).
+    """A split in the paper's table: its number of rows, and of classes (0 if not counted there).
 
-    `why` explains in a few words why the built rows differ from the paper's, or which of the paper's numbers is meant.
+    `why` explains briefly why the built rows differ from the paper's, or which of the paper's numbers is meant.
     """
 
     rows: int
@@ -31,7 +31,7 @@ class PaperCount:
 
 @dataclass(frozen=True)
 class Oodness:
-    """How far each class is from the in-distribution ones: `of` has a value for every class id of the source.
+    """Distance of each class from the in-distribution classes: `of` returns a value for every class id of the source.
 
     Classes up to `known` count as in-distribution.
     """
@@ -41,17 +41,17 @@ class Oodness:
 
     @classmethod
     def equal(cls, source: Source, value: float) -> Oodness:
-        """One value for all classes of a source, which are known if it is 0."""
+        """The same value for all classes of a source, which are known if it is 0."""
         return cls(lambda: dict.fromkeys(source.classes(), value), 0.0)
 
 
 @dataclass(frozen=True)
 class Split:
-    """One split: its role, where its images come from, how many, and where the authors' own archive keeps it.
+    """One split: its role, source, classes and quota, and its place in the authors' archive (`published`).
 
-    `generator` makes the images that are stored; without it they are the source's own. `oodness` gives the config the
-    column of that name. `ranked_as` names the `config/split` that keys the rank of the images instead of the split
-    itself, so that whatever shares it prefers the same images.
+    `generator` generates the stored images; without it they are the source's own. `oodness` adds the column of that
+    name to the config. `ranked_as` names the `config/split` that keys the rank of the images instead of the split
+    itself, so that splits which share it prefer the same images.
     """
 
     name: str
@@ -68,24 +68,24 @@ class Split:
 
     @property
     def image_generator(self) -> Generator | None:
-        """What makes the images, also where it only stores arrays as PNG; None where the source's bytes pass."""
+        """Generator of the stored images, which for arrays only encodes PNG; None if the source's bytes are copied."""
         return self.generator or (AS_PNG if self.source.arrays else None)
 
     def row_id(self, source_id: str) -> str:
-        """The id of the row that an image of the source gives."""
+        """Id of the row of an image of the source."""
         return (self.generator or AS_PNG).row_id(f"{self.source.key}/{source_id}")
 
 
 @dataclass(frozen=True)
 class Part(Split):
-    """A part of a joined split: declared and planned like a split, and stored among the rows of the other parts."""
+    """A part of a joined split: declared and planned like a split; its rows are stored among those of other parts."""
 
 
 @dataclass(frozen=True)
 class JoinedSplit:
-    """A split whose images have several roles or sources, each of them a part; `published` is the authors' list of it.
+    """A split with several roles or sources, one part for each; `published` names the authors' list.
 
-    Two parts differ in role, source or partitions, and none makes its images.
+    Two parts differ in role, source or partitions, and no part has generated images.
     """
 
     name: str
@@ -93,7 +93,7 @@ class JoinedSplit:
     published: str = ""
 
     def remainder(self, config: str, name: str, published: str = "") -> JoinedSplit:
-        """A split of equal parts, each drawn from the images that this one leaves; `config` is the config of both."""
+        """A split with equal parts, each drawn from the images that this split leaves; both belong to `config`."""
         parts = (
             dataclasses.replace(part, quota=after(part.quota, f"{config}/{self.name}.{part.name}"))
             for part in self.parts
@@ -103,10 +103,10 @@ class JoinedSplit:
 
 @dataclass(frozen=True)
 class Config:
-    """Splits that one task needs together; `labels` are the in-distribution classes that `label` counts.
+    """Splits that are used together; the column `label` numbers the in-distribution classes `labels`.
 
-    `duplicates_of` names the split (`config/split`) whose images every split of the config is compared with, for
-    near-duplicates in the release's table of duplicates. The images of both are 32 x 32.
+    `duplicates_of` names the split (`config/split`) in which near-duplicates of the config's images are searched, for
+    the release's table of duplicates. The images of both are 32 x 32.
     """
 
     name: str
@@ -117,23 +117,23 @@ class Config:
 
     @property
     def drawn_labels(self) -> Classes | None:
-        """The in-distribution classes where they are drawn."""
+        """The in-distribution classes if they are drawn, else None."""
         return self.labels if isinstance(self.labels, Classes) and self.labels.draw is not None else None
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Columns beside those that every config has."""
+        """Columns in addition to those of every config."""
         oodness = (OODNESS,) * any(split.oodness is not None for split in self.by_key().values())
         return oodness + self.generated_columns
 
     @property
     def generated_columns(self) -> tuple[Column, ...]:
         """Columns that the generators of its splits add, in the order of the splits."""
-        made = [split.image_generator for split in self.by_key().values()]
-        return tuple(dict.fromkeys(column for generator in made if generator for column in generator.columns))
+        generators = [split.image_generator for split in self.by_key().values()]
+        return tuple(dict.fromkeys(column for generator in generators if generator for column in generator.columns))
 
     def by_key(self) -> dict[str, Split]:
-        """What is planned by itself: splits by `config/split`, parts by `config/split.part`."""
+        """The units of planning: splits by `config/split`, parts by `config/split.part`."""
         found: dict[str, Split] = {}
         for split in self.splits:
             key = f"{self.name}/{split.name}"
@@ -144,6 +144,6 @@ class Config:
         return found
 
     def has_labels(self, split: Split) -> bool:
-        """Whether the rows of a split or part have labels: known images do, of the source that `labels` names."""
+        """Whether rows of a split or part have labels: in-distribution rows of the source of `labels` do."""
         counted = not isinstance(self.labels, ClassesOf) or self.labels.source.key == split.source.key
         return split.role == "in_distribution" and counted

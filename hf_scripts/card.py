@@ -1,4 +1,4 @@
-"""Render a release's dataset card anew, or tell whether it is out of date: `python -m hf_scripts.card DIR`."""
+"""Render the dataset card of a release, or check that it is up to date: `python -m hf_scripts.card DIR`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from builders.release.manifest import read_manifest
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the card on disk is out of date.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the card is out of date.")
 def command(folder: Path, check: bool) -> int:
-    """Render the dataset card of the release in DIR from its manifest, with today's template.
+    """Render the dataset card of the release in DIR from its manifest, and list it there.
 
-    The manifest then lists the new card. A build does this by itself; it is for releases that older tools built.
+    A build does this by itself; use it for a release that an older version has built.
     """
     layout = Layout(folder)
     with os_errors_as_build_errors("read the release and write its card"):
@@ -33,12 +33,14 @@ def command(folder: Path, check: bool) -> int:
         text = card.render(manifest)
         found = layout.card.read_text(encoding="utf-8") if layout.card.is_file() else ""
         if found == text:
-            click.echo(f"{layout.card} is what its manifest and the template give")
+            click.echo(f"{layout.card} is up to date")
             return 0
         if check:
             at = next((i for i, (a, b) in enumerate(zip(found, text, strict=False)) if a != b), len(found))
             line = text.count("\n", 0, at) + 1
-            click.echo(f"{layout.card} is out of date from line {line} on; render it with python -m hf_scripts.card")
+            click.echo(
+                f"{layout.card} is out of date from line {line} on; render it with python -m hf_scripts.card {folder}"
+            )
             return 1
         card.write_card_and_manifest(layout, manifest)
     click.echo(f"wrote {layout.card}")

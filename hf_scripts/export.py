@@ -1,4 +1,4 @@
-"""Write a release in the shapes that other harnesses read: `python -m hf_scripts.export DIR --format F --out OUT`."""
+"""Write a release in the formats of other tools: `python -m hf_scripts.export DIR --format F --out OUT`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from builders.release.entries import Manifest, SplitEntry
 from builders.release.manifest import read_manifest
 from builders.storage.atomic import write_text
 from hf_scripts.exports import readme
-from hf_scripts.exports.formats import SHARD_BYTES, SMALLEST_SHARD, WRITERS, Place
+from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, SplitOutput
 from hf_scripts.exports.rows import Row, check_identity, read_rows
-from hf_scripts.exports.state import ExportedSplit, Settings, State, locked, sweep
-from hf_scripts.exports.targets import Disk, DryRun, Target
+from hf_scripts.exports.state import ExportedSplit, ExportState, Settings, export_lock, remove_leftovers
+from hf_scripts.exports.targets import DiskTarget, DryRunTarget, Target
 
-Advance = Callable[[int], object]
-"""Called with the images done since the last call."""
+Progress = Callable[[int], object]
+"""Called with the number of images processed since the last call."""
 
 
-class Done(NamedTuple):
-    """A split of an export, and whether it is written by this run, was there, or is to be written."""
+class SplitResult(NamedTuple):
+    """A split of an export, and its state: `written`, `already there` or `to be written`."""
 
     split: ExportedSplit
     state: str
@@ -35,9 +35,9 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True)
 class Export:
-    """What is to be written: splits of the release in `root` by `config/split`, their format, and where to.
+    """An export of splits (by `config/split`) of the release in `root` to the folder `out`.
 
-    `shard_bytes` is the most bytes of one tar.
+    `shard_bytes` is the maximum size of a tar.
     """
 
     root: Path
@@ -49,68 +49,68 @@ class Export:
 
     @property
     def settings(self) -> Settings:
-        """The choices that shape every file."""
+        """The settings that all files depend on."""
         return {"format": self.format} | ({"shard-bytes": self.shard_bytes} if self.format == "webdataset" else {})
 
-    def run(self, advance: Advance) -> dict[str, Done]:
-        """Write what is not written yet.
+    def run(self, progress: Progress) -> dict[str, SplitResult]:
+        """Write the splits that are not written yet.
 
         Returns:
-            Of every split what was written, now (`written`) or before (`already there`).
+            Every split, with the state `written` or `already there`.
 
         Raises:
-            BuildError: the folder holds something else, or the release is damaged.
+            BuildError: the folder has other content, or the release is damaged.
         """
-        self._state()  # refuses before anything is made
-        done: dict[str, Done] = {}
-        with locked(self.out):
+        self._state()  # raises before a folder is created
+        done: dict[str, SplitResult] = {}
+        with export_lock(self.out):
             state = self._state()
             if not all(state.finished(key) for key in self.splits):
-                sweep(self.out)
+                remove_leftovers(self.out)
             for key, split in self.splits.items():
                 there = state.finished(key)
                 if there:
-                    advance(split.rows)
+                    progress(split.rows)
                 else:
                     state.begin(key, split.digest)
-                    state.finish(key, self._write(key, Disk(), advance))
-                done[key] = Done(state.splits[key], "already there" if there else "written")
+                    state.finish(key, self._write(key, DiskTarget(), progress))
+                done[key] = SplitResult(state.splits[key], "already there" if there else "written")
                 self._write_readme(state)
         return done
 
-    def dry_run(self, advance: Advance) -> dict[str, Done]:
-        """Count what `run` would write, by doing all of it but the writing.
+    def dry_run(self, progress: Progress) -> dict[str, SplitResult]:
+        """Count the files and bytes that `run` would write, by reading everything.
 
         Returns:
-            As `run` does; `state` is `to be written` or `already there`.
+            Every split, with the state `to be written` or `already there`.
 
         Raises:
-            BuildError: what `run` would raise.
+            BuildError: as `run`.
         """
         state = self._state()
-        done: dict[str, Done] = {}
+        done: dict[str, SplitResult] = {}
         for key, split in self.splits.items():
             if state.finished(key):
-                advance(split.rows)
-                done[key] = Done(state.splits[key], "already there")
+                progress(split.rows)
+                done[key] = SplitResult(state.splits[key], "already there")
             else:
-                done[key] = Done(self._write(key, DryRun(), advance), "to be written")
+                done[key] = SplitResult(self._write(key, DryRunTarget(), progress), "to be written")
         return done
 
-    def _state(self) -> State:
-        state = State(self.out, self.settings)
+    def _state(self) -> ExportState:
+        state = ExportState(self.out, self.settings)
         digests = {key: split.digest for key, _, split in self.manifest.splits()}
         state.check_release(self.root, digests)
         return state
 
-    def _write(self, key: str, target: Target, advance: Advance) -> ExportedSplit:
+    def _write(self, key: str, target: Target, progress: Progress) -> ExportedSplit:
         split = self.splits[key]
         config, _, name = key.partition("/")
         check_identity(self.root, key, split)
         kinds: set[str] = set()
-        rows = _watched(read_rows(self.root, key, split), kinds, advance)
-        place = Place(self.out, config, name, split.roles, self.shard_bytes)
-        WRITERS[self.format](place, rows, target)
+        rows = _with_progress(read_rows(self.root, key, split), kinds, progress)
+        output = SplitOutput(self.out, config, name, split.roles, self.shard_bytes)
+        WRITERS[self.format](output, rows, target)
         return ExportedSplit(
             digest=split.digest,
             rows=split.rows,
@@ -120,7 +120,7 @@ class Export:
             listed={path.relative_to(self.out).as_posix(): size for path, size in target.streamed.items()},
         )
 
-    def _write_readme(self, state: State) -> None:
+    def _write_readme(self, state: ExportState) -> None:
         path = self.out / readme.NAME
         finished = {key: split for key, split in state.splits.items() if split.listed is not None}
         text = readme.readme(self.manifest, self.format, finished)
@@ -128,51 +128,48 @@ class Export:
             write_text(path, text)
 
 
-def _watched(rows: Iterable[Row], kinds: set[str], advance: Advance) -> Iterator[Row]:
-    """Pass rows on, note the formats of their images and report each that is done with."""
+def _with_progress(rows: Iterable[Row], kinds: set[str], progress: Progress) -> Iterator[Row]:
+    """Yield the rows, collect the formats of their images, and report progress."""
     for row in rows:
         kinds.add(row.kind)
         yield row
-        advance(1)
+        progress(1)
 
 
-def _chosen(root: Path, manifest: Manifest, wanted: Sequence[str]) -> dict[str, SplitEntry]:
-    """The splits that are asked for, sorted; all of them where none is named."""
+def _selected_splits(root: Path, manifest: Manifest, wanted: Sequence[str]) -> dict[str, SplitEntry]:
+    """The selected splits, sorted; all if none is named."""
     splits = manifest.by_key()
     names = [name for group in wanted for name in group.split(",") if name]
     configs = sorted(manifest.configs)
     for name in names:
         if name not in splits and name not in configs:
             raise BuildError(
-                f"expected --configs to name configs ({', '.join(configs)}) or splits such as {next(iter(splits))}, "
-                f"found {name}; name some of those in {root}."
+                f"{root} has no config or split {name}. Give configs ({', '.join(configs)}) or splits such as "
+                f"{next(iter(splits))} with --configs."
             )
     chosen = {key: s for key, s in splits.items() if not names or key in names or key.partition("/")[0] in names}
     for key, split in chosen.items():
         if not split.data:
             raise BuildError(
-                f"expected pixels of {key}, found only its index in {root}; build it without --index-only, or leave "
-                "it out with --configs."
+                f"{root} has no images of {key}, only its index. Build it without --index-only, or leave it out with "
+                "--configs."
             )
     return chosen
 
 
 def _refuse_inside(root: Path, out: Path) -> None:
     if out.resolve().is_relative_to(root.resolve()):
-        raise BuildError(
-            f"expected a folder outside the release {root}, found {out} inside it, where it would be published with "
-            "the release; give another --out."
-        )
+        raise BuildError(f"{out} lies inside the release {root}, and would be published with it. Give another --out.")
 
 
-def _table(done: Mapping[str, Done]) -> list[str]:
+def _table(done: Mapping[str, SplitResult]) -> list[str]:
     lines = [["split", "rows", "files", "bytes", "state"]]
     for key, (split, state) in done.items():
         lines.append([key, f"{split.rows:,}", f"{split.files:,}", f"{split.size:,}", state])
     return aligned(lines)
 
 
-def _summary(job: Export, done: Mapping[str, Done], *, dry_run: bool) -> str:
+def _summary(job: Export, done: Mapping[str, SplitResult], *, dry_run: bool) -> str:
     splits = [split for split, _ in done.values()]
     rows, files = sum(split.rows for split in splits), sum(split.files for split in splits)
     size = sum(split.size for split in splits)
@@ -180,7 +177,7 @@ def _summary(job: Export, done: Mapping[str, Done], *, dry_run: bool) -> str:
     what = f"{len(done):,} split{plural}, {rows:,} rows, {files:,} files, {size:,} bytes as {job.format}"
     if dry_run:
         return f"dry run: nothing was written; {job.out} would have {what}"
-    return f"{job.out} has {what}; its {readme.NAME} says how to read them and where they are from"
+    return f"{job.out} has {what}; its {readme.NAME} explains their sources and how to read them"
 
 
 @click.command(
@@ -194,28 +191,30 @@ def _summary(job: Export, done: Mapping[str, Done], *, dry_run: bool) -> str:
     "chosen_format",
     type=click.Choice(list(WRITERS)),
     required=True,
-    help="openood: image files and image lists. imagefolder: class folders and metadata. webdataset: tars.",
+    help="openood: images and image lists. imagefolder: class folders and metadata. webdataset: tars.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     required=True,
-    help="Folder of the export. Later runs of the same format may add splits to it.",
+    help="Folder of the export. Later runs can add splits in the same format.",
 )
 @click.option(
     "--configs",
     multiple=True,
     metavar="CONFIG[/SPLIT],...",
-    help="Write only these; a config alone means all its splits.",
+    help="Export only these; a config stands for all its splits.",
 )
 @click.option(
     "--shard-bytes",
-    type=click.IntRange(min=SMALLEST_SHARD),
+    type=click.IntRange(min=MIN_SHARD_BYTES),
     metavar="N",
     show_default=f"{SHARD_BYTES:,}",
-    help="The most bytes of one tar (webdataset). A sample that alone is larger gets its own.",
+    help="Maximum bytes of a tar (webdataset). A larger sample gets a tar of its own.",
 )
-@click.option("--dry-run", is_flag=True, help="Read everything, print files and bytes of each split; write nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Read everything and print files and bytes of each split, but write nothing."
+)
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def command(
     folder: Path,
@@ -226,23 +225,23 @@ def command(
     dry_run: bool,
     quiet: bool,
 ) -> None:
-    """Write the splits of the release in DIR in a shape that other harnesses read.
+    """Write the splits of the release in DIR in the format of another tool.
 
-    Run the same command again after a crash and it goes on; what is whole stays as it is.
+    After an interruption, run the same command again: finished splits are kept.
     """
     from tqdm import tqdm
 
     if shard_bytes is not None and chosen_format != "webdataset":
         raise BuildError(
-            f"expected --shard-bytes with --format webdataset alone, found it with {chosen_format}; leave it out."
+            f"--shard-bytes does not apply to --format {chosen_format}, only to webdataset. Leave it out."
         )
     with os_errors_as_build_errors(f"read the release and write the export to {out}"):
         manifest = read_manifest(folder)
         _refuse_inside(folder, out)
-        splits = _chosen(folder, manifest, configs)
+        splits = _selected_splits(folder, manifest, configs)
         job = Export(folder, manifest, splits, out, chosen_format, shard_bytes or SHARD_BYTES)
         rows = sum(split.rows for split in job.splits.values())
-        hidden = True if quiet else None  # None: hidden where stderr is no terminal
+        hidden = True if quiet else None  # None: hidden unless stderr is a terminal
         with tqdm(total=rows, desc="exporting", unit=" images", disable=hidden, file=sys.stderr) as bar:
             done = job.dry_run(bar.update) if dry_run else job.run(bar.update)
     click.echo("\n".join([*_table(done), ""]))
@@ -254,7 +253,7 @@ def command(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    stopped = "stopped; run the same command again and it goes on where this run stopped."
+    stopped = "stopped; run the same command again, and it resumes."
     return exit_code(command, argv, stopped=stopped)
 
 

@@ -21,16 +21,16 @@ from builders.executors.processes import without_pandas
 from builders.pipeline.from_index import Published, needed_sources, rebuild
 from builders.release.digests import file_sha256
 from builders.sources.registry import SOURCES
-from hf_scripts.hub.client import manners
+from hf_scripts.hub.client import hub_settings
 from hf_scripts.hub.repository import Repository
 
 _WORKER_IMPORTS = ("builders.pipeline.from_index", "builders.generate.task", "hf_scripts.hub.repository", "numpy.ma")
 
 
 def _command(**flags: Any) -> None:
-    """Build the rows of CONFIG, exactly as ORG/NAME (or the release folder DIR) publishes them, from your own sources.
+    """Build the rows of CONFIG from your own sources, exactly as ORG/NAME (or the release folder DIR) publishes them.
 
-    Every image is compared with the digest that the publisher's had. The result's split digests equal the publisher's.
+    Every image is compared with the digest in the published index, so the split digests equal the published ones.
     """
     target, config = flags["target"], flags["config"]
     if flags["withdraw"] is not None:
@@ -55,23 +55,23 @@ def _command(**flags: Any) -> None:
 
 @contextlib.contextmanager
 def _published(target: str, config: str, revision: str | None, meter: TerminalMeter) -> Iterator[Published]:
-    """The rows of a config: in a release folder, or fetched from the Hub into a folder that is gone afterwards."""
+    """The published rows of a config, from a release folder, or downloaded from the Hub to a temporary folder."""
     if Path(target).is_dir():
         yield Published(Path(target), config)
         return
     if revision is None:
         raise BuildError(
-            f"expected --revision with the tag of {target} to build, found none; name one, such as v1.0.0 (a branch "
-            "moves)."
+            f"There is no folder {target}, and building from the Hub needs a revision. Give a tag such as v1.0.0 with "
+            "--revision (a branch moves)."
         )
-    with tempfile.TemporaryDirectory(prefix="materialize-") as folder, manners():
+    with tempfile.TemporaryDirectory(prefix="materialize-") as folder, hub_settings():
         into = Path(folder)
         repository = Repository(target, meter.note)
         commit = repository.resolve(revision)
         if commit is None:
             raise BuildError(
-                f"expected the revision {revision} of {target}, found no such revision, repository or folder; check "
-                "the names, and log in with `hf auth login` if it is private."
+                f"{target} has no revision {revision} on {repository.host}, or is no repository. Check the names, and "
+                "log in with `hf auth login` if it is private."
             )
         _fetch(repository, commit, ["manifest.json"], into)
         published = Published(into, config, f"{target} at {revision}")
@@ -82,8 +82,8 @@ def _published(target: str, config: str, revision: str | None, meter: TerminalMe
         for file in listed:
             if file_sha256(into / file.path) != file.sha256:
                 raise BuildError(
-                    f"expected {file.path} of {target} with the digest in its manifest, found another; the "
-                    "release is damaged: tell its publisher."
+                    f"The release {target} at {revision} is damaged: {file.path} does not have the digest in its "
+                    "manifest. Give another --revision, and tell its publisher."
                 )
         yield published
 
@@ -92,7 +92,7 @@ def _fetch(repository: Repository, commit: str, paths: Sequence[str], into: Path
     there = repository.tree(commit)
     for path in paths:
         if path not in there:
-            raise BuildError(f"expected {path} in {repository.name}, found none; it is no release of these tools.")
+            raise BuildError(f"{repository.name} is not a release: it has no {path}. Give another repository.")
         repository.fetch(there[path], commit, into)
 
 
@@ -102,9 +102,9 @@ def _roots(published: Published, flags: dict[str, Any]) -> dict[str, Path]:
     roots = {source.key: flags[source.key] or listed.get(source.key) for source in needed}
     missing = [source for source in needed if roots[source.key] is None]
     if missing:
-        lines = [f"expected a folder for each source of {published.config}, found no flag for:"]
+        lines = [f"{published.config} needs a folder for each of its sources. Missing:"]
         lines += missing_sources((source, published.config) for source in missing)
-        raise BuildError("\n".join([*lines, f"Name folders once for all in {SOURCES_FILE} (see README)."]))
+        raise BuildError("\n".join([*lines, f"Folders can also be listed once in {SOURCES_FILE} (see README)."]))
     return {key: root for key, root in roots.items() if root is not None}
 
 
@@ -140,7 +140,7 @@ def _make_command() -> click.Command:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    stopped = "stopped; run the same command again and it goes on where this run stopped."
+    stopped = "stopped; run the same command again, and it resumes."
     return exit_code(_make_command(), argv, stopped=stopped)
 
 

@@ -16,10 +16,9 @@ from builders.release.card import front_matter
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from hf_scripts import verify
-from hf_scripts.checks.problems import Problems
 from hf_scripts.hub.repo_id import is_repository
 from hf_scripts.publish.merge import chosen_configs, without_images
-from hf_scripts.publish.versions import wanted_version
+from hf_scripts.publish.versions import requested_version
 
 
 @click.command(
@@ -29,20 +28,25 @@ from hf_scripts.publish.versions import wanted_version
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--repo", required=True, metavar="ORG/NAME", help="Dataset repository; created where there is none.")
-@click.option("--tag", required=True, metavar="vX.Y.Z", help="The version: rows major, new splits minor, else patch.")
-@click.option("--private", is_flag=True, help="Create the repository as a private one.")
-@click.option("--configs", metavar="NAME,...", default="", help="Publish these configs only; others stay as they are.")
+@click.option("--repo", required=True, metavar="ORG/NAME", help="Dataset repository; created if it does not exist.")
+@click.option(
+    "--tag",
+    required=True,
+    metavar="vX.Y.Z",
+    help="The version: changed rows are major, new splits minor, others patch.",
+)
+@click.option("--private", is_flag=True, help="Create the repository as private.")
+@click.option("--configs", metavar="NAME,...", default="", help="Publish only these configs; others stay unchanged.")
 @click.option("--index-only", is_flag=True, help="Publish rows without images.")
-@click.option("--allow-demo", is_flag=True, help="Publish a release of demo sources where others can read it.")
-@click.option("--dry-run", is_flag=True, help="Say what would be sent, and change nothing.")
-@click.option("--no-decode", is_flag=True, help="Check the folder's bytes and digests, but decode no image.")
+@click.option("--allow-demo", is_flag=True, help="Publish a release of demo sources in a public or gated repository.")
+@click.option("--dry-run", is_flag=True, help="Print what would be uploaded, and change nothing.")
+@click.option("--no-decode", is_flag=True, help="Check bytes and digests of the folder, but decode no image.")
 @click.option(
     "--max-files",
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="Refuse to send more files than this.",
+    help="Refuse to upload more files than this.",
 )
 @click.option(
     "--workers",
@@ -66,37 +70,37 @@ def command(
 ) -> int:
     """Publish the release in DIR as a version of a dataset repository on the Hub.
 
-    Splits that the repository has and DIR has not stay. A run that was cut off is run again with the same command and
-    sends no file twice. The Hub is that of HF_ENDPOINT, the token that of `hf auth login` or HF_TOKEN.
+    Splits that only the repository has stay. After an interruption, run the same command again: it uploads no file
+    twice. The Hub is that of HF_ENDPOINT, the token that of `hf auth login` or HF_TOKEN.
     """
-    # The client takes half a second to import, which no `--help` needs to wait for.
+    # Imported here because huggingface_hub takes half a second, for which --help should not wait.
     from tqdm import tqdm
 
-    from hf_scripts.hub.client import manners
+    from hf_scripts.hub.client import hub_settings
     from hf_scripts.hub.repository import Repository
-    from hf_scripts.publish.commit import Wanted, publish
+    from hf_scripts.publish.commit import PublishRequest, publish
 
-    version = wanted_version(tag)
+    version = requested_version(tag)
     if not is_repository(repo):
-        raise BuildError(f"expected ORG/NAME for --repo, found {repo}; name an account and a repository.")
+        raise BuildError(f"{repo} is not the name of a repository. Give ORG/NAME with --repo.")
     manifest = read_manifest(folder)
     chosen = chosen_configs(manifest, [name.strip() for name in configs.split(",") if name.strip()])
     ours = without_images(chosen) if index_only else chosen
-    wanted = Wanted(folder, ours, version, private, allow_demo, max_files, dry_run)
+    request = PublishRequest(folder, ours, version, private, allow_demo, max_files, dry_run)
 
     def check_folder() -> None:
         _check_folder(folder, manifest, decode=not no_decode, workers=workers)
 
     # disable=None hides the bar where stderr is no terminal.
-    bar = tqdm(desc="sending", unit="B", unit_scale=True, disable=None, leave=False)
+    bar = tqdm(desc="uploading", unit="B", unit_scale=True, disable=None, leave=False)
 
-    def sent(size: int, total: int) -> None:
+    def progress(size: int, total: int) -> None:
         bar.total = total
         bar.update(size)
 
-    with tempfile.TemporaryDirectory(prefix="push-") as scratch, manners(), bar:
+    with tempfile.TemporaryDirectory(prefix="push-") as scratch, hub_settings(), bar:
         repository = Repository(repo, lambda line: click.echo(line, err=True))
-        done = publish(repository, wanted, check_folder, Path(scratch), click.echo, sent)
+        done = publish(repository, request, check_folder, Path(scratch), click.echo, progress)
     if done:
         config = front_matter(ours)["configs"][0]
         split = config["data_files"][0]["split"]
@@ -105,24 +109,17 @@ def command(
 
 
 def _check_folder(folder: Path, manifest: Manifest, *, decode: bool, workers: int) -> None:
+    from hf_scripts.publish.merged_release import damaged_folder
+
     problems, _ = verify.verify(folder, manifest, decode=decode, workers=workers, advance=lambda _: None)
     if problems.total():
-        raise _not_whole(folder, problems)
-    click.echo(f"{folder} is whole" + ("" if decode else "; no image was decoded (--no-decode)"))
-
-
-def _not_whole(folder: Path, problems: Problems) -> BuildError:
-    return BuildError(
-        f"expected a whole release in {folder}, found {problems.total():,} problems, of which the first is: "
-        f"{next(problems.lines())}; see all with python -m hf_scripts.verify {folder}, and build it anew."
-    )
+        raise damaged_folder(folder, problems)
+    click.echo(f"verified {folder}" + ("" if decode else "; no image was decoded (--no-decode)"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    return exit_code(
-        command, argv, stopped="stopped; run the same command again, which goes on where this run stopped."
-    )
+    return exit_code(command, argv, stopped="stopped; run the same command again, and it resumes.")
 
 
 if __name__ == "__main__":

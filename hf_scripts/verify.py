@@ -66,7 +66,7 @@ def _verify(
     root: Path, manifest: Manifest, *, decode: bool, workers: int, advance: Advance
 ) -> tuple[Problems, list[str]]:
     files = manifest.files()
-    problems = check_manifest.check_strays(root, files)
+    problems = check_manifest.check_strays(root, manifest)
     tasks = _tasks(root, manifest, files, decode=decode)
     outcomes = _run(tasks, workers, advance)
     for outcome in outcomes:

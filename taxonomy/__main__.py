@@ -1,4 +1,4 @@
-"""`python -m taxonomy`: explains why a class is in or out, and freezes the rules' decisions."""
+"""`python -m taxonomy`: explains why a class is selected or not, and freezes the rules' decisions."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ from taxonomy.explain import explain as explanation
 
 @click.group(context_settings=CONTEXT_SETTINGS, epilog="Example: python -m taxonomy explain caltech256 lightning")
 def main() -> None:
-    """What the classes are and which of them the benchmarks use."""
+    """Show the classes of the sources, and which of them the benchmarks use."""
 
 
 @main.command(epilog="Example: python -m taxonomy explain places365 museum/outdoor")
 @click.argument("source")
 @click.argument("class_", metavar="CLASS")
 def explain(source: str, class_: str) -> None:
-    """Say why CLASS of SOURCE is in or out.
+    """Explain why CLASS of SOURCE is selected or not.
 
     SOURCE is imagenet, tiny158, cifar100, food101, caltech256, places365 or sun397, or a decision table of FACETS such
     as facets-wordnet-t45; CLASS is a class's id or name.
@@ -28,9 +28,9 @@ def explain(source: str, class_: str) -> None:
 
 
 @main.command(epilog="Example: python -m taxonomy freeze --check")
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file differs from what the rules give.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file differs from the rules' decisions.")
 def freeze(check: bool) -> None:
-    """Write the decision tables that the rules give into the package."""
+    """Compute the decision tables from the rules and write them into the package."""
     if not check:
         with refusing():
             paths = frozen.write(Path(__file__).parent / "data")
@@ -39,10 +39,10 @@ def freeze(check: bool) -> None:
     stale = frozen.stale()
     if stale:
         raise click.ClickException(
-            f"The frozen {', '.join(stale)} differ from what the rules give; "
-            "run `python -m taxonomy freeze` and look at the difference."
+            f"Frozen tables differ from the rules: {', '.join(stale)}. Run `python -m taxonomy freeze` and check the "
+            "difference."
         )
-    click.echo(f"All {len(frozen.FILES)} frozen tables are what the rules give.")
+    click.echo(f"All {len(frozen.FILES)} frozen tables agree with the rules.")
 
 
 if __name__ == "__main__":

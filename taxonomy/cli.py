@@ -1,4 +1,4 @@
-"""Parts that the command lines of this package share.
+"""Code shared by the command lines of this package.
 
 Tested by `tests/taxonomy/test_main.py`.
 """
@@ -21,7 +21,7 @@ class Refusal(click.ClickException):
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Turn a wrong request, or a path that cannot be read or written, into a message instead of a traceback."""
+    """Show a wrong request, or a path that cannot be read or written, as a message instead of a traceback."""
     try:
         yield
     except (TaxonomyError, OSError) as error:

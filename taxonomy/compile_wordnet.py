@@ -1,4 +1,4 @@
-"""Compile WordNet 3.0's noun files: `python -m taxonomy.compile_wordnet --wordnet DIR`.
+"""Compiles WordNet 3.0's noun files: `python -m taxonomy.compile_wordnet --wordnet DIR`.
 
 Tested by `tests/taxonomy/test_main.py`.
 """

@@ -1,7 +1,7 @@
-"""The frozen decisions of the rules: whether each class is in or out, and why, one row per class.
+"""The frozen decisions of the rules: for each class, whether it is selected, and why.
 
 Loading reads one small CSV file and no WordNet. `python -m taxonomy freeze` writes the files from
-`taxonomy.rules.unified`, and a test recomputes them. A table that is named after its source is one of the unified
+`taxonomy.rules.unified`, and a test recomputes them. Tables that are named after their source belong to the unified
 benchmark.
 """
 
@@ -61,7 +61,7 @@ RULES = {
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a rule decides about one class of a source.
+    """The decision of a rule about one class of a source.
 
     Attributes:
         class_id: The source's own class: a wnid for ImageNet and "tiny158", a name for "cifar100" ("aquarium_fish")
@@ -72,9 +72,9 @@ class Decision:
             "cifar100", "shared" or "out_of_distribution" for "facets-inter-dataset", "in_distribution" or
             "out_of_distribution" for the other tables of FACETS, "keep" or "remove" for the rest.
         rule: A key of `RULES`.
-        evidence: One sentence on what the rule found.
-        keyword: What matched: the keyword of the far-OoD rules, the CIFAR-100 class of "tiny158", the Places365
-            category of FACETS; or "".
+        evidence: One sentence with the rule's finding.
+        keyword: The match: the keyword of the far-OoD rules, the CIFAR-100 class of "tiny158", the Places365 category
+            of FACETS; or "".
         matched: wnid of the synset that decided; or "". For "below_parent" it is the hypernym, for "same_label" the
             other class with the label.
         witness: wnid of the ImageNet class that `matched` is related to; or "". For "below_parent" it is the
@@ -111,6 +111,6 @@ def load(table: str) -> tuple[Decision, ...]:
     """
     if table not in TABLES:
         raise TaxonomyError(
-            f"There is no decision table '{table}'{suggestion(table, TABLES)}; the tables are {', '.join(TABLES)}."
+            f"There is no decision table '{table}'{suggestion(table, TABLES)}. The tables are {', '.join(TABLES)}."
         )
     return tuple(Decision(**row) for row in read_rows(file_name(table)))

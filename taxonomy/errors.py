@@ -1,4 +1,4 @@
-"""The one error a user of `taxonomy` can cause.
+"""The error that a user of `taxonomy` can cause.
 
 Tested by `tests/taxonomy/test_decisions.py`.
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 class TaxonomyError(ValueError):
-    """A request that cannot be met; the message is one sentence that says what to do next."""
+    """A request that cannot be met; the message names the next step."""
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:

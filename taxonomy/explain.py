@@ -1,4 +1,4 @@
-"""Explains why a class is in or out, and draws its place in WordNet's tree.
+"""Explains why a class is selected or not, and draws its place in WordNet's tree.
 
 Tested by `tests/taxonomy/test_main.py`.
 """
@@ -33,8 +33,8 @@ def find(subject: str, wanted: str) -> Decision:
     """
     if subject not in SUBJECTS:
         raise TaxonomyError(
-            f"There is no source or decision table '{subject}'{suggestion(subject, SUBJECTS)}; "
-            f"there are {', '.join(SUBJECTS)}."
+            f"There is no source or decision table '{subject}'{suggestion(subject, SUBJECTS)}. Choose one of "
+            f"{', '.join(SUBJECTS)}."
         )
     decisions = load(_LISTED_BY.get(subject, subject))
     key = _key(wanted)
@@ -43,11 +43,11 @@ def find(subject: str, wanted: str) -> Decision:
     if not found:
         names = [_key(name) for item in decisions for name in (item.class_id, item.class_name)]
         raise TaxonomyError(
-            f"{subject} has no class '{wanted}'{suggestion(key, names)}; give the source's own id or name of a class."
+            f"{subject} has no class '{wanted}'{suggestion(key, names)}. Give the source's own id or name of a class."
         )
     if len(found) > 1:
         ids = " and ".join(decision.class_id for decision in found)
-        raise TaxonomyError(f"{subject} has {len(found)} classes '{wanted}'; give the id of the one you mean: {ids}.")
+        raise TaxonomyError(f"{subject} has {len(found)} classes '{wanted}'. Give the id of one of them: {ids}.")
     return found[0]
 
 
@@ -56,7 +56,7 @@ def _key(name: str) -> str:
 
 
 def explain(subject: str, wanted: str) -> str:
-    """Return why a class is in or out, as text of several lines: decision, rule, evidence, synsets and their place.
+    """Explain why a class is selected or not, in several lines: decision, rule, evidence, synsets and their place.
 
     For a source that FACETS uses, FACETS's decisions about the class follow.
 

@@ -1,4 +1,4 @@
-"""Writes the computed tables, or compares them with what the rules give today.
+"""Computes the tables from the rules, and writes them or compares them with the frozen files.
 
 Tested by `tests/taxonomy/test_main.py`.
 """
@@ -34,7 +34,7 @@ def contents() -> dict[str, bytes]:
 
 
 def stale() -> list[str]:
-    """Return the names of the frozen files that are missing or differ from what the rules give."""
+    """Return the names of the frozen files that are missing or differ from the computed ones."""
     data = resources.files("taxonomy") / "data"
     return [
         name

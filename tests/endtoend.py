@@ -22,7 +22,7 @@ COSTLY = (
     multiprocessing,
     LocalExecutor,
     Hub,
-    run.build,
+    run.write_release,
     from_index.rebuild,
     *(command.main for command in COMMANDS),
 )

@@ -1,1 +1,1 @@
-"""Adopting the classes and images of an existing copy, or of the authors' lists."""
+"""Adopts the classes and images of an existing copy, or of the authors' lists."""

@@ -1,4 +1,4 @@
-"""Looks up a source's classes by the names that people and copies give them.
+"""Looks up a source's classes by the names that users and copies give them.
 
 Tested by `tests/builders/adopt/test_copies.py`.
 """

@@ -1,8 +1,8 @@
-"""Adopting an existing copy of a published benchmark: its folders give the classes, its files give the images.
+"""Adopts an existing copy of a published benchmark: its folders give the classes, its files the images.
 
-The authors drew classes and images in ways that their paper does not let anyone repeat. With their archive, exactly
-that draw can be rebuilt from the sources, and published as ids instead of pixels. This module finds a copy's sets;
-`image_sets` adopts one set, `matching` identifies its images, and `shared_draws` applies the result to other splits.
+The authors' draws of classes and images cannot be repeated from their paper. With their archive, the same draw can be
+rebuilt from the sources, and published as ids instead of pixels. This module finds the sets of a copy; `image_sets`
+adopts one set, `matching` identifies its images, and `shared_draws` applies the result to other splits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from builders.adopt.file_listing import Log, reading_copy
@@ -21,7 +20,7 @@ from builders.adopt.matching import Matcher
 from builders.adopt.shared_draws import follow_draws, follow_rests, sharing_draws
 from builders.benchmark import Benchmark, Classes, Split, parent
 from builders.errors import NAMED, BuildError, more
-from builders.plan.classes import Adopted, split_classes
+from builders.plan.classes import Adopted, decided_classes
 from builders.sources.base import SourceIndex
 from builders.sources.readers.folders import printable
 
@@ -61,23 +60,23 @@ def adopt(
     parents = [first for key in splits if (first := parent(declared[key][1].quota))]
     wanted = list(dict.fromkeys([*splits, *parents, *sharing_draws(benchmark, splits)]))
     if copy.is_file():
-        found = _from_lists(benchmark, wanted, copy, seed)
+        found = _from_lists(benchmark, wanted, copy)
     else:
-        found = _from_folders(benchmark, wanted, copy, indexes, log, seed)
+        found = _from_folders(benchmark, wanted, copy, indexes, log)
     if not found:
         raise BuildError(
             f"{copy} has no set of {', '.join(wanted[:NAMED])}{more(wanted)}. "
             "Build those splits without --adopt, or give a copy that has them."
         )
-    follow_draws(benchmark, wanted, copy, found, seed)
+    follow_draws(benchmark, wanted, copy, found)
     follow_rests(benchmark, wanted, splits, found, seed)
     for key in wanted:
-        log(_summary(key, declared[key][1], found.get(key), seed))
+        log(_summary(key, declared[key][1], found.get(key)))
     return found
 
 
 def adoption_digest(adopted: Adopted | None) -> str:
-    """Digest of the classes and images adopted for one split; empty if it is drawn by rule."""
+    """Digest of the classes and images adopted for a split; empty if it is drawn by rule."""
     if adopted is None:
         return ""
     said: list[object] = [adopted.class_ids, adopted.source_ids]
@@ -86,7 +85,7 @@ def adoption_digest(adopted: Adopted | None) -> str:
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
-def _from_lists(benchmark: Benchmark, wanted: Sequence[str], path: Path, seed: int) -> dict[str, Adopted]:
+def _from_lists(benchmark: Benchmark, wanted: Sequence[str], path: Path) -> dict[str, Adopted]:
     mentioned: dict[str, dict[str, str]] = defaultdict(dict)
     for line, keys, name in _read_lists(path, benchmark):
         for key in keys:
@@ -95,7 +94,7 @@ def _from_lists(benchmark: Benchmark, wanted: Sequence[str], path: Path, seed: i
     for key in wanted:
         if key in mentioned:
             config, split = benchmark.by_key()[key]
-            found[key] = adopt_classes(config, split, mentioned[key].items(), seed)
+            found[key] = adopt_classes(config, split, mentioned[key].items())
     return found
 
 
@@ -141,7 +140,6 @@ def _from_folders(
     copy: Path,
     indexes: Mapping[str, SourceIndex],
     log: Log,
-    seed: int,
 ) -> dict[str, Adopted]:
     root = _root(copy, benchmark)
     published = {root / split.published for _, split in benchmark.splits() if split.published}
@@ -156,14 +154,14 @@ def _from_folders(
         if not split.published or not folder.is_dir():
             continue
         if split.image_generator is not None:
-            adopted = adopt_class_folders(config, split, folder, indexes[split.source.key], log, seed)
+            adopted = adopt_class_folders(config, split, folder, indexes[split.source.key], log)
             if adopted is not None:
                 found[key] = adopted
         else:
             index = indexes[split.source.key]
             if split.source.key not in matchers:
                 matchers[split.source.key] = Matcher(index)
-            found[key] = adopt_folder(config, split, folder, index, matchers[split.source.key], log, seed)
+            found[key] = adopt_folder(config, split, folder, index, matchers[split.source.key], log)
     return found
 
 
@@ -190,12 +188,12 @@ def _folders(place: Path) -> list[Path]:
         return sorted(child for child in place.iterdir() if child.is_dir()) if place.is_dir() else []
 
 
-def _summary(key: str, split: Split, adopted: Adopted | None, seed: int) -> str:
+def _summary(key: str, split: Split, adopted: Adopted | None) -> str:
     if adopted is None:
         return f"{key}: not in the adopted copy, so it is drawn by rule"
     text = f"{key}: adopted {len(adopted.class_ids):,} classes"
-    candidates = replace(split.classes, draw=None) if isinstance(split.classes, Classes) else split.classes
-    strange = len(set(adopted.class_ids) - set(split_classes(replace(split, classes=candidates), seed=seed)))
+    by_rule = decided_classes(split.classes) if isinstance(split.classes, Classes) else split.source.classes()
+    strange = len(set(adopted.class_ids) - set(by_rule))
     text += f" ({strange:,} of them not by our rule)" if strange else ""
     if adopted.source_ids is None:
         return f"{text}, their images drawn by rule"

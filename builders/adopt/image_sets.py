@@ -1,4 +1,4 @@
-"""Adopts one set of a copy: folders or a list give its classes, files give its images.
+"""Adopts one set of a copy: folders or a list give its classes, files its images.
 
 Tested by `tests/builders/adopt/test_copies.py`.
 """
@@ -16,7 +16,7 @@ from builders.adopt.matching import Matched, Matcher
 from builders.adopt.numbered import are_numbered, classes_by_pixels, classes_in_label_order
 from builders.benchmark import AllClasses, Classes, ClassesOf, Config, Split
 from builders.errors import NAMED, BuildError, more
-from builders.plan.classes import Adopted, class_ids
+from builders.plan.classes import Adopted, decided_classes
 from builders.sources.base import SourceIndex
 from builders.sources.readers.folders import printable
 
@@ -26,7 +26,7 @@ _UNKNOWN_ROLES = ("near_ood", "far_ood", "external", "novel_class")
 
 
 def adopt_folder(
-    config: Config, split: Split, folder: Path, index: SourceIndex, matcher: Matcher, log: Log, seed: int
+    config: Config, split: Split, folder: Path, index: SourceIndex, matcher: Matcher, log: Log
 ) -> Adopted:
     """Adopt the images of a set, identified by name or content, or its classes alone if its folders are empty.
 
@@ -46,7 +46,7 @@ def adopt_folder(
                 "split is drawn by rule."
             )
         named = [(classes.of_folder(name) or name, str(place)) for name, place in listing.empty]
-        return adopt_classes(config, split, named, seed)
+        return adopt_classes(config, split, named)
     if listing.empty:
         log(f"{folder}: {len(listing.empty):,} class folders have no images and add nothing")
     known = {name: class_id for name in listing.classes if (class_id := classes.of_folder(name))}
@@ -54,7 +54,7 @@ def adopt_folder(
     if strange:
         names = ", ".join(map(printable, strange[:NAMED]))
         log(f"{folder}: {len(strange):,} folders not named after one class ({names}{more(strange)})")
-    matched = matcher.match(listing, known, split.partitions, log, _ruled_out(config, split, seed))
+    matched = matcher.match(listing, known, split.partitions, log, _ruled_out(config, split))
     _refuse_unmatched(split, folder, index, listing, matched, log)
     if are_numbered(strange) and not known:
         told: dict[str, set[str]] = {name: set() for name in strange}
@@ -63,12 +63,10 @@ def adopt_folder(
             if name:
                 told[name].add(matcher.class_ids[int(matcher.class_codes[row])])
         classes_in_label_order(index.source.title, folder, told)
-    return _adopt_images(config, split, matcher, listing, matched, log, seed)
+    return _adopt_images(config, split, matcher, listing, matched, log)
 
 
-def adopt_class_folders(
-    config: Config, split: Split, folder: Path, index: SourceIndex, log: Log, seed: int
-) -> Adopted | None:
+def adopt_class_folders(config: Config, split: Split, folder: Path, index: SourceIndex, log: Log) -> Adopted | None:
     """Adopt the classes that folders are named after; None if there are none, or the split has all classes anyway.
 
     Numbered folders are identified by the pixels of their images, if the source's images are arrays.
@@ -90,7 +88,7 @@ def adopt_class_folders(
             return None
         told = classes_in_label_order(split.source.title, folder, classes_by_pixels(listing, index, found))
         named = sorted(told.values())
-    return adopt_classes(config, split, [(classes.of_folder(name) or name, str(folder)) for name in named], seed)
+    return adopt_classes(config, split, [(classes.of_folder(name) or name, str(folder)) for name in named])
 
 
 def _refuse_unmatched(
@@ -111,7 +109,7 @@ def _refuse_unmatched(
 
 
 def _adopt_images(
-    config: Config, split: Split, matcher: Matcher, listing: FileListing, matched: Matched, log: Log, seed: int
+    config: Config, split: Split, matcher: Matcher, listing: FileListing, matched: Matched, log: Log
 ) -> Adopted:
     rows, first = np.unique(matched.rows, return_index=True)
     if len(rows) < len(listing):
@@ -124,23 +122,23 @@ def _adopt_images(
     codes, example = np.unique(matcher.class_codes[rows], return_index=True)
     places = (str(listing.path(int(first[place]))) for place in example.tolist())
     found = dict(zip((matcher.class_ids[code] for code in codes.tolist()), places, strict=True))
-    _refuse_roles(config, split, found, seed)
+    _refuse_roles(config, split, found)
     return Adopted(tuple(sorted(found)), tuple(matcher.source_ids(rows)))
 
 
-def adopt_classes(config: Config, split: Split, mentioned: Iterable[tuple[str, str]], seed: int) -> Adopted:
+def adopt_classes(config: Config, split: Split, mentioned: Iterable[tuple[str, str]]) -> Adopted:
     """Adopt classes alone; `mentioned` gives each class name and where it stands."""
     classes = ClassNames(split.source)
     found: dict[str, str] = {}
     for name, where in mentioned:
         found.setdefault(classes.of_name(name, where), where)
-    _refuse_roles(config, split, found, seed)
+    _refuse_roles(config, split, found)
     return Adopted(tuple(sorted(found)))
 
 
-def _refuse_roles(config: Config, split: Split, found: Mapping[str, str], seed: int) -> None:
+def _refuse_roles(config: Config, split: Split, found: Mapping[str, str]) -> None:
     """Refuse classes that the split's role rules out; `found` says where each class stands."""
-    wrong = sorted(found.keys() & _ruled_out(config, split, seed))
+    wrong = sorted(found.keys() & _ruled_out(config, split))
     if wrong:
         verdict = "not in-distribution" if split.role == "in_distribution" else "in-distribution"
         raise BuildError(
@@ -149,11 +147,11 @@ def _refuse_roles(config: Config, split: Split, found: Mapping[str, str], seed: 
         )
 
 
-def _ruled_out(config: Config, split: Split, seed: int) -> frozenset[str]:
+def _ruled_out(config: Config, split: Split) -> frozenset[str]:
     """Ids of the source's classes that the split's role rules out."""
     if isinstance(config.labels, ClassesOf) or config.labels.draw is not None:
         return frozenset()  # the copy itself says which are in-distribution; `shared_draws` compares its sets
-    labels = frozenset(class_ids(config.labels, seed=seed))
+    labels = frozenset(decided_classes(config.labels))
     if split.role == "in_distribution":
         return frozenset(split.source.classes()) - labels
     return labels if split.role in _UNKNOWN_ROLES and _table(split) == config.labels.table else frozenset()

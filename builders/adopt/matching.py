@@ -1,7 +1,7 @@
-"""Identifies a copy's files as images of a source: by name where names are telling, else by content.
+"""Identifies a copy's files as images of a source: by name if names are distinctive, else by content.
 
-Names stay bytes in Arrow arrays and are compared all at once: a copy of the training images has 750,000 of them, and
-a source 1.3 million. Only files that names do not identify become Python objects.
+Names stay bytes in Arrow arrays and are compared all at once: a copy of the training images has 750,000 of them, a
+source 1.3 million. Only files that their names do not identify become Python objects.
 
 Tested by `tests/builders/adopt/test_copies.py`.
 """
@@ -41,7 +41,7 @@ class Matched:
 
 
 class Matcher:
-    """Matches files with the images of one source; made once a source, as preparing a million names takes a second."""
+    """Matches files with the images of one source; create one per source: preparing a million names takes a second."""
 
     def __init__(self, index: SourceIndex) -> None:
         self.index = index
@@ -143,7 +143,7 @@ class _Search:
         return names * width + np.where(classes < 0, width - 1, classes)
 
     def by_name(self) -> None:
-        """Match files by telling names, and by class where the file has one."""
+        """Match files by distinctive names, and by class if the file has one."""
         by_name, images = _only(self.file_names, self.row_names)
         by_key, _ = _only(self.file_keys, self.row_keys)
         place = np.where(self.file_classes >= 0, by_key, by_name)

@@ -6,12 +6,11 @@ Tested by `tests/builders/adopt/test_copies.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from builders.benchmark import Benchmark, Classes, Config, Rest, Split
 from builders.errors import BuildError, more
-from builders.plan.classes import Adopted, class_ids, split_classes
+from builders.plan.classes import Adopted, decided_classes, split_classes
 
 
 def sharing_draws(benchmark: Benchmark, splits: Sequence[str]) -> list[str]:
@@ -27,9 +26,7 @@ def _draw_key(split: Split) -> str:
     return draw.key if draw is not None else ""
 
 
-def follow_draws(
-    benchmark: Benchmark, wanted: Sequence[str], copy: Path, found: dict[str, Adopted], seed: int
-) -> None:
+def follow_draws(benchmark: Benchmark, wanted: Sequence[str], copy: Path, found: dict[str, Adopted]) -> None:
     """Apply the copy's choice of in-distribution classes to all splits that share the draw."""
     declared = benchmark.by_key()
     for labels in dict.fromkeys(config.drawn_labels for config in benchmark.configs):
@@ -40,7 +37,7 @@ def follow_draws(
         others = {key: set(found[key].class_ids) for key in sharing if key in found and key not in known}
         if not known and not others:
             continue
-        everything = set(class_ids(replace(labels, draw=None), seed=seed))
+        everything = set(decided_classes(labels))
         chosen = next(iter(known.values())) if known else everything - next(iter(others.values()))
         for key, classes in {**known, **others}.items():
             odd = classes ^ chosen if key in known else classes & chosen

@@ -1,4 +1,4 @@
-"""Adopts text lists, in which authors publish the images of a split without their pixels.
+"""Adopts text lists, with which authors publish the images of a split without pixels.
 
 A line is `oodness dataset class_index path`: the distance of the class from the in-distribution ones, a word for a
 source and one of its partitions (`Benchmark.index_words`), the class's index in the source's own order, and the
@@ -230,8 +230,8 @@ class _Reader:
         source_ids = finder.find(lines)
         for line, source_id in zip(lines, source_ids, strict=True):
             if source_id is None:
-                what = f"{line.name} of class {line.class_index} ({finder.classes[line.class_index]})"
-                raise self._wrong(line, f"{what} is not an image of {split.source.title}: it {finder.why_not(line)}")
+                named = f"{line.name} of class {line.class_index} ({finder.classes[line.class_index]})"
+                raise self._wrong(line, f"{named} is not an image of {split.source.title}: it {finder.why_not(line)}")
         first: dict[str | None, Line] = {}
         of_class: dict[int, Line] = {}
         for line, source_id in zip(lines, source_ids, strict=True):

@@ -1,1 +1,1 @@
-"""Parts that the command lines of `builders` and `hf_scripts` share."""
+"""Code shared by the command lines of `builders` and `hf_scripts`."""

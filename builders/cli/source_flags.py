@@ -1,4 +1,4 @@
-"""Flags and the file with which a user says where the sources are.
+"""The flags and the file that give the folders of the sources.
 
 Tested by `tests/builders/pipeline/test_command.py`.
 """
@@ -64,7 +64,7 @@ def listed_sources(given: Path | None) -> dict[str, Path]:
 
 
 def missing_sources(missing: Iterable[tuple[Source, str]]) -> list[str]:
-    """Lines on the sources that have no folder: what needs each, where to get it, and which layouts are accepted."""
+    """Describe the sources that have no folder: who needs them, where to get them, and the accepted layouts."""
     lines = []
     for source, needing in missing:
         lines.append(f"  --{source.key} DIR  {source.title}, for {needing}")

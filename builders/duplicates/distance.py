@@ -173,7 +173,7 @@ def check_images(name: str, images: npt.NDArray[np.uint8], *, ndim: int) -> None
     """
     if images.dtype != np.uint8 or images.ndim != ndim or images.shape[-3:] != (SIDE, SIDE, 3):
         wanted = ", ".join(["n"] * (ndim - 3) + [str(SIDE), str(SIDE), "3"])
-        raise ValueError(f"expected {name} as a uint8 array ({wanted}), found {images.dtype} {images.shape}")
+        raise ValueError(f"{name} must be a uint8 array ({wanted}), not {images.dtype} {images.shape}")
 
 
 def _roughness(sums: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:

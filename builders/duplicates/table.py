@@ -91,26 +91,26 @@ def complete(
         index: the index files of the splits.
         origins: earlier tables, of this release or of others that its splits come from.
         found: pairs that a build found by pixels.
-        trusting: do not read index files of splits that one origin has already compared with each other.
+        trusting: do not read the index files of splits that one origin has already compared with each other.
 
     Returns:
         The table. Equal content digests are searched for again. Of the origins' pairs those are kept that have
         different digests, whose rows still exist, and whose splits have not changed.
     """
     found = found or Table()
-    pairs, looked = list(found.pairs), set(found.comparisons)
+    pairs, compared = list(found.pairs), set(found.comparisons)
     for keys in groups(manifest):
         by_digest = digest_comparisons(manifest, keys)
         whole = next((o for o in origins if trusting and by_digest <= carried([o], manifest)), None)
         if whole is None:
             pairs += exact_pairs({key: index(key) for key in keys})
-            looked |= by_digest
+            compared |= by_digest
         else:
             pairs += [pair for pair in whole.table.pairs if set(pair.splits) <= set(keys)]
-            looked |= {c for c in whole.table.comparisons if {c.one, c.other} <= set(keys)}
-    comparisons = set(looked)
+            compared |= {c for c in whole.table.comparisons if {c.one, c.other} <= set(keys)}
+    comparisons = set(compared)
     for earlier in origins:
-        staying = carried([earlier], manifest) - looked
+        staying = carried([earlier], manifest) - compared
         places = {(c.one, c.other) for c in staying}
         pairs += _still_there([pair for pair in earlier.table.pairs if pair.splits in places], index)
         comparisons |= staying
@@ -118,11 +118,11 @@ def complete(
 
 
 def digest_comparisons(manifest: Manifest, keys: Sequence[str]) -> set[Comparison]:
-    """Comparisons that content digests stand for: of pixels if both splits have generated images, else of bytes."""
+    """Comparisons made by equal content digests: of pixels if both splits have generated images, else of bytes."""
     known = manifest.by_key()
-    made = {key for key in keys if known[key].made is not None}
+    generated = {key for key in keys if known[key].made is not None}
     return {
-        comparison("pixels" if {one, other} <= made else "bytes", one, other)
+        comparison("pixels" if {one, other} <= generated else "bytes", one, other)
         for number, one in enumerate(keys)
         for other in keys[number:]
     }

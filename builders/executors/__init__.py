@@ -1,1 +1,1 @@
-"""Runs tasks: the contract that every executor keeps (`base`), and the executor on this machine's cores (`local`)."""
+"""Runs tasks: the interface of executors (`base`), and the executor on this machine's cores (`local`)."""

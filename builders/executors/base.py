@@ -1,4 +1,4 @@
-"""The contract between tasks and the executors that run them, here or elsewhere."""
+"""The interfaces of tasks and of executors, which run tasks on this machine or elsewhere."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 class Progress(Protocol):
-    """Called with the images and bytes that are done since the last call."""
+    """Called with the number of images and bytes done since the last call."""
 
     def __call__(self, images: int, size: int, /) -> object:
-        """Count them."""
+        """Add them to the count."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a task occupies while it runs.
+    """Resources that a task occupies while it runs.
 
     Args:
         cpus: cores.
         gpus: devices; 0.5 lets two tasks share one.
-        memory: bytes, 0 where the task does not say.
+        memory: bytes; 0 if unknown.
     """
 
     cpus: float = 1
@@ -41,47 +41,46 @@ ONE_CORE = Resources()
 
 
 class Task(Protocol[Result_co]):
-    """A piece of work that any process may do, in any order, and more than once.
+    """A unit of work that any process may run, in any order and more than once.
 
-    A task is a value: pickled, it goes to a worker, which may be on another machine. It takes nothing from the process
-    that made it but its own fields and the files that they name. The result is pickled, too, so large results belong
-    in files.
+    A task is a value that is pickled and sent to a worker, perhaps on another machine. It depends only on its fields
+    and on the files that they name. Its result is pickled too, so large results belong in files.
 
-    It may be killed at any instruction and run again, also while another worker runs it. So it writes files under
-    temporary names and renames them when they are whole, and writes the same bytes each time.
+    A task may be killed at any instruction and run again, even while another worker runs it. So it writes files under
+    temporary names, renames them when they are complete, and writes the same bytes every time.
     """
 
     @property
     def resources(self) -> Resources:
-        """What it occupies."""
+        """Resources that the task occupies."""
 
     def run(self, progress: Progress) -> Result_co:
         """Do the work.
 
         Args:
-            progress: to be called now and then; what a run that is repeated counts may be counted twice.
+            progress: to be called from time to time; a task that runs twice may count its images twice.
 
         Raises:
-            BuildError: something that the user can mend.
+            BuildError: a problem that the user can fix.
         """
 
 
 class Executor(Protocol):
     """Runs tasks.
 
-    Workers are processes that live as long as the executor and run one task after the other. What is costly to set up
-    is set up once in each, by `once_per_worker`.
+    Workers are processes that live as long as the executor and run one task after another. Expensive setup is done
+    once in each of them, by `once_per_worker`.
     """
 
     def run(self, tasks: Sequence[Task[Result]], progress: Progress) -> list[Result]:
         """Run every task.
 
-        Tasks start in the order given, so the longest belong first. After a task has failed no other one starts, those
-        that run end, and what they wrote stays. A worker that dies, at whatever instruction, is the failure of its
-        task. The call always ends: it waits for nothing that a dead worker holds.
+        Tasks start in the given order, so the longest should come first. After a task has failed no other one starts,
+        running tasks are finished, and their files are kept. If a worker dies, its task has failed. The call always
+        returns: it never waits for anything that a dead worker holds.
 
         Args:
-            tasks: what to do.
+            tasks: the tasks.
             progress: called in the caller's process, from the caller's thread.
 
         Returns:
@@ -89,42 +88,42 @@ class Executor(Protocol):
 
         Raises:
             BuildError: a worker died, or a task raised it.
-            Exception: what the first task (in the order given) of those that failed raised. The executor can run other
-                tasks then, unless a worker died.
+            Exception: the exception of the first task that failed, in the given order. The executor can run other
+                tasks afterwards, unless a worker died.
         """
 
 
 _kept: dict[Callable[[], Any], Any] = {}
 
 
-def once_per_worker(make: Callable[[], Made]) -> Made:
-    """Return what `make` returns, calling it only for the first of the tasks that a worker runs.
+def once_per_worker(create: Callable[[], Value]) -> Value:
+    """Return the value of `create()`, which is called only once in each worker.
 
-    A task calls this in `run` for what is costly to set up, such as weights on a device. The last thing made is kept
-    until the worker ends, or another is asked for: it is let go first, as a device may not hold two models.
+    Tasks use it in `run` for expensive setup, such as loading weights onto a device. A worker keeps the last value,
+    and releases it before it creates another one, because a device may not hold two models.
 
     Args:
-        make: hashable and equal for tasks that share what it makes: a function, or a frozen dataclass with `__call__`.
+        create: hashable, and equal for tasks that share the value: a function, or a frozen dataclass with `__call__`.
     """
-    if make not in _kept:
+    if create not in _kept:
         _kept.clear()
-        _kept[make] = make()
-    made: Made = _kept[make]
-    return made
+        _kept[create] = create()
+    value: Value = _kept[create]
+    return value
 
 
 _PROGRESS_EVERY = 64
 
 
 class Counted:
-    """Reports images and bytes every so often, and at the end."""
+    """Counts images and bytes, and reports them in steps and at the end."""
 
     def __init__(self, images: int, progress: Progress) -> None:
         self.left, self.progress = images, progress
         self.images = self.bytes = 0
 
     def one(self, size: int) -> None:
-        """One more image is done."""
+        """Count one image."""
         self.images += 1
         self.bytes += size
         self.left -= 1
@@ -137,10 +136,10 @@ class Meter(Protocol):
     """Shows how far a long step is."""
 
     def step(self, title: str, images: int) -> None:
-        """Begin a step over so many images."""
+        """Begin a step over a number of images."""
 
     def advance(self, images: int, size: int = 0) -> None:
-        """So many more images and bytes are done."""
+        """Count images and bytes as done."""
 
     def note(self, text: str) -> None:
-        """Say one line that stays."""
+        """Print a line that stays."""

@@ -1,4 +1,4 @@
-"""The cores that this process may use, which in a container or a batch job are fewer than the machine has."""
+"""Counts the cores that this process may use: in a container or batch job, fewer than the machine has."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MEMBERSHIP = Path("/proc/self/cgroup")
 def usable_cores(hierarchies: Path = _HIERARCHIES, membership: Path = _MEMBERSHIP) -> int:
     """Count the cores that this process may use.
 
-    That is its CPU affinity (`taskset`, a batch system's cpuset), or the CPU time that its control groups grant,
-    rounded up, where that is less (`docker run --cpus`, a Kubernetes limit). Python's `os.process_cpu_count` (3.13)
-    knows the affinity alone.
+    This is the lesser of its CPU affinity (`taskset`, a batch system's cpuset) and the quota of its control groups,
+    rounded up (`docker run --cpus`, a Kubernetes limit). Python's `os.process_cpu_count` (3.13) considers only the
+    affinity.
 
     Args:
         hierarchies: folder of the mounted cgroups, version 2 or 1.
@@ -40,10 +40,10 @@ def _affinity() -> int:
 
 
 def _quotas(hierarchies: Path, membership: Path) -> Iterator[float]:
-    """The quota, in cores, of every group around this process that has one; the smallest binds."""
+    """Yield the quota, in cores, of each group of this process that has one; the smallest applies."""
     for controllers, group in _groups(membership):
         if not controllers:
-            # Version 2; beside version 1 it is mounted as `unified`, and has no CPU controller as a rule.
+            # Version 2. Beside version 1 it is mounted as `unified`, usually without a CPU controller.
             for root in (hierarchies, hierarchies / "unified"):
                 for folder in _folders(root, group):
                     yield from _quota(*_words(folder / "cpu.max", 2))
@@ -63,9 +63,9 @@ def _groups(membership: Path) -> Iterator[tuple[str, str]]:
 
 
 def _folders(root: Path, group: str) -> Iterator[Path]:
-    """The folders of a group and of those around it.
+    """Yield the folders of a group and of its parents.
 
-    In a container the path may be the host's, which is not mounted there: then the container's group is the root.
+    In a container the path may be the host's, which is not mounted there; then the root is the container's group.
     """
     parts = [part for part in PurePosixPath(group).parts if part not in ("/", "..")]
     for depth in range(len(parts), -1, -1):
@@ -73,7 +73,7 @@ def _folders(root: Path, group: str) -> Iterator[Path]:
 
 
 def _quota(*words: str) -> Iterator[float]:
-    """Quota and period, in microseconds, as cores; nothing for `max` and -1, which mean no limit."""
+    """Convert quota and period, in microseconds, to cores; yield nothing for `max` and -1, which mean no limit."""
     if len(words) == 2 and all(word.isascii() and word.isdigit() for word in words) and int(words[1]) > 0:
         yield int(words[0]) / int(words[1])
 

@@ -23,26 +23,26 @@ _POLL_SECONDS = 0.1
 """Progress is shown this often while no task ends."""
 
 _END_SECONDS = 5
-"""The most that an exit code takes to arrive behind the end of a worker's pipe, which is a fraction of a second."""
+"""Timeout for the exit code of a worker whose pipe has closed; it usually takes a fraction of a second."""
 
 _SIGKILL = 9
-"""POSIX; `signal` has the name only where the system has the signal."""
+"""The number in POSIX; `signal` lacks the name on systems without the signal."""
 
 
 class LocalExecutor:
     """A `builders.executors.base.Executor` on this machine's cores; one worker means the caller's own process.
 
-    Entering it starts the workers, in the background: they import what they need while the caller prepares. After a
-    worker has died, or Ctrl-C, it runs no more tasks.
+    Entering it starts the workers in the background, so that they import modules while the caller prepares the tasks.
+    After a worker has died, or after Ctrl-C, it runs no more tasks.
 
     Args:
-        workers: how many tasks run at a time. A task that asks for more than one core counts as so many; memory is not
-            weighed.
-        gpus: devices for tasks that ask for some.
-        preload: modules that the tasks need. Where workers are forked from a server, it imports them once for all.
-            Leave out the one that runs as `__main__`: workers import that under another name, and Python warns.
-        resumes: tasks write files that the same command uses when it is run again. Those that run when it stops early
-            (Ctrl-C, a dead worker) are let end then; others are killed.
+        workers: number of tasks that run at a time. A task that needs several cores counts as that many; memory is
+            not considered.
+        gpus: devices for tasks that need some.
+        preload: modules that the tasks need. If workers are forked from a server, it imports them once for all.
+            Leave out the module that runs as `__main__`: workers import it under another name, and Python warns.
+        resumes: whether the tasks write files that the same command uses when it is run again. If so, running tasks
+            are finished when the executor stops early (Ctrl-C, a dead worker); otherwise they are killed.
     """
 
     def __init__(self, workers: int, *, gpus: float = 0, preload: Sequence[str] = (), resumes: bool = True) -> None:
@@ -57,7 +57,7 @@ class LocalExecutor:
     def __enter__(self) -> LocalExecutor:
         if self._seats > 1:
             self._workers = [_Worker(self._context, self._shared, number) for number in range(self._seats)]
-            # In a thread, because the server answers only when it has imported everything.
+            # In a thread, because the server answers only after it has imported everything.
             self._starting = threading.Thread(target=self._start, daemon=True)
             self._starting.start()
         return self
@@ -70,7 +70,7 @@ class LocalExecutor:
                     worker.process.start()
                 worker.theirs.close()
         except (OSError, EOFError):
-            pass  # no processes or files left, or no server: `run` finds the pipes closed
+            pass  # no more processes or files, or no server: `run` finds the pipes closed
         finally:
             for worker in self._workers:
                 worker.theirs.close()
@@ -78,7 +78,7 @@ class LocalExecutor:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closing = True  # those that are not yet started need not be
+        self._closing = True  # workers that have not started yet are not started
         try:
             if self._starting is not None:
                 self._starting.join()
@@ -86,7 +86,7 @@ class LocalExecutor:
             for worker in self._workers:
                 worker.join()
         except BaseException:
-            self._close(kill=True)  # Ctrl-C again, while running tasks were let end
+            self._close(kill=True)  # a second Ctrl-C, while running tasks were finishing
             raise
 
     def run(self, tasks: Sequence[Task[Result]], progress: Progress) -> list[Result]:
@@ -95,7 +95,7 @@ class LocalExecutor:
             if task.resources.gpus > self._gpus:
                 raise BuildError(
                     f"Too few GPUs: a task needs {task.resources.gpus:g}, and {self._gpus:g} can be used here. Run it "
-                    "on a machine that has them."
+                    "on a machine with enough of them."
                 )
         if self._seats == 1:
             return [task.run(progress) for task in tasks]
@@ -108,7 +108,7 @@ class LocalExecutor:
                 run.listen()
                 self._report(progress)
         except BaseException:
-            # Nobody will read the answers of the tasks that run: workers end when they find their pipes closed.
+            # Nobody reads the answers of running tasks any more: workers exit when they find their pipes closed.
             self._close(kill=not self._resumes)
             raise
         if run.dead is not None:
@@ -150,12 +150,12 @@ class _Worker:
         self.task: int | None = None
 
     def join(self) -> None:
-        """Wait for its end."""
+        """Wait until the worker ends."""
         if self.process.pid is not None:
             self.process.join()
 
     def how_it_ended(self) -> str:
-        """For the user: what became of a worker whose pipe has closed."""
+        """Describe for the user how a worker ended whose pipe has closed."""
         if self.process.pid is None:
             return "could not be started, usually for lack of memory"
         self.process.join(_END_SECONDS)
@@ -179,7 +179,7 @@ class _Run:
         self.dead: _Worker | None = None
 
     def ended(self) -> bool:
-        """Whether no task runs, and none is to be started."""
+        """Whether no task runs and none is left to start."""
         return not any(worker.task is not None for worker in self._alive()) and not self._more()
 
     def _more(self) -> bool:
@@ -189,7 +189,7 @@ class _Run:
         return [worker for worker in self.workers if not worker.ours.closed]
 
     def hand_out(self) -> None:
-        """Give every free worker a task, as long as the next one fits."""
+        """Give every free worker a task, as long as resources suffice for the next one."""
         for worker in self._alive():
             if not self._more():
                 return
@@ -233,7 +233,7 @@ class _Run:
     def _fits(self, number: int) -> bool:
         together = [number, *(worker.task for worker in self._alive() if worker.task is not None)]
         needs = [self.tasks[each].resources for each in together]
-        # Cores are shared by rounding up; a task that asks for more than there are runs alone.
+        # Cores are rounded up to whole ones; a task that needs more than there are runs alone.
         seats = sum(max(1, math.ceil(need.cpus)) for need in needs)
         gpus = math.fsum(need.gpus for need in needs)
         return len(together) == 1 or (seats <= self.seats and gpus <= self.gpus)

@@ -1,4 +1,4 @@
-"""Start-up of commands and workers: nothing is imported that they do not use, and no worker outlives its parent."""
+"""Start-up of commands and workers: keeps unused imports out, and ends workers with their parent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 
 class _NoPandas:
-    """A finder that says there is no pandas."""
+    """An import finder that hides pandas."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
@@ -23,12 +23,12 @@ class _NoPandas:
 
 
 def without_pandas() -> None:
-    """Keep pyarrow from importing pandas, in a process that runs nothing but a build.
+    """Keep pyarrow from importing pandas in this process.
 
-    pyarrow looks for pandas once, at the first array that it makes, and imports it where it is installed (`datasets`
-    brings it). No step of a build uses it, and the import takes longer than everything else that a worker loads: 0.4
-    s and 40 MB. Afterwards Arrow tables of this process do not convert to pandas, so this is for commands and
-    workers, never for a function that somebody else's process may call.
+    pyarrow looks for pandas once, when it creates its first array, and imports it if it is installed (`datasets`
+    depends on it). No step of a build uses pandas, and its import costs more than everything else that a worker loads:
+    0.4 s and 40 MB. Afterwards this process cannot convert Arrow tables to pandas, so only commands and workers may
+    call this function, never a library function that runs in a user's process.
     """
     finder = _NoPandas()
     sys.meta_path.insert(0, finder)
@@ -39,7 +39,7 @@ def without_pandas() -> None:
 
 
 def end_with_parent() -> None:
-    """End this worker when its parent is killed, so that no orphan goes on in a folder that a rerun has locked."""
+    """End this worker when its parent is killed, so that no orphan writes to a folder that a rerun has locked."""
     threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 

@@ -1,8 +1,7 @@
-"""The worker's side of `builders.executors.local`: takes tasks from its pipe one by one, and answers.
+"""The worker's side of `builders.executors.local`: receives tasks from its pipe one by one, and sends answers.
 
-Each worker has a pipe of its own and counters that nobody else writes, and shares no lock with any process. So it can
-die at any instruction and nobody waits for it: its end of the pipe closes with it. The tests of both sides are in
-`tests/builders/executors/test_local.py`.
+Each worker has its own pipe, and counters that no other process writes, and shares no lock. So if it dies, at whatever
+instruction, no process waits for it: its end of the pipe closes.
 
 Tested by `tests/builders/executors/test_local.py`.
 """
@@ -19,18 +18,18 @@ from typing import Any
 from builders.executors.processes import end_with_parent, without_pandas
 
 READY = b""
-"""What a worker sends when it has started; no pickle is empty."""
+"""The message of a worker that has started; a pickle is never empty."""
 
 
 class Counters:
-    """Adds up what one worker has done, where its parent can see it.
+    """Counts the images and bytes of one worker in memory shared with its parent.
 
-    Both numbers only grow. Each is stored in one aligned word of 8 bytes, which needs no lock where only one process
-    writes: a reader sees the old number or the new one.
+    Both numbers only grow. Each is stored in one aligned word of 8 bytes, which needs no lock if only one process
+    writes it: a reader sees the old number or the new one.
 
     Args:
-        shared: of all workers, two numbers each.
-        worker: whose numbers these are.
+        shared: counters of all workers, two numbers each.
+        worker: number of this worker.
     """
 
     def __init__(self, shared: MutableSequence[int], worker: int) -> None:
@@ -38,7 +37,7 @@ class Counters:
         self._images = self._size = 0
 
     def __call__(self, images: int, size: int, /) -> None:
-        """Count them."""
+        """Add to the counters."""
         self._images += images
         self._size += size
         self._shared[self._first] = self._images
@@ -49,8 +48,8 @@ def serve(connection: Connection, shared: MutableSequence[int], worker: int) -> 
     """Run tasks until the parent closes the pipe; the main function of a worker.
 
     Args:
-        connection: brings pickled tasks; takes `READY`, and a pickled answer for each task: whether it went well, and
-            its result or what it raised.
+        connection: delivers pickled tasks; receives `READY`, and for each task a pickled answer: whether it succeeded,
+            and its result or exception.
         shared: counters of all workers.
         worker: this worker's number.
     """
@@ -74,7 +73,7 @@ def _answer(task: bytes, progress: Counters) -> bytes:
 
 
 def _failure(error: Exception) -> bytes:
-    """Pickle what a task raised, with its traceback as a note; where it does not survive that, the traceback alone."""
+    """Pickle a task's exception with its traceback as a note, or the traceback alone if it cannot be pickled."""
     text = "".join(traceback.format_exception(error))
     error.add_note(f"\nIn the worker:\n{text}")
     try:
@@ -86,6 +85,6 @@ def _failure(error: Exception) -> bytes:
 
 
 def answered(data: bytes) -> tuple[bool, Any]:
-    """Read an answer back, in the parent."""
+    """Unpickle an answer, in the parent."""
     well, value = pickle.loads(data)
     return well, value

@@ -1,1 +1,1 @@
-"""Images that do not exist upstream, all made through one contract: resized images, arrays stored as PNG, noise."""
+"""Generates images that do not exist upstream: resized images, arrays stored as PNG, noise."""

@@ -1,4 +1,4 @@
-"""Images that sources have as 32 x 32 arrays, stored as PNG with their own pixels.
+"""Stores the 32 x 32 arrays of a source as PNG, with their pixels unchanged.
 
 Tested by `tests/builders/generate/test_task.py`.
 """
@@ -9,25 +9,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from builders.generate.contract import Generated, Generator, Make, SourceImage
+from builders.generate.contract import Generate, Generated, Generator, SourceImage
 
 SIDE = 32
 """Width and height of these arrays, and of every image of the CIFAR-scale benchmark."""
 
 
 def as_rgb(image: SourceImage) -> Generated:
-    """The pixels of an image as they are; a reason where it is not 32 x 32, as the arrays of its source are."""
+    """Return the pixels of an image unchanged, or a reason if it is not 32 x 32 like the arrays of its source."""
     rgb = image.rgb
     if rgb.size != (SIDE, SIDE):
         return Generated(None, reason=f"it has {rgb.width} x {rgb.height} pixels instead of {SIDE} x {SIDE}")
     return Generated(np.asarray(rgb))
 
 
-def _start(_: Generator) -> Make:
-    return _make
+def _start(_: Generator) -> Generate:
+    return _generate
 
 
-def _make(images: Sequence[SourceImage]) -> list[Generated]:
+def _generate(images: Sequence[SourceImage]) -> list[Generated]:
     return [as_rgb(image) for image in images]
 
 
@@ -38,4 +38,5 @@ AS_PNG = Generator(
     size=(SIDE, SIDE),
     start=_start,
 )
-"""`builders.generate.batches` reads arrays many at a time and asks it only for images that come in files."""
+"""The generator of sources with arrays. It is only called for images in files: arrays are read many at a time
+(`builders.generate.task`)."""

@@ -1,8 +1,8 @@
-"""Batches: a split's plan cut into pieces of equal cost, each with a pack of PNGs that shards are then written from.
+"""Batches of generated images: parts of a split's plan of equal cost, each with a pack of PNGs to write shards from.
 
-Making images is the slow half of such a split, and a batch is small, so that workers share the work of a single shard
-evenly and a killed run loses little. A pack is removed when the release is done; its record stays beside it, because a
-later run needs it.
+Generating images takes most of the time of such a split. Batches are smaller than shards, so that workers share the
+work of a single shard evenly and a killed run loses little. A pack is removed when the release is done; its record
+stays, because a later run needs it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from builders.storage.byte_ranges import PACK_SUFFIX
 RECORD_SCHEMA = pa.schema(
     [("size", pa.int64()), ("content_sha256", pa.string()), ("unreadable", pa.string()), ("input_sha256", pa.string())]
 )
-"""What a record says of each image, beside the generator's columns: bytes in the pack, digest over the pixels, why
-there is none, and the digest of what it was made from (`builders.generate.inputs`)."""
+"""Columns of a record, to which the generator's are added: bytes in the pack, digest over the pixels, the reason if
+there is no image, and the digest of the input (`builders.generate.inputs`)."""
 
 _BATCH_BYTES = 64 * 1024 * 1024
-"""What a batch costs at most, in bytes read and pixels made: about two seconds of decoding JPEGs."""
+"""Greatest cost of a batch, in bytes read and bytes of pixels generated: about two seconds of decoding JPEGs."""
 
 _IMAGE_COST = 32 * 1024
-"""What an image costs beside its bytes, so that a batch of tiny images has less than 2,048 of them."""
+"""Cost added for each image, so that a batch of tiny images has fewer than 2,048 of them."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The rows `start:stop` of a split's plan and the pack that their images are made into."""
+    """The rows `start:stop` of a split's plan, and the pack for their images."""
 
     start: int
     stop: int
@@ -47,7 +47,7 @@ class Batch:
 
     @property
     def record(self) -> Path:
-        """The file that says what was made, a row an image; it exists when the batch is done."""
+        """The record: a Parquet file with one row per image, which exists once the batch is done."""
         return self.pack.with_suffix(".made.parquet")
 
 
@@ -55,14 +55,14 @@ def cut(table: pa.Table, generator: Generator, name: str, staging: Path) -> list
     """Cut a split's plan into batches of equal cost.
 
     Args:
-        table: the plan's columns and `size`, one row an image.
-        generator: what makes the images.
-        name: of the split, for the packs' names.
+        table: the plan's columns and `size`, one row per image.
+        generator: the split's generator.
+        name: prefix of the packs' names, from the name of the split.
         staging: folder of the packs.
 
     Returns:
-        Batches in the order of the rows. A pack is named after its images and the generator's identity, so that a
-        rerun finds it and other images get another.
+        Batches in the order of the rows. The name of a pack depends on its images and the generator's identity, so
+        that a rerun finds it, and other images get another pack.
     """
     ids = table["id"].to_pylist()
     if not ids:
@@ -84,15 +84,15 @@ def _key(identity: str, ids: Sequence[str], sizes: npt.NDArray[np.int64]) -> str
 
 
 def record_schema(columns: Iterable[Column]) -> pa.Schema:
-    """The columns of the records of a generator that has these."""
+    """Schema of the records of a generator with these columns."""
     schema = RECORD_SCHEMA
     for column in columns:
         schema = schema.append(pa.field(column.name, column.arrow))
     return schema
 
 
-def known_of(batches: Sequence[Batch], columns: Iterable[Column] = ()) -> pa.Table:
-    """What is known of a split's images, row by row: the records' columns, and `file` and `offset` in the packs."""
+def read_records(batches: Sequence[Batch], columns: Iterable[Column] = ()) -> pa.Table:
+    """Read the records of a split's batches, and add `file` and `offset` of each image in the packs."""
     schema = record_schema(columns).append(pa.field("file", pa.string())).append(pa.field("offset", pa.int64()))
     parts = []
     for batch in batches:
@@ -103,9 +103,9 @@ def known_of(batches: Sequence[Batch], columns: Iterable[Column] = ()) -> pa.Tab
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def made_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns: Iterable[Column] = ()) -> pa.Table:
-    """A plan whose images are in packs: its own columns, where the PNGs are, and what is known of them."""
-    known = known_of(batches, columns).drop_columns("input_sha256")
+def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns: Iterable[Column] = ()) -> pa.Table:
+    """Join a plan with the records of its batches: where each PNG is, its digest, and the generator's columns."""
+    known = read_records(batches, columns).drop_columns("input_sha256")
     table = plan.append_column("root", pa.repeat(root, plan.num_rows))
     for name in known.column_names:
         table = table.append_column(name, known[name])
@@ -132,6 +132,6 @@ def read_pixels(table: pa.Table, staging: Path) -> npt.NDArray[np.uint8]:
         if number == 0:
             pixels = np.zeros((table.num_rows, *image.shape), dtype=np.uint8)
         if image.shape != pixels.shape[1:]:
-            raise ValueError(f"image {number} has the shape {image.shape} and not {pixels.shape[1:]}")
+            raise ValueError(f"image {number} has the shape {image.shape}, not {pixels.shape[1:]}")
         pixels[number] = image
     return pixels

@@ -1,8 +1,8 @@
-"""The contract of generated images: what a generator declares, takes and returns.
+"""The interface of image generators: declaration, input and output.
 
-Everything made goes through it: a resize, noise, a corruption, an attack, a diffusion model. A `Generator` is a value.
-Builds cut its images into batches (`builders.generate.batches`) that any executor may run. What a row stores of an
-image is the release's business.
+All generated images go through it: resizes, noise, corruptions, attacks, diffusion models. A `Generator` is a value.
+A build cuts its images into batches (`builders.generate.batches`), which run on any executor. How a row stores an
+image is up to the release.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from builders.release.entries import GeneratorEntry, Reproducible
 
 @dataclass(frozen=True)
 class Weights:
-    """A file of weights that a generator reads: what to call it, and the SHA-256 of its bytes in lower-case hex."""
+    """A file of weights that a generator reads: its name in messages, and its SHA-256 in lower-case hex."""
 
     name: str
     sha256: str
 
     def verified(self, path: Path) -> Path:
-        """Return the path, if the file there has this digest.
+        """Return the path if the file there has this digest.
 
         Raises:
-            BuildError: it cannot be read, or has another one.
+            BuildError: the file cannot be read, or has another digest.
         """
         try:
             with path.open("rb") as opened:
@@ -51,14 +51,14 @@ class Weights:
 
 @dataclass(frozen=True)
 class SourceImage:
-    """The row that an image is made for, and the source image that it is made from.
+    """Input of a generator: a row of the release, and the source image to generate its image from.
 
     Args:
-        id: the row's, such as `imagenet/val/ILSVRC2012_val_00000293.JPEG#fixed-resize-32`.
-        class_id: the source's class.
-        class_name: its name.
-        image: decoded and upright, in whatever mode it has; None where the source has no images.
-        data: the bytes that the source has of it; empty where it has none.
+        id: id of the row, such as `imagenet/val/ILSVRC2012_val_00000293.JPEG#fixed-resize-32`.
+        class_id: id of the class in the source.
+        class_name: name of the class.
+        image: the decoded image, upright, in its own mode; None if the source has no images.
+        data: the image's bytes in the source; empty if the source has no images.
     """
 
     id: str
@@ -72,22 +72,22 @@ class SourceImage:
         """The image in mode RGB.
 
         Raises:
-            ValueError: the source has none.
+            ValueError: the source has no images.
         """
         if self.image is None:
-            raise ValueError(f"{self.id} is to be made from an image of a source that has no images")
+            raise ValueError(f"{self.id} has no source image to be generated from")
         # `convert` copies an image that is RGB already, which for a photograph takes as long as a resize.
         return self.image if self.image.mode == "RGB" else self.image.convert("RGB")
 
 
 @dataclass(frozen=True)
 class Generated:
-    """An image that was made, or the reason why there is none.
+    """A generated image, or the reason why there is none.
 
     Args:
-        pixels: RGB, shape (height, width, 3); None where there are none.
-        values: of the generator's columns, by name.
-        reason: a few words; empty where there are pixels.
+        pixels: RGB, uint8 (height, width, 3); None if no image could be generated.
+        values: values of the generator's columns, by name.
+        reason: why there is no image, in a few words; empty if there is one.
     """
 
     pixels: npt.NDArray[np.uint8] | None
@@ -98,45 +98,45 @@ class Generated:
         if (self.pixels is None) is not bool(self.reason):
             raise ValueError("a generated image has either pixels or a reason why there are none")
         if self.pixels is not None and (self.pixels.dtype != np.uint8 or self.pixels.shape[2:] != (3,)):
-            raise ValueError(f"expected RGB pixels of 8 bits, found {self.pixels.dtype} of shape {self.pixels.shape}")
+            raise ValueError(f"pixels must be uint8 (height, width, 3), not {self.pixels.dtype} {self.pixels.shape}")
 
 
-Make = Callable[[Sequence[SourceImage]], Sequence[Generated]]
-"""Makes one image for each row that it is given, in their order."""
+Generate = Callable[[Sequence[SourceImage]], Sequence[Generated]]
+"""Generates one image per row, in the order of the rows."""
 
 
 @dataclass(frozen=True)
 class Generator:
-    """How the images of a split are made.
+    """Declares how the images of a split are generated.
 
-    Version, parameters and weights are part of a release's identity: with others, batches are made anew, and a folder
-    that was built with others is refused.
+    Version, parameters and weights are part of a release's identity: if they change, batches are generated again, and
+    a folder that was built with other ones is refused.
 
     Args:
-        name: ends the rows' ids (`<source>/<source_id>#<name>`). Another recipe needs another name. Empty for images
-            that are the source's own pixels.
-        version: raised when the same parameters come to give other pixels or values.
-        description: for the card.
-        size: width and height of an image, by which its output is counted when batches and shards are cut. Where
-            sizes differ, a typical one.
-        start: sets the generator up, such as weights on a device, and returns what makes images. It is called once in
-            each worker, with this value. A function of a module, so that it can be pickled.
-        parameters: what the images depend on, by name.
-        columns: columns that the rows get.
-        resources: what making a batch occupies.
+        name: suffix of the rows' ids (`<source>/<source_id>#<name>`). Another recipe needs another name. Empty if the
+            images have the source's own pixels.
+        version: to be raised when equal parameters give other pixels or values than before.
+        description: shown on the dataset card.
+        size: width and height of an image, from which the cost of batches and shards is computed; a typical size
+            if sizes differ.
+        start: sets the generator up (weights on a device, for example) and returns the function that generates
+            images. It is called once per worker, with this value. A module-level function, so that it can be pickled.
+        parameters: parameters that the images depend on, by name.
+        columns: columns that the generator adds to the rows.
+        resources: resources that a batch occupies.
         weights: files that `start` reads.
         reproducible: whether the pixels are `exact` or `recorded`.
-        together: how many images are given to a call at the most; all of them are in memory.
+        together: greatest number of images per call; all of them are in memory.
 
     Raises:
-        ValueError: the name cannot stand in an id, or a size, number or column is not possible.
+        ValueError: the name cannot be part of an id, or a size, number or column is invalid.
     """
 
     name: str
     version: int
     description: str
     size: tuple[int, int]
-    start: Callable[[Generator], Make]
+    start: Callable[[Generator], Generate]
     parameters: Mapping[str, Value] = field(default_factory=dict, hash=False)
     columns: tuple[Column, ...] = ()
     resources: Resources = ONE_CORE
@@ -150,22 +150,22 @@ class Generator:
                 f"{self.name!r} cannot name a generator: use lower-case letters, digits, dots and hyphens."
             )
         if min(*self.size, self.together, self.version) < 1:
-            raise ValueError(f"{self.name}: version, size and together are whole numbers from 1 on.")
+            raise ValueError(f"{self.name}: version, size and together must be at least 1.")
         names = [column.name for column in self.columns]
         if len(set(names)) != len(names):
-            raise ValueError(f"{self.name} has two columns of one name: {', '.join(names)}.")
+            raise ValueError(f"{self.name} has two columns with the same name: {', '.join(names)}.")
 
     def row_id(self, source_id: str) -> str:
-        """The id of the row that is made from an image; `source_id` has its source in front."""
+        """Id of the row that is generated from an image; `source_id` starts with the key of its source."""
         return f"{source_id}#{self.name}" if self.name else source_id
 
     @property
     def nominal_bytes(self) -> int:
-        """Bytes that one image counts when batches and shards are cut: its pixels, whatever an encoder makes of it."""
+        """Bytes that one image counts for when batches and shards are cut: those of its pixels, before encoding."""
         return self.size[0] * self.size[1] * 3
 
     def entry(self) -> GeneratorEntry:
-        """What the images follow from, beside their sources, as the manifest records it."""
+        """The manifest's entry: everything but the sources that the images depend on."""
         return GeneratorEntry(
             name=self.name,
             version=self.version,
@@ -175,12 +175,12 @@ class Generator:
         )
 
     def identity(self) -> dict[str, object]:
-        """The same by name, as the state records it."""
+        """The same as a dictionary, which the state records."""
         return self.entry().identity()
 
 
 def differences(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    """Describe in a few words each how the second of two identities of generators differs from the first."""
+    """Describe each difference between two identities of a generator in a few words."""
     ours, theirs = _flat(now), _flat(before)
     return [
         f"{name} {ours.get(name, 'not set')} instead of {theirs.get(name, 'not set')}"

@@ -1,7 +1,7 @@
-"""Reads what generated images are made from, and names each input by a digest.
+"""Reads the source images of generated images, and computes a digest of each.
 
-The digest is the SHA-256 of an image file's bytes. Of an array it is `builders.release.images.rgb_sha256`, which does
-not depend on how a copy of the source stores it. Where there is no source image it is empty.
+The digest of an image file is the SHA-256 of its bytes. That of an array is `builders.release.images.rgb_sha256`,
+which does not depend on how a copy of the source stores it. It is empty if there is no source image.
 
 Tested by `tests/builders/generate/test_task.py`.
 """
@@ -30,7 +30,7 @@ from builders.storage.byte_ranges import Reader
 ARRAY_FORMS = ("rgb32", "planar32")
 
 _READ_TOGETHER = 64
-"""Arrays that are read before they are turned: 200 KB, which stay in a core's cache."""
+"""Arrays that are read before they are converted to rows of pixels: 200 KB, which stay in a core's cache."""
 
 
 class _Place(NamedTuple):
@@ -65,7 +65,7 @@ class Inputs:
         return [_Place(*values) for values in zip(*columns, strict=True)]
 
     def path(self, number: int) -> str:
-        """The file that an image is in, for people."""
+        """Path of an image's file, for messages."""
         place = self._places[number]
         return os.path.join(self._roots[place.root], place.file)  # noqa: PTH118 - called for every image
 
@@ -74,7 +74,7 @@ class Inputs:
         return self._places[number].size
 
     def read(self, number: int) -> tuple[bytes, str]:
-        """An image's bytes, and its digest.
+        """Read an image's bytes and compute its digest.
 
         Raises:
             BuildError: the file cannot be read or has too few bytes.
@@ -88,10 +88,10 @@ class Inputs:
         return data, hashlib.sha256(data).hexdigest()
 
     def decoded(self, number: int, data: bytes) -> SourceImage:
-        """An image as generators take it.
+        """Decode an image as the input of a generator.
 
         Raises:
-            UnreadableImageError: it does not decode.
+            UnreadableImageError: the image does not decode.
         """
         place = self._places[number]
         image = None
@@ -129,16 +129,16 @@ class Inputs:
 
 
 def _pixels(data: bytes, form: str) -> npt.NDArray[np.uint8]:
-    """One array's pixels, shape (1, 32, 32, 3)."""
+    """Pixels of one array, shape (1, 32, 32, 3)."""
     array = np.frombuffer(data, np.uint8).reshape(1, SIDE, SIDE, 3)
     return _interleaved(array) if form == "planar32" else array
 
 
 def _interleaved(arrays: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Images that are stored as a plane for each colour, as rows of pixels; shape (n, 32, 32, 3)."""
+    """Convert images from one plane per colour to interleaved pixels, shape (n, 32, 32, 3)."""
     planes = arrays.reshape(-1, 3, SIDE, SIDE)
     pixels = np.empty((len(planes), SIDE, SIDE, 3), np.uint8)
-    # Plane by plane, which is five times faster than transposing all axes together.
+    # Plane by plane: five times faster than transposing all axes at once.
     for colour in range(3):
         pixels[..., colour] = planes[:, colour]
     return pixels

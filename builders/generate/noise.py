@@ -1,4 +1,4 @@
-"""Gaussian noise, made from each row's id alone."""
+"""Gaussian noise, seeded by each row's id."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy.typing as npt
 from PIL import Image
 
 from builders.generate.arrays import SIDE
-from builders.generate.contract import Generated, Generator, Make, SourceImage
+from builders.generate.contract import Generate, Generated, Generator, SourceImage
 
 
 def gaussian_noise(row_id: str) -> Image.Image:
     """Draw i.i.d. noise from N(0.5, 1) for each channel of each pixel, clipped to [0, 1]; Kim et al., table 2.
 
-    The generator is NumPy's legacy `RandomState` (MT19937 and the polar method), which is frozen: its stream stays
-    the same in every version (NEP 19). Its seed is the SHA-256 of the row's id as eight 32-bit words, so one row's
-    image needs no other. Values become 8-bit by `rint(255 * x)`.
+    Random numbers come from NumPy's legacy `RandomState` (MT19937 and the polar method), whose stream is the same in
+    every version (NEP 19). The seed is the SHA-256 of the row's id as eight 32-bit words, so that images do not depend
+    on each other. Values become 8-bit by `rint(255 * x)`.
 
     Args:
-        row_id: such as `noise/00042#gaussian-32`.
+        row_id: id of the row, such as `noise/00042#gaussian-32`.
 
     Returns:
         32 x 32, mode RGB.
@@ -35,11 +35,11 @@ def gaussian_noise(row_id: str) -> Image.Image:
 _MEAN, _DEVIATION = 0.5, 1.0
 
 
-def _start(_: Generator) -> Make:
-    return _make
+def _start(_: Generator) -> Generate:
+    return _generate
 
 
-def _make(images: Sequence[SourceImage]) -> list[Generated]:
+def _generate(images: Sequence[SourceImage]) -> list[Generated]:
     return [Generated(np.asarray(gaussian_noise(image.id))) for image in images]
 
 

@@ -1,6 +1,4 @@
-"""Writes a batch's images into its pack and keeps what the record says of them.
-
-Tested by `tests/builders/generate/test_task.py`.
+"""Writes the images of a batch into its pack, and builds their record.
 
 Tested by `tests/builders/generate/test_task.py`.
 """
@@ -21,16 +19,16 @@ from builders.release import images
 from builders.release.columns import Column, Value
 
 _ENCODED_TOGETHER = 8 * 1024 * 1024
-"""Bytes of pixels of equal size that are encoded at a time, which takes four times as much memory."""
+"""Bytes of pixels of images of equal size that are encoded at once; encoding takes four times as much memory."""
 
 
 class PackWriter:
-    """Takes the images of a batch in order; those of one size in a row are encoded together.
+    """Writes the images of a batch in order; consecutive images of equal size are encoded together.
 
     Args:
-        sink: the pack.
+        sink: the pack, open for writing.
         rows: number of images.
-        columns: the generator's.
+        columns: the generator's columns.
     """
 
     def __init__(self, sink: RawIOBase, rows: int, columns: Sequence[Column]) -> None:
@@ -41,10 +39,10 @@ class PackWriter:
         self._values: dict[str, list[Value | None]] = {column.name: [None] * rows for column in columns}
 
     def add(self, generated: Generated) -> None:
-        """The next image, or the reason why there is none.
+        """Add the next image, or the reason why there is none.
 
         Raises:
-            ValueError: its values are not those of the generator's columns.
+            ValueError: the values are not those of the generator's columns.
         """
         number = self._next
         self._next += 1
@@ -52,7 +50,7 @@ class PackWriter:
             self._reasons[number] = generated.reason
             return
         if set(generated.values) != set(self._values):
-            raise ValueError(f"expected values for the columns {list(self._values)}, found {list(generated.values)}")
+            raise ValueError(f"the values {list(generated.values)} are not those of the columns {list(self._values)}")
         for name, value in generated.values.items():
             self._values[name][number] = value
         if self._waiting:
@@ -62,13 +60,13 @@ class PackWriter:
         self._waiting.append((number, generated.pixels))
 
     def add_all(self, pixels: npt.NDArray[np.uint8]) -> None:
-        """The next images, of one size and without values; shape (n, height, width, 3)."""
+        """Add the next images, all of one size and without values; shape (n, height, width, 3)."""
         self._flush()
         self._write(range(self._next, self._next + len(pixels)), pixels)
         self._next += len(pixels)
 
     def record(self, inputs: Sequence[str]) -> pa.Table:
-        """What is known of all images, once the last of them is written; `inputs` are their inputs' digests."""
+        """Write the last images and return the record of all; `inputs` are the digests of their inputs."""
         self._flush()
         columns = [self._sizes, self._digests, self._reasons, inputs, *self._values.values()]
         schema = record_schema(self._columns)
@@ -77,7 +75,7 @@ class PackWriter:
 
     @property
     def digests(self) -> Sequence[str]:
-        """The digests over the pixels of all images that were written."""
+        """Digests over the pixels of all images written so far."""
         return self._digests
 
     def _flush(self) -> None:
@@ -94,6 +92,6 @@ class PackWriter:
 
 
 def _write_whole(sink: RawIOBase, data: memoryview) -> None:
-    # An unbuffered file may take a part of it: on Linux at most 2 GB, or what the disk has room for.
+    # One call on an unbuffered file may write a part only: on Linux at most 2 GB, or as much as fits on the disk.
     while len(data):
         data = data[sink.write(data) or 0 :]

@@ -1,9 +1,9 @@
-"""A PNG encoder for the small images that we make, which leaves compressing to Parquet.
+"""A PNG encoder for small generated images, which leaves compression to Parquet.
 
-Pillow's encoder takes 200 to 300 µs for a 32 x 32 image, most of it for filters and for zlib. This one takes 9: it
-filters every row against the one above it and stores the result. Parquet's zstd then packs a page of such images at
-once, in 14 µs each and to 7 % more bytes than Pillow's PNGs have (on pieces of photographs; `python -m
-benchmarks.build_cifar` shows what it is worth). Readers see no difference.
+Pillow's encoder takes 200 to 300 µs for a 32 x 32 image, most of it for filters and zlib. This one takes 9 µs: it
+filters every row against the one above and stores the result uncompressed. Parquet's zstd then compresses a page of
+such images at once, in 14 µs per image and to 7 % more bytes than Pillow's PNGs (on patches of photographs; `python -m
+benchmarks.build_cifar` measures a whole build). Readers see no difference.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _BLOCK = 0xFFFF
 
 
 def encode(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Encode RGB images of one size, all together.
+    """Encode RGB images of equal size.
 
     Args:
         images: shape (n, height, width, 3), with a height and width of at least 1.
 
     Returns:
-        Shape (n, bytes of each): one PNG file a row; all are equally long.
+        Shape (n, bytes per file): one PNG file per row.
     """
     count, height, width, channels = images.shape
     rows = images.reshape(count, height, width * channels)
@@ -50,21 +50,21 @@ def encode(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     data = filtered.reshape(count, height * filtered.shape[2])
     parts = [_same(_start(width, height, data.shape[1]), count), *_blocks(data), _each(zlib.adler32, data)]
     body = np.concatenate(parts, axis=1)
-    # The data chunk's checksum is over its kind and its content (PNG specification, section 5.3).
+    # A chunk's checksum covers its type and its data (PNG specification, section 5.3).
     crc = _each(zlib.crc32, body[:, _DATA_CHUNK:])
     return np.concatenate([body, crc, _same(_END, count)], axis=1)
 
 
 @functools.lru_cache(maxsize=16)
 def _start(width: int, height: int, size: int) -> bytes:
-    """Everything up to the first block of the data."""
+    """The file up to the first block of the data."""
     length = len(_ZLIB_STORED) + size + 5 * -(-size // _BLOCK) + 4
     header = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, *_EIGHT_BIT_RGB))
     return _SIGNATURE + header + struct.pack(">I", length) + b"IDAT" + _ZLIB_STORED
 
 
 def _blocks(data: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint8]]:
-    """Stored blocks: whether it is the last, its length and the length's complement, then the bytes."""
+    """Yield stored blocks: a flag for the last one, the length and its complement (RFC 1951, section 3.2.4), data."""
     for first in range(0, data.shape[1], _BLOCK):
         part = data[:, first : first + _BLOCK]
         size, last = part.shape[1], first + _BLOCK >= data.shape[1]
@@ -77,7 +77,7 @@ def _same(content: bytes, count: int) -> npt.NDArray[np.uint8]:
 
 
 def _each(checksum: Callable[[Buffer], int], rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """The checksum of each row as four bytes, the highest first."""
+    """The checksum of each row as four bytes, big-endian."""
     return np.fromiter((checksum(row) for row in rows), ">u4", len(rows)).view(np.uint8).reshape(len(rows), 4)
 
 
@@ -86,5 +86,5 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 _DATA_CHUNK = len(_SIGNATURE) + len(_chunk(b"IHDR", bytes(13))) + 4
-"""Where the kind of the data chunk stands in a file."""
+"""Offset of the data chunk's type in a file."""
 _END = _chunk(b"IEND", b"")

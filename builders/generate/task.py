@@ -1,4 +1,4 @@
-"""Makes one batch: a task that any executor may run, and run again after it was killed."""
+"""Generates one batch: a task for any executor, which may be killed and run again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from builders.errors import BuildError
 from builders.executors.base import Counted, Progress, Resources, once_per_worker
 from builders.generate.arrays import AS_PNG
 from builders.generate.batches import Batch
-from builders.generate.contract import Generated, Generator, Make, SourceImage
+from builders.generate.contract import Generate, Generated, Generator, SourceImage
 from builders.generate.inputs import Inputs
 from builders.generate.pack import PackWriter
 from builders.release import images
@@ -27,27 +27,27 @@ from builders.storage.byte_ranges import Reader
 
 @dataclass(frozen=True)
 class _SetUp:
-    """Sets a generator up, when it is called."""
+    """Sets a generator up when called."""
 
     generator: Generator
 
-    def __call__(self) -> Make:
+    def __call__(self) -> Generate:
         return self.generator.start(self.generator)
 
 
 @dataclass(frozen=True)
 class BatchTask:
-    """Make the images of one batch; a `builders.executors.base.Task`.
+    """Generate the images of one batch; a `builders.executors.base.Task`.
 
-    A batch whose record is there has lost its pack. Its images are made again, and refused if they or their inputs
-    are not those of the record, which the rest of the release was built on.
+    If the batch already has a record, its pack was lost. Its images are then generated again, and refused if they or
+    their inputs differ from the record, on which the rest of the release is based.
 
     Args:
         plan: an Arrow IPC file with the plan's columns and `root`, `file`, `offset`, `size`, `form`.
-        batch: which rows of it, and where their images go.
+        batch: the rows of the plan, and the pack for their images.
         roots: the folder of each name in `root`.
-        generator: what makes the images.
-        drop_unreadable: leave out images that cannot be read or made.
+        generator: the generator.
+        drop_unreadable: leave out images that cannot be read or generated.
     """
 
     plan: Path
@@ -58,16 +58,17 @@ class BatchTask:
 
     @property
     def resources(self) -> Resources:
-        """What the generator needs."""
+        """The generator's resources."""
         return self.generator.resources
 
     def run(self, progress: Progress) -> None:
-        """Make the images and write the pack, then its record.
+        """Generate the images and write the pack, then its record.
 
         Raises:
-            BuildError: an image is missing or unreadable (unless `drop_unreadable` or it is known
-                to be broken in the owner's archive), or changed since the batch was
-                made first, the generator cannot be set up, or the disk refuses.
+            BuildError: an image is missing or unreadable (unless `drop_unreadable` or it is known to be broken in the
+                owner's archive), an image changed since the batch was first generated, or the generator cannot be set
+                up.
+            OSError: the pack or the record cannot be written.
         """
         batch = self.batch
         before = pq.ParquetFile(batch.record).read() if batch.record.exists() else None
@@ -76,7 +77,7 @@ class BatchTask:
             with Reader() as reader, atomic_path(batch.pack) as temporary, temporary.open("wb", buffering=0) as sink:
                 pack = PackWriter(sink, rows.num_rows, self.generator.columns)
                 work = _Work(self, rows, Inputs(rows, self.roots, reader), before)
-                record = work.store(pack, progress) if work.stores_arrays() else work.make(pack, progress)
+                record = work.store(pack, progress) if work.stores_arrays() else work.generate(pack, progress)
                 if before is not None:
                     _refuse_other_images(rows, before, record)
         if before is None:
@@ -85,7 +86,7 @@ class BatchTask:
 
 
 class _Work:
-    """One run of a task: what it reads, and the record of an earlier run if there is one."""
+    """One run of a task: its inputs, and the record of an earlier run if there is one."""
 
     def __init__(self, task: BatchTask, rows: pa.Table, inputs: Inputs, before: pa.Table | None) -> None:
         self.task, self.rows, self.inputs = task, rows, inputs
@@ -93,20 +94,20 @@ class _Work:
         self.known_broken = known_broken(rows)
 
     def stores_arrays(self) -> bool:
-        """Whether nothing is to be done to the images but to read them, many at a time."""
+        """Whether the images are arrays that only need to be stored, many at a time."""
         return self.task.generator == AS_PNG and self.inputs.are_arrays()
 
     def store(self, pack: PackWriter, progress: Progress) -> pa.Table:
-        """Put arrays into a pack."""
+        """Write arrays into a pack and return the record."""
         pack.add_all(self.inputs.arrays(progress))
         # An array's digest is over its pixels, and those are stored as they are.
         for number, digest in enumerate(pack.digests):
             self._refuse_changed(number, digest)
         return pack.record(pack.digests)
 
-    def make(self, pack: PackWriter, progress: Progress) -> pa.Table:
-        """Make images and put them into a pack."""
-        make = once_per_worker(_SetUp(self.task.generator))
+    def generate(self, pack: PackWriter, progress: Progress) -> pa.Table:
+        """Generate images, write them into a pack and return the record."""
+        generate = once_per_worker(_SetUp(self.task.generator))
         count = Counted(len(self.inputs), progress)
         digests: list[str] = []
         together = self.task.generator.together
@@ -114,18 +115,18 @@ class _Work:
             numbers = range(first, min(first + together, len(self.inputs)))
             given = [self._read(number, digests) for number in numbers]
             sources = [source for source in given if isinstance(source, SourceImage)]
-            made = iter(self._made(make, sources))
+            results = iter(self._call(generate, sources))
             for number, source in zip(numbers, given, strict=True):
-                generated = next(made) if isinstance(source, SourceImage) else source
+                generated = next(results) if isinstance(source, SourceImage) else source
                 self._refuse_without_image(number, generated)
                 pack.add(generated)
                 count.one(self.inputs.size(number))
-            # Not kept while the next ones are decoded, or every photograph would get fresh memory (5 % of a resize).
-            del given, sources, made, source, generated
+            # Freed before the next images are decoded, or every photograph would get fresh memory (5 % of a resize).
+            del given, sources, results, source, generated
         return pack.record(digests)
 
     def _read(self, number: int, digests: list[str]) -> SourceImage | Generated:
-        """Read a source image, or say why it cannot be read; append its digest."""
+        """Read a source image, or return the reason why it cannot be read; append its digest to `digests`."""
         data, digest = self.inputs.read(number)
         self._refuse_changed(number, digest)
         digests.append(digest)
@@ -136,34 +137,34 @@ class _Work:
                 raise unreadable(self.rows, number, self.inputs.path(number), error) from error
             return Generated(None, reason=str(error))
 
-    def _made(self, make: Make, sources: Sequence[SourceImage]) -> Sequence[Generated]:
-        made = make(sources) if sources else ()
-        if len(made) != len(sources):
-            raise ValueError(f"{self.task.generator.name} made {len(made)} images of {len(sources)}")
-        return made
+    def _call(self, generate: Generate, sources: Sequence[SourceImage]) -> Sequence[Generated]:
+        results = generate(sources) if sources else ()
+        if len(results) != len(sources):
+            raise ValueError(f"{self.task.generator.name} generated {len(results)} images of {len(sources)}")
+        return results
 
     def _refuse_changed(self, number: int, digest: str) -> None:
         if self.expected is not None and self.expected[number] != digest:
             raise BuildError(
                 f"The source image {self.rows['source_id'][number]} in {self.inputs.path(number)} changed since the "
-                "images of this folder were made. Put it back as it was, or build into another --out."
+                "images of this folder were generated. Restore it, or build into another --out."
             )
 
     def _refuse_without_image(self, number: int, generated: Generated) -> None:
         if generated.reason and not self.task.drop_unreadable:
             raise BuildError(
-                f"No image can be made of {self.rows['source_id'][number]} in {self.inputs.path(number)}: "
+                f"No image can be generated from {self.rows['source_id'][number]} in {self.inputs.path(number)}: "
                 f"{generated.reason}. Replace it with a good copy, or leave it out with --allow-partial."
             )
 
 
 def _refuse_other_images(rows: pa.Table, before: pa.Table, record: pa.Table) -> None:
-    """Refuse images or values that differ from those that were made first, of the same inputs."""
+    """Refuse images or values that differ from those first generated from the same inputs."""
     for name in before.column_names:
         same = pc.fill_null(pc.equal(record[name].cast(pa.string()), before[name].cast(pa.string())), True)
         other = np.flatnonzero(~same.to_numpy(zero_copy_only=False))
         if len(other):
             raise BuildError(
-                f"The image {rows['id'][int(other[0])]} came out differently than when it was first made of the same "
+                f"The image {rows['id'][int(other[0])]} differs from the one that was first generated from the same "
                 f"input ({name}). Use the versions and the device of that build, or build into another --out."
             )

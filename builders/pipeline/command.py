@@ -18,13 +18,15 @@ from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sour
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
-from builders.pipeline.request import Choices, parts_of
-from builders.pipeline.run import build, prepare
-from builders.pipeline.state import refuse_foreign
+from builders.pipeline.from_sources import prepare
+from builders.pipeline.request import BuildRequest, Run, compared_with, parts_of
+from builders.pipeline.run import write_release
+from builders.pipeline.state import locked, refuse_foreign
 from builders.pipeline.summary import built_text, dry_run_text
-from builders.pipeline.without_duplicates import compared_with
 from builders.plan.withdrawals import DUPLICATES, read_withdrawn
+from builders.release.layout import Layout
 from builders.sources.base import Source
+from builders.storage.atomic import write_text
 
 WORKER_IMPORTS = ("builders.pipeline.command", "builders.generate.task", "numpy.ma")
 """All that a build's workers use. pyarrow asks for the last at the first array that it makes of one of NumPy's."""
@@ -143,7 +145,7 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
         else:
             roots = _roots(benchmark, module, compared_with(benchmark, splits) if variant else splits, flags)
         demo = _any_demo(roots)
-        choices = Choices(
+        request = BuildRequest(
             out=out,
             splits=splits,
             roots=roots,
@@ -159,15 +161,15 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
         )
         started = time.monotonic()
         with LocalExecutor(1 if flags["dry_run"] else flags["workers"], preload=WORKER_IMPORTS) as executor:
-            prepared = prepare(benchmark, choices, meter)
-            planned = sum(len(split.rows) for split in prepared.planned)
-            meter.note(f"planned {planned:,} images in {time.monotonic() - started:.1f} s")
-            if flags["dry_run"]:
-                if variant:
-                    meter.note("--withdraw duplicates: which images are duplicates is known once they have been read")
-                click.echo(dry_run_text(benchmark, prepared))
-            else:
-                click.echo(built_text(benchmark, build(benchmark, choices, prepared, meter, executor), out, splits))
+            planned = prepare(Run.of(benchmark, request, executor, meter))
+            images = sum(len(split.rows) for split in planned.planned)
+            meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
+            if not flags["dry_run"]:
+                click.echo(built_text(benchmark, write_release(planned), out, splits))
+                return
+            if variant:
+                meter.note("--withdraw duplicates: which images are duplicates is known once they have been read")
+            click.echo(dry_run_text(planned))
 
 
 def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ...]:
@@ -180,8 +182,8 @@ def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ..
     for name in names:
         if name not in declared and name not in configs:
             raise BuildError(
-                f"expected --splits to name configs ({', '.join(sorted(configs))}) or splits such as {declared[0]}, "
-                f"found {name}{_suggestion(name, [*configs, *declared])}."
+                f"--splits {name} is no config or split of this benchmark{_suggestion(name, [*configs, *declared])}. "
+                f"Name configs ({', '.join(sorted(configs))}) or splits such as {declared[0]}."
             )
     return tuple(key for key in declared if key in names or key.split("/")[0] in names)
 
@@ -190,21 +192,24 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
     import difflib
 
     close = difflib.get_close_matches(name, known, n=1)
-    return f"; the nearest is {close[0]}" if close else ""
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _demo_roots(out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool, quiet: bool) -> dict[str, Path]:
-    from builders.demo.write import write_demo
+    from builders.demo.write import edition, write_demo
 
     if dry_run:
         return write_demo(Path(cleanup.enter_context(tempfile.TemporaryDirectory())), progress=not quiet)
     # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
-    root = out / ".state" / "demo"
+    layout = Layout(out)
+    root = layout.state / "demo"
     finished = root / ".finished"
-    if finished.exists():
-        return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
-    written = write_demo(root, progress=not quiet)
-    finished.touch()
+    with locked(layout):
+        if finished.is_file() and finished.read_text(encoding="utf-8") == edition():
+            return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
+        finished.unlink(missing_ok=True)
+        written = write_demo(root, progress=not quiet)
+        write_text(finished, edition())
     return written
 
 
@@ -229,9 +234,7 @@ def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapp
         elif source.on_disk:
             missing.setdefault(source, []).append(key)
     if missing:
-        lines = [
-            f"expected a folder for {len(missing)} source{'s' if len(missing) > 1 else ''}, found no flag for it:"
-        ]
+        lines = [f"No folder was given for {len(missing)} source{'s' if len(missing) > 1 else ''} of these splits:"]
         lines += missing_sources((source, ", ".join(needing)) for source, needing in missing.items())
         lines.append(
             f"Name folders once for all in {SOURCES_FILE} (see README), choose --splits, or try the demo sources:"

@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from builders.benchmark import Benchmark, Config, Part
+from builders.benchmark import Config, Part
 from builders.duplicates.comparisons import PixelComparisons
 from builders.duplicates.table import Origin, carried, complete, origin, write_table
-from builders.executors.base import Meter
 from builders.generate.contract import Generator
-from builders.pipeline.state import Identity
+from builders.pipeline.request import Run
 from builders.plan.planner import PlannedSplit
 from builders.release import card
 from builders.release.digests import file_sha256, rows_digest
@@ -40,7 +39,7 @@ from builders.release.entries import (
     pieces_by_key,
 )
 from builders.release.layout import Layout
-from builders.release.manifest import file_entry, read_or_empty
+from builders.release.manifest import file_entry
 from builders.release.schema import arrow_schema
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources import broken
@@ -50,56 +49,68 @@ from builders.writing.shards import read_record
 
 
 @dataclass(frozen=True)
+class Contents:
+    """What a run adds to a release: entries of the manifest, and tables of duplicates whose pairs are among its rows.
+
+    `configs` and `sources` go by name and key, and a config has its splits of earlier runs, too.
+    """
+
+    benchmark: BenchmarkEntry
+    configs: Mapping[str, ConfigEntry]
+    sources: Mapping[str, SourceEntry]
+    duplicates: tuple[Origin, ...] = ()
+
+    def split(self, key: str) -> SplitEntry:
+        """The entry of one split, by `config/split`."""
+        config, _, name = key.partition("/")
+        return self.configs[config].splits[name]
+
+
+@dataclass(frozen=True)
 class Finished:
     """One split of the release: its entry in the manifest, and what it leaves out."""
 
-    config: str
-    name: str
-    labels: tuple[str, ...]
+    plan: ReadPlan
     entry: SplitEntry
     exclusions: tuple[Exclusion, ...]
-
-    @property
-    def key(self) -> str:
-        """`config/split`."""
-        return f"{self.config}/{self.name}"
 
 
 def finish_split(
     layout: Layout,
-    located: ReadPlan,
+    plan: ReadPlan,
     lacking: Mapping[str, Sequence[str]],
     adopted: Mapping[str, str],
 ) -> Finished:
     """Write the index of a split whose shards are done and describe it.
 
-    `lacking` says where its sources are short and `adopted` has a digest of the lists that it was adopted from, or an
-    empty text, both by the keys of its parts.
+    Args:
+        layout: the release folder.
+        plan: of the split.
+        lacking: where its sources are short, by the keys of its parts.
+        adopted: a digest of the lists that each was adopted from, or an empty text, by the same keys.
     """
-    config = located.config
-    parts = [layout.part(config.name, located.name, i, located.shards) for i in range(located.shards)]
+    config = plan.config
+    parts = [layout.part(config.name, plan.name, i, plan.shards) for i in range(plan.shards)]
     records = [read_record(part) for part in parts]
     columns = arrow_schema((), config.columns, image=False).names
     rows = pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts]).replace_schema_metadata(None)
     dropped = dict(image for record in records for image in record.dropped)
-    described = [
-        _part(planned, dropped, lacking.get(planned.key, ()), adopted[planned.key]) for planned in located.parts
-    ]
+    described = [_part(planned, dropped, lacking.get(planned.key, ()), adopted[planned.key]) for planned in plan.parts]
     if sum(part.entry.rows for part in described) != rows.num_rows:
-        raise AssertionError(f"{located.key}: {rows.num_rows} rows, and not those of its parts")
-    index = layout.index(config.name, located.name)
-    write_index(index, rows, located.labels, config.columns)
+        raise AssertionError(f"{plan.key}: {rows.num_rows} rows, and not those of its parts")
+    index = layout.index(config.name, plan.name)
+    write_index(index, rows, plan.labels, config.columns)
     entry = _joined(
         described,
         digest=rows_digest(rows),
-        data=data_entries(layout, located),
+        data=data_entries(layout, plan),
         index=file_entry(layout, index),
-        generator=located.image_generator,
+        generator=plan.image_generator,
     )
-    if not isinstance(located.parts[0].split, Part):
+    if not isinstance(plan.parts[0].split, Part):
         entry = _whole(entry, described[0].entry)
     exclusions = tuple(exclusion for part in described for exclusion in part.exclusions)
-    return Finished(config.name, located.name, located.labels, entry, exclusions)
+    return Finished(plan, entry, exclusions)
 
 
 @dataclass(frozen=True)
@@ -182,75 +193,84 @@ def _whole(split: SplitEntry, part: PartEntry) -> SplitEntry:
     )
 
 
-def data_entries(layout: Layout, located: ReadPlan) -> tuple[FileEntry, ...]:
+def data_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
     """The finished shards of a split that have pixels, as the manifest lists them."""
-    names = (located.config.name, located.name)
+    names = (plan.config.name, plan.name)
     entries = []
-    for shard in range(located.shards):
-        path = layout.data(*names, shard, located.shards)
+    for shard in range(plan.shards):
+        path = layout.data(*names, shard, plan.shards)
         if path.exists():
-            record = read_record(layout.part(*names, shard, located.shards))
+            record = read_record(layout.part(*names, shard, plan.shards))
             entries.append(FileEntry(layout.relative(path), record.bytes, record.sha256))
     return tuple(entries)
 
 
-def finish_release(
-    layout: Layout, benchmark: Benchmark, finished: Sequence[Finished], identity: Identity, meter: Meter
-) -> Manifest:
-    """Write exclusions, the table of duplicates, manifest and card; what other runs put into the folder stays.
+def contents_of(run: Run, finished: Sequence[Finished], before: Manifest) -> Contents:
+    """Write the tables of exclusions of splits that were built from sources, and describe them.
 
     Args:
-        layout: the release folder.
-        benchmark: the declaration.
-        finished: the splits of this run.
-        identity: the choices that change rows.
-        meter: shows progress.
+        run: the run that built them.
+        finished: the splits.
+        before: the manifest of earlier runs, whose other splits stay.
+    """
+    configs = {
+        config.name: _config_entry(run, config, mine, before.configs.get(config.name))
+        for config in run.benchmark.configs
+        if (mine := [split for split in finished if split.plan.config.name == config.name])
+    }
+    used = {source for split in finished for source in split.entry.sources}
+    sources = {source.key: _source_entry(source) for source in run.benchmark.sources() if source.key in used}
+    return Contents(_benchmark_entry(run), configs, sources)
+
+
+def finish_release(run: Run, before: Manifest, contents: Contents) -> Manifest:
+    """Write the table of duplicates, manifest and card; what other runs put into the folder stays.
+
+    Args:
+        run: the run that ends.
+        before: the folder's manifest from earlier runs.
+        contents: what this run adds.
 
     Returns:
         The manifest.
     """
-    before = read_or_empty(layout.root)
-    origins = earlier_tables(layout)
-    configs = {
-        config.name: _config_entry(layout, benchmark, config, mine, before.configs.get(config.name))
-        for config in benchmark.configs
-        if (mine := [split for split in finished if split.config == config.name])
-    }
-    used = {source for split in finished for source in split.entry.sources}
+    layout = run.layout
     manifest = msgspec.structs.replace(
         before,
-        benchmarks={**before.benchmarks, benchmark.name: _benchmark_entry(benchmark, identity)},
-        configs={**before.configs, **configs},
-        sources={
-            **before.sources,
-            **{source.key: _source_entry(source) for source in benchmark.sources() if source.key in used},
-        },
+        benchmarks={**before.benchmarks, run.benchmark.name: contents.benchmark},
+        configs={**before.configs, **contents.configs},
+        sources={**before.sources, **contents.sources},
     )
-    manifest = finish_duplicates(layout, benchmark, manifest, origins, meter)
-    return card.write_card_and_manifest(layout, manifest)
+    origins = [*_earlier_tables(layout, before), *contents.duplicates]
+    found = PixelComparisons(layout, manifest, run.benchmark, run.meter).table(carried(origins, manifest))
+    known = manifest.by_key()
+    table = complete(manifest, lambda key: layout.root / known[key].index.path, origins, found)
+    listed = write_table(layout, table)
+    training = {key for key, entry in known.items() if is_training(key, entry)}
+    run.meter.note(summary(read_pairs(layout.duplicates), training))
+    return card.write_card_and_manifest(layout, msgspec.structs.replace(manifest, duplicates=listed))
 
 
-def _config_entry(
-    layout: Layout, benchmark: Benchmark, config: Config, finished: Sequence[Finished], before: ConfigEntry | None
-) -> ConfigEntry:
+def _config_entry(run: Run, config: Config, finished: Sequence[Finished], before: ConfigEntry | None) -> ConfigEntry:
     """Describe a config with the splits of this run and those of `before`, and write its exclusions."""
-    path = layout.excluded(config.name)
-    keys = [key for split in finished for key in pieces_by_key(split.key, split.entry)]
+    path = run.layout.excluded(config.name)
+    keys = [key for split in finished for key in pieces_by_key(split.plan.key, split.entry)]
     write_excluded(path, [e for split in finished for e in split.exclusions], keys)
-    mine = {split.name: split.entry for split in finished}
+    mine = {split.plan.name: split.entry for split in finished}
     return ConfigEntry(
-        benchmark=benchmark.name,
+        benchmark=run.benchmark.name,
         description=config.description,
-        label_names=finished[0].labels,
+        label_names=finished[0].plan.labels,
         columns=tuple(column_entry(column) for column in config.columns),
         splits={**before.splits, **mine} if before else mine,
-        excluded=file_entry(layout, path),
+        excluded=file_entry(run.layout, path),
         audit=before.audit if before else None,
         duplicates_of=before.duplicates_of if before else None,
     )
 
 
-def _benchmark_entry(benchmark: Benchmark, identity: Identity) -> BenchmarkEntry:
+def _benchmark_entry(run: Run) -> BenchmarkEntry:
+    benchmark, identity = run.benchmark, run.identity
     return BenchmarkEntry(
         title=benchmark.title,
         paper=benchmark.paper,
@@ -273,31 +293,13 @@ def _source_entry(source: Source) -> SourceEntry:
     )
 
 
-def earlier_tables(layout: Layout) -> list[Origin]:
+def _earlier_tables(layout: Layout, manifest: Manifest) -> list[Origin]:
     """The table of duplicates that a release folder has from earlier runs, where it is as its manifest lists it."""
-    manifest = read_or_empty(layout.root)
     if manifest.duplicates is None or not layout.duplicates.is_file():
         return []
     if file_sha256(layout.duplicates) != manifest.duplicates.sha256:
         return []  # written by a run that was killed before its manifest was; all is looked for again
     return [origin(manifest, layout.duplicates)]
-
-
-def finish_duplicates(
-    layout: Layout, benchmark: Benchmark, manifest: Manifest, origins: Sequence[Origin], meter: Meter
-) -> Manifest:
-    """Write the table of duplicates of all splits in `manifest`, and say how many pairs it has.
-
-    Returns:
-        The manifest with the table listed.
-    """
-    found = PixelComparisons(layout, manifest, benchmark, meter).table(carried(origins, manifest))
-    known = manifest.by_key()
-    table = complete(manifest, lambda key: layout.root / known[key].index.path, origins, found)
-    listed = write_table(layout, table)
-    training = {key for key, entry in known.items() if is_training(key, entry)}
-    meter.note(summary(read_pairs(layout.duplicates), training))
-    return msgspec.structs.replace(manifest, duplicates=listed)
 
 
 def _by_rule(exclusions: Sequence[Exclusion]) -> dict[str, int]:

@@ -1,10 +1,10 @@
-"""Building exactly the rows of a published index from a person's own sources, with every image's digest checked."""
+"""Builds exactly the rows of a published index from a person's own sources, and checks every image's digest."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,25 +18,22 @@ from builders.benchmark import Benchmark, Part, Split
 from builders.duplicates.table import Origin, origin
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
-from builders.pipeline.finish import data_entries, earlier_tables, finish_duplicates
-from builders.pipeline.generated import Making
+from builders.pipeline.finish import Contents, data_entries
 from builders.pipeline.recorded import copy_pixels, recorded_splits
-from builders.pipeline.request import Choices, generators_of
-from builders.pipeline.state import check_choices, check_generators, identity_of, locked, record_plans
+from builders.pipeline.request import BuildRequest, Identity, Run
+from builders.pipeline.run import PlannedRelease, write_release
 from builders.plan.planner import PLAN_SCHEMA, PlannedSplit
 from builders.plan.quotas import Rows
 from builders.registry import BENCHMARKS
-from builders.release import card
 from builders.release.digests import rows_digest
 from builders.release.entries import ConfigEntry, Manifest, SplitEntry, pieces_by_key
 from builders.release.layout import Layout
-from builders.release.manifest import file_entry, read_manifest, read_or_empty
+from builders.release.manifest import file_entry, read_manifest
 from builders.release.reader import config_of
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source, SourceIndex, open_source
-from builders.writing.packs import remove_packs, unpack
-from builders.writing.read_plan import STAGING, ReadPlan, join, locate, packed_rows
+from builders.writing.read_plan import ReadPlan
 
 
 @dataclass(frozen=True)
@@ -84,12 +81,12 @@ class Published:
         listed = self.entry().splits[split]
         path = self.root / listed.index.path
         if not path.is_file():
-            raise BuildError(f"expected the published index {listed.index.path}, found none; fetch it again.")
+            raise BuildError(f"The published index {listed.index.path} is not in {self.root}. Fetch it again.")
         rows = pq.read_table(path)
         if rows_digest(rows) != listed.digest:
             raise BuildError(
-                f"expected rows with the digest {listed.digest} in {listed.index.path}, found others; fetch the "
-                "release again."
+                f"The published index {listed.index.path} has other rows than its manifest says (digest "
+                f"{listed.digest}). Fetch the release again."
             )
         return rows.replace_schema_metadata(None)
 
@@ -104,14 +101,28 @@ def benchmark_of(published: Published) -> Benchmark:
     version = published.manifest.benchmarks[name].version
     if name not in BENCHMARKS:
         known = ", ".join(sorted(BENCHMARKS))
-        raise BuildError(f"expected a benchmark that these tools build ({known}), found {name}; update the tools.")
+        raise BuildError(f"These tools do not build the benchmark {name}, only {known}. Update the tools.")
     # A variant (after the plus) has the declaration of its benchmark.
     if BENCHMARKS[name].version != version.partition("+")[0]:
         raise BuildError(
-            f"expected version {BENCHMARKS[name].version} of the benchmark {name}, which these tools build, found "
-            f"{version}; use the tools that published it."
+            f"The benchmark {name} was published as version {version}, and these tools build version "
+            f"{BENCHMARKS[name].version}. Use the tools that published it."
         )
+    _refuse_undeclared(published, BENCHMARKS[name])
     return BENCHMARKS[name]
+
+
+def _refuse_undeclared(published: Published, benchmark: Benchmark) -> None:
+    """Refuse splits or parts that the benchmark does not declare, or of other sources or partitions."""
+    declared = {part: (split.source.key, tuple(split.partitions)) for part, (_, split) in benchmark.by_key().items()}
+    for key, entry in published.splits().items():
+        for part, listed in pieces_by_key(key, entry).items():
+            if declared.get(part) != (listed.source, listed.partitions):
+                raise BuildError(
+                    f"{part} in {published.name or published.root} has other sources or partitions than version "
+                    f"{benchmark.version} of the benchmark {benchmark.name} declares, or is not in it. Fetch the "
+                    "release again, or use the tools that published it."
+                )
 
 
 def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:
@@ -142,67 +153,106 @@ def rebuild(published: Published, roots: Mapping[str, Path], out: Path, meter: M
         BuildError: an image is missing in a source or has other content than the publisher's.
     """
     benchmark = benchmark_of(published)
-    layout = Layout(out)
-    identity = identity_of(benchmark.name, published.manifest.benchmarks[benchmark.name])
-    splits = published.splits()
-    recorded = recorded_splits(benchmark, splits)
-    generators = generators_of(benchmark, list(splits))
-    keys = {
-        part: listed.adopted for key, split in splits.items() for part, listed in pieces_by_key(key, split).items()
-    }
-    choices = Choices(out=out, splits=tuple(splits), roots=roots, seed=identity.seed, demo=identity.demo)
-    with os_errors_as_build_errors("write the release"), locked(layout):
-        check_choices(layout, identity, keys, allow_partial=False)
-        check_generators(layout, identity, generators)
-        for key in recorded:
-            copy_pixels(key, splits[key], published.root, layout)
+    identity = Identity.released(benchmark.name, published.manifest.benchmarks[benchmark.name])
+    request = BuildRequest(
+        out=out,
+        splits=tuple(published.splits()),
+        roots=roots,
+        seed=identity.seed,
+        limit_per_class=identity.limit_per_class,
+        demo=identity.demo,
+    )
+    return write_release(prepare(published, Run(benchmark, request, identity, executor, meter)))
+
+
+def prepare(published: Published, run: Run) -> PlannedFromIndex:
+    """Open the sources that a published config takes, and find its rows in them.
+
+    Raises:
+        BuildError: a source is missing, or lacks a published image.
+    """
+    with os_errors_as_build_errors("read the sources"):
         indexes = {
-            source.key: open_source(source, roots.get(source.key, Path()), partitions)
+            source.key: open_source(source, run.request.roots.get(source.key, Path()), partitions)
             for source, partitions in needed_sources(published).items()
         }
-        located = _located(published, benchmark, indexes, layout, meter, without=recorded)
-        digests = {split.key: split.digest for split in located}
-        record_plans(layout, identity, keys, digests, generators, allow_partial=False)
-        making = Making(layout, choices, indexes, executor, meter)
-        ready = {key: _expecting(published, split) for key, split in making.make(located).items()}
-        todo = {key: making.unfinished(split) for key, split in ready.items()}
-        making.restore([(ready[key], shards) for key, shards in todo.items() if shards])
-        tasks = [task for key, shards in todo.items() if shards for task in making.tasks(ready[key], shards)]
-        meter.step("writing", sum(task.stop - task.start for task in tasks))
-        tasks.sort(key=lambda task: -task.size)
-        executor.run(tasks, meter.advance)
-        manifest = _finish(published, benchmark, layout, ready, meter)
-        remove_packs(layout.state / STAGING)
-    return manifest
+        recorded = recorded_splits(run.benchmark, published.splits())
+        names = [key.partition("/")[2] for key in published.splits() if key not in recorded]
+        planned = [part for name in names for part in _planned(published, run.benchmark, name, indexes)]
+    return PlannedFromIndex(run, indexes, published, tuple(planned))
 
 
-def _located(
-    published: Published,
-    benchmark: Benchmark,
-    indexes: Mapping[str, SourceIndex],
-    layout: Layout,
-    meter: Meter,
-    *,
-    without: Collection[str],
-) -> list[ReadPlan]:
-    names = [key.partition("/")[2] for key in published.splits() if key not in without]
-    planned = {name: _planned(published, benchmark, name, indexes) for name in names}
-    pieces = [piece for split in planned.values() for piece in split]
-    meter.step("finding", sum(len(piece.rows) for piece in pieces))
-    unpacked = {
-        key: unpack(index, rows, layout.state / STAGING, meter.advance)
-        for key, index in indexes.items()
-        if len(rows := packed_rows(index, [piece for piece in pieces if piece.split.source.key == key]))
-    }
-    found = []
-    for name, split in planned.items():
-        located = [
-            locate(piece, indexes[key], unpacked.get(key), advance=meter.advance)
-            for piece in split
-            for key in [piece.split.source.key]
-        ]
-        found.append(join(located, _as_published(published.rows(name)["id"])))
-    return found
+@dataclass(frozen=True)
+class PlannedFromIndex(PlannedRelease):
+    """The rows of a published config, found in a person's sources.
+
+    Splits whose images cannot be generated again are not among `planned`; their pixels are copied.
+    """
+
+    run: Run
+    indexes: Mapping[str, SourceIndex]
+    published: Published
+    planned: tuple[PlannedSplit, ...]
+
+    @property
+    def adopted_digests(self) -> Mapping[str, str]:
+        """The publisher's digests of what each split or part was adopted from."""
+        return {
+            part: listed.adopted
+            for key, split in self.published.splits().items()
+            for part, listed in pieces_by_key(key, split).items()
+        }
+
+    def labels(self) -> Mapping[str, Sequence[str]]:
+        """The published config's in-distribution classes."""
+        return {self.published.config: self.published.entry().label_names}
+
+    def final(self) -> PlannedFromIndex:
+        """Copy the pixels that cannot be generated again."""
+        splits = self.published.splits()
+        for key in recorded_splits(self.run.benchmark, splits):
+            copy_pixels(key, splits[key], self.published.root, self.run.layout)
+        return self
+
+    def order(self, key: str) -> Callable[[pa.Table], Rows]:
+        """The order that a joined split's rows were published in."""
+        return _as_published(self.published.rows(key.partition("/")[2])["id"])
+
+    def expecting(self, plan: ReadPlan) -> ReadPlan:
+        """Add what the publisher has of each row: the config's own columns, and the digest to compare with."""
+        rows = self.published.rows(plan.name)
+        table = plan.table.append_column("expected_sha256", rows["content_sha256"])
+        for name in (column.name for column in plan.config.columns):
+            if name not in table.column_names:
+                table = table.append_column(name, rows[name])
+            else:
+                _refuse_other_values(table, rows, name)
+        return dataclasses.replace(plan, table=table)
+
+    def describe(self, written: Sequence[ReadPlan], before: Manifest) -> Contents:
+        """Write the published index and exclusions, and describe the config as its publisher did."""
+        layout, published, entry = self.run.layout, self.published, self.published.entry()
+        ready = {plan.key: plan for plan in written}
+        splits = {}
+        for key, listed in published.splits().items():
+            name = key.partition("/")[2]
+            path = layout.index(published.config, name)
+            rows = published.rows(name)
+            write_index(path, rows, entry.label_names, entry.own_columns())
+            data = data_entries(layout, ready[key]) if key in ready else listed.data
+            splits[name] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
+            self.run.meter.advance(rows.num_rows)
+        excluded = layout.excluded(published.config)
+        write_excluded(excluded, read_excluded(published.root / entry.excluded.path), list(self.adopted_digests))
+        config = msgspec.structs.replace(entry, splits=splits, excluded=file_entry(layout, excluded))
+        theirs = published.manifest
+        used = sorted({key for listed in splits.values() for key in listed.sources})
+        return Contents(
+            benchmark=theirs.benchmarks[self.run.benchmark.name],
+            configs={published.config: config},
+            sources={key: theirs.sources[key] for key in used},
+            duplicates=(published.duplicates(),),
+        )
 
 
 def _as_published(ids: pa.ChunkedArray) -> Callable[[pa.Table], Rows]:
@@ -258,31 +308,19 @@ def _places(key: str, split: Split, rows: pa.Table, index: SourceIndex) -> pa.Ar
     absent = rows["source_id"].filter(pc.is_null(places))
     if len(absent):
         raise BuildError(
-            f"{split.source.title}: expected the {rows.num_rows:,} images of {key} in {index.root}, found "
-            f"{len(absent):,} missing, for instance {absent[0]}; give the whole edition ({split.source.edition})."
+            f"{split.source.title} in {index.root} lacks {len(absent):,} of the {rows.num_rows:,} images of {key}, "
+            f"such as {absent[0]}. Give the whole edition ({split.source.edition})."
         )
     found = index.table["class_id"].cast(pa.string()).take(places)
     other = np.flatnonzero(pc.not_equal(found, rows["class_id"]).to_numpy())
     if len(other):
         at = int(other[0])
         raise BuildError(
-            f"{split.source.title}: expected {rows['source_id'][at]} to be of class {rows['class_id'][at]} as "
-            "published, "
-            f"found {found[at]} in {index.root}; give the edition that the publisher used ({split.source.edition})."
+            f"{split.source.title} in {index.root} has {rows['source_id'][at]} in the class {found[at]}, and the "
+            f"publisher had it in {rows['class_id'][at]}. Give the edition that the publisher used "
+            f"({split.source.edition})."
         )
     return places
-
-
-def _expecting(published: Published, split: ReadPlan) -> ReadPlan:
-    """Add what the publisher has of each row: the config's own columns, and the digest to compare with."""
-    rows = published.rows(split.name)
-    table = split.table.append_column("expected_sha256", rows["content_sha256"])
-    for name in (column.name for column in split.config.columns):
-        if name not in table.column_names:
-            table = table.append_column(name, rows[name])
-        else:
-            _refuse_other_values(table, rows, name)
-    return dataclasses.replace(split, table=table)
 
 
 def _refuse_other_values(table: pa.Table, rows: pa.Table, name: str) -> None:
@@ -293,34 +331,6 @@ def _refuse_other_values(table: pa.Table, rows: pa.Table, name: str) -> None:
     if len(other):
         at = int(other[0])
         raise BuildError(
-            f"{rows['id'][at]} has {name} {ours[at]} when it is made here, and {theirs[at]} as published. Use the "
-            "tools that published it."
+            f"{rows['id'][at]} has {name} {ours[at]} when it is generated here, and {theirs[at]} as published. Use "
+            "the tools that published it."
         )
-
-
-def _finish(
-    published: Published, benchmark: Benchmark, layout: Layout, ready: Mapping[str, ReadPlan], meter: Meter
-) -> Manifest:
-    theirs, entry = published.manifest, published.entry()
-    splits = {}
-    for key, listed in published.splits().items():
-        name = key.partition("/")[2]
-        path = layout.index(published.config, name)
-        write_index(path, published.rows(name), entry.label_names, entry.own_columns())
-        data = data_entries(layout, ready[key]) if key in ready else listed.data
-        splits[name] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
-    before = read_or_empty(layout.root)
-    origins = earlier_tables(layout)
-    keys = [part for name, listed in splits.items() for part in pieces_by_key(f"{published.config}/{name}", listed)]
-    excluded = layout.excluded(published.config)
-    write_excluded(excluded, read_excluded(published.root / entry.excluded.path), keys)
-    ours = msgspec.structs.replace(entry, splits=splits, excluded=file_entry(layout, excluded))
-    used = sorted({key for listed in splits.values() for key in listed.sources})
-    manifest = msgspec.structs.replace(
-        before,
-        benchmarks={**before.benchmarks, benchmark.name: theirs.benchmarks[benchmark.name]},
-        configs={**before.configs, published.config: ours},
-        sources={**before.sources, **{key: theirs.sources[key] for key in used}},
-    )
-    manifest = finish_duplicates(layout, benchmark, manifest, [*origins, published.duplicates()], meter)
-    return card.write_card_and_manifest(layout, manifest)

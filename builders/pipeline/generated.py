@@ -1,4 +1,4 @@
-"""From located splits to shard tasks that can run: making images, and bringing packs back that a shard needs.
+"""From read plans to shard tasks that can run: generates images, and brings back the packs that a shard needs.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -16,148 +16,147 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
-from builders.executors.base import Executor, Meter
-from builders.generate.batches import Batch, cut, made_table, read_pixels
+from builders.generate.batches import Batch, cut, generated_table, read_pixels
 from builders.generate.task import BatchTask
-from builders.pipeline.request import Choices
-from builders.release.layout import Layout
+from builders.pipeline.request import Run
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
 from builders.writing.read_plan import STAGING, ReadPlan, write_plan
 from builders.writing.shards import ShardTask, read_record
 
 
-class Making:
-    """Makes what a run's splits store, once, and knows which shards are left to write."""
+class ShardWork:
+    """Generates the images that a run's splits store, once, and knows which shards are left to write.
 
-    def __init__(
-        self, layout: Layout, choices: Choices, indexes: Mapping[str, SourceIndex], executor: Executor, meter: Meter
-    ) -> None:
-        self.layout, self.choices, self.executor, self.meter = layout, choices, executor, meter
-        self.staging = layout.state / STAGING
+    Args:
+        run: what the images are generated for.
+        indexes: the sources, by key.
+    """
+
+    def __init__(self, run: Run, indexes: Mapping[str, SourceIndex]) -> None:
+        self.run, self.layout = run, run.layout
+        self.staging = self.layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in indexes.items()} | {STAGING: str(self.staging)}
         self.batches: dict[str, list[Batch]] = {}
-        self.located: dict[str, ReadPlan] = {}
+        self.generated: dict[str, ReadPlan] = {}
 
-    def make(self, located: Sequence[ReadPlan]) -> dict[str, ReadPlan]:
-        """Make the images of every split that asks for it, but for batches that an earlier run has made.
+    def generate(self, plans: Sequence[ReadPlan]) -> dict[str, ReadPlan]:
+        """Generate the images of every split that asks for it, but for batches that an earlier run has finished.
 
         Returns:
-            The splits by key; those that were made have their images in packs, and their generators' columns.
+            The plans by key; those of generated images read them from packs and have their generators' columns.
         """
-        for split in located:
-            generator = split.image_generator
-            if generator is not None:
-                key = split.key
-                name = f"made-{key.replace('/', '-')}"
-                self.batches[key] = cut(split.table, generator, name, self.staging)
-                self.located[key] = split
+        for plan in plans:
+            if plan.image_generator is not None:
+                name = f"made-{plan.key.replace('/', '-')}"
+                self.batches[plan.key] = cut(plan.table, plan.image_generator, name, self.staging)
+                self.generated[plan.key] = plan
         self._run([(key, batch) for key in self.batches for batch in self.batches[key] if not batch.record.exists()])
-        return {split.key: self._made(split) for split in located}
+        return {plan.key: self._with_images(plan) for plan in plans}
 
     def pixels(self, rows: pa.Table) -> npt.NDArray[np.uint8]:
-        """Decode made images; packs that were removed are made again."""
+        """Decode generated images; packs that were removed are generated again."""
         wanted = set(rows["file"].unique().to_pylist())
         self._run(self._lost(wanted))
         return read_pixels(rows, self.staging)
 
-    def unfinished(self, split: ReadPlan) -> list[int]:
-        """The shards of a split that no earlier run has finished."""
-        return [shard for shard in range(split.shards) if not self._is_finished(split, shard)]
+    def tasks(self, plans: Sequence[ReadPlan]) -> list[ShardTask]:
+        """The shards that no earlier run has finished, as tasks that can run, the largest first."""
+        unfinished = [
+            (plan, shard) for plan in plans for shard in range(plan.shards) if not self._finished(plan, shard)
+        ]
+        self._restore(unfinished)
+        tasks = []
+        for plan, shard in unfinished:
+            names = (plan.config.name, plan.name)
+            data = self.layout.data(*names, shard, plan.shards)
+            # Pixels that are there stay there, also when this run asks for the index alone.
+            wanted = None if self.run.request.index_only and not data.exists() else data
+            part = self.layout.part(*names, shard, plan.shards)
+            tasks.append(self.task(plan, shard, plan=self.layout.plan(*names), data=wanted, part=part))
+        # The largest first, so that no worker ends up alone with a large one.
+        return sorted(tasks, key=lambda task: -task.size)
 
-    def restore(self, wanted: Sequence[tuple[ReadPlan, Sequence[int]]]) -> None:
+    def task(self, split: ReadPlan, shard: int, *, plan: Path, data: Path | None, part: Path) -> ShardTask:
+        """The task that writes one shard, or without `data` only looks at its images and writes its index rows."""
+        return ShardTask(
+            plan=plan,
+            start=split.starts[shard],
+            stop=split.starts[shard + 1],
+            size=split.bytes_of(shard),
+            roots=self.roots,
+            data=data,
+            part=part,
+            schema=arrow_schema(split.labels, split.config.columns),
+            decode=self.run.request.decode,
+            drop_unreadable=self.run.request.allow_partial,
+            columns=tuple(column.name for column in split.config.columns if column.name in split.table.column_names),
+            generated=split.key in self.batches,
+        )
+
+    def _restore(self, shards: Sequence[tuple[ReadPlan, int]]) -> None:
         """Bring back the packs that some shards are written from, and write the plans that workers read."""
         files: set[str] = set()
-        for split, shards in wanted:
-            config, name = split.config.name, split.name
-            if split.key in self.batches:
-                for shard in shards:
-                    files.update(split.rows_of(shard)["file"].to_pylist())
-            else:
-                self._unpack(split)
-            write_plan(split, self.layout.plan(config, name))
+        for plan, shard in shards:
+            if plan.key in self.batches:
+                files.update(plan.rows_of(shard)["file"].to_pylist())
+        for plan in {plan.key: plan for plan, _ in shards}.values():
+            if plan.key not in self.batches:
+                plan.unpack()
+            write_plan(plan, self.layout.plan(plan.config.name, plan.name))
         self._run(self._lost(files))
 
-    def tasks(self, split: ReadPlan, shards: Sequence[int]) -> list[ShardTask]:
-        """What is to be run to write some shards."""
-        config, name = split.config, split.name
-        tasks = []
-        for shard in shards:
-            data = self.layout.data(config.name, name, shard, split.shards)
-            tasks.append(
-                ShardTask(
-                    plan=self.layout.plan(config.name, name),
-                    start=split.starts[shard],
-                    stop=split.starts[shard + 1],
-                    size=split.bytes_of(shard),
-                    roots=self.roots,
-                    # Pixels that are there stay there, also when this run asks for the index alone.
-                    data=None if self.choices.index_only and not data.exists() else data,
-                    part=self.layout.part(config.name, name, shard, split.shards),
-                    schema=arrow_schema(split.labels, config.columns),
-                    decode=self.choices.decode,
-                    drop_unreadable=self.choices.allow_partial,
-                    columns=tuple(column.name for column in config.columns),
-                    made=split.key in self.batches,
-                )
-            )
-        return tasks
-
     def _run(self, wanted: Sequence[tuple[str, Batch]]) -> None:
+        """Generate the images of some batches, each given with the key of its split."""
         if not wanted:
             return
         tasks = []
         for key in dict.fromkeys(key for key, _ in wanted):
-            split = self.located[key]
-            self._unpack(split)
+            plan = self.generated[key]
+            plan.unpack()
             path = self.staging / f"{key.replace('/', '-')}.arrow"
-            write_plan(split, path)
-            generator = split.image_generator
+            write_plan(plan, path)
+            generator = plan.image_generator
             if generator is None:
-                raise AssertionError(f"{key} makes no images")
+                raise AssertionError(f"{key} has no generator")
             tasks += [
-                BatchTask(path, batch, self.roots, generator, self.choices.allow_partial)
+                BatchTask(path, batch, self.roots, generator, self.run.request.allow_partial)
                 for of, batch in wanted
                 if of == key
             ]
-        self.meter.step("making images", sum(task.batch.stop - task.batch.start for task in tasks))
-        self.executor.run(tasks, self.meter.advance)
+        self.run.meter.step("generating images", sum(task.batch.stop - task.batch.start for task in tasks))
+        self.run.executor.run(tasks, self.run.meter.advance)
 
-    def _made(self, split: ReadPlan) -> ReadPlan:
-        if split.image_generator is None:
-            return dataclasses.replace(split, table=_with_absent_columns(split, split.table))
-        made = made_table(split.parts[0].table, self.batches[split.key], STAGING, split.image_generator.columns)
-        return dataclasses.replace(split, table=_with_absent_columns(split, made), packs=())
+    def _with_images(self, plan: ReadPlan) -> ReadPlan:
+        generator = plan.image_generator
+        if generator is None:
+            return dataclasses.replace(plan, table=_with_absent_columns(plan, plan.table))
+        table = generated_table(plan.parts[0].table, self.batches[plan.key], STAGING, generator.columns)
+        return dataclasses.replace(plan, table=_with_absent_columns(plan, table), packs=())
 
     def _lost(self, files: set[str]) -> list[tuple[str, Batch]]:
         """Batches whose packs, of those named, are no longer there."""
         return [
             (key, batch)
-            for key, made in self.batches.items()
-            for batch in made
+            for key, batches in self.batches.items()
+            for batch in batches
             if batch.pack.name in files and not batch.pack.exists()
         ]
 
-    @staticmethod
-    def _unpack(split: ReadPlan) -> None:
-        for pack in split.packs:
-            if not pack.path.exists():
-                pack.unpack()
-
-    def _is_finished(self, split: ReadPlan, shard: int) -> bool:
+    def _finished(self, split: ReadPlan, shard: int) -> bool:
         names = (split.config.name, split.name, shard, split.shards)
         part, data = self.layout.part(*names), self.layout.data(*names)
         if not part.is_file():
             return False
         record = read_record(part)
-        made = split.image_generator is not None  # which takes decoding
-        if self.choices.decode and not (record.decoded or made):
+        generated = split.image_generator is not None  # which takes decoding
+        if self.run.request.decode and not (record.decoded or generated):
             return False
         # Its size tells a file that was cut; `verify` recomputes digests, which here would read the whole release
         # again.
-        index_only = self.choices.index_only and not data.exists()
+        index_only = self.run.request.index_only and not data.exists()
         finished = (data.is_file() and data.stat().st_size == record.bytes) or index_only
-        if finished and made:
+        if finished and generated:
             _refuse_other_images(split, shard, part)
         return finished
 

@@ -1,4 +1,4 @@
-"""Splits that cannot be made again: their pixels are taken from the published release, where it has them.
+"""Splits whose images cannot be generated again: their pixels are taken from the published release, where it has them.
 
 Tested by `tests/builders/generate/test_toy_release.py`.
 """
@@ -20,22 +20,22 @@ from builders.storage.atomic import atomic_path
 
 
 def recorded_splits(benchmark: Benchmark, entries: Mapping[str, SplitEntry]) -> list[str]:
-    """The published splits (`config/split`) whose pixels nobody can make again.
+    """The published splits (`config/split`) whose images nobody can generate again.
 
     Args:
         benchmark: the declaration.
         entries: the splits' entries in the published manifest, by `config/split`.
 
     Raises:
-        BuildError: a split was made in another way than these tools make it.
+        BuildError: a split was generated in another way than these tools generate it.
     """
     generators = generators_of(benchmark, list(entries))
     for key, generator in generators.items():
-        # A release from before generators were recorded has none; its images were made as today's first versions do.
+        # Releases of format 1 record none: their images were generated as the generators' first versions do.
         published = entries[key].generator or generator.entry()
         if differing := differences(published.identity(), generator.identity()):
             raise BuildError(
-                f"The images of {key} were made in another way than these tools make them: with "
+                f"The images of {key} were generated in another way than these tools generate them: with "
                 f"{', '.join(differing)}. Use the tools that published it."
             )
     return [key for key, generator in generators.items() if generator.reproducible == "recorded"]
@@ -58,8 +58,9 @@ def copy_pixels(key: str, entry: SplitEntry, published: Path, layout: Layout) ->
     missing = [file.path for file in entry.data if not (published / file.path).is_file()]
     if missing or not entry.data:
         raise BuildError(
-            f"The images of {key} cannot be made again: they depend on the device and the library versions that made "
-            f"them. Load the published ones, or give a release folder that has them (found none in {published})."
+            f"The images of {key} cannot be generated again: they depend on the device and the library versions that "
+            f"generated them. Load the published ones, or give a release folder that has them; {published} "
+            "does not."
         )
     for shard, file in enumerate(entry.data):
         target = layout.data(config, name, shard, shards)

@@ -1,4 +1,4 @@
-"""What one run was asked for, and which sources that takes.
+"""What one run was asked for, which sources that takes, and what the run works with.
 
 Tested by `tests/builders/pipeline/test_command.py`.
 """
@@ -6,17 +6,24 @@ Tested by `tests/builders/pipeline/test_command.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
-from builders.benchmark import Benchmark, parent
+from builders.benchmark import Benchmark, group_name, parent
+from builders.executors.base import Executor, Meter
 from builders.generate.contract import Generator
+from builders.release.entries import BenchmarkEntry
+from builders.release.layout import Layout
 from builders.sources.base import Source
+
+VARIANT = "without-duplicates"
+"""Build metadata of the version (semver.org 2.0.0, item 10) of a variant without duplicates."""
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What the user chose.
+class BuildRequest:
+    """What the user asked for.
 
     `roots` maps source keys to folders; `splits` are names as `config/split`; `withdrawn` has the reason why a row is
     left out, by its id; `without_duplicates` asks for the variant of `builders.pipeline.without_duplicates`.
@@ -36,6 +43,69 @@ class Choices:
     without_duplicates: bool = False
 
 
+@dataclass(frozen=True)
+class Identity:
+    """The choices that change rows. A folder holds a benchmark's rows of one identity only."""
+
+    benchmark: str
+    version: str
+    seed: int
+    limit_per_class: int | None
+    demo: bool
+
+    @classmethod
+    def requested(cls, benchmark: Benchmark, request: BuildRequest) -> Identity:
+        """The identity of the rows that a request asks for."""
+        version = benchmark.version
+        if request.without_duplicates:
+            version = variant_version(version, decode=request.decode)
+        return cls(benchmark.name, version, request.seed, request.limit_per_class, request.demo)
+
+    @classmethod
+    def released(cls, name: str, entry: BenchmarkEntry) -> Identity:
+        """The identity of a benchmark's rows in a manifest."""
+        return cls(name, entry.version, entry.seed, entry.limit_per_class, entry.demo)
+
+    def choices(self) -> dict[str, Any]:
+        """The choices by name, as the state records them."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "benchmark"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: the benchmark, what was asked for, what its rows are, and what does the work.
+
+    `executor` runs the tasks, and the result does not depend on it; `meter` shows progress.
+    """
+
+    benchmark: Benchmark
+    request: BuildRequest
+    identity: Identity
+    executor: Executor
+    meter: Meter
+
+    @classmethod
+    def of(cls, benchmark: Benchmark, request: BuildRequest, executor: Executor, meter: Meter) -> Run:
+        """A run that builds a benchmark from sources."""
+        return cls(benchmark, request, Identity.requested(benchmark, request), executor, meter)
+
+    @property
+    def layout(self) -> Layout:
+        """Places in the release folder that the run writes."""
+        return Layout(self.request.out)
+
+
+def variant_version(version: str, *, decode: bool) -> str:
+    """The version of a benchmark's variant without duplicates; with `decode` equal pixels of other bytes go, too."""
+    return f"{version}+{VARIANT}" + (".decoded" if decode else "")
+
+
+def compared_with(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
+    """The given splits and those that they are compared with, as `config/split` in declared order."""
+    names = {group_name(benchmark, key.partition("/")[0]) for key in splits}
+    return tuple(key for key in benchmark.parts() if group_name(benchmark, key.partition("/")[0]) in names)
+
+
 def parts_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
     """The keys of what the given splits are made of: of their parts, or their own."""
     parts = benchmark.parts()
@@ -43,7 +113,7 @@ def parts_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
 
 
 def generators_of(benchmark: Benchmark, splits: Sequence[str]) -> dict[str, Generator]:
-    """What makes the images of the given splits, by their keys; without those whose images are the source's."""
+    """The generators of the given splits, by their keys; splits whose images are the source's have none."""
     declared = benchmark.by_key()
     generators = {key: declared[key][1].image_generator for key in splits if key in declared}
     return {key: generator for key, generator in generators.items() if generator is not None}

@@ -1,4 +1,4 @@
-"""What a build leaves beside its release so that it can go on: a lock, the choices made, the plans' digests.
+"""What a run leaves beside its release so that a later one can go on: a lock, its choices, the plans' digests.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -7,44 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
 from builders.generate.contract import Generator, differences
-from builders.release.entries import BenchmarkEntry, pieces_by_key
+from builders.pipeline.request import Identity, Run
+from builders.release.entries import Manifest, pieces_by_key
 from builders.release.layout import FOLDERS, Layout
 from builders.release.manifest import read_or_empty
 from builders.storage.atomic import TEMPORARY, write_text
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
 _RECORDED_PACKAGES = ("numpy", "pillow", "pyarrow")
-
-
-@dataclass(frozen=True)
-class Identity:
-    """The choices that change rows. A folder holds a benchmark's rows of one identity only."""
-
-    benchmark: str
-    version: str
-    seed: int
-    limit_per_class: int | None
-    demo: bool
-
-    def choices(self) -> dict[str, Any]:
-        """The choices by name, as the state records them."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "benchmark"}
-
-
-def identity_of(name: str, entry: BenchmarkEntry) -> Identity:
-    """The choices that a benchmark in a manifest was built with."""
-    return Identity(name, entry.version, entry.seed, entry.limit_per_class, entry.demo)
 
 
 @contextlib.contextmanager
@@ -62,8 +42,7 @@ def locked(layout: Layout) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout as error:
         raise BuildError(
-            f"expected to be the only run on {layout.root}, found another one at work there; wait for it or give "
-            "another --out."
+            f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
         ) from error
     try:
         leftovers = [*layout.root.glob(f".*{TEMPORARY}")]
@@ -76,129 +55,159 @@ def locked(layout: Layout) -> Iterator[None]:
         lock.release()
 
 
-def check_choices(layout: Layout, identity: Identity, adopted: Mapping[str, str], *, allow_partial: bool) -> None:
-    """Refuse a folder whose rows come from other choices.
+class _Recorded(msgspec.Struct, omit_defaults=True):
+    """The state file of a benchmark in a release folder; files of earlier versions lack some fields."""
 
-    The run's state is asked, and the manifest too, because a release may come without its state.
+    version: str | None = None
+    seed: int | None = None
+    limit_per_class: int | None = None
+    demo: bool | None = None
+    allow_partial: bool = False
+    adopted: dict[str, str] = {}
+    plans: dict[str, str] = {}
+    generators: dict[str, dict[str, Any]] = {}
+    versions: dict[str, str] = {}
+
+    def choices(self) -> dict[str, Any]:
+        """The choices that change rows, as in `Identity.choices`; nothing where no run recorded any."""
+        if self.version is None:
+            return {}
+        return {
+            "version": self.version,
+            "seed": self.seed,
+            "limit_per_class": self.limit_per_class,
+            "demo": self.demo,
+        }
+
+
+class State:
+    """What earlier runs recorded of a benchmark in an output folder, held against what this run was asked for.
 
     Args:
-        layout: the output folder.
-        identity: this run's choices.
+        run: this run.
         adopted: for each split or part of this run, and each that one is the rest of, a digest of what is adopted for
             it, or empty. A split and the rest of it must come from the same lists, or they would share images.
-        allow_partial: whether this run may leave images out.
-    """
-    state = _read_state(layout, identity)
-    manifest = read_or_empty(layout.root)
-    built = {
-        part_key: part.adopted
-        for key, _, entry in manifest.splits()
-        for part_key, part in pieces_by_key(key, entry).items()
-    }
-    for key, digest in adopted.items():
-        if {**built, **state.get("adopted", {})}.get(key, digest) != digest:
-            raise BuildError(
-                f"expected the --adopt that {key} was built with before, found another or none, in {layout.root}; "
-                "give another --out, or the same copy as before."
-            )
-    released = manifest.benchmarks.get(identity.benchmark)
-    for known in (state, identity_of(identity.benchmark, released).choices() if released else {}):
-        for name, value in identity.choices().items():
-            if name in known and known[name] != value:
-                raise BuildError(
-                    f"expected a release with {name.replace('_', '-')} {_shown(value)} in {layout.root}, found one "
-                    "with "
-                    f"{_shown(known[name])}; give another --out, or the same choices as before."
-                )
-    if state.get("allow_partial") and not allow_partial:
-        raise BuildError(
-            f"expected a release built without --allow-partial, found one built with it in {layout.root}; "
-            "give another --out, or --allow-partial again."
-        )
-
-
-def check_generators(layout: Layout, identity: Identity, generators: Mapping[str, Generator]) -> None:
-    """Refuse a folder some of whose images were made by other generators.
-
-    Args:
-        layout: the output folder.
-        identity: this run's choices.
-        generators: of this run's splits whose images are made, by `config/split`.
+        generators: of this run's splits with generated images, by `config/split`.
 
     Raises:
-        BuildError: a split was made with another version, other parameters or other weights.
+        BuildError: the state file is damaged.
     """
-    known: dict[str, Any] = _read_state(layout, identity).get("generators", {})
-    splits = read_or_empty(layout.root).by_key()
-    known |= {key: split.generator.identity() for key, split in splits.items() if split.generator is not None}
-    for key, generator in generators.items():
-        differing = differences(known.get(key, generator.identity()), generator.identity())
-        if differing:
+
+    def __init__(self, run: Run, adopted: Mapping[str, str], generators: Mapping[str, Generator]) -> None:
+        self.run, self.adopted, self.generators = run, adopted, generators
+        self.root = run.request.out
+        self.path = run.layout.state / f"{run.identity.benchmark}.json"
+        self.recorded = _read(self.path)
+
+    def check(self, labels: Mapping[str, Sequence[str]]) -> None:
+        """Refuse a folder whose rows come from other choices than this run's.
+
+        The manifest is asked, too, because a release may come without its state.
+
+        Args:
+            labels: in-distribution classes by config.
+
+        Raises:
+            BuildError: the folder was built with other choices, lists, generators or in-distribution classes.
+        """
+        manifest = read_or_empty(self.root)
+        self._check_adopted(manifest)
+        self._check_choices(manifest)
+        self._check_generators(manifest)
+        self._check_labels(manifest, labels)
+
+    def record(self, plans: Mapping[str, str]) -> None:
+        """Refuse a folder whose rows come from other sources, and record this run's choices and plans.
+
+        Args:
+            plans: digest of the plan of each split that this run builds.
+
+        Raises:
+            BuildError: a split was planned from other images before.
+        """
+        before = self.recorded
+        for key, digest in plans.items():
+            if before.plans.get(key, digest) != digest:
+                raise BuildError(
+                    f"The sources or the --withdraw list changed since {key} was planned in {self.root}. Give another "
+                    "--out, or both as they were."
+                )
+        made = {key: generator.identity() for key, generator in self.generators.items()}
+        versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
+        state = self.run.identity.choices() | {
+            "allow_partial": self.run.request.allow_partial,
+            "adopted": before.adopted | dict(self.adopted),
+            "plans": before.plans | dict(plans),
+            "generators": before.generators | made,
+            "versions": versions | {"python": platform.python_version()},
+        }
+        encoded = msgspec.json.format(msgspec.json.encode(state, order="sorted"))
+        write_text(self.path, encoded.decode() + "\n")
+
+    def _check_adopted(self, manifest: Manifest) -> None:
+        built = {
+            part_key: part.adopted
+            for key, _, entry in manifest.splits()
+            for part_key, part in pieces_by_key(key, entry).items()
+        }
+        for key, digest in self.adopted.items():
+            if (built | self.recorded.adopted).get(key, digest) != digest:
+                raise BuildError(
+                    f"{key} was built with another --adopt, or without one, in {self.root}. Give another --out, or "
+                    "the same copy as before."
+                )
+
+    def _check_choices(self, manifest: Manifest) -> None:
+        identity, recorded = self.run.identity, self.recorded
+        released = manifest.benchmarks.get(identity.benchmark)
+        before = Identity.released(identity.benchmark, released).choices() if released else {}
+        for known in (recorded.choices(), before):
+            for name, value in identity.choices().items():
+                if name in known and known[name] != value:
+                    word = name.replace("_", "-")
+                    raise BuildError(
+                        f"The release in {self.root} has the {word} {_shown(known[name])}, and this run the {word} "
+                        f"{_shown(value)}. Give another --out, or the same choices as before."
+                    )
+        if recorded.allow_partial and not self.run.request.allow_partial:
             raise BuildError(
-                f"The images of {key} in {layout.root} were made in another way: this run has "
-                f"{', '.join(differing)}. Give another --out, or make them as before."
+                f"The release in {self.root} was built with --allow-partial. Give another --out, or --allow-partial "
+                "again."
             )
 
+    def _check_generators(self, manifest: Manifest) -> None:
+        splits = manifest.by_key()
+        released = {key: split.generator.identity() for key, split in splits.items() if split.generator is not None}
+        known = self.recorded.generators | released
+        for key, generator in self.generators.items():
+            differing = differences(known.get(key, generator.identity()), generator.identity())
+            if differing:
+                raise BuildError(
+                    f"The images of {key} in {self.root} were generated in another way: this run has "
+                    f"{', '.join(differing)}. Give another --out, or generate them as before."
+                )
 
-def check_labels(layout: Layout, labels: Mapping[str, Sequence[str]]) -> None:
-    """Refuse a folder built with other in-distribution classes than this run's `labels`, by config."""
-    configs = read_or_empty(layout.root).configs
-    for name, names in labels.items():
-        odd = sorted(set(configs[name].label_names) ^ set(names)) if name in configs else []
-        if odd:
-            raise BuildError(
-                f"expected the in-distribution classes that {name} was built with before, found others ({odd[0]} is "
-                "one "
-                f"in one of the two) in {layout.root}; give another --out, or the same --adopt as before."
-            )
-
-
-def record_plans(
-    layout: Layout,
-    identity: Identity,
-    adopted: Mapping[str, str],
-    plans: Mapping[str, str],
-    generators: Mapping[str, Generator],
-    *,
-    allow_partial: bool,
-) -> None:
-    """Refuse a folder whose rows come from other sources, and record this run's choices and plans.
-
-    Args:
-        layout: the output folder.
-        identity: this run's choices.
-        adopted: as for `check_choices`.
-        plans: digest of the plan of each split that this run builds.
-        generators: as for `check_generators`.
-        allow_partial: whether this run may leave images out.
-    """
-    state = _read_state(layout, identity)
-    before: dict[str, str] = state.get("plans", {})
-    for split, digest in plans.items():
-        if before.get(split, digest) != digest:
-            raise BuildError(
-                f"expected the images that {split} was planned from before, found sources or a --withdraw that "
-                f"changed since, in {layout.root}; give another --out, or both as they were."
-            )
-    versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
-    state = identity.choices() | {
-        "allow_partial": allow_partial,
-        "adopted": {**state.get("adopted", {}), **adopted},
-        "plans": {**before, **plans},
-        "generators": {**state.get("generators", {}), **{key: made.identity() for key, made in generators.items()}},
-        "versions": versions | {"python": platform.python_version()},
-    }
-    write_text(_state_file(layout, identity), json.dumps(state, indent=2, sort_keys=True) + "\n")
+    def _check_labels(self, manifest: Manifest, labels: Mapping[str, Sequence[str]]) -> None:
+        for name, names in labels.items():
+            built = manifest.configs.get(name)
+            odd = sorted(set(built.label_names) ^ set(names)) if built else []
+            if odd:
+                raise BuildError(
+                    f"{name} was built with other in-distribution classes in {self.root} ({odd[0]} is one only there "
+                    "or only here). Give another --out, or the same --adopt as before."
+                )
 
 
-def _state_file(layout: Layout, identity: Identity) -> Path:
-    return layout.state / f"{identity.benchmark}.json"
-
-
-def _read_state(layout: Layout, identity: Identity) -> dict[str, Any]:
-    path = _state_file(layout, identity)
-    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return known
+def _read(path: Path) -> _Recorded:
+    if not path.exists():
+        return _Recorded()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Recorded)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BuildError(
+            f"The state of an earlier run is damaged, in {path}. Give another --out, or remove the whole release "
+            "folder and build it again."
+        ) from error
 
 
 def refuse_foreign(root: Path) -> None:
@@ -210,11 +219,11 @@ def refuse_foreign(root: Path) -> None:
     if not root.exists():
         return
     if not root.is_dir():
-        raise BuildError(f"expected a folder for the release, found a file at {root}; give another --out.")
+        raise BuildError(f"{root} is a file, where a folder is needed for the release. Give another --out.")
     if any(root.iterdir()) and not (root / ".state").is_dir() and not (root / "manifest.json").is_file():
         raise BuildError(
-            f"expected an empty folder or a release, found other files in {root}; give another --out, since a build "
-            "writes README.md, data/ and more there."
+            f"{root} has files that are not a release's. Give another --out, since a build writes README.md, data/ "
+            "and more there."
         )
 
 

@@ -1,4 +1,4 @@
-"""What a build tells a person: the table of built and expected counts, and how to go on.
+"""The text that a build prints: the table of built and expected counts, and how to go on.
 
 Tested by `tests/builders/pipeline/test_command.py`.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builders.benchmark import Benchmark, Part, Split
 from builders.cli.tables import aligned
-from builders.pipeline.run import Prepared
+from builders.pipeline.from_sources import PlannedFromSources
 from builders.release.entries import Manifest, pieces_by_key
 from builders.release.layout import INDEX_SUFFIX
 from builders.sources.broken import RULE
@@ -19,7 +19,7 @@ from builders.sources.sizes import estimated_bytes
 
 
 def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequence[str]) -> str:
-    """What is printed after a build: counts, digests, and the line of Python that reads the first split."""
+    """Return the text after a build: counts, digests, and the line of Python that reads the first split."""
     known = manifest.by_key()
     entries = {key: known[key] for key in splits}
     rows = {key: entry.rows for key, entry in entries.items()}
@@ -49,21 +49,21 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
     return "\n".join([*lines, f"built {out}", f'load_dataset("{out}", "{config}{suffix}", split="{split}")'])
 
 
-def dry_run_text(benchmark: Benchmark, prepared: Prepared) -> str:
-    """What is printed instead of a build: counts, bytes, and how much each rule leaves out."""
+def dry_run_text(planned: PlannedFromSources) -> str:
+    """Return the text of a dry run: counts, bytes, and how much each rule leaves out."""
     rows: Counter[str] = Counter()
-    for split in prepared.planned:
+    for split in planned.planned:
         rows[split.split_key] += len(split.rows)
     parts = [
         (split.key, split.split, len(split.table["class_id"].unique()), len(split.rows))
-        for split in prepared.planned
+        for split in planned.planned
         if isinstance(split.split, Part)
     ]
     lines = [["split", "about", "images left out", "by rule"]]
     total = 0
-    for split in prepared.planned:
+    for split in planned.planned:
         generator = split.split.image_generator
-        index = prepared.indexes[split.split.source.key]
+        index = planned.indexes[split.split.source.key]
         size = estimated_bytes(index, split.rows) if generator is None else generator.nominal_bytes * len(split.rows)
         total += size
         by_rule: dict[str, int] = {}
@@ -72,7 +72,9 @@ def dry_run_text(benchmark: Benchmark, prepared: Prepared) -> str:
         rules = ", ".join(f"{rule} {images:,}" for rule, images in sorted(by_rule.items()) if images)
         lines.append([split.key, _size(size), f"{sum(by_rule.values()):,}", rules or "-"])
     closing = f"dry run: nothing was written; the release would take about {_size(total)}"
-    return "\n".join([counts_table(benchmark, rows), *parts_table(parts), "", *aligned(lines), "", closing])
+    return "\n".join(
+        [counts_table(planned.run.benchmark, rows), *parts_table(parts), "", *aligned(lines), "", closing]
+    )
 
 
 def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mapping[str, str] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Looks at the images of a plan before anything is built: their digests, and the pixels of those that are made.
+"""Looks at the images of a plan before anything is built: their digests, and the pixels of those that are generated.
 
 Tested by `tests/builders/pipeline/test_without_duplicates.py`.
 """
@@ -17,12 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.duplicates.exact import DIGEST
-from builders.executors.base import Executor, Meter
-from builders.pipeline.generated import Making
-from builders.pipeline.request import Choices
+from builders.pipeline.generated import ShardWork
+from builders.pipeline.request import Run
 from builders.plan.planner import PlannedSplit
-from builders.release.layout import Layout
-from builders.release.schema import PIXEL_DIGEST, arrow_schema
+from builders.release.schema import PIXEL_DIGEST
 from builders.sources.base import SourceIndex
 from builders.writing.read_plan import ReadPlan, write_plan
 from builders.writing.shards import ShardTask
@@ -36,22 +34,13 @@ class Survey:
 
     Attributes:
         digests: `content_sha256`, without images that do not decode and are left out.
-        pixel_digests: `builders.release.images.pixel_sha256` of images that are not made, where all are decoded.
+        pixel_digests: `builders.release.images.pixel_sha256` of images that are not generated, where all are decoded.
         pixels: (32, 32, 3) of those images that are asked for.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        choices: Choices,
-        indexes: Mapping[str, SourceIndex],
-        locate: Locate,
-        executor: Executor,
-        meter: Meter,
-    ) -> None:
-        self.folder = layout.state / "survey"
-        self.layout, self.choices, self.indexes = layout, choices, indexes
-        self.locate, self.executor, self.meter = locate, executor, meter
+    def __init__(self, run: Run, indexes: Mapping[str, SourceIndex], locate: Locate) -> None:
+        self.run, self.indexes, self.locate = run, indexes, locate
+        self.folder = run.layout.state / "survey"
         self.seen: set[str] = set()
         self.digests: dict[str, str] = {}
         self.pixel_digests: dict[str, str] = {}
@@ -70,16 +59,15 @@ class Survey:
         new = [some for split in planned if (some := self._unknown(split)) is not None]
         if not new:
             return
-        located = self.locate(new)
-        making = Making(self.layout, self.choices, self.indexes, self.executor, self.meter)
-        ready = making.make(located)
-        self._read([split for split in ready.values() if split.image_generator is None], making.roots)
+        work = ShardWork(self.run, self.indexes)
+        ready = work.generate(self.locate(new))
+        self._read([split for split in ready.values() if split.image_generator is None], work)
         for key, split in ready.items():
             if split.image_generator is not None:
-                made = split.table.filter(pc.equal(split.table["unreadable"], ""))
-                self._know(made, made[DIGEST])
+                generated = split.table.filter(pc.equal(split.table["unreadable"], ""))
+                self._know(generated, generated[DIGEST])
                 if keeps_pixels(key):
-                    self.pixels |= zip(made["id"].to_pylist(), making.pixels(made), strict=True)
+                    self.pixels |= zip(generated["id"].to_pylist(), work.pixels(generated), strict=True)
 
     def _unknown(self, split: PlannedSplit) -> PlannedSplit | None:
         """The part of a plan whose images were not looked at; None where there is none."""
@@ -90,44 +78,28 @@ class Survey:
             return None
         return dataclasses.replace(split, table=split.table.filter(pa.array(mask)), rows=split.rows[mask])
 
-    def _read(self, splits: Sequence[ReadPlan], roots: Mapping[str, str]) -> None:
+    def _read(self, splits: Sequence[ReadPlan], work: ShardWork) -> None:
         """Read images whose bytes pass, as shards without pixels do it; what an earlier run read is there."""
         parts: list[Path] = []
         tasks: list[ShardTask] = []
         for split in splits:
-            name = hashlib.sha256("\n".join([split.digest, str(self.choices.decode)]).encode()).hexdigest()[:16]
+            name = hashlib.sha256("\n".join([split.digest, str(self.run.request.decode)]).encode()).hexdigest()[:16]
             plan = self.folder / f"{name}.arrow"
-            for pack in split.packs:
-                if not pack.path.exists():
-                    pack.unpack()
+            split.unpack()
             for shard in range(split.shards):
                 part = self.folder / f"{name}-{shard:05d}.parquet"
                 parts.append(part)
                 if not part.exists():
-                    tasks.append(self._task(split, shard, plan, part, dict(roots)))
+                    tasks.append(work.task(split, shard, plan=plan, data=None, part=part))
             if any(task.plan == plan for task in tasks):
                 write_plan(split, plan)
-        self.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks))
-        self.executor.run(tasks, self.meter.advance)
+        self.run.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks))
+        self.run.executor.run(tasks, self.run.meter.advance)
         for part in parts:
             rows = pq.ParquetFile(part).read()
             self._know(rows, rows[DIGEST])
             if PIXEL_DIGEST in rows.column_names:
                 self.pixel_digests |= zip(rows["id"].to_pylist(), rows[PIXEL_DIGEST].to_pylist(), strict=True)
-
-    def _task(self, split: ReadPlan, shard: int, plan: Path, part: Path, roots: dict[str, str]) -> ShardTask:
-        return ShardTask(
-            plan=plan,
-            start=split.starts[shard],
-            stop=split.starts[shard + 1],
-            size=split.bytes_of(shard),
-            roots=roots,
-            data=None,
-            part=part,
-            schema=arrow_schema(split.labels, split.config.columns),
-            decode=self.choices.decode,
-            drop_unreadable=self.choices.allow_partial,
-        )
 
     def _know(self, rows: pa.Table, digests: pa.ChunkedArray) -> None:
         self.digests |= zip(rows["id"].to_pylist(), digests.to_pylist(), strict=True)

@@ -25,9 +25,6 @@ from builders.plan.planner import PlannedSplit
 from builders.release.duplicates import KNOWN_ROLE, Pair, Row, pair_of
 from builders.release.schema import ROLES
 
-VARIANT = "without-duplicates"
-"""Build metadata of the version (semver.org 2.0.0, item 10) of such a variant."""
-
 Gone = Mapping[str, Mapping[str, str]]
 """By the name of what is compared (`group_name`), row ids that are left out and for each the other row's id."""
 
@@ -35,25 +32,14 @@ Plan = Callable[[Gone], Sequence[PlannedSplit]]
 """Plans all splits that are compared, without the images that are gone."""
 
 
-def variant_version(version: str, *, decode: bool) -> str:
-    """The version of a benchmark's variant without duplicates; with `decode` equal pixels of other bytes go, too."""
-    return f"{version}+{VARIANT}" + (".decoded" if decode else "")
-
-
-def compared_with(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
-    """The given splits and those that they are compared with, as `config/split` in declared order."""
-    names = {group_name(benchmark, key.partition("/")[0]) for key in splits}
-    return tuple(key for key in benchmark.parts() if group_name(benchmark, key.partition("/")[0]) in names)
-
-
-def find_duplicates(benchmark: Benchmark, plan: Plan, survey: Survey, say: Callable[[str], object]) -> Gone:
+def find_duplicates(benchmark: Benchmark, plan: Plan, survey: Survey, log: Callable[[str], object]) -> Gone:
     """Plan, look for duplicates, leave them out, and plan again, until there are none.
 
     Args:
         benchmark: the declaration.
         plan: plans without what is gone.
         survey: reads images.
-        say: told of every round.
+        log: told of every round.
     """
     gone: dict[str, dict[str, str]] = {}
     near = _NearDuplicates(benchmark, survey)
@@ -64,7 +50,7 @@ def find_duplicates(benchmark: Benchmark, plan: Plan, survey: Survey, say: Calla
         count = sum(map(len, found.values()))
         if not count:
             return gone
-        say(f"--withdraw duplicates: {count:,} images are left out and others move up")
+        log(f"--withdraw duplicates: {count:,} images are left out and others move up")
         for name, images in found.items():
             gone.setdefault(name, {}).update(images)
 
@@ -128,7 +114,7 @@ def _round(
         some = {key: rows[key] for key in keys}
         pairs = [*_equal(some, survey.digests, survey.folder), *near.among(some)]
         if survey.pixel_digests:
-            # What is made has a digest over pixels as its content digest.
+            # Generated images have a digest over pixels as their content digest.
             pairs += _equal(some, survey.digests | survey.pixel_digests, survey.folder)
         found[name] = leaving(pairs, training)
     return found

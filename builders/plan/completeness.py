@@ -1,7 +1,7 @@
-"""Checks that a copy of a source is complete, by the owner's counts of the classes that are needed.
+"""Checks that a copy of a source is complete: compares the needed classes with the owner's counts.
 
-A copy of only the needed classes is enough for a build. So a class that no split draws from never makes a copy
-incomplete, and never makes up for another class's missing images.
+A copy with only the needed classes is enough for a build. So missing images of a class that no split draws from do not
+count, and its surplus images do not hide missing images of another class.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _worst(
     counts: Mapping[str, int],
     wrong: list[str],
 ) -> str:
-    """Describe the class that lacks most images, or else the first that has too many."""
+    """Describe the class with the most missing images, or the first with too many if none lacks any."""
     worst = min(wrong, key=lambda c: (counts.get(c, 0) - wanted[c][0], c))
     least, most = wanted[worst]
     number = f"{least:,}" if least == most else f"{least:,} to {most:,}"

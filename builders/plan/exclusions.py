@@ -5,9 +5,11 @@ Tested by `tests/builders/plan/test_planner.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from builders.benchmark import AllClasses, Classes, Split
 from builders.plan.classes import Adopted
@@ -16,71 +18,71 @@ from builders.release.tables import Exclusion
 from taxonomy import decisions
 
 
-def exclusions(
-    key: str,
-    split: Split,
-    view: IndexArrays,
-    reasons: Mapping[str, tuple[str, str]],
-    drawn: Rows,
-    left: Rows,
-    kept: Rows,
-    limit: int | None,
-) -> list[Exclusion]:
-    """Count by class the images that a split does not draw and those that a limit cuts off; list stray files.
+@dataclass(frozen=True)
+class Accounts:
+    """Accounts for the images of one split, or part of one, that are left out.
 
     Args:
-        key: key of the split, or of a part of one.
+        key: of the split, or of a part of one.
         split: the declaration.
         view: its source.
-        reasons: rule and evidence by class id, from `reasons_by_class`.
-        drawn: rows drawn for the split, and rows listed one by one (`named_images`).
-        left: the drawn rows without withdrawn ones.
-        kept: `left` after the limit.
-        limit: images a class, None for no limit.
     """
-    available = view.tally(np.flatnonzero(view.in_partitions(split.partitions)))
-    undrawn = available - view.tally(drawn)
-    limited = view.tally(left) - view.tally(kept)
-    found: list[Exclusion] = []
-    for counts, cut in ((undrawn, False), (limited, True)):
+
+    key: str
+    split: Split
+    view: IndexArrays
+
+    def by_class(self, accounted: Rows, reasons: Mapping[str, tuple[str, str]]) -> list[Exclusion]:
+        """Count by class the images that the split does not draw.
+
+        Args:
+            accounted: rows drawn for the split, and rows listed one by one.
+            reasons: rule and evidence by class id, from `reasons_by_class`.
+        """
+        available = np.flatnonzero(self.view.in_partitions(self.split.partitions))
+        return self._counted(self.view.tally(available) - self.view.tally(accounted), reasons.__getitem__)
+
+    def beyond_limit(self, drawn: Rows, kept: Rows, limit: int | None) -> list[Exclusion]:
+        """Count by class the images that a limit of so many images a class cuts off."""
+        cut = self.view.tally(drawn) - self.view.tally(kept)
+        return self._counted(cut, lambda _: ("limit-per-class", f"first {limit} by keyed rank"))
+
+    def one_by_one(self, rows: Rows, ids: Sequence[str], evidence: Mapping[str, str], *, rule: str) -> list[Exclusion]:
+        """List images that a rule leaves out one by one; `ids` are their row ids, `evidence` is by row id."""
+        view, found = self.view, []
+        for row, row_id in zip(rows.tolist(), ids, strict=True):
+            class_id = str(view.class_ids[view.class_codes[row]])
+            partition = str(view.partitions[view.partition_codes[row]])
+            found.append(self._exclusion(partition, class_id, view.ids[row].as_py(), 1, (rule, evidence[row_id])))
+        return sorted(found, key=lambda e: e.image)
+
+    def strays(self) -> list[Exclusion]:
+        """List stray files; a stray is not an image of the source, so it counts 0 images and the sum stays right."""
+        return [
+            self._exclusion(piece.partition, "", stray.path, 0, ("stray", stray.reason))
+            for piece in self.view.index.pieces
+            if piece.partition in self.split.partitions
+            for stray in piece.strays
+        ]
+
+    def _counted(self, counts: npt.NDArray[np.int64], reason: Callable[[str], tuple[str, str]]) -> list[Exclusion]:
+        found = []
         for p, c in zip(*np.nonzero(counts), strict=True):
-            class_id = str(view.class_ids[c])
-            rule, evidence = ("limit-per-class", f"first {limit} by keyed rank") if cut else reasons[class_id]
+            class_id = str(self.view.class_ids[c])
             found.append(
-                Exclusion(
-                    split=key,
-                    source=split.source.key,
-                    partition=str(view.partitions[p]),
-                    class_id=class_id,
-                    class_name=view.names[class_id],
-                    image="",
-                    images=int(counts[p, c]),
-                    rule=rule,
-                    evidence=evidence,
-                )
+                self._exclusion(str(self.view.partitions[p]), class_id, "", int(counts[p, c]), reason(class_id))
             )
-    found += _strays(key, split, view)
-    return sorted(found, key=lambda e: (e.source, e.partition, e.class_id, e.image, e.rule))
+        return found
+
+    def _exclusion(self, partition: str, class_id: str, image: str, images: int, reason: tuple[str, str]) -> Exclusion:
+        rule, evidence = reason
+        name = self.view.names[class_id] if class_id else ""
+        return Exclusion(self.key, self.split.source.key, partition, class_id, name, image, images, rule, evidence)
 
 
-def named_images(
-    key: str,
-    split: Split,
-    view: IndexArrays,
-    rows: Rows,
-    ids: Sequence[str],
-    evidence: Mapping[str, str],
-    *,
-    rule: str,
-) -> list[Exclusion]:
-    """List images that a rule leaves out one by one; `ids` are their row ids, `evidence` is by row id."""
-    found = []
-    for row, row_id in zip(rows.tolist(), ids, strict=True):
-        class_id, source_id = str(view.class_ids[view.class_codes[row]]), view.ids[row].as_py()
-        partition = str(view.partitions[view.partition_codes[row]])
-        name = view.names[class_id]
-        found.append(Exclusion(key, split.source.key, partition, class_id, name, source_id, 1, rule, evidence[row_id]))
-    return sorted(found, key=lambda e: e.image)
+def in_order(exclusions: Iterable[Exclusion]) -> list[Exclusion]:
+    """Sort exclusions that were counted by class and strays, as a table of exclusions lists them."""
+    return sorted(exclusions, key=lambda e: (e.source, e.partition, e.class_id, e.image, e.rule))
 
 
 def reasons_by_class(
@@ -120,13 +122,3 @@ def _other_side(classes: Classes) -> tuple[str, str]:
         raise ValueError("without a draw every class of the decision is chosen")
     of = f"{draw.count} drawn classes" + (" of its group" if draw.of_each_group else "")
     return ("class-drawn", f"among the {of}") if draw.rest else ("class-not-drawn", f"keyed rank beyond the {of}")
-
-
-def _strays(key: str, split: Split, view: IndexArrays) -> list[Exclusion]:
-    # A stray is not an image of the source, so it counts 0 images and the sum stays right.
-    return [
-        Exclusion(key, split.source.key, piece.partition, "", "", stray.path, 0, "stray", stray.reason)
-        for piece in view.index.pieces
-        if piece.partition in split.partitions
-        for stray in piece.strays
-    ]

@@ -1,7 +1,7 @@
-"""Plans splits from source indexes: one row an image without pixels, and a reason for every image left out.
+"""Plans splits from source indexes: one row per image, without pixels, and a reason for every image left out.
 
-`plan` is a pure function. Equal indexes, seed and options give equal tables, whatever the machine, the order of files
-on disk or the layout of the sources.
+`plan` is a pure function: equal indexes, seed and options give equal tables, whatever the machine, the order of files
+on disk and the layout of the sources.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import Benchmark, Config, Count, Split, group_name, parent, split_of
-from builders.plan.classes import Adopted, label_names, split_classes
-from builders.plan.exclusions import exclusions, named_images, reasons_by_class
+from builders.benchmark import Config, Count, Split, group_name, parent, split_of
+from builders.plan.classes import Adopted, Draws
+from builders.plan.exclusions import Accounts, in_order, reasons_by_class
 from builders.plan.quotas import IndexArrays, Rows, within_quota
-from builders.plan.ranking import first_of_each, keyed_order
+from builders.plan.ranking import first_of_each
 from builders.release.columns import OODNESS
 from builders.release.schema import ROLES
 from builders.release.tables import Exclusion
@@ -64,12 +64,10 @@ class PlannedSplit:
 
 
 def plan(
-    benchmark: Benchmark,
+    draws: Draws,
     indexes: Mapping[str, SourceIndex],
     *,
-    seed: int,
     splits: Sequence[str],
-    adopted: Mapping[str, Adopted] | None = None,
     limit_per_class: int | None = None,
     withdrawn: Mapping[str, str] | None = None,
     duplicates: Mapping[str, Mapping[str, str]] | None = None,
@@ -77,12 +75,10 @@ def plan(
     """Choose the images of the given splits.
 
     Args:
-        benchmark: the declaration.
+        draws: the benchmark, the seed of its draws, and what an adopted copy replaces them with.
         indexes: source indexes by source key, with the partitions that `splits` need.
-        seed: seed of every draw.
         splits: keys of `Benchmark.by_key`.
-        adopted: classes and images that replace the draw, by key.
-        limit_per_class: keep only this many images a class, the first by keyed rank.
+        limit_per_class: keep only this many images per class, the first by keyed rank.
         withdrawn: the reason by row id for rows that may no longer be published; no other rows take their place.
         duplicates: ids of rows that are never drawn, by `builders.benchmark.group_name`, each with the id of the row
             that shows its picture; other rows take their place.
@@ -90,29 +86,25 @@ def plan(
     Returns:
         One plan for each of `splits`, in that order.
     """
-    planner = _Planner(benchmark, indexes, seed, adopted or {}, limit_per_class, withdrawn or {}, duplicates or {})
+    planner = _Planner(draws, indexes, limit_per_class, withdrawn or {}, duplicates or {})
     return [planner.plan(key) for key in splits]
 
 
 class _Planner:
-    """Plans splits of one benchmark, and keeps the selection of splits that others take the rest of."""
+    """Plans splits of one benchmark, and caches selections, because splits may take the rest of another split."""
 
     def __init__(
         self,
-        benchmark: Benchmark,
+        draws: Draws,
         indexes: Mapping[str, SourceIndex],
-        seed: int,
-        adopted: Mapping[str, Adopted],
         limit_per_class: int | None,
         withdrawn: Mapping[str, str],
         duplicates: Mapping[str, Mapping[str, str]],
     ) -> None:
-        self.benchmark = benchmark
-        self.declared = benchmark.by_key()
+        self.draws, self.benchmark = draws, draws.benchmark
+        self.declared = self.benchmark.by_key()
         self.views = {key: IndexArrays(index) for key, index in indexes.items()}
         self.ranked: dict[tuple[str, str], Rows] = {}
-        self.seed = seed
-        self.adopted = adopted
         self.limit = limit_per_class
         self.withdrawn = withdrawn
         self.duplicates = duplicates
@@ -122,47 +114,44 @@ class _Planner:
         config, split = self.declared[key]
         view = self.views[split.source.key]
         drawn = self.select(key)
-        kept, gone = self.without_withdrawn(split, drawn)
-        rows = (
-            kept
-            if self.limit is None
-            else first_of_each(view.class_codes, kept, np.full(len(view.class_ids), self.limit))
-        )
-        labels = label_names(self.benchmark, config, seed=self.seed, adopted=self.adopted)
+        left, withdrawn = self.without_withdrawn(split, drawn)
+        kept = self.within_limit(view, left)
         others = self.others_of(config)
-        twice = self.named(split, view.rows(self.classes(key), split.partitions), others)
-        accounted = np.concatenate([drawn, twice])
+        twice = self.named(split, view.rows(self.draws.classes(key), split.partitions), others)
+        accounts = Accounts(key, split, view)
+        counted = accounts.by_class(np.concatenate([drawn, twice]), self.reasons(key))
+        counted += accounts.beyond_limit(left, kept, self.limit)
+        ids = [self.row_ids(split, rows).to_pylist() for rows in (withdrawn, twice)]
+        labels = tuple(self.draws.label_names(config))
         return PlannedSplit(
             key=key,
             config=config,
             split=split,
             count=self.benchmark.count(key),
-            labels=tuple(labels),
-            table=self.table(key, labels, rows),
-            rows=rows,
+            labels=labels,
+            table=self.table(key, labels, kept),
+            rows=kept,
             available=int(view.in_partitions(split.partitions).sum()),
-            excluded=tuple(
-                exclusions(key, split, view, self.reasons(key), accounted, kept, rows, self.limit)
-                + named_images(
-                    key, split, view, gone, self.row_ids(split, gone).to_pylist(), self.withdrawn, rule="withdrawn"
-                )
-                + named_images(
-                    key, split, view, twice, self.row_ids(split, twice).to_pylist(), others, rule="duplicate"
-                )
+            excluded=(
+                *in_order([*counted, *accounts.strays()]),
+                *accounts.one_by_one(withdrawn, ids[0], self.withdrawn, rule="withdrawn"),
+                *accounts.one_by_one(twice, ids[1], others, rule="duplicate"),
             ),
         )
 
+    def within_limit(self, view: IndexArrays, rows: Rows) -> Rows:
+        """The first rows of each class by keyed rank, where there is a limit."""
+        if self.limit is None:
+            return rows
+        return first_of_each(view.class_codes, rows, np.full(len(view.class_ids), self.limit))
+
     def reasons(self, key: str) -> dict[str, tuple[str, str]]:
         _, split = self.declared[key]
-        return reasons_by_class(split, self.views[split.source.key].names, self.classes(key), self.adopted.get(key))
+        view, adopted = self.views[split.source.key], self.draws.adopted.get(key)
+        return reasons_by_class(split, view.names, self.draws.classes(key), adopted)
 
     def row_ids(self, split: Split, rows: Rows) -> pa.Array:
         return _row_ids(split, self.views[split.source.key].ids.take(pa.array(rows)))
-
-    def classes(self, key: str) -> list[str]:
-        if key in self.adopted:
-            return list(self.adopted[key].class_ids)
-        return split_classes(self.declared[key][1], seed=self.seed)
 
     def select(self, key: str) -> Rows:
         if key not in self.selected:
@@ -172,9 +161,9 @@ class _Planner:
     def _select(self, key: str) -> Rows:
         config, split = self.declared[key]
         view = self.views[split.source.key]
-        candidates = view.rows(self.classes(key), split.partitions)
+        candidates = view.rows(self.draws.classes(key), split.partitions)
         candidates = candidates[~view.mask(self.named(split, candidates, self.others_of(config)))[candidates]]
-        listed = self.adopted[key].source_ids if key in self.adopted else None
+        listed = self.draws.adopted[key].source_ids if key in self.draws.adopted else None
         if listed is not None:
             ids = view.ids.take(pa.array(candidates))
             keep = pc.is_in(ids, value_set=pa.array(listed, pa.string()))
@@ -186,14 +175,12 @@ class _Planner:
 
     def _order(self, key: str, split: Split, candidates: Rows) -> Rows:
         view = self.views[split.source.key]
-        config, _, name = (split.ranked_as or split_of(key)).partition("/")
         if not split.ranked_as:
-            ids = view.ids.take(pa.array(candidates))
-            return candidates[keyed_order(ids, seed=self.seed, config=config, split=name)]
+            return candidates[self.draws.order(view.ids.take(pa.array(candidates)), split_of(key))]
         # Many splits of a large source share this ranking, so all its images are ranked once.
         place = (split.source.key, split.ranked_as)
         if place not in self.ranked:
-            self.ranked[place] = keyed_order(view.ids, seed=self.seed, config=config, split=name)
+            self.ranked[place] = self.draws.order(view.ids, split.ranked_as)
         ranked = self.ranked[place]
         return ranked[view.mask(candidates)[ranked]]
 
@@ -203,12 +190,12 @@ class _Planner:
         table = _plan_table(labels, split, view, rows, has_labels=config.has_labels(split))
         if OODNESS not in config.columns:
             return table
-        values = _oodness(split, self.adopted.get(key))
+        values = _oodness(split, self.draws.adopted.get(key))
         by_code = np.array([values.get(str(class_id), np.nan) for class_id in view.class_ids])
         return table.append_column(OODNESS.name, pa.array(by_code[view.class_codes[rows]]))
 
     def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
-        """Divide rows into those that stay and those that were withdrawn."""
+        """Divide rows into kept and withdrawn ones."""
         gone = self.named(split, drawn, self.withdrawn)
         mask = self.views[split.source.key].mask(gone)[drawn]
         return drawn[~mask], drawn[mask]

@@ -36,7 +36,7 @@ class IndexArrays:
         return np.flatnonzero(wanted & self.in_partitions(partitions))
 
     def in_partitions(self, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Mask of the images in some partitions, cached: every split of a source asks for it several times."""
+        """Mask of the images in some partitions; cached, because every split of a source needs it several times."""
         names = tuple(partitions)
         if names not in self._inside:
             self._inside[names] = np.isin(self.partitions, list(names))[self.partition_codes]
@@ -83,7 +83,7 @@ def _taken_total(quota: Total, split: Split, view: IndexArrays, order: Rows) -> 
 
 
 def not_drawn(quota: Quota) -> tuple[str, str]:
-    """Rule and evidence for images that a split leaves out of a class that it draws from."""
+    """Rule and evidence for the images of a class that a split draws from but does not take."""
     if isinstance(quota, Rest):
         return ("in-other-split", f"drawn for {quota.of}")
     if isinstance(quota, AllImages):

@@ -1,4 +1,4 @@
-"""Keyed selection: a draw depends only on a seed and on names, not on a generator's state or the order on disk."""
+"""Keyed selection: a draw depends only on the seed and the names, not on a random state or the order on disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def keyed_order(ids: pa.Array, *, seed: int, config: str, split: str) -> npt.NDA
     prefix = "\0".join((str(seed), config, split, "")).encode()
     sha256 = hashlib.sha256
     words = np.empty((len(ids), 4), dtype=np.uint64)
-    # Block by block: a million digests as Python objects would take more memory than the whole plan.
+    # In blocks: a million digests as Python objects would take more memory than the whole plan.
     for start in range(0, len(ids), _BLOCK):
         digests = b"".join([sha256(prefix + value).digest() for value in _utf8_values(ids.slice(start, _BLOCK))])
         words[start : start + _BLOCK] = np.frombuffer(digests, dtype=">u8").reshape(-1, 4)
@@ -40,24 +40,25 @@ def keyed_order(ids: pa.Array, *, seed: int, config: str, split: str) -> npt.NDA
 
 
 def largest_remainders(total: int, sizes: Sequence[int]) -> list[int]:
-    """Share `total` among classes in proportion to their sizes, by Hamilton's method.
+    """Divide `total` among classes in proportion to their sizes, by Hamilton's method.
 
-    Each class gets the whole part of its share, and the largest remainders get one more; of equal remainders the
-    earlier class's comes first. All arithmetic is on integers, so that no rounding differs between machines.
+    Each class gets the integer part of its share, and the classes with the largest remainders one more; of equal
+    remainders, the earlier class goes first. Arithmetic is on integers, so that rounding cannot differ between
+    machines.
 
     Args:
-        total: the number to share, at most `sum(sizes)`.
+        total: the number to divide, at most `sum(sizes)`.
         sizes: images of each class.
 
     Returns:
-        One quota a class, none above its size, `total` in all.
+        One quota per class, none above its size; their sum is `total`.
 
     Raises:
         ValueError: `total` is negative or more than `sum(sizes)`.
     """
     pool = sum(sizes)
     if not 0 <= total <= pool:
-        raise ValueError(f"cannot share {total} among {pool}")
+        raise ValueError(f"cannot take {total} of {pool} images")
     if pool == 0:
         return [0] * len(sizes)
     quotas = [total * size // pool for size in sizes]
@@ -76,12 +77,12 @@ def first_of_each(
     Args:
         codes: class number of each of n rows.
         order: the n row numbers, best first.
-        quotas: rows to take of each class, by class number.
+        quotas: rows to take from each class, by class number.
 
     Returns:
         The row numbers taken, in the given order.
     """
-    # NumPy sorts 16-bit integers by radix, ten times faster, and few sources have more classes than that.
+    # NumPy sorts 16-bit integers with a radix sort, ten times faster, and hardly any source has more classes.
     in_order = codes[order].astype(np.uint16 if len(quotas) <= 1 << 16 else np.int64)
     grouped = np.argsort(in_order, kind="stable")
     starts = np.searchsorted(in_order[grouped], np.arange(len(quotas)))

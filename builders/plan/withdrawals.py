@@ -1,4 +1,4 @@
-"""Reads lists of withdrawn rows, which may no longer be published: row ids with the reasons."""
+"""Reads lists of withdrawn rows: ids of rows that may no longer be published, with the reasons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builders.errors import BuildError
 _COLUMNS = ("id", "reason")
 
 DUPLICATES = "duplicates"
-"""The word that `--withdraw` accepts instead of a list; see `builders.pipeline.without_duplicates`."""
+"""The value that `--withdraw` accepts instead of a list; see `builders.pipeline.without_duplicates`."""
 
 
 def read_withdrawn(path: Path) -> dict[str, str]:

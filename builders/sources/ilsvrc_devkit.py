@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import csv
 import io
-import tarfile
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
 from builders.errors import BuildError
+from builders.sources.readers import tars
+from builders.storage.regular import read_regular
 
 _KIT = "ILSVRC2012_devkit_t12"
+_PACKED = PurePosixPath(_KIT)
 _LABELS = "data/ILSVRC2012_validation_ground_truth.txt"
 _SYNSETS = "data/meta.mat"
 _KAGGLE = "LOC_val_solution.csv"
@@ -59,22 +61,17 @@ def _from_kit(folder: Path) -> GroundTruth | None:
         return None
     if not (kit / _SYNSETS).is_file():
         raise BuildError(f"{kit} lacks {_SYNSETS}. Unpack {_KIT}.tar.gz again.")
-    return _from_texts((kit / _LABELS).read_bytes(), (kit / _SYNSETS).read_bytes(), kit / _LABELS)
+    return _from_texts(read_regular(kit / _LABELS), read_regular(kit / _SYNSETS), kit / _LABELS)
 
 
 def _from_kit_archive(folder: Path) -> GroundTruth | None:
     path = folder / f"{_KIT}.tar.gz"
     if not path.is_file():
         return None
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            labels, synsets = (archive.extractfile(f"{_KIT}/{name}") for name in (_LABELS, _SYNSETS))
-            if labels is None or synsets is None:
-                raise BuildError(f"{_LABELS} or {_SYNSETS} is not a regular file in {path}. Download it again.")
-            with labels, synsets:
-                return _from_texts(labels.read(), synsets.read(), path)
-    except (tarfile.TarError, KeyError, OSError, EOFError) as error:
-        raise BuildError(f"Cannot read {_LABELS} and {_SYNSETS} from {path} ({error}). Download it again.") from error
+    found = tars.read_files("", path, {_PACKED / _LABELS, _PACKED / _SYNSETS})
+    if len(found) != 2:
+        raise BuildError(f"{path} lacks {_LABELS} or {_SYNSETS} as regular files. Download it again.")
+    return _from_texts(found[_PACKED / _LABELS], found[_PACKED / _SYNSETS], path)
 
 
 def _from_texts(labels: bytes, synsets: bytes, place: Path) -> GroundTruth:

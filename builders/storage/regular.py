@@ -1,35 +1,80 @@
-"""Reads regular files only: opening a FIFO would wait for a writer, and a device may never end."""
+"""Opens regular files, and nothing else: a named pipe has no end, and a device may be anything."""
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
-from pathlib import Path
+
+from builders.errors import BuildError
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFBLK: "a device",
+    stat.S_IFCHR: "a device",
+}
+
+# Otherwise opening a pipe waits until somebody writes to it.
+_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
-def read_bytes(path: Path, most: int) -> bytes:
-    """The contents of a regular file.
+def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
+    """Open a regular file, or a link to one, to read it without a buffer.
+
+    Raises:
+        BuildError: there is something else at the path.
+        OSError: the file cannot be opened.
+    """
+    return io.FileIO(os.fspath(path), opener=_opener)
+
+
+def open_buffered(path: str | os.PathLike[str]) -> io.BufferedReader:
+    """Open a regular file as `open_regular` does, with a buffer."""
+    return io.BufferedReader(open_regular(path))
+
+
+def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes:
+    """Read a regular file.
 
     Args:
-        path: the file.
+        path: the file, or a link to one.
         most: upper limit on its size in bytes.
 
     Raises:
-        OSError: it cannot be opened, is not a regular file, or is larger; `strerror` gives the reason.
+        BuildError: as `open_regular`.
+        OSError: as `open_regular`, or the file is larger than `most`.
     """
-    # Without O_NONBLOCK, opening a FIFO waits for a writer.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        with os.fdopen(descriptor, "rb", closefd=False) as opened:
-            data = opened.read(most + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > most:
-        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+    with open_buffered(path) as file:
+        data = file.read(-1 if most is None else most + 1)
+    if most is not None and len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", os.fspath(path))
     return data
+
+
+def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:
+    """Refuse what is no regular file, given its mode as `os.stat` tells it.
+
+    Raises:
+        BuildError: as said.
+    """
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise BuildError(f"{os.fspath(path)} is {kind}, not a regular file. Remove it, or put the file in its place.")
+
+
+def _opener(path: str, flags: int) -> int:
+    try:
+        descriptor = os.open(path, flags | _FLAGS)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # what opening a socket gives
+            refuse_irregular(path, os.stat(path).st_mode)  # noqa: PTH116  a Path costs more than the call
+        raise
+    try:
+        refuse_irregular(path, os.fstat(descriptor).st_mode)
+    except BuildError:
+        os.close(descriptor)
+        raise
+    return descriptor

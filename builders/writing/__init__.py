@@ -1,1 +1,1 @@
-"""Writing shards: where the images of a plan lie, and the files that they go into."""
+"""Writes the shards of a plan: locates the images' bytes, and copies them into Parquet files."""

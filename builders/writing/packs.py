@@ -1,9 +1,9 @@
-"""Pack files: images from containers, unpacked end to end so that they can be read like files.
+"""Pack files: images unpacked from containers and concatenated, so that each can be read by offset.
 
-A container's rows come in another order than the release's, and many are only read whole (a Parquet row group, a
-pickle, a compressed array); reading one image at a time would read a hundred for each. A pack is written in one pass
-over the container and removed when the release is done. The images' lengths stay, because a later run needs them to
-find the same shards.
+A container has its rows in another order than the release, and often can only be read in large units (a Parquet row
+group, a pickle, a compressed array), so reading single images would read each unit a hundred times. A pack is written
+in one pass over the container, and removed when the release is done. The images' lengths are kept, because a later
+run needs them to cut the same shards.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -29,7 +29,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Pack:
-    """The images in some rows (ascending) of one container, and the file that they are unpacked to."""
+    """Some rows (ascending) of one container, and the file that their images are unpacked into."""
 
     container: Path
     how: Container
@@ -38,19 +38,19 @@ class Pack:
 
     @classmethod
     def of(cls, index: SourceIndex, how: Container, file: str, rows: Int64, staging: Path) -> Pack:
-        """Name a pack after the source, the file and the rows, so that a rerun finds it and other rows get another."""
+        """Create a pack named after the source, the file and the rows: a rerun finds it, other rows get another."""
         key = hashlib.sha256(f"{file}\n".encode() + rows.tobytes()).hexdigest()[:16]
         return cls(index.root / file, how, rows, staging / f"{index.source.key}-{key}{PACK_SUFFIX}")
 
     def lengths(self) -> Int64:
-        """Bytes of each image, in the order of `rows`; unpacks where that was never done."""
+        """Bytes of each image, in the order of `rows`; unpacks the images if that was never done."""
         if not self._lengths_path.exists():
             self.unpack()
         lengths: Int64 = np.load(self._lengths_path)
         return lengths
 
     def unpack(self) -> None:
-        """Write the pack and then the lengths.
+        """Write the pack, then the lengths.
 
         Raises:
             BuildError: the container cannot be read, or a row has no image bytes.
@@ -69,7 +69,7 @@ class Pack:
 
 @dataclass(frozen=True, eq=False)
 class Unpacked:
-    """Where the images of some index rows are after unpacking.
+    """Positions of unpacked images in their packs.
 
     `rows` are ascending row numbers of the index; for row i, `pack_of[i]` is the number of its pack in `packs`, and
     its bytes are `sizes[i]` at `offsets[i]` there.
@@ -82,17 +82,17 @@ class Unpacked:
     packs: tuple[Pack, ...]
 
     def find(self, rows: Int64) -> Int64:
-        """Positions of rows of the index in the arrays of this value."""
+        """Positions of some rows of the index in the arrays of this value."""
         found: Int64 = np.searchsorted(self.rows, rows)
         return found
 
 
 def unpack(index: SourceIndex, rows: Int64, staging: Path, advance: Callable[[int], None]) -> Unpacked:
-    """Unpack images that lie in containers, each container in one pass.
+    """Unpack images from containers, each container in one pass.
 
     Args:
         index: the source.
-        rows: ascending row numbers of the index, for all splits at once, so that no file is read for each of them.
+        rows: ascending row numbers of the index for all splits together, so that each file is read only once.
         staging: folder for the packs.
         advance: called with the number of images unpacked since the last call.
 
@@ -119,6 +119,6 @@ def unpack(index: SourceIndex, rows: Int64, staging: Path, advance: Callable[[in
 
 
 def remove_packs(staging: Path) -> None:
-    """Remove every pack of a finished build; the lengths stay."""
+    """Remove every pack of a finished build; the lengths are kept."""
     for pack in sorted(staging.glob(f"*{PACK_SUFFIX}")):
         pack.unlink()

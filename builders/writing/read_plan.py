@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from builders.benchmark import Config, Part
 from builders.generate.contract import Generator
 from builders.plan.planner import PlannedSplit
-from builders.plan.ranking import keyed_order
 from builders.release.digests import lines_digest
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import look_up_sizes
@@ -79,6 +78,16 @@ class ReadPlan:
     def shards(self) -> int:
         """Number of shards."""
         return len(self.starts) - 1
+
+    def unpack(self) -> None:
+        """Unpack the images that lie in containers, where their packs are not there.
+
+        Raises:
+            BuildError: a container cannot be read, or a row has no image bytes.
+        """
+        for pack in self.packs:
+            if not pack.path.exists():
+                pack.unpack()
 
     def rows_of(self, shard: int) -> pa.Table:
         """The rows of one shard."""
@@ -164,12 +173,6 @@ def join(parts: Sequence[ReadPlan], order: Callable[[pa.Table], Int64], *, shard
         _digest(table, starts),
         tuple(packs.values()),
     )
-
-
-def keyed(seed: int, key: str) -> Callable[[pa.Table], Int64]:
-    """The order of a joined split's rows: by the SHA-256 of seed, config, split and row id."""
-    config, _, split = key.partition("/")
-    return lambda table: keyed_order(table["id"].combine_chunks(), seed=seed, config=config, split=split)
 
 
 def packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:

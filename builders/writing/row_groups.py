@@ -1,6 +1,6 @@
-"""What one row group of a shard stores: images read from where they are, checked and hashed.
+"""Reads, checks and hashes the images of a shard, one row group at a time.
 
-Bytes go from the file into one buffer and from there into Parquet without becoming Python objects.
+Bytes go from the file into one buffer and from there into Parquet, without becoming Python objects.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
-"""Image bytes in one row group. Hub practice asks for at most 100 MB; a third of it keeps a worker under 300 MB,
-because the buffer and the writer's pages both hold one group."""
+"""Image bytes in one row group. The Hub's practice is at most 100 MB; a third of that keeps a worker under 300 MB,
+because the buffer and the writer's pages each hold one group."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Images of one row group.
+    """The images of one row group.
 
-    `numbers` are their rows in the shard's plan, as is `offsets` where each begins in `data`, with the end of the
-    last; `digests` and `stored` are their columns `content_sha256` and `stored`. `pixels` are digests over the pixels
-    of images that were decoded to be checked; empty where they were not.
+    `numbers` are their rows in the shard's plan. `offsets` are the starts of the images in `data` and the end of the
+    last one; `digests` and `stored` are the columns `content_sha256` and `stored`. `pixels` are digests over the
+    pixels of images that were decoded to be checked; empty if none were.
     """
 
     numbers: pa.Array
@@ -54,12 +54,12 @@ class Images:
     """The images of a shard, in row groups of `ROW_GROUP_BYTES`.
 
     Args:
-        rows: the plan: `root`, `file`, `offset`, `size`, and what else `copied` and `made` say.
+        rows: the plan: `root`, `file`, `offset`, `size`, and for generated images the columns that `generated` reads.
         roots: the folder of each name in `root`.
-        progress: told of every image that is read.
+        progress: called for every image that is read.
 
     Attributes:
-        dropped: id and reason of each image that was left out as unreadable, known at the end.
+        dropped: id and reason of each image left out as unreadable; complete after the last group.
     """
 
     def __init__(self, rows: pa.Table, roots: Mapping[str, str], progress: Progress) -> None:
@@ -67,19 +67,19 @@ class Images:
         self.dropped: list[tuple[str, str]] = []
 
     def copied(self, reader: Reader, *, decode: bool, drop_unreadable: bool) -> Iterator[Group]:
-        """Images as their sources have them.
+        """Read images that are stored as their sources have them.
 
         Yields:
-            Groups whose data is overwritten when the next one is asked for; none where nothing is left.
+            Groups whose data is overwritten by the next one; none if no image is left.
 
         Raises:
             BuildError: an image is missing or unreadable (unless `drop_unreadable` or it is known to be broken in the
-                owner's archive), or not the one that the plan's `expected_sha256` asks for.
+                owner's archive), or differs from the plan's `expected_sha256`.
         """
         buffer = _Buffer()
         count = Counted(self.rows.num_rows, self.progress)
         expected = self._expected()
-        # A published row was readable to its publisher, so it is compared and not judged again.
+        # A published image was readable to its publisher, so only its digest is compared.
         known = set() if expected else known_broken(self.rows)
         places = zip(*(self.rows[name].to_pylist() for name in ("root", "file", "offset", "size")), strict=True)
         for number, (root, file, offset, size) in enumerate(places):
@@ -111,14 +111,16 @@ class Images:
                 buffer.keep(number, digest, "source" if mended is None else "metadata_removed", pixels)
         yield from buffer.group()
 
-    def made(self, reader: Reader) -> Iterator[Group]:
-        """Images that lie made in packs, with their `content_sha256`, and `unreadable` where one could not be made.
+    def generated(self, reader: Reader) -> Iterator[Group]:
+        """Read generated images from packs.
+
+        The plan has their `content_sha256`, and in `unreadable` the reason if an image could not be generated.
 
         Yields:
-            Groups; none where nothing is left.
+            Groups; none if no image is left.
 
         Raises:
-            BuildError: a pack cannot be read, or an image is not the one that `expected_sha256` asks for.
+            BuildError: a pack cannot be read, or an image differs from `expected_sha256`.
         """
         failed = self.rows.filter(pc.not_equal(self.rows["unreadable"], ""))
         self.dropped += zip(failed["id"].to_pylist(), failed["unreadable"].to_pylist(), strict=True)
@@ -134,7 +136,7 @@ class Images:
             last = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right")))
             size = int(ends[last - 1]) - before
             data = np.empty(size, np.uint8)
-            self._read_made(kept.slice(first, last - first), data.data, reader)
+            self._read_generated(kept.slice(first, last - first), data.data, reader)
             for number, digest in zip(numbers[first:last].tolist(), digests[first:last], strict=True):
                 if expected and digest != expected[number]:
                     raise self._other_content(number, digest, self._path(self.rows, number))
@@ -143,8 +145,8 @@ class Images:
             yield Group(pa.array(numbers[first:last]), offsets, pa.py_buffer(data), digests[first:last], stored)
             first = last
 
-    def _read_made(self, rows: pa.Table, target: memoryview, reader: Reader) -> None:
-        """Read images end to end; those that follow each other in one pack are read together."""
+    def _read_generated(self, rows: pa.Table, target: memoryview, reader: Reader) -> None:
+        """Read images into one buffer; images that are adjacent in a pack are read at once."""
         files = rows["file"].combine_chunks().dictionary_encode()
         codes, offsets, sizes = files.indices.to_numpy(), rows["offset"].to_numpy(), rows["size"].to_numpy()
         apart = (codes[1:] != codes[:-1]) | (offsets[1:] != offsets[:-1] + sizes[:-1])
@@ -157,7 +159,7 @@ class Images:
             self.progress(stop - start, size)
 
     def _expected(self) -> list[str]:
-        """The digests that a plan from a published index asks for; none otherwise."""
+        """The digests in a plan from a published index; none in other plans."""
         return self.rows["expected_sha256"].to_pylist() if "expected_sha256" in self.rows.column_names else []
 
     def _path(self, rows: pa.Table, number: int) -> str:
@@ -166,16 +168,16 @@ class Images:
     def _other_content(self, number: int, digest: str, path: str) -> BuildError:
         expected = self.rows["expected_sha256"][number]
         return BuildError(
-            f"expected the image {self.rows['id'][number]} with content_sha256 {expected} as published, found "
-            f"{digest} at {place_of(self.rows, number, path)}; give the edition that the publisher used."
+            f"The image {self.rows['id'][number]} is not the published one: its content_sha256 is {digest}, not "
+            f"{expected} ({place_of(self.rows, number, path)}). Give the edition that the publisher used."
         )
 
 
 class _Buffer:
-    """A row group in the making: image bytes end to end, and which plan rows they belong to."""
+    """Collects the images of a row group: their bytes, concatenated, and their rows in the plan."""
 
     def __init__(self) -> None:
-        # Not a bytearray, which would be filled with zeros.
+        # Not a bytearray, which would be zeroed first.
         self.data: npt.NDArray[np.uint8] = np.empty(ROW_GROUP_BYTES, np.uint8)
         self.clear()
 
@@ -188,7 +190,7 @@ class _Buffer:
         self.pixels: list[str] = []
 
     def reserve(self, size: int) -> memoryview:
-        """Room for `size` more bytes; an image larger than the whole buffer makes it grow."""
+        """Return room for `size` more bytes; the buffer grows for an image larger than all of it."""
         if self.filled + size > len(self.data):
             grown = np.empty(self.filled + size, np.uint8)
             grown[: self.filled] = self.data[: self.filled]
@@ -212,7 +214,7 @@ class _Buffer:
             self.pixels.append(pixels)
 
     def group(self) -> Iterator[Group]:
-        """What was kept, if anything."""
+        """Yield the collected images as a group, if there are any."""
         if self.numbers:
             offsets = pa.array(self.offsets, pa.int32())
             data = pa.py_buffer(self.data.data[: self.filled])

@@ -1,7 +1,7 @@
-"""A shard is a pure function of its slice of the plan: any process may write it, in any order, twice.
+"""Writes shards. A shard depends only on its slice of the plan, so any process may write it, in any order, and twice.
 
-This module and `builders.writing.row_groups`, which reads the images, are what a worker process imports, so they stay
-light: NumPy, pyarrow, Pillow and the standard library.
+Worker processes import this module and `builders.writing.row_groups`, so the two import little: NumPy, pyarrow, Pillow
+and the standard library.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from builders.storage.byte_ranges import Reader
 from builders.writing.row_groups import Group, Images
 
 SHARD_BYTES = 512 * 1024 * 1024
-"""Image bytes in one shard, near the 500 MB that the Hub's viewer and streaming readers work well with."""
+"""Image bytes in one shard: close to the 500 MB that suit the Hub's viewer and streaming readers."""
 
-# The writer looks only after so many rows whether a page (1 MB) is full. With its default of 1,024 a whole row group
-# of images becomes one page, and the page index could not lead a reader to a single image.
+# The writer checks only every so many rows whether a page (1 MB) is full. With its default of 1,024, a whole row group
+# of images becomes one page, and a reader could not use the page index to fetch a single image.
 _ROWS_BETWEEN_PAGE_CHECKS = 8
 
 
 @dataclass(frozen=True)
 class ShardTask:
-    """Everything a worker needs for one shard.
+    """Writes one shard; a `builders.executors.base.Task`.
 
-    `plan` is an Arrow IPC file with the plan's columns, the config's own (`columns`) and `root`, `file`, `offset`,
-    `size`; the shard is its rows `start:stop`, `size` bytes of images. Where they were made (`builders.generate`), it
-    also has their `content_sha256` and `unreadable`, the reason why one could not be made. `roots` maps the names in
-    `root` to folders. `data` is where the pixels go (None: index only), `part` where the index rows and the record of
-    the shard go.
+    `plan` is an Arrow IPC file with the plan's columns, the config's own (`columns`), and `root`, `file`, `offset`,
+    `size`; the shard is its rows `start:stop`, with `size` bytes of images. Plans of `generated` images also have
+    `content_sha256`, and in `unreadable` the reason if an image could not be generated. `roots` maps the names in
+    `root` to folders. `data` is the file for the images (None: index only), `part` the file for the index rows and
+    the shard's record.
     """
 
     plan: Path
@@ -54,7 +54,7 @@ class ShardTask:
     decode: bool
     drop_unreadable: bool
     columns: tuple[str, ...] = ()
-    made: bool = False
+    generated: bool = False
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> None:
@@ -64,11 +64,10 @@ class ShardTask:
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """What is known of a finished shard.
+    """The record of a finished shard, stored in the metadata of its part file.
 
-    `bytes` and `sha256` are of the data file (0 and empty without pixels); `decoded` says that every image was
-    decoded; `dropped` has the row id and the reason of each image left out as unreadable. It travels in the
-    metadata of the part file, whose existence marks the end.
+    `bytes` and `sha256` are those of the data file (0 and empty without pixels); `decoded` says whether every image
+    was decoded; `dropped` has the row id and the reason of each image left out as unreadable.
     """
 
     rows: int
@@ -85,11 +84,12 @@ _ROW_COLUMNS = ("label", "role", "class_id", "class_name", "source", "source_id"
 def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
     """Read, check, hash and write the images of one shard.
 
-    The data file and then the part file are written under temporary names and renamed, so that a part file means a
-    whole shard.
+    The data file and then the part file are written under temporary names and renamed, so that the shard is complete
+    once its part file exists.
 
     Raises:
-        BuildError: an image is missing or unreadable (unless `drop_unreadable`), or the disk refuses.
+        BuildError: an image is missing or unreadable (unless `drop_unreadable`).
+        OSError: a file cannot be written.
     """
     with pa.memory_map(str(task.plan)) as source:
         rows = pa.ipc.open_file(source).read_all().slice(task.start, task.stop - task.start)
@@ -97,8 +97,8 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
         images = Images(rows, task.roots, progress)
         with _data_writer(task) as (sink, writer), Reader() as reader:
             groups = (
-                images.made(reader)
-                if task.made
+                images.generated(reader)
+                if task.generated
                 else images.copied(reader, decode=task.decode, drop_unreadable=task.drop_unreadable)
             )
             parts = [_write_group(task, rows, group, writer) for group in groups]
@@ -112,13 +112,13 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
 
 
 def read_record(part: Path) -> ShardRecord:
-    """Read back what `write_shard` recorded."""
+    """Read the record that `write_shard` stored in a part file."""
     record = json.loads(pq.read_schema(part).metadata[_RECORD])
     return ShardRecord(**{**record, "dropped": tuple((image, reason) for image, reason in record["dropped"])})
 
 
 class _HashingFile:
-    """A file that knows the SHA-256 of what was written, so that no file is read again for its digest."""
+    """A file that computes the SHA-256 of the bytes as they are written, so that it need not be read again."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
@@ -167,8 +167,8 @@ def _data_writer(task: ShardTask) -> Iterator[tuple[_HashingFile | None, pq.Parq
         with pq.ParquetWriter(
             pa.PythonFile(sink, mode="w"),
             task.schema,
-            # A source's files are compressed already; the PNGs that we make are not (`builders.generate.png`).
-            compression={"image.bytes": "zstd" if task.made else "none", "image.path": "zstd"}
+            # Source files are compressed already; generated PNGs are not (`builders.generate.png`).
+            compression={"image.bytes": "zstd" if task.generated else "none", "image.path": "zstd"}
             | dict.fromkeys(task.schema.names[1:], "zstd"),
             use_dictionary=["role", "label", "class_id", "class_name", "source", "stored"],
             write_statistics=[name for name in task.schema.names if name != "image"],
@@ -203,6 +203,6 @@ def _index_rows(task: ShardTask, rows: pa.Table, group: Group) -> pa.Table:
     index = index.append_column("stored", pa.array(group.stored, pa.string()))
     for name in task.columns:
         index = index.append_column(name, rows[name])
-    if task.decode and not task.made:
+    if task.decode and not task.generated:
         index = index.append_column(PIXEL_DIGEST, pa.array(group.pixels, pa.string()))
     return index

@@ -1,6 +1,7 @@
 """Detectors that need a second pass of the model over the images.
 
-Such a method has a `ImagePass`. Its detector scores `Features` with the outputs of that pass as `logits` and `scores`.
+Such a method has an `ImagePass`. Its detector scores `Features` whose `logits` and `scores` are the outputs of that
+pass.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.image_passes import CROPS, PERTURBED, WITH_DROPOUT, ImagePass
 from evaluation.detectors.logits import max_logit, msp
-from evaluation.detectors.looks import CROPS, PERTURBED, WITH_DROPOUT, ImagePass
 from evaluation.detectors.rows import Doubles, score_in_chunks
 from evaluation.models.features import Features, Head
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from evaluation.detectors.base import Method
 from evaluation.detectors.fitting import predicted
+from evaluation.detectors.image_passes import ImagePass
 from evaluation.detectors.images import ImageMethod
-from evaluation.detectors.looks import ImagePass
 from evaluation.detectors.members import average
 from evaluation.errors import EvaluationError
 from evaluation.features.extract import Columns, Runner

@@ -1,7 +1,7 @@
-"""The shapes that other harnesses read: OpenOOD image lists, image folders, WebDataset shards.
+"""Writers of other tools' formats: OpenOOD image lists, image folders, WebDataset shards.
 
-A writer puts the rows of one split somewhere. Bytes of images pass through as they are stored. The file that lists
-the others is written last, and a tar has its name only when it is whole.
+A writer writes the rows of one split. The bytes of images are not changed. Lists are written after the files that they
+list, and a tar gets its name when it is complete.
 
 Tested by `tests/hf_scripts/test_export.py`.
 """
@@ -23,17 +23,17 @@ from hf_scripts.exports.rows import Row
 from hf_scripts.exports.targets import Bytes, Sink, Target
 
 SHARD_BYTES = 512_000_000
-"""The most bytes of one tar, about what a shard of a release has."""
+"""Default maximum bytes of a tar, about the size of a shard of a release."""
 
-SMALLEST_SHARD = tarfile.RECORDSIZE
+MIN_SHARD_BYTES = tarfile.RECORDSIZE
 """Bytes of an empty tar."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where one split goes; `roles` are those of its rows.
+class SplitOutput:
+    """The output folder of one split, and the roles of its rows.
 
-    `shard_bytes` is the most bytes of one tar, for the format that has tars.
+    `shard_bytes` is the maximum size of a tar, for the format that has tars.
     """
 
     out: Path
@@ -43,29 +43,29 @@ class Place:
     shard_bytes: int
 
 
-def write_openood(place: Place, rows: Iterable[Row], target: Target) -> None:
-    """Write images and an OpenOOD image list, with all columns beside it.
+def write_openood(output: SplitOutput, rows: Iterable[Row], target: Target) -> None:
+    """Write images, an OpenOOD image list, and a JSON Lines file with all columns.
 
-    `images/<config>/<split>/<class>/<file>` and `imglists/<config>/<split>.txt`, a line a row: the path from
-    `images/`, a space, the label (-1 for none). OpenOOD (v1.5, `openood/datasets/imglist_dataset.py`) joins the path
-    to a `data_dir`, splits the line at its first space, and takes the rest for the label if it is a number; where it
-    is a dictionary it sets the label to 0, so the other columns stand in `imglists/<config>/<split>.jsonl`.
+    Images are `images/<config>/<split>/<class>/<file>`. The list `imglists/<config>/<split>.txt` has one line per row:
+    the path below `images/`, a space, the label (-1 for none). OpenOOD (v1.5, `openood/datasets/imglist_dataset.py`)
+    joins the path to a `data_dir`, splits the line at its first space, and uses the rest as the label if it is a
+    number; for a dictionary it sets the label to 0, so the other columns are in `imglists/<config>/<split>.jsonl`.
 
-    OpenOOD evaluates lists of known and of unknown images, so a split with rows of several roles also has a list for
-    each, `imglists/<config>/<split>-<role>.txt`.
+    OpenOOD evaluates lists of known and of unknown images, so a split with several roles also has a list per role,
+    `imglists/<config>/<split>-<role>.txt`.
     """
-    images = place.out / "images"
-    lists = place.out / "imglists" / place.config
-    # The last one opened is closed, and so named, first.
+    images = output.out / "images"
+    lists = output.out / "imglists" / output.config
+    # Files are closed, and so get their names, in reverse order of opening.
     with contextlib.ExitStack() as opened:
         lines, table = (
-            opened.enter_context(target.stream(lists / f"{place.split}.{end}")) for end in ("txt", "jsonl")
+            opened.enter_context(target.stream(lists / f"{output.split}.{end}")) for end in ("txt", "jsonl")
         )
         of_role = {
-            ROLES.index(role): opened.enter_context(target.stream(lists / f"{place.split}-{role}.txt"))
-            for role in (place.roles if len(place.roles) > 1 else ())
+            ROLES.index(role): opened.enter_context(target.stream(lists / f"{output.split}-{role}.txt"))
+            for role in (output.roles if len(output.roles) > 1 else ())
         }
-        for row, name in _write_images(images / place.config / place.split, images, rows, target):
+        for row, name in _write_images(images / output.config / output.split, images, rows, target):
             table.write(_json_line({"file_name": name, **row.columns}))
             line = f"{name} {row.columns['label']}\n".encode()
             lines.write(line)
@@ -73,23 +73,23 @@ def write_openood(place: Place, rows: Iterable[Row], target: Target) -> None:
                 of_role[row.columns["role"]].write(line)
 
 
-def write_imagefolder(place: Place, rows: Iterable[Row], target: Target) -> None:
-    """Write `<config>/<split>/<class>/<file>` and a `metadata.jsonl` with all columns.
+def write_imagefolder(output: SplitOutput, rows: Iterable[Row], target: Target) -> None:
+    """Write images as `<config>/<split>/<class>/<file>`, and a `metadata.jsonl` with all columns.
 
-    JSON lines and not CSV, because `datasets` reads CSV by pandas, which makes missing values of empty texts.
+    JSON Lines instead of CSV, which `datasets` reads with pandas, where empty strings become missing values.
     """
-    folder = place.out / place.config / place.split
+    folder = output.out / output.config / output.split
     with target.stream(folder / "metadata.jsonl") as table:
         for row, name in _write_images(folder, folder, rows, target):
             table.write(_json_line({"file_name": name, **row.columns}))
 
 
-def write_webdataset(place: Place, rows: Iterable[Row], target: Target) -> None:
-    """Write `<config>/<split>-00000.tar` and so on, of samples `<key>.<format>`, `<key>.json` and `<key>.cls`.
+def write_webdataset(output: SplitOutput, rows: Iterable[Row], target: Target) -> None:
+    """Write shards `<config>/<split>-00000.tar`, ..., with samples `<key>.<format>`, `<key>.json` and `<key>.cls`.
 
-    The key is the row's number in the split, in eight digits; the JSON has all columns but the image, `cls` is the
-    label. Equal rows give equal bytes. A tar that an earlier run finished is compared and kept. A sample that alone
-    is larger than a shard may be gets a shard of its own.
+    The key is the row number in the split, with eight digits; the JSON has all columns but the image, and `cls` is the
+    label. Equal rows give equal bytes. A tar of an earlier run is compared and kept. A sample larger than a shard gets
+    a shard of its own.
     """
     numbers = itertools.count()
     archive: _Archive | None = None
@@ -98,26 +98,26 @@ def write_webdataset(place: Place, rows: Iterable[Row], target: Target) -> None:
             columns = json.dumps(row.columns).encode()
             label = str(row.columns["label"]).encode()
             members: list[tuple[str, Bytes]] = [(row.kind, row.image), ("json", columns), ("cls", label)]
-            if archive is None or archive.size_with([len(data) for _, data in members]) > place.shard_bytes:
+            if archive is None or archive.size_with([len(data) for _, data in members]) > output.shard_bytes:
                 opened.close()
-                path = place.out / place.config / f"{place.split}-{next(numbers):05d}.tar"
+                path = output.out / output.config / f"{output.split}-{next(numbers):05d}.tar"
                 archive = opened.enter_context(_archive(path, target))
             for kind, data in members:
                 archive.add(f"{number:08d}.{kind}", data)
 
 
-Writer = Callable[[Place, Iterable[Row], Target], None]
+Writer = Callable[[SplitOutput, Iterable[Row], Target], None]
 
 WRITERS: Mapping[str, Writer] = {
     "openood": write_openood,
     "imagefolder": write_imagefolder,
     "webdataset": write_webdataset,
 }
-"""By the name of the format."""
+"""Writers by the name of their format."""
 
 
 def _write_images(folder: Path, base: Path, rows: Iterable[Row], target: Target) -> Iterator[tuple[Row, str]]:
-    """Write each image into the folder of its class; gives its path from `base` with forward slashes."""
+    """Write each image into the folder of its class; yields rows with POSIX paths below `base`."""
     for row in rows:
         name = f"{file_stem(row.name, row.columns['id'])}.{row.kind}"
         path = folder / class_folder(row.columns["class_id"]) / name
@@ -130,7 +130,7 @@ def _json_line(columns: Mapping[str, Any]) -> bytes:
 
 
 class _Archive:
-    """A tar in the making: POSIX ustar, with nothing in its headers but names and sizes.
+    """Writes a tar (POSIX ustar) whose headers have only names and sizes.
 
     Names are short and sizes below 8 GiB, so no member needs an extended header.
     """
@@ -140,11 +140,11 @@ class _Archive:
         self.filled = 0
 
     def size_with(self, sizes: Iterable[int]) -> int:
-        """Bytes of the whole tar, if it ended after members of these sizes."""
+        """Bytes of the complete tar if it ended after members of these sizes."""
         return _rounded(self.filled + sum(_member_size(size) for size in sizes) + _END, tarfile.RECORDSIZE)
 
     def add(self, name: str, data: Bytes) -> None:
-        """Add one file."""
+        """Add a file."""
         info = tarfile.TarInfo(name)  # owner 0, group 0, time 0, no names, mode 644
         info.size = len(data)
         self._write(info.tobuf(tarfile.USTAR_FORMAT))
@@ -152,7 +152,7 @@ class _Archive:
         self._write(bytes(-len(data) % tarfile.BLOCKSIZE))
 
     def end(self) -> None:
-        """Write what ends a tar: two empty blocks, and more up to a whole record."""
+        """Write the end of the tar: two empty blocks, padded to a whole record."""
         self._write(bytes(self.size_with([]) - self.filled))
 
     def _write(self, data: Bytes) -> None:

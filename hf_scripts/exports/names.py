@@ -1,8 +1,8 @@
-"""Names of exported files: safe on every file system, different where what they name is different.
+"""Names of exported files, which are unique and valid on every file system.
 
-Three kinds of reader look at these names. Image lists are split at the first space. `datasets` guesses splits from
-words in names (`datasets` 5.2, `data_files.py`): one class folder `train`, or file names with `_val_`, and it takes
-those files alone for a split. Windows reserves characters and device names.
+Three kinds of reader restrict them. Image lists are split at the first space. `datasets` infers splits from words in
+names (`datasets` 5.2, `data_files.py`): with one class folder `train`, or file names with `_val_`, it would read only
+those files as a split. Windows reserves characters and device names.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from urllib.parse import quote
 from builders.errors import BuildError
 
 NO_CLASS = "_"
-"""The folder of images that have no class."""
+"""The folder of images without a class."""
 
-_LONGEST_FOLDER = 100
-_LONGEST_STEM = 60
+_MAX_FOLDER = 100
+_MAX_STEM = 60
 
-# Words and the separators around them as in the patterns of datasets 5.2, data_files.py.
+# The words and separators of the patterns in datasets 5.2, data_files.py.
 _WORDS = ("train", "training", "validation", "valid", "dev", "val", "test", "testing", "eval", "evaluation")
 _SPLIT_WORD = re.compile(rf"(?<![^-._ 0-9])(?:{'|'.join(_WORDS)})(?![^-._ 0-9])")
 
@@ -41,14 +41,14 @@ _SIGNATURE_BYTES = 12
 def class_folder(class_id: str) -> str:
     """The folder of a class.
 
-    The class id with percent-encoding (RFC 3986): ASCII letters, digits and `-._~` stay; every other byte of its
-    UTF-8 becomes `%XX`. So does a first character that is no letter or digit, a point at the end, and the last letter
-    of a word that `datasets` takes for a split or Windows for a device (`train` becomes `trai%6E`, which is sorted
-    where `train` was). `urllib.parse.unquote` gives the class id back. Names that come out longer than 100 characters
-    are cut, and end with `+` and a digest of the class id.
+    The class id is percent-encoded (RFC 3986): ASCII letters, digits and `-._~` stay, and every other byte of its
+    UTF-8 becomes `%XX`. So does a first character that is not a letter or digit, a dot at the end, and the last letter
+    of a word that `datasets` reads as a split or Windows as a device (`train` becomes `trai%6E`, which sorts like
+    `train`). `urllib.parse.unquote` decodes it. Names longer than 100 characters are cut, and end with `+` and a
+    digest of the class id.
 
     Returns:
-        A name of ASCII characters without spaces. Class ids that differ only in case have names that do so, too.
+        A name of ASCII characters without spaces. Names of class ids that differ only in case differ only in case.
     """
     name = quote(class_id, safe="")
     if not name:
@@ -58,9 +58,9 @@ def class_folder(class_id: str) -> str:
         name = _escaped(name[0]) + name[1:]
     if name[-1] == ".":
         name = name[:-1] + _escaped(".")
-    if len(name) > _LONGEST_FOLDER:
-        # `quote` leaves no plus sign, so no name that was not cut can look like one that was.
-        name = f"{name[: _LONGEST_FOLDER - 17]}+{_digest(class_id, 16)}"
+    if len(name) > _MAX_FOLDER:
+        # `quote` encodes plus signs, so no other name has one.
+        name = f"{name[: _MAX_FOLDER - 17]}+{_digest(class_id, 16)}"
     return name
 
 
@@ -72,24 +72,23 @@ def file_stem(name: str, row_id: str) -> str:
         row_id: the row's id.
 
     Returns:
-        What is plain in the source's name, for a person, with words that `datasets` takes for a split in capitals;
-        then 12 hex digits of the SHA-256 of the row's id, which tell apart images of one name. ASCII letters, digits,
-        `-` and `_` only.
+        The readable part of the name in the source, with words that `datasets` reads as a split in upper case, and 12
+        hex digits of the SHA-256 of the row id, which make it unique. Only ASCII letters, digits, `-` and `_`.
     """
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", PurePosixPath(name).stem)[:_LONGEST_STEM].strip("_-")
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", PurePosixPath(name).stem)[:_MAX_STEM].strip("_-")
     shown = _SPLIT_WORD.sub(lambda word: word[0].upper(), plain)
     return f"{shown}-{_digest(row_id, 12)}" if shown else _digest(row_id, 12)
 
 
 def extension(start: bytes, where: str) -> str:
-    """The file extension, without a point, of an image's real format.
+    """The file extension of an image's actual format, without the dot.
 
     Args:
-        start: its first bytes, at least 12 where it has so many.
+        start: the first 12 bytes of the image.
         where: the image, for the message.
 
     Raises:
-        BuildError: the bytes begin like no image that image folders may hold.
+        BuildError: the bytes are of no format that image folders support.
     """
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
         return "webp"
@@ -97,8 +96,8 @@ def extension(start: bytes, where: str) -> str:
         if start.startswith(signature):
             return name
     raise BuildError(
-        "expected a JPEG, PNG, WebP, GIF, BMP or TIFF image, found bytes that begin with "
-        f"{start[:_SIGNATURE_BYTES].hex() or 'nothing'}, at {where}; leave that split out with --configs."
+        f"The image {where} is not a JPEG, PNG, WebP, GIF, BMP or TIFF: its first bytes are "
+        f"{start[:_SIGNATURE_BYTES].hex() or 'missing'}. Leave that split out with --configs."
     )
 
 

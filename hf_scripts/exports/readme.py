@@ -1,4 +1,4 @@
-"""The `README.txt` of an export, so that a copy says where it comes from, under which licences, and how it is read.
+"""The `README.txt` of an export: its sources, their licences, and how to read it.
 
 Tested by `tests/hf_scripts/test_export.py`.
 """
@@ -17,62 +17,59 @@ NAME = "README.txt"
 _WIDTH = 100
 
 _ORIGIN = """\
-Written by `python -m hf_scripts.export` from a release of unknown-detection. Images have the bytes that the release
-stores. A split's digest is the SHA-256 over id, label, role and content digest of its rows, in order, as in the
-release's manifest.json. `label` counts the in-distribution classes of the config, sorted by class id, and is -1 where
-none applies; `role` counts {roles}.
+Written by `python -m hf_scripts.export` from a release of unknown-detection. Images have the same bytes as in the
+release. A split's digest is the SHA-256 of id, label, role and content digest of its rows, in order, as in the
+release's manifest.json. `label` is the index of the row's class among the in-distribution classes of the config,
+sorted by class id, and -1 for rows of other classes. The values of `role` are: {roles}.
 """
 
-_DEMO = "Built from demo sources: small made-up images, to try the tools and never for a result."
+_DEMO = "Built from demo sources: made-up images for trying out the tools. Do not report results on them."
 
 _CLASSES = """\
-The folder of a class is its class id, percent-encoded: `urllib.parse.unquote` gives the id back, unless the name is
-one of a few that were too long, which end with a plus sign and a digest.
+The folder of a class is its class id, percent-encoded: `urllib.parse.unquote` decodes it. The few names that would be
+too long end with a plus sign and a digest instead.
 """
 
 _READING = {
     "openood": """\
 OpenOOD reads a split as ImglistDataset(imglist_pth="imglists/{config}/{split}.txt", data_dir="images",
-num_classes={classes}, ...). Beside each list a .jsonl has all columns of the same rows in the same order.
+num_classes={classes}, ...). The .jsonl file beside each list has all columns of the same rows, in the same order.
 """,
     "imagefolder": """\
-load_dataset("imagefolder", data_dir="{config}/{split}", split="train") gives every column (`datasets` calls a folder
-alone train). torchvision.datasets.ImageFolder("{config}/{split}") numbers class folders in sorted order, which is the
-column `label` for an in-distribution split that has images of all {classes} classes.
+load_dataset("imagefolder", data_dir="{config}/{split}", split="train") reads all columns (`datasets` calls a single
+folder train). torchvision.datasets.ImageFolder("{config}/{split}") numbers class folders in sorted order, which
+equals the column `label` for an in-distribution split with images of all {classes} classes.
 """,
     "webdataset": """\
-load_dataset("webdataset", data_files={{"{split}": "{config}/{split}-*.tar"}}, split="{split}") gives the image under
-the name of its format, all other columns under json, and the label under cls. A key is the row's number.
+load_dataset("webdataset", data_files={{"{split}": "{config}/{split}-*.tar"}}, split="{split}") has the image under
+the name of its format, all other columns under json, and the label under cls. A key is the row number.
 """,
 }
 
 _BY_ROLE = """\
-A split with rows of several roles also has a list for each of them: imglists/{config}/{split}-in_distribution.txt, and
-so on for the unknowns.
+A split with several roles also has a list for each: imglists/{config}/{split}-in_distribution.txt, and others for the
+unknowns.
 """
 
 _MIXED = """\
-Images of several formats are in {splits}. `datasets` infers columns from the first five samples: give load_dataset
-features that have an Image() for each format, or it stops, or leaves the images of the other formats out.
+There are images of several formats in {splits}. `datasets` infers columns from the first five samples: give
+load_dataset features with an Image() for each format, or it fails, or drops the images of the other formats.
 """
 
 
 def readme(manifest: Manifest, chosen_format: str, splits: Mapping[str, ExportedSplit]) -> str:
-    """Write the text.
+    """Render the text, which depends only on its arguments.
 
     Args:
-        manifest: the release's.
-        chosen_format: name of the format.
+        manifest: the manifest of the release.
+        chosen_format: the name of the format.
         splits: the finished splits by `config/split`.
-
-    Returns:
-        Several paragraphs, the same for the same splits.
     """
     described = manifest.by_key()
     entries = {key: described[key] for key in sorted(splits, key=lambda key: key.split("/"))}
     benchmarks = sorted({manifest.configs[key.partition("/")[0]].benchmark for key in entries})
     roles = ", ".join(f"{number} {role}" for number, role in enumerate(ROLES))
-    parts = [f"Unknown detection benchmarks, exported as {chosen_format}", _filled(_ORIGIN.format(roles=roles))]
+    parts = [f"Unknown detection benchmarks, exported as {chosen_format}", _wrapped(_ORIGIN.format(roles=roles))]
     parts += [_benchmark(manifest.benchmarks[name]) for name in benchmarks]
     parts.append("\n".join(f"{key}: {splits[key].rows:,} rows, digest {splits[key].digest}" for key in entries))
     known = [key for key, entry in entries.items() if entry.roles == ("in_distribution",)]
@@ -85,7 +82,7 @@ def readme(manifest: Manifest, chosen_format: str, splits: Mapping[str, Exported
 
 
 def mixed(splits: Mapping[str, ExportedSplit]) -> list[str]:
-    """The splits with images of several formats, as a reader of `config/split (jpg, png)` is told."""
+    """The splits with images of several formats, as `config/split (jpg, png)`."""
     return [f"{key} ({', '.join(split.kinds)})" for key, split in sorted(splits.items()) if len(split.kinds) > 1]
 
 
@@ -104,7 +101,7 @@ def _how_to_read(
         parts.append(_CLASSES)
     elif several := mixed(splits):
         parts.append(_MIXED.format(splits=", ".join(several)))
-    return [_filled(part) for part in parts]
+    return [_wrapped(part) for part in parts]
 
 
 def _benchmark(benchmark: BenchmarkEntry) -> str:
@@ -117,11 +114,11 @@ def _source(source: SourceEntry) -> str:
     lines = [
         f"{source.title}, {source.edition}",
         f"Licence: {licence.name} ({licence.url})",
-        _filled(licence.statement),
+        _wrapped(licence.statement),
         f"May be published as: {licence.publish}",
     ]
     return "\n".join(lines)
 
 
-def _filled(text: str) -> str:
+def _wrapped(text: str) -> str:
     return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)

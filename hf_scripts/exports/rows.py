@@ -1,4 +1,4 @@
-"""The rows of a split with their images, read a few at a time and checked against what the release says of them.
+"""Reads the rows of a split with their images in small batches, and checks their digests.
 
 Tested by `tests/hf_scripts/test_export.py`.
 """
@@ -26,7 +26,7 @@ from hf_scripts.exports.names import extension
 
 _BATCH_ROWS = 64
 
-# Stream a column through a small buffer, so that memory does not follow the size of a row group.
+# Stream columns through a small buffer, so that memory does not grow with the size of a row group.
 _open = partial(pq.ParquetFile, buffer_size=1024 * 1024, pre_buffer=False)
 
 
@@ -34,8 +34,8 @@ _open = partial(pq.ParquetFile, buffer_size=1024 * 1024, pre_buffer=False)
 class Row:
     """One row of a split.
 
-    `columns` are all but the image; `image` is its bytes as they are stored, `name` its file's name in the source and
-    `kind` the extension, without a point, of the format that the bytes are in.
+    `columns` are all columns but the image, `image` its stored bytes, `name` its file name in the source, and `kind`
+    the extension of its actual format, without the dot.
     """
 
     columns: dict[str, Any]
@@ -45,7 +45,7 @@ class Row:
 
 
 def check_identity(root: Path, key: str, split: SplitEntry) -> None:
-    """Check that the shards of a split hold the rows that the manifest says, without reading images.
+    """Check the digest of a split's rows against the manifest, without reading images.
 
     Args:
         root: the release folder.
@@ -53,7 +53,7 @@ def check_identity(root: Path, key: str, split: SplitEntry) -> None:
         split: its entry in the manifest.
 
     Raises:
-        BuildError: they hold others, or cannot be read.
+        BuildError: the digest differs, or a shard cannot be read.
     """
     parts = []
     for file in split.data:
@@ -62,13 +62,13 @@ def check_identity(root: Path, key: str, split: SplitEntry) -> None:
     found = rows_digest(pa.concat_tables(parts))
     if found != split.digest:
         raise BuildError(
-            f"expected rows with digest {split.digest[:12]} in the shards of {key}, found {found[:12]}, in {root}; "
-            f"{_see_verify(root)}"
+            f"The shards of {key} in {root} have rows with digest {found[:12]}, not {split.digest[:12]} as in its "
+            f"manifest. {_see_verify(root)}"
         )
 
 
 def read_rows(root: Path, key: str, split: SplitEntry) -> Iterator[Row]:
-    """Read a split's rows, in order.
+    """Read the rows of a split, in order.
 
     Args:
         root: the release folder.
@@ -76,7 +76,7 @@ def read_rows(root: Path, key: str, split: SplitEntry) -> Iterator[Row]:
         split: its entry in the manifest.
 
     Raises:
-        BuildError: a shard cannot be read, or an image is not the one that its row names.
+        BuildError: a shard cannot be read, or an image does not have its digest.
     """
     for file in split.data:
         with _shard(root, file.path) as parquet:
@@ -95,8 +95,8 @@ def _rows(batch: pa.RecordBatch, key: str, root: Path) -> Iterator[Row]:
         found = _content_sha256(row["stored"], image, where)
         if found != row["content_sha256"]:
             raise BuildError(
-                f"expected the image with content_sha256 {row['content_sha256'][:12]} in the row {where}, found "
-                f"{found[:12]}, in {root}; {_see_verify(root)}"
+                f"The image of row {where} in {root} has the digest {found[:12]}, not its content_sha256 "
+                f"{row['content_sha256'][:12]}. {_see_verify(root)}"
             )
         yield Row(row, image, name or "", extension(bytes(image[:12]), where))
 
@@ -107,9 +107,7 @@ def _content_sha256(stored: str, image: memoryview, where: str) -> str:
     try:
         return images.pixel_sha256(images.decode_or_mend(bytes(image))[0])
     except images.UnreadableImageError as error:
-        raise BuildError(
-            f"expected an image that decodes in the row {where}, found {error}; build that split again."
-        ) from error
+        raise BuildError(f"The image of row {where} does not decode ({error}). Build that split again.") from error
 
 
 @contextlib.contextmanager
@@ -119,8 +117,8 @@ def _shard(root: Path, path: str) -> Iterator[pq.ParquetFile]:
             yield parquet
     except UNREADABLE as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise BuildError(f"expected a readable shard at {root / path}, found {reason}; {_see_verify(root)}") from error
+        raise BuildError(f"Cannot read {root / path}: {reason}. {_see_verify(root)}") from error
 
 
 def _see_verify(root: Path) -> str:
-    return f"`python -m hf_scripts.verify {root}` says what else is wrong, and the builder makes it whole again."
+    return f"List all problems with python -m hf_scripts.verify {root}, and build the release again."

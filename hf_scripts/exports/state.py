@@ -1,4 +1,4 @@
-"""What an export keeps of itself, in `.export/`, so that it can go on: its settings, and which splits are done.
+"""The record of an export in `.export/`, from which it resumes: its settings and the finished splits.
 
 Tested by `tests/hf_scripts/test_export_runs.py`.
 """
@@ -21,14 +21,14 @@ FOLDER = ".export"
 _VERSION = 1
 
 Settings = Mapping[str, str | int]
-"""The choices that shape every file, by name."""
+"""The settings that all files depend on, by name."""
 
 
 class ExportedSplit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A split of an export: the digest of its rows, and for a finished one what was written.
+    """A split of an export: the digest of its rows, and the counts of a finished one.
 
-    `size` is in bytes; `kinds` are the extensions of its images; `listed` has the sizes of its lists or tars by path,
-    and is None while the split is being written.
+    `size` is in bytes, `kinds` are the extensions of its images, and `listed` has the sizes of its lists or tars by
+    path; it is None while the split is being written.
     """
 
     digest: str
@@ -45,10 +45,10 @@ class _Record(msgspec.Struct, frozen=True):
     splits: dict[str, ExportedSplit]
 
 
-class State:
+class ExportState:
     """The record of an export's folder.
 
-    `settings` are the choices that shape every file; `splits` goes by `config/split`.
+    `settings` are the settings that all files depend on; `splits` are by `config/split`.
     """
 
     def __init__(self, out: Path, settings: Settings) -> None:
@@ -58,17 +58,17 @@ class State:
         self._load()
 
     def begin(self, key: str, digest: str) -> None:
-        """Record that a split of these rows is being written."""
+        """Record that a split with this digest is being written."""
         self.splits[key] = ExportedSplit(digest=digest)
         self._save()
 
     def finish(self, key: str, written: ExportedSplit) -> None:
-        """Record that a split is whole."""
+        """Record that a split is finished."""
         self.splits[key] = written
         self._save()
 
     def finished(self, key: str) -> bool:
-        """Whether a split is whole: recorded, and its lists or tars are there in full length."""
+        """Whether a split is recorded as finished, and its lists or tars have their recorded sizes."""
         split = self.splits.get(key)
         if split is None or split.listed is None:
             return False
@@ -80,35 +80,35 @@ class State:
 
         Args:
             root: the release, for the message.
-            digests: of all its splits.
+            digests: the digests of all its splits.
 
         Raises:
-            BuildError: the folder has a split that the release does not have, or other rows of one.
+            BuildError: the folder has a split that the release lacks, or has with other rows.
         """
         for key, split in sorted(self.splits.items()):
             if digests.get(key) != split.digest:
-                found = digests[key][:12] if key in digests else "none"
+                found = f"digest {digests[key][:12]}" if key in digests else "no such split"
                 raise BuildError(
-                    f"expected {root} to have {key} with digest {split.digest[:12]}, as it was exported to "
-                    f"{self.out}, found {found}; give another --out."
+                    f"{self.out} has {key} of another release, with digest {split.digest[:12]}; {root} has {found}. "
+                    "Give another --out."
                 )
 
     def _load(self) -> None:
         path = self._path
         if self.out.exists() and not self.out.is_dir():
-            raise BuildError(f"expected a folder for the export, found a file at {self.out}; give another --out.")
+            raise BuildError(f"{self.out} is a file, not a folder. Give another --out.")
         if not path.is_file():
-            # A run that was stopped before it recorded anything left nothing but this folder.
+            # A run that was stopped before it recorded anything left only this folder.
             others = [child.name for child in self.out.iterdir()] if self.out.is_dir() else []
             if any(name != FOLDER for name in others):
                 raise BuildError(
-                    f"expected an empty folder or an export, found other files in {self.out}; give another --out."
+                    f"{self.out} has other files, and is not an export. Give an empty or new folder with --out."
                 )
             return
         try:
             found = msgspec.json.decode(path.read_bytes(), type=_Record)
         except msgspec.ValidationError as error:
-            raise BuildError(f"{path} is no record of an export: {error}. Give another --out.") from error
+            raise BuildError(f"{path} is not the record of an export: {error}. Give another --out.") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BuildError(f"{path} is not valid JSON ({error}). Give another --out.") from error
         if found.version != _VERSION:
@@ -118,8 +118,8 @@ class State:
         for name, value in self.settings.items():
             if found.settings.get(name) != value:
                 raise BuildError(
-                    f"expected an export with {name} {value} in {self.out}, found one with "
-                    f"{found.settings.get(name)}; give another --out, or the same choices as before."
+                    f"{self.out} has an export with {name} {found.settings.get(name)}, not {value}. Give another "
+                    "--out, or the same settings as before."
                 )
         self.splits = found.splits
 
@@ -133,29 +133,26 @@ class State:
 
 
 @contextlib.contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Hold the folder for this run.
+def export_lock(out: Path) -> Iterator[None]:
+    """Lock the folder for this run.
 
     Raises:
-        BuildError: another run holds it.
+        BuildError: another run has locked it.
     """
     (out / FOLDER).mkdir(parents=True, exist_ok=True)
-    # The operating system drops the lock with the process, also on SIGKILL.
+    # The operating system releases the lock with the process, even after SIGKILL.
     lock = FileLock(out / FOLDER / "lock")
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise BuildError(
-            f"expected to be the only export to {out}, found another one at work there; wait for it or give another "
-            "--out."
-        ) from error
+        raise BuildError(f"Another export is writing to {out}. Wait for it, or give another --out.") from error
     try:
         yield
     finally:
         lock.release()
 
 
-def sweep(out: Path) -> None:
-    """Remove what a killed run left half-written."""
+def remove_leftovers(out: Path) -> None:
+    """Remove the temporary files of killed runs."""
     for leftover in sorted(out.rglob(f".*{TEMPORARY}")):
         leftover.unlink()

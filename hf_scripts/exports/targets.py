@@ -1,4 +1,4 @@
-"""Where an export's files go: to the disk, or nowhere while they are counted.
+"""Targets of an export: the disk, or a dry run that only counts.
 
 Tested by `tests/hf_scripts/test_export_runs.py`.
 """
@@ -17,16 +17,16 @@ Bytes = bytes | memoryview
 
 
 class Sink(Protocol):
-    """A file that is written from start to end."""
+    """A file that is written sequentially."""
 
     def write(self, data: Bytes, /) -> object:
         """Write the next bytes."""
 
 
 class Target(Protocol):
-    """Takes the files of one split.
+    """Receives the files of one split.
 
-    It knows how many there were, how many bytes they have, and the sizes of those that were streamed.
+    Counts the files and their bytes, and records the sizes of streamed files by path.
     """
 
     files: int
@@ -34,14 +34,14 @@ class Target(Protocol):
     streamed: dict[Path, int]
 
     def put(self, path: Path, data: Bytes) -> None:
-        """Take a whole file."""
+        """Write a complete file."""
 
     def stream(self, path: Path, *, keep: bool = False) -> contextlib.AbstractContextManager[Sink]:
-        """Take a file bit by bit; it is there when the block ends well.
+        """Write a file in pieces; it exists once the block ends without an error.
 
         Args:
             path: the file.
-            keep: a file that is there already is compared with what is written, and stays.
+            keep: compare an existing file with the data instead of replacing it.
         """
 
 
@@ -55,58 +55,58 @@ class _Counting:
         self.files += 1
         self.bytes += size
 
-    def _count_streamed(self, sink: _Counted) -> None:
+    def _count_streamed(self, sink: _CountingSink) -> None:
         self._count(sink.bytes)
         self.streamed[sink.path] = sink.bytes
 
 
-class DryRun(_Counting):
-    """A target that counts and writes nothing."""
+class DryRunTarget(_Counting):
+    """A target that only counts."""
 
     def put(self, path: Path, data: Bytes) -> None:
-        """Count a whole file."""
+        """Count a complete file."""
         self._count(len(data))
 
     @contextlib.contextmanager
     def stream(self, path: Path, *, keep: bool = False) -> Iterator[Sink]:
-        """Count a file bit by bit."""
-        sink = _Counted(path)
+        """Count a file written in pieces."""
+        sink = _CountingSink(path)
         yield sink
         self._count_streamed(sink)
 
 
-class Disk(_Counting):
-    """A target that writes files under a temporary name and renames them: under its own name a file is whole."""
+class DiskTarget(_Counting):
+    """A target that writes each file under a temporary name and renames it when it is complete."""
 
     def put(self, path: Path, data: Bytes) -> None:
-        """Write a whole file; one with these bytes stays as it is."""
+        """Write a complete file, unless it has these bytes already."""
         self._count(len(data))
-        if not _holds(path, data):
+        if not _has_content(path, data):
             with atomic_path(path) as temporary:
                 temporary.write_bytes(data)
 
     @contextlib.contextmanager
     def stream(self, path: Path, *, keep: bool = False) -> Iterator[Sink]:
-        """Write a file bit by bit, or compare one that is to be kept.
+        """Write a file in pieces, or compare an existing one.
 
         Raises:
-            BuildError: with `keep`, the file that is there has other bytes.
+            BuildError: with `keep`, the existing file has other bytes.
         """
         if keep and path.is_file():
             with path.open("rb") as there:
-                compared = _Compared(path, there)
+                compared = _ComparingSink(path, there)
                 yield compared
                 compared.end()
                 self._count_streamed(compared)
         else:
             with atomic_path(path) as temporary, temporary.open("wb") as opened:
-                written = _Written(path, opened)
+                written = _FileSink(path, opened)
                 yield written
                 self._count_streamed(written)
 
 
-class _Counted:
-    """A sink that knows how much was written to it."""
+class _CountingSink:
+    """A sink that counts bytes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -116,7 +116,7 @@ class _Counted:
         self.bytes += len(data)
 
 
-class _Written(_Counted):
+class _FileSink(_CountingSink):
     def __init__(self, path: Path, opened: IO[bytes]) -> None:
         super().__init__(path)
         self.opened = opened
@@ -126,8 +126,8 @@ class _Written(_Counted):
         self.opened.write(data)
 
 
-class _Compared(_Counted):
-    """Compares what would be written with a file that an earlier run finished."""
+class _ComparingSink(_CountingSink):
+    """Compares the written data with a file of an earlier run."""
 
     def __init__(self, path: Path, there: IO[bytes]) -> None:
         super().__init__(path)
@@ -139,18 +139,17 @@ class _Compared(_Counted):
             raise self._differs()
 
     def end(self) -> None:
-        """Make sure that the file ends where the writing ends."""
+        """Check that the file ends here."""
         if self.there.read(1):
             raise self._differs()
 
     def _differs(self) -> BuildError:
         return BuildError(
-            f"expected the bytes that this export writes, found others at {self.path}; remove that file and run the "
-            "same command again."
+            f"{self.path} has other bytes than this export would write. Remove it and run the same command again."
         )
 
 
-def _holds(path: Path, data: Bytes) -> bool:
+def _has_content(path: Path, data: Bytes) -> bool:
     try:
         return path.stat().st_size == len(data) and path.read_bytes() == data
     except FileNotFoundError:

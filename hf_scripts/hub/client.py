@@ -1,4 +1,4 @@
-"""How huggingface_hub behaves within a command of ours.
+"""Settings of huggingface_hub for our commands: timeouts, progress bars, log level.
 
 Tested by `tests/hf_scripts/test_push_faults.py`.
 """
@@ -19,27 +19,28 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 )
 from huggingface_hub.utils import logging as hub_logging
 
-# Private to the client, and the only way to keep what its own factory sets up besides the limit that it lacks.
+# Private in huggingface_hub. It also sets hooks and redirects, which a factory of our own would lose.
 from huggingface_hub.utils._http import default_client_factory
 
-CONNECT_SECONDS = 30.0
+CONNECT_TIMEOUT = 30.0
+"""Seconds."""
 
-SILENCE_SECONDS = 300.0
-"""Without a byte either way. An upload may take hours, and a commit of thousands of files a minute or two before it is
-answered; a server that says nothing for longer has forgotten us."""
+READ_TIMEOUT = 300.0
+"""Seconds without a byte in either direction. An upload may take hours, and the Hub may take a minute or two to answer
+a commit of thousands of files; a longer silence is a lost connection."""
 
 
 @contextlib.contextmanager
-def manners() -> Iterator[None]:
-    """Set a limit to every wait for an answer, and leave bars and log lines to us.
+def hub_settings() -> Iterator[None]:
+    """Set timeouts, and silence the client's progress bars and log lines.
 
-    Without this the client waits for ever, and logs the addresses that it sends to again, which hold signatures.
+    By default the client waits forever, and its log lines about retried uploads contain signed URLs.
     """
     verbosity, bars = hub_logging.get_verbosity(), not are_progress_bars_disabled()
     hub_logging.set_verbosity(logging.ERROR)
     if bars:
         disable_progress_bars()
-    set_client_factory(_limited)
+    set_client_factory(_client_with_timeouts)
     try:
         yield
     finally:
@@ -49,7 +50,7 @@ def manners() -> Iterator[None]:
             enable_progress_bars()
 
 
-def _limited() -> Any:
+def _client_with_timeouts() -> Any:
     client = default_client_factory()
-    client.timeout = httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS, pool=None)
+    client.timeout = httpx.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT, pool=None)
     return client

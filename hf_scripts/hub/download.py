@@ -1,4 +1,4 @@
-"""A release from the Hub in a folder of its own, to be checked as any other.
+"""Downloads a release from the Hub into a folder, where `verify` checks it like any other.
 
 Tested by `tests/hf_scripts/test_verify_hub.py`.
 """
@@ -19,17 +19,17 @@ from tqdm import tqdm
 from builders.errors import BuildError, os_errors_as_build_errors
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
-from hf_scripts.hub.client import manners
-from hf_scripts.hub.repository import Repository, Stored
-from hf_scripts.hub.retry import Say
+from hf_scripts.hub.client import hub_settings
+from hf_scripts.hub.repository import RemoteFile, Repository
+from hf_scripts.hub.retry import Log
 
-# Enough to keep a line busy while files are checked, few enough not to be counted as too many requests.
-_AT_ONCE = 4
+# Enough to keep the connection busy while files are hashed, and few enough to stay below the rate limit.
+_PARALLEL_DOWNLOADS = 4
 
 
 @dataclass(frozen=True)
 class Downloaded:
-    """A release from the Hub: where its files are, what it is called, and what the commit holds that it should not."""
+    """A downloaded release: its folder, its name for messages, and the files that its commit has but should not."""
 
     root: Path
     name: str
@@ -37,33 +37,33 @@ class Downloaded:
 
 
 @contextlib.contextmanager
-def downloaded(name: str, revision: str, keep: Path | None, say: Say) -> Iterator[Downloaded]:
-    """Download a release into a new folder, whatever a cache of this machine holds.
+def downloaded(name: str, revision: str, keep: Path | None, log: Log) -> Iterator[Downloaded]:
+    """Download a release into a new folder, without using the local cache.
 
     Args:
         name: ORG/NAME.
-        revision: a branch, tag or commit; all files are of the commit that it names now.
-        keep: a folder for the files, new or empty; without it they are gone at the end of the block.
-        say: told where files come from, how much disk they take, and of every wait.
+        revision: a branch, tag or commit. It is resolved once, and all files are of that commit.
+        keep: a new or empty folder for the files; without it they are deleted when the block ends.
+        log: prints the source and size of the download, and every wait.
 
     Raises:
-        BuildError: there is no such release, or no room for it.
+        BuildError: there is no such release, or not enough disk space.
     """
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise BuildError(f"expected a new or empty folder for --keep, found something in {keep}; give another.")
+        raise BuildError(f"The folder {keep} is not empty. Give a new or empty one with --keep.")
     with contextlib.ExitStack() as stack:
-        stack.enter_context(manners())
+        stack.enter_context(hub_settings())
         into = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="verify-")))
         with os_errors_as_build_errors("write what is downloaded"):
             into.mkdir(parents=True, exist_ok=True)
-            repository = Repository(name, say)
+            repository = Repository(name, log)
             commit = _resolve(repository, revision)
             label = f"{name} at {revision} (commit {commit[:12]})"
-            files, problems = _wanted(repository, commit, into)
+            files, problems = _listed_files(repository, commit, into)
             size = sum(file.size for file in files)
             kept = f"into {keep}" if keep else "into a temporary folder"
-            say(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {kept}")
-            _check_room(size, into)
+            log(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {kept}")
+            _check_disk_space(size, into)
             _download(repository, commit, files, into)
         yield Downloaded(into, label, problems)
 
@@ -74,48 +74,47 @@ def _resolve(repository: Repository, revision: str) -> str:
         return commit
     if repository.info() is None:
         raise BuildError(
-            f"expected a folder or a dataset repository {repository.name}, found neither here nor on "
-            f"{repository.host}; check the name, and log in with `hf auth login` where the repository is private."
+            f"There is no folder {repository.name} here and no such dataset repository on {repository.host}. "
+            "Check the name, and log in with `hf auth login` if the repository is private."
         )
     tags = ", ".join(sorted(repository.tags())) or "none"
     raise BuildError(
-        f"expected a revision of {repository.name}, found no {revision} on {repository.host}; its tags are {tags}."
+        f"{repository.name} has no revision {revision} on {repository.host}. Give one of its tags: {tags}."
     )
 
 
-def _wanted(repository: Repository, commit: str, into: Path) -> tuple[list[Stored], Problems]:
-    """The files that a commit has of those that its manifest lists, and what it has besides."""
+def _listed_files(repository: Repository, commit: str, into: Path) -> tuple[list[RemoteFile], Problems]:
+    """The files of a commit that its manifest lists, and its other files as problems."""
     tree = repository.tree(commit)
     where = f"{repository.name} at commit {commit[:12]}"
     if "manifest.json" not in tree:
         raise BuildError(
-            f"expected a release with a manifest.json in {where}, found none; give another --revision, or another "
-            "repository."
+            f"{where} is not a release: it has no manifest.json. Give another --revision, or another repository."
         )
     repository.fetch(tree["manifest.json"], commit, into)
     manifest = check_manifest.load(into, Problems(), where)
     if manifest is None:
-        return [], Problems()  # the check of the folder says why
+        return [], Problems()  # checking the folder reports why
     listed = {file.path for file in manifest.files_and_card()}
     return [tree[path] for path in sorted(listed & tree.keys())], check_manifest.check_unlisted(tree, manifest)
 
 
-def _check_room(size: int, into: Path) -> None:
+def _check_disk_space(size: int, into: Path) -> None:
     free = shutil.disk_usage(into).free
     if size > free:
         raise BuildError(
-            f"expected {size:,} bytes of room for the download, found {free:,}; give a folder on a larger disk with "
-            "--keep."
+            f"The download needs {size:,} bytes, and the disk of {into} has {free:,} left. Give a folder on a larger "
+            "disk with --keep."
         )
 
 
-def _download(repository: Repository, commit: str, files: list[Stored], into: Path) -> None:
+def _download(repository: Repository, commit: str, files: list[RemoteFile], into: Path) -> None:
     size = sum(file.size for file in files)
     with (
         tqdm(total=size, desc="downloading", unit="B", unit_scale=True, disable=None, file=sys.stderr) as bar,
-        ThreadPoolExecutor(_AT_ONCE) as pool,
+        ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool,
     ):
         for file, _ in zip(files, pool.map(lambda file: repository.fetch(file, commit, into), files), strict=True):
             bar.update(file.size)
-    # What the client notes of its downloads is no part of the release.
+    # The client's own records of its downloads are not part of the release.
     shutil.rmtree(into / ".cache", ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What can be the name of a dataset repository.
+"""Names of dataset repositories.
 
 Tested by `tests/hf_scripts/test_push.py`.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-# As huggingface_hub.utils.validate_repo_id takes them, with the account before the name.
+# The rule of huggingface_hub.utils.validate_repo_id, with a required account.
 _NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 
 
 def is_repository(text: str) -> bool:
-    """Whether a text is ORG/NAME."""
+    """Whether a text has the form ORG/NAME."""
     return _NAME.fullmatch(text) is not None and ".." not in text and "--" not in text

@@ -1,7 +1,7 @@
 """One dataset repository on the Hub, as publishing and verifying use it.
 
-Every request goes through `retry.patiently`; what a caller must tell apart (no such repository, a tag that is there)
-is a value, everything else a sentence.
+Every request goes through `retry.with_retries`. Outcomes that a caller handles (no such repository, a tag that
+exists) are return values; all others raise `BuildError`.
 
 Tested by `tests/hf_scripts/test_push.py`.
 """
@@ -30,26 +30,26 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, Revi
 
 from builders.errors import BuildError
 from builders.release.digests import file_sha256
-from hf_scripts.hub.retry import DamagedError, Say, patiently
+from hf_scripts.hub.retry import ChecksumError, Log, with_retries
 
 GITATTRIBUTES = ".gitattributes"
-"""The file that the Hub puts into every repository by itself, to say what goes to LFS."""
+"""The file that the Hub adds to every repository, with the patterns of LFS files."""
 
 _BATCH = 8
-"""Files whose contents are sent between two reports of progress. The client takes five of them at a time."""
+"""Files that are uploaded between two progress updates. The client uploads five of them at a time."""
 
 
 @dataclass(frozen=True)
-class Stored:
-    """One file of a commit: `oid` is git's name of it; `sha256` is of its content, and empty outside LFS."""
+class RemoteFile:
+    """A file of a commit: its path, size in bytes, git blob id, and SHA-256 (empty for files outside LFS)."""
 
     path: str
     size: int
     oid: str
     sha256: str
 
-    def is_content_of(self, path: Path, sha256: str = "") -> bool:
-        """Whether a file on this machine has the same content; `sha256` saves reading it where that is known."""
+    def has_content_of(self, path: Path, sha256: str = "") -> bool:
+        """Whether a local file has the same content. A known `sha256` of it saves reading the file."""
         if path.stat().st_size != self.size:
             return False
         if self.sha256:
@@ -59,7 +59,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Info:
-    """What a repository is: its newest commit, and who may read it."""
+    """The newest commit of a repository, and who may read it."""
 
     head: str
     private: bool
@@ -67,7 +67,7 @@ class Info:
 
 
 def git_oid(path: Path) -> str:
-    """Git's name of a file's content: SHA-1 of `blob`, its length, a zero byte and the content."""
+    """The git blob id of a file: SHA-1 of `blob`, its length, a zero byte and the content."""
     digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     with path.open("rb") as opened:
         while block := opened.read(1 << 20):
@@ -76,7 +76,7 @@ def git_oid(path: Path) -> str:
 
 
 def addition(path: str, local: Path, sha256: str = "") -> CommitOperationAdd:
-    """A file for `Repository.upload` and `Repository.commit`; `sha256`, where known, saves reading it once more."""
+    """A file to add with `Repository.upload` and `Repository.commit`. A known `sha256` saves reading it again."""
     made = CommitOperationAdd(path, local)
     if sha256:
         made.upload_info.sha256 = bytes.fromhex(sha256)
@@ -88,57 +88,56 @@ class Repository:
 
     Args:
         name: ORG/NAME.
-        say: told of every wait and of the Hub's warnings.
+        log: prints every wait and the Hub's warnings.
     """
 
-    def __init__(self, name: str, say: Say) -> None:
+    def __init__(self, name: str, log: Log) -> None:
         self.name = name
-        self.say = say
+        self.log = log
         self.api = HfApi()
         self.host = urlsplit(self.api.endpoint).netloc
 
-    # Who and what
+    # Account and repository
 
     def has_token(self) -> bool:
-        """Whether the client has a token to send."""
+        """Whether the client finds a token."""
         return huggingface_hub.get_token() is not None
 
     def check_account(self) -> None:
-        """Refuse a token that is missing, wrong, only reads, or belongs to nobody in ORG.
+        """Check that there is a valid token with write access, of a member of ORG.
 
         Raises:
-            BuildError: with what to do about it. A fine-grained token does not say what it may do; that comes out
-                when it is used.
+            BuildError: there is none. The permissions of a fine-grained token are unknown until it is used.
         """
         if not self.has_token():
             raise BuildError(
-                f"expected a token for {self.host}, found none; log in with `hf auth login` or set HF_TOKEN to a "
-                "token with write access."
+                f"There is no token for {self.host}. Log in with `hf auth login`, or set HF_TOKEN to a token with "
+                "write access."
             )
-        me = patiently("ask whose token this is", self.api.whoami, self.say)
+        me = with_retries("check the token", self.api.whoami, self.log)
         owner = self.name.split("/")[0]
         if me.get("auth", {}).get("accessToken", {}).get("role") == "read":
             raise BuildError(
-                f"expected a token with write access, found one of {me['name']} that only reads on {self.host}; make "
-                "another in the account's settings there."
+                f"The token of {me['name']} can only read on {self.host}. Create one with write access in the "
+                "account's settings there."
             )
         mine = [me["name"], *(org["name"] for org in me.get("orgs", []))]
         if owner not in mine:
             raise BuildError(
-                f"expected a token of {owner} or of one of its members, found one of {me['name']}, who may write to "
-                f"{', '.join(mine)}; use another token, or another --repo."
+                f"The token is of {me['name']}, who cannot write to {owner} on {self.host}, only to "
+                f"{', '.join(mine)}. Use a token of {owner} or of one of its members, or another --repo."
             )
 
     def check_write(self) -> None:
-        """Refuse a token that may not change this repository, which exists."""
-        patiently(
-            f"be allowed to write to {self.name}",
+        """Check that the token may write to this repository, which must exist."""
+        with_retries(
+            f"check the write access to {self.name}",
             lambda: self.api.auth_check(self.name, repo_type="dataset", write=True),
-            self.say,
+            self.log,
         )
 
     def info(self) -> Info | None:
-        """What the repository is now; None where there is none, or none that this token may see."""
+        """The current state of the repository; None if it does not exist or the token may not see it."""
 
         def ask() -> Info | None:
             try:
@@ -147,21 +146,21 @@ class Repository:
                 return None
             return Info(str(found.sha), bool(found.private), bool(found.gated))
 
-        return patiently(f"look at {self.name} on {self.host}", ask, self.say)
+        return with_retries(f"read {self.name} on {self.host}", ask, self.log)
 
     def create(self, *, private: bool) -> None:
-        """Create the repository. Nothing happens where it exists: neither to it nor to who may read it."""
-        patiently(
+        """Create the repository. An existing one stays as it is, including who may read it."""
+        with_retries(
             f"create {self.name}",
-            # Without a wish the organisation's default decides, which may be private.
+            # None lets the organisation's default decide, which may be private.
             lambda: self.api.create_repo(self.name, repo_type="dataset", private=private or None, exist_ok=True),
-            self.say,
+            self.log,
         )
 
-    # What it holds
+    # Reading
 
     def resolve(self, revision: str) -> str | None:
-        """The commit that a branch, tag or commit names; None where there is no such repository or revision."""
+        """The commit of a branch, tag or commit; None if there is no such repository or revision."""
 
         def ask() -> str | None:
             try:
@@ -169,10 +168,10 @@ class Repository:
             except (RepositoryNotFoundError, RevisionNotFoundError):
                 return None
 
-        return patiently(f"find {self.name} at {revision} on {self.host}", ask, self.say)
+        return with_retries(f"find {self.name} at {revision} on {self.host}", ask, self.log)
 
     def tags(self) -> dict[str, str]:
-        """The commit of every tag; none where there is no repository."""
+        """The commit of every tag; empty if there is no repository."""
 
         def ask() -> dict[str, str]:
             try:
@@ -181,23 +180,23 @@ class Repository:
                 return {}
             return {tag.name: tag.target_commit for tag in refs.tags}
 
-        return patiently(f"list the tags of {self.name}", ask, self.say)
+        return with_retries(f"list the tags of {self.name}", ask, self.log)
 
-    def tree(self, commit: str) -> dict[str, Stored]:
-        """Every file of a commit by its path, without the one that the Hub puts there."""
-        entries = patiently(
+    def tree(self, commit: str) -> dict[str, RemoteFile]:
+        """The files of a commit by path, without the one that the Hub adds."""
+        entries = with_retries(
             f"list the files of {self.name}",
             lambda: list(self.api.list_repo_tree(self.name, recursive=True, revision=commit, repo_type="dataset")),
-            self.say,
+            self.log,
         )
         return {
-            entry.path: Stored(entry.path, entry.size, entry.blob_id, entry.lfs.sha256 if entry.lfs else "")
+            entry.path: RemoteFile(entry.path, entry.size, entry.blob_id, entry.lfs.sha256 if entry.lfs else "")
             for entry in entries
             if isinstance(entry, RepoFile) and entry.path != GITATTRIBUTES
         }
 
-    def fetch(self, stored: Stored, commit: str, into: Path) -> Path:
-        """Download a file of a commit to its path in `into`, whatever a cache of this machine holds, and check it."""
+    def fetch(self, stored: RemoteFile, commit: str, into: Path) -> Path:
+        """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest."""
 
         def ask() -> Path:
             local = Path(
@@ -207,30 +206,30 @@ class Repository:
                     repo_type="dataset",
                     revision=commit,
                     local_dir=into,
-                    # A file of the shared cache would be copied, and its bytes are nobody's word for the Hub's.
+                    # Else the client would copy a file of the shared cache, which need not match the Hub's.
                     cache_dir=into / ".cache" / "none",
                 )
             )
-            # The client compares sizes only.
-            if not stored.is_content_of(local):
+            # The client only compares sizes.
+            if not stored.has_content_of(local):
                 local.unlink()
-                raise DamagedError(f"other bytes of {stored.path} than the Hub lists")
+                raise ChecksumError(f"the downloaded {stored.path} has other bytes than the Hub lists")
             return local
 
-        return patiently(f"download {stored.path} of {self.name}", ask, self.say)
+        return with_retries(f"download {stored.path} of {self.name}", ask, self.log)
 
     def open(self, path: str, commit: str) -> Any:
-        """Open a file of a commit for reading parts of it."""
-        # Instances are shared by default, with listings of before.
+        """Open a file of a commit, to read parts of it."""
+        # Instances are shared by default, with cached listings.
         files = HfFileSystem(endpoint=self.api.endpoint, skip_instance_cache=True)
         return files.open(f"datasets/{self.name}@{commit}/{path}", "rb", block_size=1 << 16)
 
-    # What changes it
+    # Writing
 
     def upload(self, additions: Sequence[CommitOperationAdd]) -> Iterator[int]:
-        """Send contents ahead of their commit, a few files at a time; yields the bytes after each.
+        """Upload contents ahead of their commit, a few files at a time; yields the bytes of each batch.
 
-        The Hub says which contents it has, and those are not sent. Nothing is visible before the commit.
+        Contents that the Hub has already are not sent. Nothing is visible before the commit.
         """
         for start in range(0, len(additions), _BATCH):
             batch = additions[start : start + _BATCH]
@@ -240,26 +239,26 @@ class Repository:
                 batch,
                 repo_type="dataset",
                 free_memory=False,
-                # Else the rules of a .gitignore in the repository would drop files without a word.
+                # Else the rules of a .gitignore in the repository would silently drop files.
                 gitignore_content="",
             )
             more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
-            patiently(f"send {batch[0].path_in_repo}{more}", send, self.say)
+            with_retries(f"upload {batch[0].path_in_repo}{more}", send, self.log)
             yield sum(addition.upload_info.size for addition in batch)
 
     def commit(
         self, additions: Sequence[CommitOperationAdd], deletions: Sequence[str], *, title: str, parent: str
     ) -> str | None:
-        """Make one commit on the branch main; returns its id, or None where `parent` is not the newest any more.
+        """Commit to the branch main; returns the new commit, or None if `parent` is no longer the newest.
 
-        Where the answer to a commit was lost, the next try finds `parent` outdated too: the caller looks whether the
-        newest commit is the one it wanted.
+        If the answer to a commit was lost, the next attempt is also refused: the caller must check whether the newest
+        commit is its own.
         """
         operations: list[CommitOperationAdd | CommitOperationCopy | CommitOperationDelete] = list(additions)
         operations += [CommitOperationDelete(path, is_folder=False) for path in deletions]
 
         def ask() -> str | None:
-            # The Hub's warnings of a card come as Python's, with the path of the client's file.
+            # The client raises the Hub's warnings about a card as Python warnings.
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
                 try:
@@ -271,21 +270,21 @@ class Repository:
                         return None
                     raise
             for warning in caught:
-                self.say(f"note: {' '.join(str(warning.message).split())}")
+                self.log(f"note: {' '.join(str(warning.message).split())}")
             return str(made.oid)
 
-        return patiently(f"commit to {self.name}", ask, self.say)
+        return with_retries(f"commit to {self.name}", ask, self.log)
 
     def tag(self, tag: str, commit: str) -> str:
-        """Tag a commit, unless the tag exists; returns the commit that it names."""
+        """Tag a commit unless the tag exists; returns the commit that it names."""
 
         def ask() -> None:
             try:
                 self.api.create_tag(self.name, tag=tag, revision=commit, repo_type="dataset")
             except HfHubHTTPError as error:
-                # It exists: ours, where an answer was lost, or another's.
+                # It exists: set by an attempt whose answer was lost, or by another publisher.
                 if error.response.status_code != 409:
                     raise
 
-        patiently(f"set the tag {tag} of {self.name}", ask, self.say)
+        with_retries(f"set the tag {tag} of {self.name}", ask, self.log)
         return self.tags().get(tag, "")

@@ -1,4 +1,4 @@
-"""Refuses dataset cards that are too large for the Hub before anything is sent."""
+"""Checks a dataset card's size and validity before anything is uploaded."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 
 from builders.errors import BuildError
 from hf_scripts.hub.repository import Repository
-from hf_scripts.hub.retry import patiently
+from hf_scripts.hub.retry import with_retries
 
 _ADVICE = "Publish some of its configs in another repository, with --configs and --repo."
 
 MOST_FRONT_MATTER = 40_000
 MOST_CARD = 200_000
-"""Bytes of the YAML, and of the whole README.md. Ours: the Hub publishes no limit. Since the client sends the whole
-README.md to be validated, the Hub's may be on either.
+"""Bytes of the YAML, and of the whole README.md. Ours: the Hub documents no limit. The client sends the whole
+README.md for validation, so the Hub's limit may apply to either.
 
-Refused with 413: 50,000 class names, 1.3 MB of YAML (huggingface/datasets #7392), and five cards whose sizes nobody
-gives (embeddings-benchmark/mteb #1892). Taken: ImageNet-1k's card, 85 KB, about half of it YAML (huggingface/datasets,
-`datasets/imagenet-1k/README.md`). All three benchmarks in one release have 13 KB of YAML in a card of 55 KB.
+Known to be refused with 413: 50,000 class names, 1.3 MB of YAML (huggingface/datasets #7392), and five cards of
+unknown size (embeddings-benchmark/mteb #1892). Known to be accepted: ImageNet-1k's card, 85 KB, about half of it YAML
+(huggingface/datasets, `datasets/imagenet-1k/README.md`). All three benchmarks in one release have 13 KB of YAML in a
+card of 55 KB.
 """
 
 
 def check_card_size(text: str, repository: str) -> None:
-    """Refuse a card that the Hub may not take.
+    """Check that a card is small enough for the Hub.
 
     Args:
         text: the whole card.
-        repository: ORG/NAME that it is for.
+        repository: ORG/NAME, for the message.
 
     Raises:
-        BuildError: it is too large, with what makes it so.
+        BuildError: its front matter or the whole card is too large.
     """
     for size, of, most in (
         (front_matter_bytes(text), " of front matter", MOST_FRONT_MATTER),
@@ -44,26 +45,26 @@ def check_card_size(text: str, repository: str) -> None:
     ):
         if size > most:
             raise BuildError(
-                f"The card of {repository} would have {size:,} bytes{of}, more than the {most:,} that we send (the "
-                f"Hub refuses large cards). {_ADVICE}"
+                f"The card of {repository} would have {size:,} bytes{of}, more than our limit of {most:,} (the Hub "
+                f"refuses large cards). {_ADVICE}"
             )
 
 
 def validate_on_hub(text: str, repository: Repository) -> None:
-    """Ask the Hub whether it would take a card; its warnings come with the commit.
+    """Have the Hub validate a card; its warnings come with the commit.
 
-    huggingface_hub asks too (2.4, `HfApi._validate_yaml`), but only once all contents are sent, and it reads the
-    answer as JSON before it looks at the status.
+    huggingface_hub does so too (2.4, `HfApi._validate_yaml`), but only after uploading all contents, and it parses
+    the answer as JSON before it checks the status.
 
     Raises:
-        BuildError: it would not.
+        BuildError: the Hub refuses the card.
     """
 
     def ask() -> None:
         url = f"{repository.api.endpoint}/api/validate-yaml"
-        sent = {"content": text, "repoType": "dataset"}
+        payload = {"content": text, "repoType": "dataset"}
         try:
-            hf_raise_for_status(get_session().post(url, json=sent, headers=build_hf_headers()))
+            hf_raise_for_status(get_session().post(url, json=payload, headers=build_hf_headers()))
         except HfHubHTTPError as error:
             if error.response.status_code != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
                 raise
@@ -72,9 +73,9 @@ def validate_on_hub(text: str, repository: Repository) -> None:
                 f"bytes, {front_matter_bytes(text):,} of them front matter. {_ADVICE}"
             ) from error
 
-    patiently(f"have the card of {repository.name} checked", ask, repository.say)
+    with_retries(f"validate the card of {repository.name}", ask, repository.log)
 
 
 def front_matter_bytes(text: str) -> int:
-    """Bytes of a card's YAML, between its first two lines of ---."""
+    """Bytes of a card's YAML, between its first two `---` lines."""
     return len(text.split("---\n", 2)[1].encode())

@@ -1,4 +1,4 @@
-"""What a version of a release adds, removes and changes: an entry of CHANGELOG.md, and a table of all ids."""
+"""The changelog of a release: an entry of CHANGELOG.md for each version, and a table of the ids that it changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from builders.storage.atomic import atomic_path
 from hf_scripts.publish.versions import Changes, Version
 
 INLINE = 100
-"""A split with at most so many added, removed or changed ids has them in the text as well as in the table."""
+"""Ids of a split are listed in the text, too, if at most this many were added, removed or changed."""
 
 Kind = Literal["added", "removed", "changed"]
 
@@ -32,13 +32,13 @@ rows, their order or their labels changed or went away, minor for new splits, co
 
 @dataclass(frozen=True)
 class RowChanges:
-    """Ids of one split that a version adds, removes, or gives another image, label or role, in the splits' order."""
+    """Ids of one split that a version adds, removes or changes (image, label or role), in the order of the split."""
 
     split: str
     ids: Mapping[Kind, pa.ChunkedArray]
 
     def total(self) -> int:
-        """Ids in all."""
+        """The number of ids."""
         return sum(len(ids) for ids in self.ids.values())
 
 
@@ -47,8 +47,8 @@ def row_changes(split: str, old: Path | None, new: Path | None) -> RowChanges:
 
     Args:
         split: `config/split`.
-        old: its index before; None where it is new.
-        new: its index now; None where it is gone.
+        old: its previous index; None for a new split.
+        new: its new index; None for a removed split.
     """
     before, after = _identities(old), _identities(new)
     there = pc.is_in(after["id"], value_set=before["id"])
@@ -68,7 +68,7 @@ def row_changes(split: str, old: Path | None, new: Path | None) -> RowChanges:
 
 
 def write_table(path: Path, changes: Sequence[RowChanges]) -> None:
-    """Write every id as `split,change,id`."""
+    """Write all ids as CSV, with the columns `split`, `change` and `id`."""
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as opened:
         writer = csv.writer(opened, lineterminator="\n")
         writer.writerow(["split", "change", "id"])
@@ -85,15 +85,15 @@ def entry(
     changes: Changes,
     rows: Sequence[RowChanges],
 ) -> str:
-    """The text of one version.
+    """The changelog entry of one version.
 
     Args:
-        version: the version that is published.
-        previous: the one before it; None for the first.
-        old: manifest of the previous version, or an empty one.
-        new: manifest of this version.
-        changes: what differs between both.
-        rows: ids of every split that is added, removed or changed. Not looked at in the first version.
+        version: the version to publish.
+        previous: the previous version; None for the first.
+        old: the manifest of the previous version; an empty one for the first.
+        new: the manifest of this version.
+        changes: the differences between both.
+        rows: the changed ids of every added, removed or changed split. Unused for the first version.
     """
     if previous is None:
         lines = [f"## {version.tag}", "", "First release.", "", *_first(new)]
@@ -111,7 +111,7 @@ def entry(
 
 
 def with_entry(before: str, text: str) -> str:
-    """A changelog with one more entry on top; `before` is the whole text so far, or empty."""
+    """A changelog with a new entry on top; `before` is the previous text, or empty."""
     _, mark, entries = before.partition("\n## ")
     return f"{_HEAD}\n{text}" + (f"\n## {entries}" if mark else "")
 

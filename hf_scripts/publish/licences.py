@@ -1,7 +1,7 @@
-"""Who may get the images of a release: what the sources' licences let us publish, and where.
+"""Checks that the licences of the sources allow publishing their images in a repository.
 
-A licence of a source says `open` (images may be public), `gated` (only in a repository that is private or gated) or
-`ids-only` (no images in public; a private repository is between its owner and the people who agreed to the terms).
+A source's licence is `open` (images may be public), `gated` (only in a private or gated repository) or `ids-only`
+(only in a private repository, whose members have all agreed to the owner's terms).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from builders.errors import BuildError
 from builders.release.entries import Manifest, SourceEntry
 
 Access = Literal["public", "gated", "private"]
-"""Who reads a repository: anybody, anybody who asked and was let in, its members."""
+"""Who may read a repository: anybody, users whose access request was granted, or members."""
 
 _MAY_READ: Mapping[str, tuple[Access, ...]] = {
     "open": ("public", "gated", "private"),
@@ -23,14 +23,14 @@ _MAY_READ: Mapping[str, tuple[Access, ...]] = {
 
 
 def access_of(*, private: bool, gated: bool) -> Access:
-    """Who reads a repository, from what the Hub says of it."""
+    """Who may read a repository, from its settings on the Hub."""
     if private:
         return "private"
     return "gated" if gated else "public"
 
 
 def sources_of_images(manifest: Manifest) -> dict[str, list[str]]:
-    """Splits (`config/split`) with pixels by the key of the source that the pixels come from, made ones included."""
+    """Splits with pixels (`config/split`) by the key of their source, generated images included."""
     found: dict[str, list[str]] = {}
     for key, _, split in manifest.splits():
         if split.data:
@@ -40,15 +40,15 @@ def sources_of_images(manifest: Manifest) -> dict[str, list[str]]:
 
 
 def check_licences(manifest: Manifest, access: Access, where: str) -> None:
-    """Refuse to publish images where a source's licence does not allow it.
+    """Check that every source's licence allows its images in the repository.
 
     Args:
-        manifest: what the repository will hold.
-        access: who reads the repository: as it is, not as it was asked for.
+        manifest: the manifest of the repository after publishing.
+        access: who may read the repository, by its actual settings.
         where: the repository's name.
 
     Raises:
-        BuildError: naming each source that stands in the way, its licence, and the ways out.
+        BuildError: some licence does not; the message names each such source, its licence, and the alternatives.
     """
     wrong = {
         key: splits
@@ -64,29 +64,28 @@ def check_licences(manifest: Manifest, access: Access, where: str) -> None:
     )
     out = "a private or gated" if all("gated" in _may_read(entry) for entry in entries) else "a private"
     raise BuildError(
-        f"expected images whose licence lets them be {access} for {where}, found {named}; publish rows without "
-        f"images with --index-only, or push to {out} repository (--private for a new one), to which only people may "
-        "get access whom the licence allows."
+        f"{where} is {access}, where the licence does not allow images of {named}. Publish rows without images with "
+        f"--index-only, or push to {out} repository (--private for a new one) that only people whom the licence "
+        "allows can read."
     )
 
 
 def check_demo(manifest: Manifest, access: Access, where: str, *, allowed: bool) -> None:
-    """Refuse to make a release of demo sources public, where somebody could take it for a benchmark.
+    """Check that a release of demo sources is not published where somebody could take it for a benchmark.
 
     Raises:
-        BuildError: unless it is allowed, or the repository is private.
+        BuildError: the release is of demo sources, the repository is not private, and `allowed` is False.
     """
     demo = [name for name, benchmark in sorted(manifest.benchmarks.items()) if benchmark.demo]
     if demo and access != "private" and not allowed:
         raise BuildError(
-            f"expected a release of real images for {where}, which is {access}, found {', '.join(demo)} built from "
-            "demo sources; build it from the real ones, push to a private repository with --private, or say "
-            "--allow-demo."
+            f"{', '.join(demo)} is built from demo sources, and {where} is {access}. Build it from the real sources, "
+            "push to a private repository with --private, or allow it with --allow-demo."
         )
 
 
 def _may_read(source: SourceEntry) -> tuple[Access, ...]:
-    # A word that this version does not know allows no more than the strictest that it knows.
+    # Unknown licence classes are treated as the strictest.
     return _MAY_READ.get(source.licence.publish, _MAY_READ["ids-only"])
 
 

@@ -1,4 +1,4 @@
-"""What a repository holds once a release is pushed into it: splits that are there stay unless the release has them."""
+"""Merges the manifest of a release into that of a repository, whose other splits stay."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from builders.errors import BuildError
 from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest, SplitEntry, pieces_by_key
 from hf_scripts.publish.versions import unpublished, without_unused
 
-# What a benchmark's rows depend on besides its declaration (builders.pipeline.state.Identity). `version` is looked at
-# apart.
+# The choices that a benchmark's rows depend on (builders.pipeline.state.Identity), except `version`, which is compared
+# separately.
 _IDENTITY = ("seed", "limit_per_class", "demo")
 
 
 def chosen_configs(manifest: Manifest, names: Sequence[str]) -> Manifest:
-    """A manifest with some configs only, and the benchmarks and sources that they use.
+    """The manifest of some configs, with the benchmarks and sources that they use.
 
     Args:
-        manifest: a release's.
-        names: names of configs; none means all.
+        manifest: the manifest of a release.
+        names: names of configs; empty for all.
 
     Raises:
-        BuildError: the release has no config of a name.
+        BuildError: the release has no such config.
     """
     unknown = [name for name in names if name not in manifest.configs]
     if unknown:
         known = ", ".join(sorted(manifest.configs))
-        raise BuildError(f"expected configs of {known} for --configs, found {unknown[0]}; name one of these.")
+        raise BuildError(f"The release has no config {unknown[0]}. Give some of {known} with --configs.")
     found = unpublished(manifest)
     if names:
         found = replace(
@@ -40,7 +40,7 @@ def chosen_configs(manifest: Manifest, names: Sequence[str]) -> Manifest:
 
 
 def without_images(manifest: Manifest) -> Manifest:
-    """The same rows with no pixels, as a build with --index-only has them."""
+    """The manifest of the same rows without pixels, like that of a build with --index-only."""
     configs = {
         name: replace(config, splits={key: replace(split, data=()) for key, split in config.splits.items()})
         for name, config in manifest.configs.items()
@@ -49,30 +49,29 @@ def without_images(manifest: Manifest) -> Manifest:
 
 
 def split_keys(manifest: Manifest, config: str) -> list[str]:
-    """The splits of a config as `config/split`; none where there is no such config."""
+    """The splits of a config as `config/split`; empty if there is no such config."""
     return [f"{config}/{name}" for name in _splits_of(manifest, config)]
 
 
 def part_keys(manifest: Manifest, config: str) -> list[str]:
-    """The keys of the parts of a config's splits, which their exclusions go by; none where there is no such config."""
+    """The keys of the parts of a config's splits, as in its exclusions; empty if there is no such config."""
     splits = _splits_of(manifest, config)
     return [part for name, split in splits.items() for part in pieces_by_key(f"{config}/{name}", split)]
 
 
 def merge(there: Manifest, ours: Manifest, where: str) -> Manifest:
-    """Put a release's splits among those that a repository holds.
+    """Merge the manifest of a release into that of a repository.
 
-    A split of ours replaces one of the same name. What both describe (a config, a source) is as ours has it.
-    `excluded` and `audit` of a config and the release's `duplicates` are still those of one side: what they list is
-    merged where the files are.
+    Splits, configs and sources of the release replace those of the same name. The entries `excluded`, `audit` and
+    `duplicates` are taken from one side; `merged_release` merges the tables that they name.
 
     Args:
-        there: the repository's manifest.
-        ours: the release's.
+        there: the manifest of the repository.
+        ours: the manifest of the release.
         where: the repository, for messages.
 
     Raises:
-        BuildError: splits that stay have other labels or columns than ours, or were drawn by other choices.
+        BuildError: remaining splits have other labels or columns, or were drawn with other choices.
     """
     mine = ours.by_key()
     staying = {key: config for key, config, _ in there.splits() if key not in mine}
@@ -91,7 +90,7 @@ def merge(there: Manifest, ours: Manifest, where: str) -> Manifest:
 
 
 def _newest(there: Mapping[str, BenchmarkEntry], ours: Mapping[str, BenchmarkEntry]) -> dict[str, BenchmarkEntry]:
-    """Our benchmarks, each with the higher one of both sides' versions."""
+    """The benchmarks of the release, each with the higher version of both sides."""
     return {
         name: replace(now, version=max(now.version, there[name].version, key=_numbers)) if name in there else now
         for name, now in ours.items()
@@ -99,7 +98,7 @@ def _newest(there: Mapping[str, BenchmarkEntry], ours: Mapping[str, BenchmarkEnt
 
 
 def _merged(there: Manifest, name: str, now: ConfigEntry) -> ConfigEntry:
-    """A config of ours with the splits that a repository has besides; what ours lacks is the repository's."""
+    """A config of the release, with the other splits of the repository's config."""
     was = there.configs.get(name)
     if was is None:
         return now
@@ -118,14 +117,14 @@ def _check_configs(ours: Manifest, staying: Mapping[str, ConfigEntry], where: st
         if now is None:
             continue
         for words, differ in (
-            ("benchmark", now.benchmark != was.benchmark),
+            ("benchmarks", now.benchmark != was.benchmark),
             ("label names", now.label_names != was.label_names),
             ("columns", now.columns != was.columns),
         ):
             if differ:
                 raise BuildError(
-                    f"expected the {words} of {key}, which stays in {where}, found others in config {name} of this "
-                    "release; push all splits of the config together, or to another repository."
+                    f"Config {name} of this release has other {words} than {key}, which stays in {where}. Push all "
+                    "splits of the config together, or push to another repository."
                 )
 
 
@@ -142,9 +141,9 @@ def _check_benchmarks(there: Manifest, ours: Manifest, staying: Mapping[str, Con
         if differ:
             field = differ[0]
             raise BuildError(
-                f"expected benchmark {name} with {field.replace('_', ' ')} {getattr(was, field)} as for {key}, which "
-                f"stays in {where}, found {getattr(now, field)}; build with the same choices, push all splits of the "
-                "benchmark together, or push to another repository."
+                f"Benchmark {name} was built with {field.replace('_', ' ')} {getattr(now, field)} here, and with "
+                f"{getattr(was, field)} for {key}, which stays in {where}. Build with the same choices, push all "
+                "splits of the benchmark together, or push to another repository."
             )
 
 
@@ -153,7 +152,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _variant(benchmark: BenchmarkEntry) -> str:
-    """What follows the plus in a benchmark's version: another choice of rows."""
+    """The suffix of a benchmark's version after the plus, which names another choice of rows."""
     return benchmark.version.partition("+")[2]
 
 

@@ -1,4 +1,4 @@
-"""The small files of a release as it will be published: what a repository holds and a folder, put together.
+"""The release to publish: a release folder merged with the published release of a repository.
 
 Tested by `tests/hf_scripts/test_push.py`.
 """
@@ -24,7 +24,7 @@ from builders.storage.atomic import write_text
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release
 from hf_scripts.checks.problems import Problems
-from hf_scripts.hub.repository import Repository, Stored
+from hf_scripts.hub.repository import RemoteFile, Repository
 from hf_scripts.publish import changelog
 from hf_scripts.publish.changelog import RowChanges, row_changes
 from hf_scripts.publish.merge import merge, part_keys, split_keys
@@ -33,41 +33,41 @@ from hf_scripts.publish.versions import Changes, Version, compare
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A release in a repository at one commit; `root` is where files of it are downloaded to."""
+    """A published release at one commit; `root` is the folder for downloaded files."""
 
     repository: Repository
     commit: str
     manifest: Manifest
-    tree: Mapping[str, Stored]
+    tree: Mapping[str, RemoteFile]
     root: Path
 
     def fetch(self, path: str) -> Path:
-        """Download one file, once.
+        """The local path of a file, which is downloaded at the first call.
 
         Raises:
-            BuildError: the commit has no such file.
+            BuildError: the commit has no such file, or one that does not match the manifest.
         """
         if path not in self.tree:
             raise BuildError(
-                f"expected {path} in {self.repository.name} at {self.commit[:12]}, as its manifest.json lists it, "
-                "found none; push to another repository, or mend this one."
+                f"{self.repository.name} at {self.commit[:12]} lacks {path}, which its manifest.json lists. Restore "
+                "it there, or push to another repository."
             )
         local = self.root / path
         if not local.exists():
             self.repository.fetch(self.tree[path], self.commit, self.root)
             files = {file.path: file for file in self.manifest.files()}
-            # The Hub's own list is of what somebody committed, which need not be what the manifest says.
+            # The client checks the file against the commit, which need not match the manifest.
             problems = check_manifest.check_file(self.root, files[path]) if path in files else Problems()
             if problems.total():
-                raise broken(f"{self.repository.name} at {self.commit[:12]}", problems)
+                raise damaged_repository(f"{self.repository.name} at {self.commit[:12]}", problems)
         return local
 
 
 def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
-    """Read what a repository's manifest says; one with nothing of ours is a release without splits.
+    """Read the manifest of a published release; an empty repository is a release without splits.
 
     Raises:
-        BuildError: other files lie there, or no manifest that this version reads.
+        BuildError: the repository has files but no manifest, or one that this version cannot read.
     """
     tree = repository.tree(commit)
     if set(tree) <= {CARD}:
@@ -75,40 +75,46 @@ def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
     where = f"{repository.name} at {commit[:12]}"
     if "manifest.json" not in tree:
         raise BuildError(
-            f"expected an empty repository or a release, found {min(set(tree) - {CARD})} and no manifest.json "
-            f"in {where}; push to another repository."
+            f"{where} is neither empty nor a release: it has {min(set(tree) - {CARD})} and no manifest.json. Push to "
+            "another repository."
         )
     repository.fetch(tree["manifest.json"], commit, root)
     return Snapshot(repository, commit, read_manifest(root, where), tree, root)
 
 
-def broken(where: str, problems: Problems) -> BuildError:
-    """The error for a release in a repository that is damaged."""
+def first_problem(problems: Problems) -> str:
+    """The first problem, and the number of others."""
+    others = problems.total() - 1
+    more = f", and {others:,} more problem{'' if others == 1 else 's'}" if others else ""
+    return f"{next(problems.lines())}{more}"
+
+
+def damaged_repository(where: str, problems: Problems) -> BuildError:
+    """The error for a damaged release in a repository, with its first problem."""
     return BuildError(
-        f"expected a whole release in {where}, found {problems.total():,} problems, of which the first is: "
-        f"{next(problems.lines())}; mend the repository, or push to another."
+        f"The release in {where} is damaged: {first_problem(problems)}. Repair the repository, or push to another."
     )
 
 
-def not_whole(folder: Path, problem: str) -> BuildError:
-    """The error for a release folder that is damaged, by its first problem."""
+def damaged_folder(folder: Path, problems: Problems) -> BuildError:
+    """The error for a damaged release folder, with its first problem."""
     return BuildError(
-        f"expected a whole release in {folder}, found a problem ({problem}); see all with python -m hf_scripts.verify "
-        f"{folder}, and build it anew."
+        f"The release in {folder} is damaged: {first_problem(problems)}. List all problems with python -m "
+        f"hf_scripts.verify {folder}, and build it again."
     )
 
 
-def described(tree: Mapping[str, Stored]) -> dict[str, tuple[int, str]]:
-    """A tree as `hf_scripts.checks.manifest.check_tree` takes it."""
+def sizes_and_digests(tree: Mapping[str, RemoteFile]) -> dict[str, tuple[int, str]]:
+    """Size and SHA-256 by path, as `hf_scripts.checks.manifest.check_tree` takes them."""
     return {path: (stored.size, stored.sha256) for path, stored in tree.items()}
 
 
 @dataclass
-class Staged:
+class MergedRelease:
     """A release to publish.
 
-    `root` has its small files; `folder` the local ones; `base` what is in the repository already. `manifest` is the
-    merged one.
+    `folder` is the release folder, `ours` the part of its manifest to publish, `base` the release in the repository,
+    and `manifest` the merged manifest. `root` has the merged tables, of which `written` are the paths.
     """
 
     folder: Path
@@ -120,20 +126,20 @@ class Staged:
 
     @functools.cached_property
     def mine(self) -> dict[str, FileEntry]:
-        """The files of `folder` that are to be published, by path."""
+        """The files of `folder` to publish, by path."""
         return {file.path: file for file in self.ours.files()}
 
     def local(self, path: str) -> Path | None:
-        """Where a file of the release is on this machine; None where it is only in the repository."""
+        """The local path of a file of the release; None if only the repository has it."""
         if path in self.written:
             return self.root / path
         return self.folder / path if path in self.mine else None
 
     def fetch(self, path: str) -> Path:
-        """Where a file of the release is on this machine, downloaded if need be, to be read now.
+        """The local path of a file of the release, which is checked, and downloaded if necessary.
 
         Raises:
-            BuildError: it is not what the manifest says.
+            BuildError: the file does not match the manifest.
         """
         if path in self.mine and path not in self.written:
             return self.checked(path)
@@ -143,144 +149,147 @@ class Staged:
         return local or self.root / path
 
     def checked(self, path: str) -> Path:
-        """A file of `folder`, to be read now.
+        """The path of a file of `folder`, which is checked.
 
         Raises:
-            BuildError: it is not what the folder's manifest says.
+            BuildError: the file does not match the folder's manifest.
         """
         problems = check_manifest.check_file(self.folder, self.mine[path])
         if problems.total():
-            raise not_whole(self.folder, next(problems.lines()))
+            raise damaged_folder(self.folder, problems)
         return self.folder / path
 
     def add(self, path: Path) -> FileEntry:
-        """Note that a small file has been written; returns its entry in the manifest."""
+        """Register a file that was written below `root`; returns its entry in the manifest."""
         entry = file_entry(Layout(self.root), path)
         self.written.append(entry.path)
         return entry
 
 
-def stage(folder: Path, ours: Manifest, base: Snapshot | None, root: Path) -> Staged:
-    """Merge a release with what is in a repository, tables of exclusions and duplicates included.
+def merge_with_published(folder: Path, ours: Manifest, base: Snapshot | None, root: Path) -> MergedRelease:
+    """Merge a release folder with a published release, including the tables of exclusions and duplicates.
 
     Args:
         folder: the release folder.
-        ours: those parts of its manifest that are to be published.
-        base: the repository's newest commit; None where there is no repository.
-        root: an empty folder for the files that come from both.
+        ours: the part of its manifest to publish.
+        base: the published release; None if there is no repository.
+        root: an empty folder for the merged tables.
     """
     there = base.manifest if base else EMPTY
     where = base.repository.name if base else ""
-    staged = Staged(folder, root, base, merge(there, ours, where), ours)
-    merged = {name: _with_tables(staged, name) for name in sorted(ours.configs)}
-    staged.manifest = replace(staged.manifest, configs={**staged.manifest.configs, **merged})
-    _merge_duplicates(staged)
-    return staged
+    merged = MergedRelease(folder, root, base, merge(there, ours, where), ours)
+    configs = {name: _with_tables(merged, name) for name in sorted(ours.configs)}
+    merged.manifest = replace(merged.manifest, configs={**merged.manifest.configs, **configs})
+    _merge_duplicates(merged)
+    return merged
 
 
-def _with_tables(staged: Staged, name: str) -> ConfigEntry:
-    """Merge the tables of a config's exclusions and near-duplicates; returns its entry with these."""
-    layout, mine = Layout(staged.root), staged.ours.configs[name]
-    was = staged.base.manifest.configs.get(name) if staged.base else None
-    path = _copied(staged, was.excluded if was else None, layout.excluded(name))
-    parts = part_keys(staged.ours, name)
-    lines = read_excluded(staged.checked(mine.excluded.path))
+def _with_tables(merged: MergedRelease, name: str) -> ConfigEntry:
+    """Merge a config's tables of exclusions and near-duplicates; returns its entry with the merged tables."""
+    layout, mine = Layout(merged.root), merged.ours.configs[name]
+    was = merged.base.manifest.configs.get(name) if merged.base else None
+    path = _copied(merged, was.excluded if was else None, layout.excluded(name))
+    parts = part_keys(merged.ours, name)
+    lines = read_excluded(merged.checked(mine.excluded.path))
     write_excluded(path, [line for line in lines if line.split in parts], parts)
-    merged = replace(staged.manifest.configs[name], excluded=staged.add(path))
+    entry = replace(merged.manifest.configs[name], excluded=merged.add(path))
     if mine.audit is None:
-        return merged
-    path = _copied(staged, was.audit if was else None, layout.audit(name))
-    keys = split_keys(staged.ours, name)
-    pairs = read_audit(staged.checked(mine.audit.path))
+        return entry
+    path = _copied(merged, was.audit if was else None, layout.audit(name))
+    keys = split_keys(merged.ours, name)
+    pairs = read_audit(merged.checked(mine.audit.path))
     write_audit(path, [pair for pair in pairs if pair.split in keys], keys)
-    return replace(merged, audit=staged.add(path))
+    return replace(entry, audit=merged.add(path))
 
 
-def _copied(staged: Staged, there: FileEntry | None, path: Path) -> Path:
-    """A place for a table, with the repository's table in it where it has one."""
+def _copied(merged: MergedRelease, there: FileEntry | None, path: Path) -> Path:
+    """The path for a merged table, with a copy of the repository's table if it has one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if staged.base is not None and there is not None:
-        path.write_bytes(staged.base.fetch(there.path).read_bytes())
+    if merged.base is not None and there is not None:
+        path.write_bytes(merged.base.fetch(there.path).read_bytes())
     return path
 
 
-def _merge_duplicates(staged: Staged) -> None:
-    """Complete the tables of duplicates with pairs of rows that were built apart; without any there is none.
+def _merge_duplicates(merged: MergedRelease) -> None:
+    """Merge the tables of duplicates, and add the pairs between splits of both releases.
 
-    Indexes of the splits that stay are downloaded where they are compared for the first time.
+    Indexes of remaining splits are downloaded where they have not been compared before. Without a table on either
+    side, nothing is written.
     """
     origins, tables = [], []
     for manifest, fetch in (
-        (staged.base.manifest if staged.base else EMPTY, staged.base.fetch if staged.base else staged.checked),
-        (staged.ours, staged.checked),
+        (merged.base.manifest if merged.base else EMPTY, merged.base.fetch if merged.base else merged.checked),
+        (merged.ours, merged.checked),
     ):
         if manifest.duplicates is not None:
             tables.append(fetch(manifest.duplicates.path))
             origins.append(origin(manifest, tables[-1]))
     if not tables:
         return
-    known = staged.manifest.by_key()
-    table = complete(staged.manifest, lambda key: staged.fetch(known[key].index.path), origins, trusting=True)
-    layout = Layout(staged.root)
+    known = merged.manifest.by_key()
+    table = complete(merged.manifest, lambda key: merged.fetch(known[key].index.path), origins, trusting=True)
+    layout = Layout(merged.root)
     write_table(layout, table)
-    # Another version of pyarrow writes the same pairs in other bytes, which is nothing to publish.
+    # Another version of pyarrow writes the same pairs with other bytes, which would be an empty change.
     same = next((path for path in tables if read_pairs(path) == read_pairs(layout.duplicates)), None)
     if same is not None:
         layout.duplicates.write_bytes(same.read_bytes())
     listed = table_entry(layout, table)
-    staged.manifest = replace(staged.manifest, duplicates=listed)
-    staged.written.append(listed.path)
+    merged.manifest = replace(merged.manifest, duplicates=listed)
+    merged.written.append(listed.path)
 
 
-def check_together(staged: Staged) -> None:
-    """Check splits that were built apart against each other: exclusions that add up, no id twice.
+def check_together(merged: MergedRelease) -> None:
+    """Check splits that were built separately against each other: their exclusions add up, and no id occurs twice.
 
-    The indexes of the splits that stay are downloaded. Nothing is done where no split of the same benchmark stays.
+    The indexes of remaining splits are downloaded. Nothing is done if no split of the same benchmark remains.
 
     Raises:
-        BuildError: with the first problem.
+        BuildError: they do not fit; the message has the first problem.
     """
-    mine = {config.benchmark for config in staged.ours.configs.values()}
-    configs = {name: config for name, config in staged.manifest.configs.items() if config.benchmark in mine}
-    benchmarks = {name: staged.manifest.benchmarks[name] for name in mine}
-    part = replace(staged.manifest, configs=configs, benchmarks=benchmarks)
-    if all(key in split_keys(staged.ours, name) for name in configs for key in split_keys(part, name)):
+    mine = {config.benchmark for config in merged.ours.configs.values()}
+    configs = {name: config for name, config in merged.manifest.configs.items() if config.benchmark in mine}
+    benchmarks = {name: merged.manifest.benchmarks[name] for name in mine}
+    part = replace(merged.manifest, configs=configs, benchmarks=benchmarks)
+    if all(key in split_keys(merged.ours, name) for name in configs for key in split_keys(part, name)):
         return
     for _, _, split in part.splits():
-        path = staged.root / split.index.path
+        path = merged.root / split.index.path
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.symlink_to(staged.fetch(split.index.path).resolve())
-    problems = release.check_excluded(staged.root, part)
-    problems.merge(release.check_audit(staged.root, part))
-    problems.merge(release.check_ids(staged.root, part))
+            path.symlink_to(merged.fetch(split.index.path).resolve())
+    problems = release.check_excluded(merged.root, part)
+    problems.merge(release.check_audit(merged.root, part))
+    problems.merge(release.check_ids(merged.root, part))
     if problems.total():
-        where = staged.base.repository.name if staged.base else ""
+        where = merged.base.repository.name if merged.base else ""
         raise BuildError(
-            f"expected splits that fit those that stay in {where}, found {problems.total():,} problems, of which the "
-            f"first is: {next(problems.lines())}; build them with the same choices, or push all splits together."
+            f"These splits do not fit those that stay in {where}: {first_problem(problems)}. Build them with the same "
+            "choices, or push all splits together."
         )
 
 
-def differences(staged: Staged, last: Snapshot) -> Changes:
-    """What differs between a published version and the merged release, the card included."""
-    # A card may show the version that it is of, which is no difference by itself.
-    shown = replace(staged.manifest, version=last.manifest.version)
-    path = staged.root / "card-of-the-last-version"
+def differences(merged: MergedRelease, last: Snapshot) -> Changes:
+    """The differences between a published version and the merged release, including the card."""
+    # A card may show its version, which alone is not a difference.
+    shown = replace(merged.manifest, version=last.manifest.version)
+    path = merged.root / "card-of-the-last-version"
     write_text(path, card.render(shown))
-    return compare(last.manifest, replace(staged.manifest, card=file_entry(Layout(staged.root), path)))
+    return compare(last.manifest, replace(merged.manifest, card=file_entry(Layout(merged.root), path)))
 
 
-def write_version(staged: Staged, version: Version, last: tuple[Version, Snapshot] | None, changes: Changes) -> None:
-    """Write what a version needs besides its rows: changelog, table of changes, card and manifest.
+def write_version(
+    merged: MergedRelease, version: Version, last: tuple[Version, Snapshot] | None, changes: Changes
+) -> None:
+    """Write the files of a new version: changelog, table of changes, card and manifest.
 
     Args:
-        staged: the merged release, whose manifest gets `version`, `previous`, `changelog` and `card`.
+        merged: the merged release; sets `version`, `previous`, `changelog` and `card` of its manifest.
         version: the version to publish.
         last: the highest published version and its release; None before the first.
-        changes: what differs between the two.
+        changes: the differences between the two.
     """
-    layout = Layout(staged.root)
+    layout = Layout(merged.root)
     old, before, tables = EMPTY, "", []
     rows: Sequence[RowChanges] = ()
     if last is not None:
@@ -288,30 +297,30 @@ def write_version(staged: Staged, version: Version, last: tuple[Version, Snapsho
         listed = {entry.path: entry for entry in old.changelog or ()}
         before = last[1].fetch(CHANGELOG).read_text(encoding="utf-8") if CHANGELOG in listed else ""
         tables = [entry for path, entry in listed.items() if path != CHANGELOG]
-        rows = _row_changes(staged, last[1], changes)
+        rows = _row_changes(merged, last[1], changes)
     if any(split.total() for split in rows):
         path = layout.root / CHANGES / f"{version.tag}.csv"
         changelog.write_table(path, rows)
-        tables.append(staged.add(path))
-    text = changelog.entry(version, last[0] if last else None, old, staged.manifest, changes, rows)
+        tables.append(merged.add(path))
+    text = changelog.entry(version, last[0] if last else None, old, merged.manifest, changes, rows)
     write_text(layout.root / CHANGELOG, changelog.with_entry(before, text))
     published = replace(
-        staged.manifest,
+        merged.manifest,
         version=str(version),
         previous=str(last[0]) if last else "",
-        changelog=tuple(sorted([staged.add(layout.root / CHANGELOG), *tables], key=lambda entry: entry.path)),
+        changelog=tuple(sorted([merged.add(layout.root / CHANGELOG), *tables], key=lambda entry: entry.path)),
     )
-    staged.manifest = card.write_card_and_manifest(layout, published)
-    staged.written += [CARD, layout.manifest.name]
+    merged.manifest = card.write_card_and_manifest(layout, published)
+    merged.written += [CARD, layout.manifest.name]
 
 
-def _row_changes(staged: Staged, last: Snapshot, changes: Changes) -> list[RowChanges]:
-    before, now = last.manifest.by_key(), staged.manifest.by_key()
+def _row_changes(merged: MergedRelease, last: Snapshot, changes: Changes) -> list[RowChanges]:
+    before, now = last.manifest.by_key(), merged.manifest.by_key()
     return [
         row_changes(
             key,
             last.fetch(before[key].index.path) if key in before else None,
-            staged.fetch(now[key].index.path) if key in now else None,
+            merged.fetch(now[key].index.path) if key in now else None,
         )
         for key in sorted({*changes.added, *changes.removed, *changes.changed})
     ]

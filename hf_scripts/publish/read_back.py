@@ -1,4 +1,4 @@
-"""Is what a tag names what was to be published? The Hub is asked again, and nothing is taken from before."""
+"""Checks that a tag names the published release, by reading everything from the Hub again."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from builders.release.layout import INDEX_SUFFIX
 from builders.release.manifest import parse
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
-from hf_scripts.hub.repository import Repository, Stored
-from hf_scripts.hub.retry import patiently
-from hf_scripts.publish.merged_release import described
+from hf_scripts.hub.repository import RemoteFile, Repository
+from hf_scripts.hub.retry import with_retries
+from hf_scripts.publish.merged_release import first_problem, sizes_and_digests
 
 
 def read_back(
     repository: Repository, tag: str, commit: str, manifest_file: Path, local: Callable[[str], Path | None], root: Path
 ) -> int:
-    """Compare what a tag names with a manifest.
+    """Compare a tag on the Hub with a manifest.
 
-    The commit of the tag, names, sizes and digests of all files, the card's patterns, and the label names in the
-    schema of one file for each config. Small files of which the Hub says no SHA-256 are downloaded, or compared by
-    git's name with the one on this machine.
+    Compares the tag's commit, the names, sizes and digests of all files, the card's patterns, and the label names in
+    the schema of one file per config. For small files the Hub has no SHA-256: they are compared with the local file by
+    git blob id, or downloaded.
 
     Args:
-        repository: where.
-        tag: what readers will name.
-        commit: what the tag should name.
-        manifest_file: the manifest that was to be published.
-        local: where a file is on this machine, if it is.
-        root: where to download to, empty.
+        repository: the repository.
+        tag: the tag.
+        commit: the commit that the tag should name.
+        manifest_file: the manifest that was published.
+        local: returns the local path of a file, or None.
+        root: an empty folder for downloads.
 
     Returns:
-        Number of files.
+        The number of files.
 
     Raises:
         BuildError: something differs.
@@ -48,23 +48,22 @@ def read_back(
     named = repository.tags().get(tag)
     if named != commit:
         raise BuildError(
-            f"expected the tag {tag} of {repository.name} to name commit {commit[:12]}, found "
-            f"{(named or 'no tag')[:12]}; run the same command again."
+            f"The tag {tag} of {repository.name} names {(named or 'no commit')[:12]}, not commit {commit[:12]}. Run "
+            "the same command again."
         )
     manifest = parse(manifest_file.read_bytes(), str(manifest_file))
     tree = repository.tree(tag)
-    problems = check_manifest.check_tree(described(tree), manifest)
-    if "manifest.json" not in tree or not tree["manifest.json"].is_content_of(manifest_file):
-        problems.add("manifest", "manifest.json: expected the one that was to be published, found another or none")
+    problems = check_manifest.check_tree(sizes_and_digests(tree), manifest)
+    if "manifest.json" not in tree or not tree["manifest.json"].has_content_of(manifest_file):
+        problems.add("manifest", "manifest.json is missing, or is not the published one")
     if not problems.total():
         _check_small(repository, commit, tree, manifest, local, root, problems)
         _check_patterns((local("README.md") or root / "README.md").read_text(encoding="utf-8"), tree, problems)
         _check_labels(repository, commit, manifest, problems)
     if problems.total():
         raise BuildError(
-            f"expected {repository.name} at {tag} as its manifest.json says, found {problems.total():,} problems, of "
-            f"which the first is: {next(problems.lines())}; look at the commit on {repository.host}, and publish the "
-            "mended release under the next version."
+            f"{repository.name} at {tag} does not match its manifest.json: {first_problem(problems)}. Look at the "
+            f"commit on {repository.host}, and publish the release again under the next version."
         )
     return len(tree)
 
@@ -72,7 +71,7 @@ def read_back(
 def _check_small(
     repository: Repository,
     commit: str,
-    tree: Mapping[str, Stored],
+    tree: Mapping[str, RemoteFile],
     manifest: Manifest,
     local: Callable[[str], Path | None],
     root: Path,
@@ -81,14 +80,14 @@ def _check_small(
     for file in manifest.files_and_card():
         stored = tree[file.path]
         if stored.sha256:
-            continue  # compared with the tree
+            continue  # compared already, in the tree
         ours = local(file.path)
-        path = ours if ours is not None and stored.is_content_of(ours) else repository.fetch(stored, commit, root)
+        path = ours if ours is not None and stored.has_content_of(ours) else repository.fetch(stored, commit, root)
         if (digest := file_sha256(path)) != file.sha256:
             problems.add("file digest", f"{file.path}: expected SHA-256 {file.sha256}, found {digest}")
 
 
-def _check_patterns(card: str, tree: Mapping[str, Stored], problems: Problems) -> None:
+def _check_patterns(card: str, tree: Mapping[str, RemoteFile], problems: Problems) -> None:
     front = yaml.safe_load(card.split("---\n")[1])
     for config in front["configs"]:
         for entry in config["data_files"]:
@@ -96,7 +95,7 @@ def _check_patterns(card: str, tree: Mapping[str, Stored], problems: Problems) -
             for pattern in patterns:
                 if not any(fnmatchcase(path, pattern) for path in tree):
                     name = config["config_name"]
-                    problems.add("card", f"README.md: expected {pattern} of {name} to match files, found none")
+                    problems.add("card", f"README.md: the pattern {pattern} of {name} matches no file")
 
 
 def _check_labels(repository: Repository, commit: str, manifest: Manifest, problems: Problems) -> None:
@@ -108,5 +107,5 @@ def _check_labels(repository: Repository, commit: str, manifest: Manifest, probl
                 described = json.loads(pq.read_schema(opened).metadata[b"huggingface"])
             return tuple(described["info"]["features"]["label"]["names"])
 
-        if patiently(f"read the label names of {path}", names, repository.say) != config.label_names:
-            problems.add("features", f"{path}: expected the label names of {name}{INDEX_SUFFIX}, found others")
+        if with_retries(f"read the label names of {path}", names, repository.log) != config.label_names:
+            problems.add("features", f"{path} has other label names than {name}{INDEX_SUFFIX} in manifest.json")

@@ -1,13 +1,13 @@
-"""Which version a release deserves: semantic versioning (semver.org, 2.0.0) of what a reader of the rows sees.
+"""Versions of a release: semantic versioning (semver.org, 2.0.0), by what changes for a reader of the rows.
 
-| change | at least |
+| change | level |
 |---|---|
-| rows changed or removed, another order, other labels, a split, column or a split's images gone | major |
-| new splits or configs, new columns, a first table of duplicates, images for a split that had only its index | minor |
-| anything else: the card, licences, descriptions, files written anew with the same rows | patch |
+| rows added to a split, changed, removed or reordered; other labels; a split, column or images removed | major |
+| new splits, configs or columns; a first table of duplicates; images for a split that had only its index | minor |
+| anything else: card, licences, descriptions, rewritten files with the same rows | patch |
 
-Rows that a split gains change its digest and every number computed on it, so they are major too. A tag is `v` and a
-version; a version may be higher than its changes need.
+Rows added to a split are a major change because they change every result on it. A tag is `v` and a version. A version
+may be higher than its changes require.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FILE_KEYS = {"path", "bytes", "sha256"}
 
 
 class Version(NamedTuple):
-    """A version as a tag names it, in the order of precedence."""
+    """A version, ordered by precedence."""
 
     major: int
     minor: int
@@ -38,14 +38,14 @@ class Version(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """The tag of this version."""
+        """The tag of the version."""
         return f"v{self}"
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}.{self.patch}"
 
     def next(self, level: str) -> Version:
-        """The first version after this one that may hold a change of a level."""
+        """The lowest version after this one for a change of the given level."""
         if level == "major":
             return Version(self.major + 1, 0, 0)
         if level == "minor":
@@ -54,33 +54,33 @@ class Version(NamedTuple):
 
 
 def version_of(tag: str) -> Version | None:
-    """The version that a tag names; None for any other tag."""
+    """The version of a tag; None if the tag is not a version."""
     match = _TAG.fullmatch(tag)
     return Version(*map(int, match.groups())) if match else None
 
 
-def wanted_version(tag: str) -> Version:
-    """The version of a tag that a person gave.
+def requested_version(tag: str) -> Version:
+    """The version of a tag given on the command line.
 
     Raises:
-        BuildError: it is none.
+        BuildError: the tag is not a version.
     """
     version = version_of(tag)
     if version is None:
-        raise BuildError(f"expected a tag such as v1.0.0 for --tag, found {tag}; give three numbers after a v.")
+        raise BuildError(f"The tag {tag} is not a version. Give a v and three numbers with --tag, such as v1.0.0.")
     return version
 
 
 def latest(tags: Iterable[str]) -> Version | None:
-    """The highest version among some tags, of which others may be no versions."""
+    """The highest version among the tags; others are ignored."""
     return max((version for tag in tags if (version := version_of(tag))), default=None)
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What differs between two manifests, by what it asks of the version. Sorted, in words for a person.
+    """The differences between two manifests, by level; each is a sorted tuple of phrases for the user.
 
-    `added`, `removed` and `changed` are the splits (`config/split`) whose rows do.
+    `added`, `removed` and `changed` are the splits (`config/split`) with added, removed or changed rows.
     """
 
     major: tuple[str, ...] = ()
@@ -92,18 +92,18 @@ class Changes:
 
     @property
     def level(self) -> str:
-        """`major`, `minor`, `patch`, or an empty text where nothing differs."""
+        """The highest level with a change: `major`, `minor` or `patch`; empty if nothing differs."""
         return next((level for level in ("major", "minor", "patch") if getattr(self, level)), "")
 
     def reason(self) -> str:
-        """The first change of the highest level, and how many more there are."""
+        """The first change of the highest level, and the number of others."""
         found = getattr(self, self.level) if self.level else ()
         more = f" and {len(found) - 1:,} more such change{'' if len(found) == 2 else 's'}" if len(found) > 1 else ""
         return f"{found[0]}{more}" if found else "nothing differs"
 
 
 def compare(old: Manifest, new: Manifest) -> Changes:
-    """Find what differs between a published manifest and one to publish."""
+    """Compare a published manifest with one to publish."""
     before, after = old.by_key(), new.by_key()
     major = [f"{key} is gone" for key in before.keys() - after.keys()]
     minor = [f"{key} is new" for key in after.keys() - before.keys()]
@@ -136,39 +136,38 @@ def compare(old: Manifest, new: Manifest) -> Changes:
     )
 
 
-def check_version(wanted: Version, last: Version | None, changes: Changes) -> None:
-    """Refuse a version that its changes do not deserve.
+def check_version(requested: Version, last: Version | None, changes: Changes) -> None:
+    """Check that a version is high enough for its changes.
 
     Args:
-        wanted: the version to publish.
-        last: the highest that is published; None before the first, for which any will do.
-        changes: what differs from `last`.
+        requested: the version to publish.
+        last: the highest published version; None before the first, which may be any.
+        changes: the differences from `last`.
 
     Raises:
-        BuildError: naming the smallest tag that would do.
+        BuildError: nothing has changed, or the version is too low; the message names the lowest possible tag.
     """
     if last is None:
         return
     if not changes.level:
         raise BuildError(
-            f"expected something that differs from {last.tag} to publish as {wanted.tag}, found the same release; "
-            f"{last.tag} is what readers should name."
+            f"Nothing differs from {last.tag}, so there is nothing to publish as {requested.tag}. Use {last.tag}."
         )
     smallest = last.next(changes.level)
-    if wanted < smallest:
+    if requested < smallest:
         raise BuildError(
-            f"expected a version of at least {smallest.tag} after {last.tag}, because {changes.reason()}, which is a "
-            f"{changes.level} change, found {wanted.tag}; publish with --tag {smallest.tag}."
+            f"The version {requested.tag} is too low: since {last.tag}, {changes.reason()}, which is a "
+            f"{changes.level} change. Publish with --tag {smallest.tag} or higher."
         )
 
 
 def unpublished(manifest: Manifest) -> Manifest:
-    """A manifest without what publishing sets, and without the card, which follows from all else."""
+    """A manifest without the fields that publishing sets, and without the card, which is rendered from the others."""
     return replace(manifest, card=None, version=None, previous=None, changelog=None)
 
 
 def without_unused(manifest: Manifest) -> Manifest:
-    """Leave out benchmarks and sources that no split has."""
+    """A manifest without the benchmarks and sources that no split uses."""
     benchmarks = {config.benchmark for config in manifest.configs.values()}
     sources = {source for _, _, split in manifest.splits() for source in split.sources}
     return replace(
@@ -179,14 +178,14 @@ def without_unused(manifest: Manifest) -> Manifest:
 
 
 def _metadata(old: Manifest, new: Manifest, kept: Set[str]) -> list[str]:
-    """Places in the manifest that differ, apart from splits that differ as a whole; `kept` are those that do not."""
+    """Paths of differing values in the manifests, ignoring all splits but those in `kept`."""
     found = sorted(_differences(_described(old, kept), _described(new, kept), ""))
     cards = [manifest.card.sha256 for manifest in (old, new) if manifest.card is not None]
     return found or (["README.md"] if len(set(cards)) == 2 else [])
 
 
 def _described(manifest: Manifest, kept: Set[str]) -> object:
-    """A manifest as JSON, without what publishing sets, the splits that are not kept, and what only those use."""
+    """A manifest as JSON, without the fields that publishing sets, and with only the splits in `kept`."""
     configs = {}
     for name, config in manifest.configs.items():
         splits = {split: entry for split, entry in config.splits.items() if f"{name}/{split}" in kept}
@@ -198,7 +197,7 @@ def _described(manifest: Manifest, kept: Set[str]) -> object:
 def _differences(old: object, new: object, place: str) -> Iterator[str]:
     if old == new:
         return
-    # What a file is told by changes together.
+    # Size and digest of a file change together.
     if isinstance(old, Mapping) and isinstance(new, Mapping) and not old.keys() >= _FILE_KEYS:
         for key in sorted(old.keys() | new.keys()):
             yield from _differences(old.get(key), new.get(key), f"{place}.{key}" if place else key)

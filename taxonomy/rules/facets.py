@@ -1,8 +1,8 @@
-"""FACETS: how far ImageNet's and SUN397's classes are from Places365, read from small files without WordNet.
+"""FACETS: distances of ImageNet's and SUN397's classes from Places365, read from small files without WordNet.
 
 Source: Recalcati, Garcea, Piano, Lamberti & Morra, "Toward a Realistic Benchmark for Out-of-Distribution Detection"
 (2023; arXiv:2404.10474), section IV. Places365's 365 classes are in-distribution; whether a class of another dataset
-is so too depends on what it means. The paper decides that in two ways:
+is too depends on its meaning. The paper decides this in two ways:
 
 - By WordNet: `oodness` holds, for every ImageNet class, 1 less its similarity to the nearest Places365 class. At most
   0.40, 0.45 or 0.50 is in-distribution.
@@ -16,8 +16,8 @@ whether a Places365 name would be a right answer for a picture of the class. SUN
 - 1: The class is a Places365 class in other words: a synonym, a kind of it, or the same place with another qualifier
   (inside and outside, front seat and back seat).
 - 2: It is not, but its picture usually shows the very thing that a Places365 class is known by: it is a part of such
-  a place, lies in it, or is furnished with what makes it. The name would be right about the picture, if not about the
-  class.
+  a place, lies in it, or has the furniture that defines it. The name would be right about the picture, if not about
+  the class.
 - 3: Neither. A class that only looks like one of Places365's, or does a like service, is here: no tennis court is a
   volleyball court.
 
@@ -29,8 +29,8 @@ ImageNet's classes are mostly things, and the grade says whether the thing belon
   every road, and animals. An animal lives in a landscape but is no part of it; only those are graded 0 that can hardly
   be seen outside of the scene, which is under water.
 
-The classes were read by name, synset and gloss. No image was looked at: where a reason says what a picture shows, it
-says what pictures of such a thing show. Our totals beside the paper's (section IV and table V):
+The classes were graded by name, synset and gloss. No image was viewed: a reason that mentions a picture means pictures
+of such a thing in general. Our totals beside the paper's (section IV and table V):
 
 ======================  ====  =====
 grade                   ours  paper
@@ -70,7 +70,7 @@ GRADE_LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Oodness:
-    """How far an ImageNet class is from Places365, all values to six decimals.
+    """Distance of an ImageNet class from Places365, all values to six decimals.
 
     Attributes:
         class_id: wnid.
@@ -100,7 +100,7 @@ class Grade:
     Attributes:
         class_id: wnid in "imagenet", category in "sun397".
         class_name: First lemma; category without its letter.
-        grade: 0 to 3 in "sun397", 0 or 1 in "imagenet"; the module says what they mean.
+        grade: 0 to 3 in "sun397", 0 or 1 in "imagenet"; the module's docstring defines them.
         related: The Places365 category that decided; "" for SUN397's grade 3 and ImageNet's grade 1.
         reason: One line, without a full stop.
     """
@@ -136,8 +136,8 @@ def grades(source: str) -> tuple[Grade, ...]:
     """
     if source not in GRADED:
         raise TaxonomyError(
-            f"The classes of '{source}' are not graded{suggestion(source, GRADED)}; "
-            f"those of {' and '.join(GRADED)} are."
+            f"The classes of '{source}' are not graded{suggestion(source, GRADED)}. "
+            f"Those of {' and '.join(GRADED)} are."
         )
     return tuple(
         Grade(row["class_id"], row["class_name"], int(row["grade"]), row["related"], row["reason"])

@@ -1,14 +1,14 @@
 """The rules of FACETS: which classes of ImageNet and SUN397 count as in-distribution when Places365 is so.
 
-The source is given in `taxonomy.rules.facets`, which also says how the grades were made.
+`taxonomy.rules.facets` names the source and defines the grades.
 
 Thresholds and rounding. The similarity of two synsets depends on two things only: the number of links between them (0
 to 37) and the Wu-Palmer fraction, whose terms are small. Over all such pairs no OODness is nearer than 4.8e-6 to 0.40,
 0.45 or 0.50, and no two different ones are nearer than 2.9e-11 to each other (a test goes through them with 50
 digits). So neither a platform's rounding (1e-15) nor that of the published table (5e-7) can move a class over a
-threshold; and similarities closer than `_SAME` are equal, whatever their last bits.
+threshold; and similarities closer than `_SAME` are equal up to rounding.
 
-What is reached. At 0.40, 0.45 and 0.50 we find 60, 87 and 143 in-distribution classes, the paper 56, 90 and 140. The
+Counts reached. At 0.40, 0.45 and 0.50 we find 60, 87 and 143 in-distribution classes, the paper 56, 90 and 140. The
 authors' synsets for Places365 are not published; ours are `tables.places365_wnids`. A name's only noun sense stands,
 even where it is narrow (pavilion is a tent to WordNet); else a sense of the name that fits, else of its head word,
 else the nearest synset. Where another choice can be defended, it alone would give:

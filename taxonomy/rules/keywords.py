@@ -13,8 +13,8 @@ lemma of the chimpanzee already.
 import itertools
 import re
 
-# Words that say nothing about what is shown: function words, and the marks that Caltech-256 puts on the classes it
-# shares with Caltech-101 ("101") and on its easy faces ("easy").
+# Words without a meaning of their own: function words, and Caltech-256's marks for classes that it shares with
+# Caltech-101 ("101") and for its easy faces ("easy").
 IGNORED = frozenset({"and", "of", "the", "with", "101", "easy"})
 
 # Table 4 of the paper lists these Places365 names as examples of words written together; no rule could split them.

@@ -1,4 +1,4 @@
-"""The rules that divide ImageNet and Tiny ImageNet, and the one way to compute any decision table.
+"""The rules that divide ImageNet and Tiny ImageNet, and `compute`, which computes any decision table.
 
 Source: Kim, Koo & Hwang, "A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks" (Expert
 Systems with Applications 229, 2023; arXiv:2112.00337), section 3.2 for ImageNet and 3.1 for Tiny ImageNet. The paper's

@@ -1,7 +1,7 @@
-"""Compile WordNet 3.0's noun files into the one array file that travels with the package.
+"""Compiles WordNet 3.0's noun files into the array file that is part of the package.
 
-Run it once to check or renew `taxonomy/data/wordnet-nouns.npz`; nothing is compiled at install time.
-The format of the input is WordNet's own, described in its manual page wndb(5WN).
+It is run to check or renew `taxonomy/data/wordnet-nouns.npz`; nothing is compiled at install time. The format of the
+input is WordNet's own, described in its manual page wndb(5WN).
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from taxonomy.errors import TaxonomyError
 
 # SHA-256 of the two noun files of WordNet 3.0, as `sha256sum` prints it for Debian's wordnet-base 1:3.0-37. That they
-# are version 3.0 shows in the offsets: they are the numbers in ImageNet's wnids, of which all resolve (tested).
+# are version 3.0 is proved by the offsets: they are the numbers in ImageNet's wnids, all of which resolve (tested).
 SHA256 = {
     "data.noun": "fea17d2f9656611334eac790e5d69e47645fa180c4aa481fb4cd9b3520754ca2",
     "index.noun": "a490d99d93d017bf4822fe2f0ffa51fd73911ce271dc7535fade21f8814b5a04",
@@ -35,13 +35,13 @@ def _read_verified(folder: Path, name: str) -> str:
     """Return the text of `folder/name`, or raise when it is not WordNet 3.0's."""
     path = folder / name
     if not path.is_file():
-        raise TaxonomyError(f"{path} is missing; give --wordnet the `dict` folder of WordNet 3.0, which holds {name}.")
+        raise TaxonomyError(f"{path} is missing. Give --wordnet the `dict` folder of WordNet 3.0, which has {name}.")
     content = path.read_bytes()
     found = hashlib.sha256(content).hexdigest()
     if found != SHA256[name]:
         raise TaxonomyError(
-            f"{path} is not the file of WordNet 3.0: expected SHA-256 {SHA256[name]}, found {found}; "
-            "give --wordnet the `dict` folder of version 3.0 (Debian's package wordnet-base has it)."
+            f"{path} is not the file of WordNet 3.0: its SHA-256 is {found}, not {SHA256[name]}. Give --wordnet the "
+            "`dict` folder of version 3.0 (Debian's package wordnet-base has it)."
         )
     return content.decode("ascii")
 

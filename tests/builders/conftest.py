@@ -8,8 +8,9 @@ from builders.cli.progress import TerminalMeter
 from builders.executors.local import LocalExecutor
 from builders.imagenet_benchmark import BENCHMARK
 from builders.pipeline.command import WORKER_IMPORTS
-from builders.pipeline.request import Choices
-from builders.pipeline.run import build, prepare
+from builders.pipeline.from_sources import prepare
+from builders.pipeline.request import BuildRequest, Run
+from builders.pipeline.run import write_release
 from builders.sources.base import Expected, open_source
 from tests.manifests import as_json
 
@@ -49,9 +50,9 @@ def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, **changes):
         "allow_partial": True,
         "demo": True,
     }
-    choices = Choices(**(values | changes))
+    request = BuildRequest(**(values | changes))
     with TerminalMeter(quiet=True) as meter, LocalExecutor(workers, preload=WORKER_IMPORTS) as executor:
-        return as_json(build(benchmark, choices, prepare(benchmark, choices, meter), meter, executor))
+        return as_json(write_release(prepare(Run.of(benchmark, request, executor, meter))))
 
 
 def files_of(root):

@@ -164,13 +164,13 @@ WRONG = {
         [config(JoinedSplit("test", (part("a"), part("b", quota=Half()))))],
         "one/test: its parts a and b do not differ in role, source or partitions",
     ),
-    "a part that makes its images": (
+    "a part with generated images": (
         [config(JoinedSplit("test", (part("a", generator=FIXED_RESIZE),)))],
-        f"one/test.a: a part cannot make its images ({FIXED_RESIZE.description})",
+        f"one/test.a: a part cannot have generated images ({FIXED_RESIZE.description})",
     ),
     "a part of arrays": (
         [config(JoinedSplit("test", (part("a", source=CIFAR100, partitions=("test",)),)))],
-        "one/test.a: a part cannot make its images (the source's own pixels as PNG)",
+        "one/test.a: a part cannot have generated images (the source's own pixels as PNG)",
     ),
     "a part that stands alone": (
         [config(part("a"))],

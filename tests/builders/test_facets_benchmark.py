@@ -18,6 +18,7 @@ from builders.cli.progress import TerminalMeter
 from builders.executors.local import LocalExecutor
 from builders.facets_benchmark import BENCHMARK, main
 from builders.pipeline.from_index import Published, rebuild
+from builders.plan.classes import Draws
 from builders.plan.planner import plan
 from builders.plan.quotas import IndexArrays, within_quota
 from builders.release.duplicates import unfolded
@@ -54,7 +55,7 @@ def indexes():
 @pytest.fixture(scope="module")
 def planned(indexes):
     """The plan of every part from complete sources."""
-    return {split.key: split for split in plan(BENCHMARK, indexes, seed=0, splits=tuple(BENCHMARK.by_key()))}
+    return {split.key: split for split in plan(Draws(BENCHMARK, 0), indexes, splits=tuple(BENCHMARK.by_key()))}
 
 
 @pytest.fixture(scope="module")
@@ -445,6 +446,6 @@ def test_sizes_of_parts_do_not_depend_on_the_order_of_an_index(indexes):
     index = indexes["svhn_full"]
     order = pa.array(range(index.table.num_rows - 1, -1, -1))
     turned = dataclasses.replace(index, table=index.table.take(order))
-    planner = functools.partial(plan, BENCHMARK, seed=0, splits=keys)
+    planner = functools.partial(plan, Draws(BENCHMARK, 0), splits=keys)
     for one, other in zip(planner({"svhn_full": index}), planner({"svhn_full": turned}), strict=True):
         assert one.table.equals(other.table)

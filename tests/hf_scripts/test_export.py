@@ -224,7 +224,7 @@ def test_datasets_reads_tars(release, exports, tmp_path):
 
 def test_datasets_reads_tars_of_several_formats_with_the_features_that_the_readme_asks_for(release, exports, tmp_path):
     text = " ".join((exports["webdataset"] / "README.txt").read_text(encoding="utf-8").split())
-    assert "Images of several formats are in imagenet/test (jpg, png)." in text
+    assert "There are images of several formats in imagenet/test (jpg, png)." in text
     word, number = datasets.Value("string"), datasets.Value("int64")
     row = index_of(release, TEST)[0]
     columns = {name: number if isinstance(value, int) else word for name, value in row.items()}

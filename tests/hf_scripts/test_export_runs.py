@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.release.digests import rows_digest
-from hf_scripts.exports.state import locked
+from hf_scripts.exports.state import export_lock
 from tests.builders.conftest import build_demo, files_of
 from tests.hf_scripts.exporting import (
     FORMATS,
@@ -173,17 +173,15 @@ def test_a_tar_with_other_bytes_is_not_kept_silently(release, tmp_path, capsys):
         whole = first.read_bytes()
         first.write_bytes(damage(whole))
         sentence = refused(capsys, release, "webdataset", out, *flags)
-        assert sentence.startswith(
-            f"error: expected the bytes that this export writes, found others at {first}; remove"
-        )
+        assert sentence.startswith(f"error: {first} has other bytes than this export would write. Remove")
         first.write_bytes(whole)
     assert run(release, "webdataset", out, *flags) == 0
 
 
 def test_two_exports_of_one_folder_do_not_mix(release, tmp_path, capsys):
-    with locked(tmp_path / "out"):
+    with export_lock(tmp_path / "out"):
         sentence = refused(capsys, release, "openood", tmp_path / "out", "--configs", TEST)
-    assert "expected to be the only export to " in sentence
+    assert "Another export is writing to " in sentence
     assert run(release, "openood", tmp_path / "out", "--configs", TEST) == 0
 
 
@@ -277,9 +275,9 @@ def test_a_folder_with_other_files_is_left_alone(release, tmp_path, capsys):
     (out / "thesis.txt").write_text("mine")
     for flags in ([], ["--dry-run"]):
         sentence = refused(capsys, release, "openood", out, *flags)
-        assert f"expected an empty folder or an export, found other files in {out}; give another --out" in sentence
+        assert f"{out} has other files, and is not an export" in sentence and "--out" in sentence
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
-    assert "found a file at" in refused(capsys, release, "openood", out / "thesis.txt")
+    assert "thesis.txt is a file, not a folder" in refused(capsys, release, "openood", out / "thesis.txt")
 
 
 def test_an_empty_folder_and_one_of_a_run_stopped_at_once_are_taken(release, tmp_path):
@@ -293,11 +291,9 @@ def test_exports_of_other_choices_do_not_mix(release, tmp_path, capsys):
     capsys.readouterr()
     before = stamps(out)
     sentence = refused(capsys, release, "openood", out)
-    assert (
-        f"expected an export with format openood in {out}, found one with webdataset; give another --out" in sentence
-    )
+    assert f"{out} has an export with format webdataset, not openood. Give another --out" in sentence
     sentence = refused(capsys, release, "webdataset", out, "--configs", PLACES)
-    assert f"expected an export with shard-bytes 512000000 in {out}, found one with 200000" in sentence
+    assert f"{out} has an export with shard-bytes 200000, not 512000000" in sentence
     assert stamps(out) == before
 
 
@@ -310,9 +306,9 @@ def test_rows_of_two_releases_do_not_mix(release, demo, tmp_path, capsys):
     capsys.readouterr()
     before = stamps(out)
     ours, theirs = (splits_of(root)[PLACES]["digest"][:12] for root in (release, other))
-    for root, found in ((other, theirs), (smaller, "none")):
+    for root, found in ((other, f"digest {theirs}"), (smaller, "no such split")):
         sentence = refused(capsys, root, "openood", out, "--configs", TEST)
-        expected = f"expected {root} to have {PLACES} with digest {ours}, as it was exported to {out}, found {found}; "
+        expected = f"{out} has {PLACES} of another release, with digest {ours}; {root} has {found}. "
         assert expected in sentence
     assert stamps(out) == before
 
@@ -322,9 +318,7 @@ def test_a_split_without_pixels_is_named(demo, tmp_path, capsys):
     build_demo(demo, root, splits=(TEST,))
     build_demo(demo, root, splits=(PLACES,), index_only=True)
     sentence = refused(capsys, root, "imagefolder", tmp_path / "out")
-    assert (
-        f"expected pixels of {PLACES}, found only its index in {root}; build it without --index-only, or" in sentence
-    )
+    assert f"{root} has no images of {PLACES}, only its index. Build it without --index-only, or" in sentence
     assert not (tmp_path / "out").exists()
     assert run(root, "imagefolder", tmp_path / "out", "--configs", TEST) == 0
 
@@ -332,9 +326,12 @@ def test_a_split_without_pixels_is_named(demo, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--configs", "imagenet-index"], "expected --configs to name configs (imagenet, imagenet-external, "),
-        (["--configs", "imagenet/tset"], "or splits such as imagenet/external_validation, found imagenet/tset; "),
-        (["--shard-bytes", "99999"], "expected --shard-bytes with --format webdataset alone, found it with openood"),
+        (
+            ["--configs", "imagenet-index"],
+            "has no config or split imagenet-index. Give configs (imagenet, imagenet-external, ",
+        ),
+        (["--configs", "imagenet/tset"], "or splits such as imagenet/external_validation with --configs"),
+        (["--shard-bytes", "99999"], "--shard-bytes does not apply to --format openood, only to webdataset"),
     ],
 )
 def test_choices_that_make_no_sense(flags, words, release, tmp_path, capsys):
@@ -345,7 +342,7 @@ def test_choices_that_make_no_sense(flags, words, release, tmp_path, capsys):
 def test_an_export_into_the_release_is_refused(copy, capsys):
     before = files_of(copy)
     for out in (copy, copy / "data" / "export", copy.parent / "x" / ".." / "copy" / "y"):
-        assert f"expected a folder outside the release {copy}, found {out}" in refused(capsys, copy, "openood", out)
+        assert f"{out} lies inside the release {copy}" in refused(capsys, copy, "openood", out)
     assert files_of(copy) == before
 
 
@@ -397,8 +394,8 @@ def test_rows_that_are_not_those_of_the_manifest(copy, tmp_path, capsys):
     for flags in (["--dry-run"], []):
         sentence = refused(capsys, copy, "imagefolder", tmp_path / "out", "--configs", TEST, *flags)
         digest = splits_of(copy)[TEST]["digest"][:12]
-        assert f"expected rows with digest {digest} in the shards of {TEST}, found " in sentence
-        assert f"`python -m hf_scripts.verify {copy}` says what else is wrong" in sentence
+        assert f"The shards of {TEST} in " in sentence and f"not {digest} as in its manifest" in sentence
+        assert f"python -m hf_scripts.verify {copy}" in sentence
     assert not list(tmp_path.rglob("*.jpg"))
 
 
@@ -410,7 +407,10 @@ def test_a_damaged_image_stops_the_export_which_goes_on_when_it_is_mended(
     damaged_shard(copy, TEST, lambda table: with_image(table, 200, lambda data: data[:-1] + b"?"))
     sentence = refused(capsys, copy, chosen_format, out, *flags_of(chosen_format))
     row = table_of(copy, TEST).select(["id", "content_sha256"]).to_pylist()[200]
-    assert f"expected the image with content_sha256 {row['content_sha256'][:12]} in the row {row['id']} of" in sentence
+    assert (
+        f"The image of row {row['id']} of" in sentence
+        and f"not its content_sha256 {row['content_sha256'][:12]}" in sentence
+    )
     half = {path: stamp for path, stamp in stamps(out).items() if path.suffix in {".jpg", ".png", ".tar"}}
     assert len([path for path in half if "test" in path.as_posix().removeprefix(str(out))]) > 1
     assert not list(out.rglob("*.tmp"))
@@ -433,9 +433,7 @@ def test_an_image_of_a_format_that_no_folder_holds(copy, tmp_path, capsys):
     digest = rows_digest(table_of(copy, TEST))
     damaged_manifest(copy, lambda m: m["configs"]["imagenet"]["splits"]["test"].update(digest=digest))
     sentence = refused(capsys, copy, "openood", tmp_path / "out", "--configs", TEST)
-    assert (
-        "expected a JPEG, PNG, WebP, GIF, BMP or TIFF image, found bytes that begin with 255044462d312e37" in sentence
-    )
+    assert "is not a JPEG, PNG, WebP, GIF, BMP or TIFF: its first bytes are 255044462d312e37" in sentence
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "page"])
@@ -449,7 +447,7 @@ def test_a_shard_that_cannot_be_read(damage, copy, tmp_path, capsys):
         # The first page's header, behind the file's four signature bytes.
         path.write_bytes(data[:4] + b"\xff" * 64 + data[68:])
     sentence = refused(capsys, copy, "openood", tmp_path / "out", "--configs", TEST)
-    assert f"expected a readable shard at {path}, found " in sentence
+    assert f"Cannot read {path}: " in sentence
 
 
 def test_a_disk_that_refuses_ends_in_one_sentence_and_the_export_can_go_on(release, undisturbed, tmp_path):
@@ -475,7 +473,7 @@ def test_a_disk_that_refuses_ends_in_one_sentence_and_the_export_can_go_on(relea
     ("text", "words"),
     [
         ("{", "is not valid JSON"),
-        ("[]", "is no record of an export: Expected `object`, got `array`"),
+        ("[]", "is not the record of an export: Expected `object`, got `array`"),
         (
             '{"version": 2, "settings": {}, "splits": {}}',
             "is the record of an export of version 2, not 1",

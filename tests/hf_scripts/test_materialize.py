@@ -38,10 +38,10 @@ def test_a_folder_is_taken_as_it_is(cifar_release, demo, tmp_path):
 def test_what_is_not_on_the_hub_gets_one_sentence(published, tmp_path, capsys):
     out = ["--out", str(tmp_path / "built")]
     for arguments, sentence in (
-        ([REPO, "cifar-train", *out], "expected --revision with the tag of"),
-        ([REPO, "cifar-train", "--revision", "v9.9.9", *out], "expected the revision v9.9.9 of"),
-        ([REPO, "absent", "--revision", "v1.0.0", *out], "expected a config of the release"),
-        ([REPO, "cifar-train", "--revision", "v1.0.0", *out], "expected a folder for each source of cifar-train"),
+        ([REPO, "cifar-train", *out], "building from the Hub needs a revision"),
+        ([REPO, "cifar-train", "--revision", "v9.9.9", *out], "has no revision v9.9.9 on"),
+        ([REPO, "absent", "--revision", "v1.0.0", *out], "The release has no config absent"),
+        ([REPO, "cifar-train", "--revision", "v1.0.0", *out], "cifar-train needs a folder for each of its sources"),
     ):
         assert main(arguments) == 2
         assert sentence in capsys.readouterr().err

@@ -17,30 +17,30 @@ def publishes(hub):
 def test_no_token(push, hub, release, monkeypatch):
     monkeypatch.delenv("HF_TOKEN")
     error = push("release").error
-    assert error.startswith(f"expected a token for {hub.endpoint.removeprefix('http://')}, found none; log in with")
+    assert error.startswith(f"There is no token for {hub.endpoint.removeprefix('http://')}. Log in with")
     assert hub.requests == []
 
 
 def test_a_wrong_token(push, hub, release, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
     error = push("release").error
-    assert error.startswith("expected to ask whose token this is, found the answer 401")
-    assert "give a token that is valid" in error
+    assert error.startswith("Cannot check the token: the Hub answered 401")
+    assert "Give a valid token" in error
     assert "hf_wrong" not in error
     assert not publishes(hub)
 
 
 def test_a_token_that_only_reads(push, hub, release, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", hub.add_user("reader", ("org",), role="read"))
-    assert "expected a token with write access, found one of reader that only reads" in push("release").error
+    assert "The token of reader can only read" in push("release").error
     assert not publishes(hub)
 
 
 def test_a_token_of_somebody_else(push, hub, release, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", hub.add_user("stranger", ("elsewhere",)))
     error = push("release").error
-    assert "expected a token of org or of one of its members, found one of stranger" in error
-    assert "who may write to stranger, elsewhere" in error
+    assert "The token is of stranger, who cannot write to org" in error
+    assert "only to stranger, elsewhere" in error
     assert not publishes(hub)
 
 
@@ -48,15 +48,15 @@ def test_a_member_who_may_not_create(push, hub, release):
     """As the Hub answers a fine-grained token, or a member of an organisation without the right."""
     hub.fail("create_repo", status=403)
     error = push("release").error
-    assert error.startswith("expected to create org/name, found the answer 403 Forbidden")
-    assert "use a token with write access there, or another --repo" in error
+    assert error.startswith("Cannot create org/name: the Hub answered 403 Forbidden")
+    assert "Use a token with write access there, or another --repo" in error
     assert hub.repos == {}
 
 
 def test_a_member_who_may_not_write_here(push, hub, release):
     hub.create(REPO)
     hub.fail("auth_check_write", status=403)
-    assert push("release").error.startswith("expected to be allowed to write to org/name, found the answer 403")
+    assert push("release").error.startswith("Cannot check the write access to org/name: the Hub answered 403")
     assert not publishes(hub)
 
 
@@ -75,7 +75,7 @@ def test_a_new_repository_is_private_on_request(push, hub, release):
 def test_private_does_not_change_a_repository_that_is_there(push, hub, release):
     hub.create(REPO)
     error = push("release", "--private").error
-    assert "expected org/name to be private as --private says, found it public" in error
+    assert "org/name is public" in error
     assert not publishes(hub)
 
 
@@ -83,7 +83,7 @@ def test_a_repository_that_another_makes_public_meanwhile(push, hub, tmp_path):
     """Its creation succeeds, as it exists by then; what counts is how it is."""
     make_release(tmp_path / "closed", {"bench/test": range(4)}, publish="ids-only")
     hub.faults.add("race", "create_repo", callback=lambda: hub.create(REPO))
-    assert "expected org/name to be private as --private says, found it public" in push("closed", "--private").error
+    assert "org/name is public" in push("closed", "--private").error
     assert (hub.files(REPO), hub.uploads()) == ({}, {})
 
 
@@ -94,7 +94,7 @@ def test_a_repository_that_another_makes_public_meanwhile(push, hub, tmp_path):
 def test_images_that_may_not_be_public(push, hub, tmp_path, flags):
     make_release(tmp_path / "closed", {"bench/test": range(4)}, publish="ids-only")
     error = push("closed", *flags).error
-    assert "found The Source in bench/test (licence: Its Licence, https://example.org/terms)" in error
+    assert "images of The Source in bench/test (licence: Its Licence, https://example.org/terms)" in error
     assert "--index-only" in error
     assert "--private" in error
     assert not publishes(hub)
@@ -105,7 +105,7 @@ def test_a_public_repository_stays_what_it_is(push, hub, tmp_path):
     """`--private` would not make it private, so its own visibility counts."""
     make_release(tmp_path / "closed", {"bench/test": range(4)}, publish="ids-only")
     hub.create(REPO)
-    assert "lets them be public for org/name" in push("closed").error
+    assert "org/name is public, where the licence does not allow" in push("closed").error
     hub.create("org/private", private=True)
     assert push("closed", repo="org/private").code == 0
 
@@ -117,13 +117,13 @@ def test_images_for_people_who_asked(push, hub, tmp_path):
     hub.repos[REPO].gated = "manual"
     assert push("gated").code == 0
     make_release(tmp_path / "closed", {"bench/near_ood": range(4)}, publish="ids-only")
-    assert "lets them be gated for org/name" in push("closed", tag="v1.1.0").error
+    assert "org/name is gated, where the licence does not allow" in push("closed", tag="v1.1.0").error
 
 
 def test_demo_sources_are_not_for_the_public(push, hub, tmp_path):
     make_release(tmp_path / "demo", {"bench/test": range(4)}, demo=True)
     error = push("demo").error
-    assert "expected a release of real images for org/name, which is public, found bench built from demo" in error
+    assert "bench is built from demo sources, and org/name is public" in error
     assert not publishes(hub)
     assert push("demo", "--private", repo="org/private").code == 0
     assert push("demo", "--allow-demo").code == 0

@@ -140,6 +140,6 @@ def test_the_first_table_is_a_minor_change(push, hub, one):
     assert push("one").code == 0
     (one / "duplicates" / "pairs.parquet").write_bytes(content)
     save_manifest(one, bare | {"duplicates": table})
-    assert "because duplicates is new, which is a minor change" in push("one", tag="v1.0.1").error
+    assert "duplicates is new, which is a minor change" in push("one", tag="v1.0.1").error
     assert push("one", tag="v1.1.0").code == 0
     assert "- `duplicates` is new" in hub.read(REPO, "CHANGELOG.md").decode()

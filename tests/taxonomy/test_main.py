@@ -137,9 +137,9 @@ def test_an_unrelated_place_is_drawn_beside_the_class():
         (("caltech", "lightning"), "There is no source or decision table 'caltech' (did you mean 'caltech256'?)"),
         (("imagenet", "tensh"), "imagenet has no class 'tensh' (did you mean 'tench'?)"),
         (("places365", "museum/outdor"), "(did you mean 'museum/outdoor'?)"),
-        (("imagenet", "crane"), "has 2 classes 'crane'; give the id of the one you mean: n02012849 and n03126707."),
+        (("imagenet", "crane"), "has 2 classes 'crane'. Give the id of one of them: n02012849 and n03126707."),
         (("imagenet", "maillot"), "n03710637 and n03710721"),
-        (("food101", "zzzzzz"), "food101 has no class 'zzzzzz'; give"),
+        (("food101", "zzzzzz"), "food101 has no class 'zzzzzz'. Give"),
         (("food101", ""), "food101 has no class ''"),
     ],
 )
@@ -161,14 +161,14 @@ def test_freeze_check_names_the_table_that_differs(monkeypatch):
     monkeypatch.setattr(freeze, "compute", lambda table: load(table)[1:] if table == "food101" else load(table))
     result = run("freeze", "--check")
     assert result.exit_code == 1
-    assert "The frozen decisions_food101.csv differ from" in result.stderr
+    assert "differ from the rules: decisions_food101.csv." in result.stderr
 
 
 def test_freeze_check_names_the_oodness_that_differs(monkeypatch):
     monkeypatch.setattr(freeze.facets_rules, "oodness", lambda: facets.oodness()[1:])
     result = run("freeze", "--check")
     assert result.exit_code == 1
-    assert "The frozen facets_oodness_imagenet.csv, " in result.stderr
+    assert "differ from the rules: facets_oodness_imagenet.csv, " in result.stderr
 
 
 @pytest.mark.parametrize("command", [main, *main.commands.values(), compile_wordnet.main])

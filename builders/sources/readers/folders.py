@@ -66,8 +66,9 @@ def match_names(names: Sequence[str], pattern: str) -> Names:
 
 
 def printable(name: str) -> str:
-    """Return a file name as printable text, whatever bytes it has on disk."""
-    return os.fsencode(name).decode("utf-8", "replace")
+    """Return a file name as printable text, whatever bytes it has: what no line can show is written as an escape."""
+    text = os.fsencode(name).decode("utf-8", "replace")
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def relative(path: Path, root: Path) -> str:

@@ -14,8 +14,9 @@ from builders.cli.progress import TerminalMeter
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generated, Generator
 from builders.generate.resize import FIXED_RESIZE
-from builders.pipeline.request import Choices
-from builders.pipeline.run import build, prepare
+from builders.pipeline.from_sources import prepare
+from builders.pipeline.request import BuildRequest, Run
+from builders.pipeline.run import write_release
 from builders.sources.caltech256 import CALTECH256
 from tests.builders.photographs import pieces
 
@@ -60,9 +61,9 @@ def releases(sources, tmp_path_factory):
     for name, transform in (("fixed", FIXED_RESIZE), ("aliased", ALIASED)):
         declared = benchmark(transform)
         out = tmp_path_factory.mktemp(name)
-        choices = Choices(out, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True)
+        request = BuildRequest(out, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True)
         with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-            build(declared, choices, prepare(declared, choices, meter), meter, executor)
+            write_release(prepare(Run.of(declared, request, executor, meter)))
         found[name] = out
     return found
 
@@ -115,11 +116,11 @@ def test_what_cannot_be_audited_gets_one_sentence(releases, capsys, arguments, s
 
 def test_a_release_without_pixels_cannot_be_looked_at(sources, tmp_path, capsys):
     declared = benchmark(FIXED_RESIZE)
-    choices = Choices(
+    request = BuildRequest(
         tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True, index_only=True
     )
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        build(declared, choices, prepare(declared, choices, meter), meter, executor)
+        write_release(prepare(Run.of(declared, request, executor, meter)))
     assert main(["sheet", str(tmp_path), "pictures", "--out", str(tmp_path / "x.png")]) == 2
     assert "pictures/far_ood has no images in " in capsys.readouterr().err
 
@@ -128,8 +129,8 @@ def test_a_config_without_known_test_images_cannot_be_measured(sources, tmp_path
     declared = benchmark(FIXED_RESIZE)
     only = dataclasses.replace(declared.configs[0], splits=declared.configs[0].splits[1:])
     declared = dataclasses.replace(declared, configs=(only,))
-    choices = Choices(tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True)
+    request = BuildRequest(tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True)
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        build(declared, choices, prepare(declared, choices, meter), meter, executor)
+        write_release(prepare(Run.of(declared, request, executor, meter)))
     assert main(["smoothness", str(tmp_path), "pictures"]) == 2
     assert "has no in-distribution split `test` (splits: far_ood). Build it" in capsys.readouterr().err

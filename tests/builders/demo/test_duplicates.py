@@ -10,16 +10,16 @@ import PIL.Image
 import pytest
 
 from builders.cifar_benchmark import BENCHMARK as CIFAR
-from builders.cli.progress import TerminalMeter
 from builders.demo.duplicates import COPIES, DUPLICATES, EQUAL_PIXELS
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
-from builders.pipeline.request import Choices
-from builders.pipeline.run import prepare
+from builders.pipeline.from_sources import prepare
+from builders.pipeline.request import BuildRequest
 from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_batch
 from tests.builders.demo_pairs import cifar100_pairs, file_pairs, groups
 from tests.builders.demo_sources import FILES, TROUBLES
+from tests.builders.planning import planning_run
 from tests.builders.trees import contents, opened
 
 KNOWN, NEAR, EXTERNAL = "in_distribution", "near_ood", "external"
@@ -103,7 +103,7 @@ def planned(demo):
     """For each benchmark, or config of FACETS, the roles of its rows by id, with seed 0."""
     found = collections.defaultdict(dict)
     for benchmark in (IMAGENET, CIFAR, FACETS):
-        choices = Choices(
+        request = BuildRequest(
             out=Path("unused"),
             splits=tuple(benchmark.parts()),
             roots=demo,
@@ -111,10 +111,9 @@ def planned(demo):
             allow_partial=True,
             demo=True,
         )
-        with TerminalMeter(quiet=True) as meter:
-            for split in prepare(benchmark, choices, meter).planned:
-                scope = split.config.name if benchmark.roles_by_config else benchmark.name
-                found[scope] |= dict.fromkeys(split.table["id"].to_pylist(), split.split.role)
+        for split in prepare(planning_run(benchmark, request)).planned:
+            scope = split.config.name if benchmark.roles_by_config else benchmark.name
+            found[scope] |= dict.fromkeys(split.table["id"].to_pylist(), split.split.role)
     return found
 
 

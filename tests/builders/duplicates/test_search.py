@@ -340,10 +340,10 @@ def test_no_images_have_no_pairs(n, m):
     [
         (
             np.zeros((2, 32, 32, 3)),
-            r"expected queries as a uint8 array \(n, 32, 32, 3\), found float64 \(2, 32, 32, 3\)",
+            r"queries must be a uint8 array \(n, 32, 32, 3\), not float64 \(2, 32, 32, 3\)",
         ),
-        (np.zeros((2, 3, 32, 32), np.uint8), "found uint8"),
-        (np.zeros((32, 32, 3), np.uint8), "found uint8"),
+        (np.zeros((2, 3, 32, 32), np.uint8), "not uint8"),
+        (np.zeros((32, 32, 3), np.uint8), "not uint8"),
     ],
 )
 def test_arrays_of_another_kind_are_refused(queries, message):

@@ -1,4 +1,4 @@
-"""Making a batch: what its pack and its record hold, and what is refused when it is made again."""
+"""Generating a batch: its pack, its record, and refusals when a batch is generated again."""
 
 import dataclasses
 import hashlib
@@ -12,7 +12,7 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.generate.arrays import AS_PNG
-from builders.generate.batches import cut, known_of, made_table, read_pixels
+from builders.generate.batches import cut, generated_table, read_pixels, read_records
 from builders.generate.contract import Generated, Generator
 from builders.generate.noise import GAUSSIAN_NOISE, gaussian_noise
 from builders.generate.resize import FIXED_RESIZE, fixed_resize
@@ -65,14 +65,14 @@ def test_arrays_and_files_become_the_pngs_that_the_generator_makes(tmp_path):
     contents = [pixels[0].tobytes(), encoded(pixels[1]), encoded(large, "WEBP")]
     rows = plan_of(tmp_path, contents, ["rgb32", "encoded", "encoded"])
     found, done = make(tmp_path, rows, FIXED_RESIZE)
-    made = made_table(rows.select(["id", "source_id"]), found, "staging")
+    generated = generated_table(rows.select(["id", "source_id"]), found, "staging")
     expected = [fixed_resize(Image.fromarray(p)) for p in pixels]
     expected.append(fixed_resize(Image.open(io.BytesIO(contents[2]))))
-    assert made["content_sha256"].to_pylist() == [pixel_sha256(image) for image in expected]
-    assert np.array_equal(read_pixels(made, tmp_path), np.stack([np.asarray(image) for image in expected]))
-    assert np.array_equal(read_pixels(made, tmp_path)[:2], pixels)
+    assert generated["content_sha256"].to_pylist() == [pixel_sha256(image) for image in expected]
+    assert np.array_equal(read_pixels(generated, tmp_path), np.stack([np.asarray(image) for image in expected]))
+    assert np.array_equal(read_pixels(generated, tmp_path)[:2], pixels)
     assert np.array_equal(np.sum(done, axis=0), [3, sum(map(len, contents))])
-    for row in made.to_pylist():
+    for row in generated.to_pylist():
         data = (tmp_path / row["file"]).read_bytes()[row["offset"] : row["offset"] + row["size"]]
         assert data.startswith(b"\x89PNG")
 
@@ -82,9 +82,9 @@ def test_arrays_that_are_kept_as_they_are(tmp_path):
     contents = [pixels[0].tobytes(), pixels[1].transpose(2, 0, 1).tobytes(), encoded(pixels[2])]
     rows = plan_of(tmp_path, contents, ["rgb32", "planar32", "encoded"])
     found, done = make(tmp_path, rows, AS_PNG)
-    made = made_table(rows.select(["id", "source_id"]), found, "staging")
-    assert made["content_sha256"].to_pylist() == [pixel_sha256(Image.fromarray(image)) for image in pixels]
-    assert np.array_equal(read_pixels(made, tmp_path), pixels)
+    generated = generated_table(rows.select(["id", "source_id"]), found, "staging")
+    assert generated["content_sha256"].to_pylist() == [pixel_sha256(Image.fromarray(image)) for image in pixels]
+    assert np.array_equal(read_pixels(generated, tmp_path), pixels)
     assert np.array_equal(np.sum(done, axis=0), [3, sum(map(len, contents))])
 
 
@@ -110,8 +110,8 @@ def test_many_arrays_of_several_containers_in_any_order(tmp_path):
     with pa.ipc.new_file(str(tmp_path / "plan.arrow"), rows.schema) as writer:
         writer.write_table(rows)
     found, done = make(tmp_path, rows, AS_PNG)
-    made = made_table(rows.select(["id", "source_id"]), found, "staging")
-    assert np.array_equal(read_pixels(made, tmp_path), pixels[order])
+    generated = generated_table(rows.select(["id", "source_id"]), found, "staging")
+    assert np.array_equal(read_pixels(generated, tmp_path), pixels[order])
     assert np.array_equal(np.sum(done, axis=0), [200, 200 * 3072])
 
 
@@ -119,7 +119,9 @@ def test_noise_needs_no_file(tmp_path):
     rows = plan_of(tmp_path, [b"", b""], ["none", "none"])
     (tmp_path / "file").unlink()
     found, _ = make(tmp_path, rows, GAUSSIAN_NOISE)
-    assert known_of(found)["content_sha256"].to_pylist() == [pixel_sha256(gaussian_noise(f"s/{i}")) for i in range(2)]
+    assert read_records(found)["content_sha256"].to_pylist() == [
+        pixel_sha256(gaussian_noise(f"s/{i}")) for i in range(2)
+    ]
 
 
 def test_what_cannot_be_decoded_is_refused_or_recorded(tmp_path):
@@ -130,7 +132,7 @@ def test_what_cannot_be_decoded_is_refused_or_recorded(tmp_path):
         make(tmp_path, rows, FIXED_RESIZE)
     assert not list(tmp_path.glob("*.pack"))
     found, _ = make(tmp_path, rows, FIXED_RESIZE, drop=True)
-    known = known_of(found)
+    known = read_records(found)
     assert [bool(reason) for reason in known["unreadable"].to_pylist()] == [False, True, True, False]
     assert known["size"].to_pylist()[1:3] == [0, 0]
     assert known["content_sha256"].to_pylist()[1:3] == ["", ""]
@@ -185,26 +187,28 @@ def squares(*values, side=8):
     return [encoded(np.full((side, side, 3), value, np.uint8)) for value in values]
 
 
-def test_images_of_any_size_with_columns_are_made_some_at_a_time(tmp_path):
+def test_images_of_any_size_with_columns_are_generated_some_at_a_time(tmp_path):
     contents = [*squares(10, 20), *squares(30, 40, side=11), b"no image", *squares(50, 60)]
     rows = plan_of(tmp_path, contents, ["encoded"] * 7)
     CALLS.clear()
     found, done = make(tmp_path, rows, SHADES, drop=True)
-    made = made_table(rows.select(["id", "source_id"]), found, "staging", SHADES.columns)
+    generated = generated_table(rows.select(["id", "source_id"]), found, "staging", SHADES.columns)
     # One of the second three does not decode, so it is not given.
     assert CALLS == [3, 2, 1]
-    assert made["first"].to_pylist() == [10, 20, 30, 40, None, 50, 60]
-    assert made["half"].to_pylist() == [5.0, 10.0, 15.0, 20.0, None, 25.0, 30.0]
+    assert generated["first"].to_pylist() == [10, 20, 30, 40, None, 50, 60]
+    assert generated["half"].to_pylist() == [5.0, 10.0, 15.0, 20.0, None, 25.0, 30.0]
     assert np.sum(done, axis=0)[0] == 7
-    for row, value, side in zip(made.to_pylist(), [10, 20, 30, 40, 0, 50, 60], [8, 8, 11, 11, 0, 8, 8], strict=True):
+    for row, value, side in zip(
+        generated.to_pylist(), [10, 20, 30, 40, 0, 50, 60], [8, 8, 11, 11, 0, 8, 8], strict=True
+    ):
         data = (tmp_path / row["file"]).read_bytes()[row["offset"] : row["offset"] + row["size"]]
         if side:
             image = Image.open(io.BytesIO(data))
             assert np.array_equal(np.asarray(image), np.full((side + 1, side, 3), value))
             assert row["content_sha256"] == pixel_sha256(image)
-    assert made["unreadable"].to_pylist()[4].startswith("cannot identify image file")
+    assert generated["unreadable"].to_pylist()[4].startswith("cannot identify image file")
     with pytest.raises(ValueError, match=r"image 2 has the shape \(12, 11, 3\)"):
-        read_pixels(made.take([0, 1, 2]), tmp_path)
+        read_pixels(generated.take([0, 1, 2]), tmp_path)
 
 
 def test_a_record_names_every_input(tmp_path):
@@ -225,25 +229,25 @@ def test_a_record_names_every_input(tmp_path):
 
 def test_an_array_source_has_images_of_one_size(tmp_path):
     rows = plan_of(tmp_path, squares(10), ["encoded"])
-    with pytest.raises(BuildError, match=r"No image can be made of 0 in .*file: it has 8 x 8 pixels instead of 32"):
+    with pytest.raises(BuildError, match=r"No image can be generated from 0 in .*file: it has 8 x 8 pixels instead"):
         make(tmp_path, rows, AS_PNG)
     found, _ = make(tmp_path, rows, AS_PNG, drop=True)
-    assert known_of(found)["unreadable"].to_pylist() == ["it has 8 x 8 pixels instead of 32 x 32"]
+    assert read_records(found)["unreadable"].to_pylist() == ["it has 8 x 8 pixels instead of 32 x 32"]
 
 
 def test_a_generators_reason_is_refused_or_recorded(tmp_path):
     rows = plan_of(tmp_path, squares(10, 0), ["encoded"] * 2)
-    with pytest.raises(BuildError, match=r"^No image can be made of 1 in .*file: it is black\. .* --allow-partial\.$"):
+    with pytest.raises(BuildError, match=r"^No image .* from 1 in .*file: it is black\. .* --allow-partial\.$"):
         make(tmp_path, rows, SHADES)
     found, _ = make(tmp_path, rows, SHADES, drop=True)
-    assert known_of(found, SHADES.columns)["unreadable"].to_pylist() == ["", "it is black"]
+    assert read_records(found, SHADES.columns)["unreadable"].to_pylist() == ["", "it is black"]
 
 
 @pytest.mark.parametrize(
     ("returned", "sentence"),
     [
-        ([], "made 0 images of 1"),
-        ([Generated(np.zeros((2, 2, 3), np.uint8), {"first": 1})], "expected values for the columns"),
+        ([], "generated 0 images of 1"),
+        ([Generated(np.zeros((2, 2, 3), np.uint8), {"first": 1})], "are not those of the columns"),
     ],
 )
 def test_a_generator_that_breaks_the_contract_is_noticed(tmp_path, returned, sentence, monkeypatch):
@@ -261,7 +265,7 @@ def start_returning(_):
 
 
 @pytest.mark.parametrize("form", ["encoded", "rgb32"])
-def test_a_batch_is_not_made_again_from_another_image(tmp_path, form):
+def test_a_batch_is_not_generated_again_from_another_image(tmp_path, form):
     """Its record and what follows from it would keep the old image's digest."""
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     contents = [encoded(image, "BMP") if form == "encoded" else image.tobytes() for image in pixels]
@@ -294,6 +298,6 @@ def test_a_batch_whose_images_come_out_differently_is_refused(tmp_path, monkeypa
     unsteady = Generator("unsteady", 1, "", (2, 2), start_unsteady)
     (batch,), _ = make(tmp_path, rows, unsteady)
     batch.pack.unlink()
-    with pytest.raises(BuildError, match=r"^The image s/1 came out differently .* \(content_sha256\)"):
+    with pytest.raises(BuildError, match=r"^The image s/1 differs .* \(content_sha256\)"):
         make(tmp_path, rows, unsteady)
     assert not batch.pack.exists()

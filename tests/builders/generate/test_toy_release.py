@@ -215,7 +215,7 @@ def test_a_source_image_that_changed_is_never_published_under_its_old_digest(pho
             toy.build_toy(root, out, splits=[split])
         assert str(caught.value) == (
             f"The source image 133.lightning/133_0004.jpg in {path} changed since the images of this folder were "
-            "made. Put it back as it was, or build into another --out."
+            "generated. Restore it, or build into another --out."
         )
         assert files_of(out) == before
         toy.build_toy(photographs, out, splits=[split])
@@ -250,8 +250,8 @@ def test_other_parameters_versions_and_weights_are_another_folder(release, photo
         with pytest.raises(BuildError) as caught:
             toy.build_toy(photographs, out, splits=["toy"], benchmark=toy.toy_benchmark(stronger))
         assert str(caught.value) == (
-            f"The images of toy/attacked in {out} were made in another way: this run has by 21 instead of 20, version "
-            "2 instead of 1. Give another --out, or make them as before."
+            f"The images of toy/attacked in {out} were generated in another way: this run has by 21 instead of 20, "
+            "version 2 instead of 1. Give another --out, or generate them as before."
         )
 
 
@@ -290,14 +290,14 @@ def test_a_value_that_comes_out_otherwise_is_refused(published, photographs, dev
         return dataclasses.replace(generated, values=generated.values | {"strength": 0.5})
 
     monkeypatch.setattr(toy, "brightened", other)
-    with pytest.raises(BuildError, match=r"#bright-224 has strength 0\.5 when it is made here, and 0\.235294\d* as"):
+    with pytest.raises(BuildError, match=r"has strength 0\.5 when it is generated here, and 0\.235294\d* as"):
         materialized(published, "toy", photographs, tmp_path / "out")
 
 
 def test_tools_that_make_images_otherwise_are_refused(published, photographs, device, tmp_path, monkeypatch):
     other = toy.toy_benchmark(dataclasses.replace(toy.BRIGHT, parameters={"by": 21}))
     monkeypatch.setattr("builders.pipeline.from_index.BENCHMARKS", {"toy": other})
-    with pytest.raises(BuildError, match=r"than these tools make them: with by 21 instead of 20\. Use the tools that"):
+    with pytest.raises(BuildError, match=r"these tools generate them: with by 21 instead of 20\. Use the tools that"):
         materialized(published, "toy", photographs, tmp_path / "out")
 
 
@@ -314,7 +314,7 @@ def test_recorded_images_are_copied_where_they_are_and_refused_elsewhere(release
     # The command, which needs no device for it.
     assert materialize.main([str(published), *arguments]) == 2
     said = capsys.readouterr().err
-    assert "The images of toy-synthetic/drawn cannot be made again: they depend on the device and the library" in said
+    assert "The images of toy-synthetic/drawn cannot be generated again: they depend on the device and" in said
     assert files_of(tmp_path / "out") == {}
     assert materialize.main([str(release), *arguments]) == 0
     expected = files_of(release)

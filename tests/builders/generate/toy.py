@@ -23,8 +23,9 @@ from builders.executors.local import LocalExecutor
 from builders.generate import batches
 from builders.generate.contract import Generated, Generator, Weights
 from builders.generate.resize import FIXED_RESIZE
-from builders.pipeline.request import Choices
-from builders.pipeline.run import build, prepare
+from builders.pipeline.from_sources import prepare
+from builders.pipeline.request import BuildRequest, Run
+from builders.pipeline.run import write_release
 from builders.release.columns import Column
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.noise import NOISE
@@ -183,13 +184,13 @@ def build_toy(photographs, out, *, splits=(), workers=1, gpus=1, benchmark=None,
     """Build the toy; returns the manifest."""
     benchmark = benchmark or toy_benchmark()
     keys = [key for key in benchmark.parts() if not splits or key in splits or key.split("/")[0] in splits]
-    choices = Choices(
+    request = BuildRequest(
         out, tuple(keys), {"caltech256": photographs}, seed=0, **({"allow_partial": True, "demo": True} | changes)
     )
     before = batches._BATCH_BYTES
     batches._BATCH_BYTES = BATCH
     try:
         with TerminalMeter(quiet=True) as meter, LocalExecutor(workers, gpus=gpus) as executor:
-            return build(benchmark, choices, prepare(benchmark, choices, meter), meter, executor)
+            return write_release(prepare(Run.of(benchmark, request, executor, meter)))
     finally:
         batches._BATCH_BYTES = before

@@ -8,7 +8,8 @@ import pytest
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK, main
-from builders.pipeline.without_duplicates import compared_with, leaving
+from builders.pipeline.request import compared_with
+from builders.pipeline.without_duplicates import leaving
 from builders.release.duplicates import Row, pair_of, read_pairs
 from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded
@@ -160,7 +161,7 @@ def test_a_folder_of_the_unvaried_benchmark_is_refused(planted, tmp_path, capsys
     before = files_of(tmp_path)
     assert main(flags(sources, tmp_path, "--withdraw", "duplicates")) == 2
     said = capsys.readouterr().err
-    assert "expected a release with version 1.0.0+without-duplicates" in said
+    assert "and this run the version 1.0.0+without-duplicates" in said
     assert "looking for duplicates" not in said
     assert files_of(tmp_path) == before
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from builders.imagenet_benchmark import BENCHMARK
-from builders.plan.classes import class_ids
+from builders.plan.classes import Draws, class_ids
 from builders.plan.completeness import shortfalls
 from builders.plan.planner import plan
 from builders.sources.base import PartitionIndex, SourceIndex, open_source, partition_table
@@ -30,7 +30,7 @@ def indexes(demo):
 
 @pytest.fixture(scope="module")
 def planned(indexes):
-    return {split.key: split for split in plan(BENCHMARK, indexes, seed=0, splits=SPLITS)}
+    return {split.key: split for split in plan(Draws(BENCHMARK, 0), indexes, splits=SPLITS)}
 
 
 def ids(split):
@@ -101,7 +101,7 @@ def shuffled(index):
 
 
 def test_order_of_the_index_does_not_matter(indexes, planned):
-    again = plan(BENCHMARK, {key: shuffled(index) for key, index in indexes.items()}, seed=0, splits=SPLITS)
+    again = plan(Draws(BENCHMARK, 0), {key: shuffled(index) for key, index in indexes.items()}, splits=SPLITS)
     for split in again:
         assert split.table.equals(planned[split.key].table), split.key
         assert split.excluded == planned[split.key].excluded
@@ -116,19 +116,19 @@ def test_every_layout_of_a_source_gives_one_plan(key, convert, laid_out, planned
     source = SOURCES[key]
     index = {key: open_source(source, laid_out(key, convert), tuple(source.expected()))}
     wanted = [name for name, (_, split) in BENCHMARK.by_key().items() if split.source.key == key]
-    for split in plan(BENCHMARK, index, seed=0, splits=wanted):
+    for split in plan(Draws(BENCHMARK, 0), index, splits=wanted):
         assert split.table.equals(planned[split.key].table), split.key
 
 
 def test_another_seed_draws_other_images_and_classes(indexes, planned):
-    other = {split.key: split for split in plan(BENCHMARK, indexes, seed=1, splits=SPLITS)}
+    other = {split.key: split for split in plan(Draws(BENCHMARK, 1), indexes, splits=SPLITS)}
     near = "imagenet/near_ood"
     assert set(other[near].table["class_id"].to_pylist()) != set(planned[near].table["class_id"].to_pylist())
     assert set(ids(other["imagenet/validation"])) != set(ids(planned["imagenet/validation"]))
 
 
 def test_a_limited_plan_is_part_of_the_whole(indexes, planned):
-    for split in plan(BENCHMARK, indexes, seed=0, splits=SPLITS, limit_per_class=1):
+    for split in plan(Draws(BENCHMARK, 0), indexes, splits=SPLITS, limit_per_class=1):
         whole = ids(planned[split.key])
         assert ids(split) == [i for i in whole if i in set(ids(split))]
         assert max(np.unique(split.table["class_id"].to_numpy(), return_counts=True)[1]) == 1
@@ -137,7 +137,7 @@ def test_a_limited_plan_is_part_of_the_whole(indexes, planned):
 
 def test_a_split_planned_alone_equals_itself_among_all(indexes, planned):
     for key in SPLITS:
-        (alone,) = plan(BENCHMARK, indexes, seed=0, splits=[key])
+        (alone,) = plan(Draws(BENCHMARK, 0), indexes, splits=[key])
         assert alone.table.equals(planned[key].table)
 
 
@@ -163,7 +163,7 @@ def whole_imagenet():
 
 def test_all_of_ilsvrc2012_gives_the_expected_counts(whole_imagenet):
     assert whole_imagenet.table.num_rows == 1_331_167
-    built = plan(BENCHMARK, {"imagenet": whole_imagenet}, seed=0, splits=IMAGENET_SPLITS)
+    built = plan(Draws(BENCHMARK, 0), {"imagenet": whole_imagenet}, splits=IMAGENET_SPLITS)
     # SPEC: table 2 of the paper where ILSVRC2012 has the images, and the counts of FACTS, section 1, where it has
     # fewer.
     assert {split.key: len(split.rows) for split in built} == {
@@ -200,7 +200,7 @@ def far_index(key, sizes):
 
 def test_places82_takes_all_of_val_and_fills_up_from_train():
     index = far_index("places365", {"val": 100, "train": 300})
-    (split,) = plan(BENCHMARK, {"places365": index}, seed=0, splits=["imagenet/far_ood_places82"])
+    (split,) = plan(Draws(BENCHMARK, 0), {"places365": index}, splits=["imagenet/far_ood_places82"])
     partitions = [i.split("/")[1] for i in ids(split)]
     # 82 classes x 100 validation images; the other 1,800 of the 10,000 come from train, 21 or 22 of each class.
     assert partitions.count("val") == 8200
@@ -210,6 +210,6 @@ def test_places82_takes_all_of_val_and_fills_up_from_train():
 
 def test_food32_takes_312_or_313_of_each_class():
     index = far_index("food101", {"images": 1000})
-    (split,) = plan(BENCHMARK, {"food101": index}, seed=0, splits=["imagenet/far_ood_food32"])
+    (split,) = plan(Draws(BENCHMARK, 0), {"food101": index}, splits=["imagenet/far_ood_food32"])
     sizes, times = np.unique(np.unique(split.table["class_id"].to_numpy(), return_counts=True)[1], return_counts=True)
     assert dict(zip(sizes.tolist(), times.tolist(), strict=True)) == {312: 16, 313: 16}

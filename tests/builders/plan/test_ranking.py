@@ -80,7 +80,7 @@ def test_equal_remainders_go_to_the_earlier_class():
 
 @pytest.mark.parametrize("total", [-1, 6])
 def test_more_than_there_is_cannot_be_shared(total):
-    with pytest.raises(ValueError, match="cannot share"):
+    with pytest.raises(ValueError, match="cannot take"):
         largest_remainders(total, [2, 3])
 
 

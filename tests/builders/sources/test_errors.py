@@ -81,7 +81,7 @@ def test_ground_truth_with_too_few_lines(tmp_path):
         ({"ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt": "1\n"}, "lacks data/meta.mat. Unpack"),
         (
             {"ILSVRC2012_devkit_t12.tar.gz": gzip.compress(b"nothing")},
-            "Cannot read data/ILSVRC2012_validation_ground_truth.txt and data/meta.mat from",
+            "ILSVRC2012_devkit_t12.tar.gz cannot be read as a tar.gz (it is cut short",
         ),
         ({"LOC_val_solution.csv": "a,b\n1,2\n"}, "has a row without ImageId or PredictionString"),
         ({"LOC_val_solution.csv": "ImageId,PredictionString\nILSVRC2012_val_00000001,n00007846 1\n"}, "n00007846"),

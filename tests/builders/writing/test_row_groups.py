@@ -1,4 +1,4 @@
-"""Images that lie made in packs; those that are copied are tested with the shards that they are written to."""
+"""Row groups of generated images; copied images are tested with the shards (`test_shards`)."""
 
 import hashlib
 import itertools
@@ -17,7 +17,7 @@ PACKS = ["one", "one", "one", "one", "two", "two", "two", "one"]
 
 
 def plan_of(tmp_path, **columns):
-    """Eight images in two packs, two of which could not be made; the last stands apart from the rest of its pack."""
+    """Eight images in two packs, two of which could not be generated; the last is apart from the rest of its pack."""
     contents = [bytes([65 + number]) * size for number, size in enumerate(SIZES)]
     (tmp_path / "one").write_bytes(contents[0] + contents[1] + contents[3] + b"gap" + contents[7])
     (tmp_path / "two").write_bytes(contents[4] + contents[6])
@@ -34,11 +34,11 @@ def plan_of(tmp_path, **columns):
     return pa.table(values | columns), contents
 
 
-def made(tmp_path, rows):
+def generated(tmp_path, rows):
     told = []
     images = Images(rows, {"staging": str(tmp_path)}, lambda *done: told.append(done))
     with Reader() as reader:
-        groups = list(images.made(reader))
+        groups = list(images.generated(reader))
     return images, groups, told
 
 
@@ -53,7 +53,7 @@ def made(tmp_path, rows):
 def test_groups_are_cut_by_bytes_and_leave_out_what_failed(tmp_path, monkeypatch, limit, expected):
     monkeypatch.setattr(row_groups, "ROW_GROUP_BYTES", limit)
     rows, contents = plan_of(tmp_path)
-    images, groups, told = made(tmp_path, rows)
+    images, groups, told = generated(tmp_path, rows)
     assert [group.numbers.to_pylist() for group in groups] == expected
     for group in groups:
         ends = group.offsets.to_pylist()
@@ -68,13 +68,13 @@ def test_groups_are_cut_by_bytes_and_leave_out_what_failed(tmp_path, monkeypatch
 
 def test_what_lies_end_to_end_is_read_at_once(tmp_path):
     rows, _ = plan_of(tmp_path)
-    _, _, told = made(tmp_path, rows)
+    _, _, told = generated(tmp_path, rows)
     assert told == [(2, 0), (3, 12), (2, 11), (1, 2)]
 
 
 def test_nothing_left_is_no_group(tmp_path):
     rows, _ = plan_of(tmp_path, unreadable=["cut"] * 8, size=[0] * 8)
-    images, groups, _ = made(tmp_path, rows)
+    images, groups, _ = generated(tmp_path, rows)
     assert groups == []
     assert len(images.dropped) == 8
 
@@ -82,16 +82,16 @@ def test_nothing_left_is_no_group(tmp_path):
 def test_another_image_than_the_published_one_is_refused(tmp_path):
     rows, _ = plan_of(tmp_path)
     expected = rows["content_sha256"].to_pylist()
-    made(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
+    generated(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
     expected[6] = "0" * 64
     with pytest.raises(
-        BuildError, match=r"expected the image s/6 with content_sha256 0{64} as published, found .*two"
+        BuildError, match=r"The image s/6 is not the published one: its content_sha256 is .*, not 0{64} \(.*two"
     ):
-        made(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
+        generated(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
 
 
 def test_a_pack_that_was_cut_is_refused(tmp_path):
     rows, _ = plan_of(tmp_path)
     (tmp_path / "two").write_bytes(b"EEEEGGG")
     with pytest.raises(BuildError, match=r"two changed during the build: expected 11 bytes, found 7\."):
-        made(tmp_path, rows)
+        generated(tmp_path, rows)

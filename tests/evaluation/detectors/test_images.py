@@ -9,8 +9,7 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 from torch import nn  # noqa: E402
 from torchvision.transforms import functional  # noqa: E402
 
-from evaluation.detectors.images import IMAGE_METHODS  # noqa: E402
-from evaluation.detectors.looks import (  # noqa: E402
+from evaluation.detectors.image_passes import (  # noqa: E402
     crop,
     dropout_enabled,
     mean_cosine,
@@ -20,6 +19,7 @@ from evaluation.detectors.looks import (  # noqa: E402
     run_perturbed,
     run_with_dropout,
 )
+from evaluation.detectors.images import IMAGE_METHODS  # noqa: E402
 from evaluation.errors import EvaluationError  # noqa: E402
 from evaluation.models.features import Features  # noqa: E402
 from evaluation.models.layers import find_layers  # noqa: E402

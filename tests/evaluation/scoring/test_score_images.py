@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="runs torch models")
 pytest.importorskip("torchvision", reason="preprocesses images")
 
 from evaluation.__main__ import main  # noqa: E402
-from evaluation.detectors.looks import run_with_dropout  # noqa: E402
+from evaluation.detectors.image_passes import run_with_dropout  # noqa: E402
 from evaluation.detectors.registry import METHODS  # noqa: E402
 from evaluation.features.store import Store  # noqa: E402
 from evaluation.models.loading import batches  # noqa: E402

@@ -171,3 +171,14 @@ def test_what_a_killed_run_left(whole, check, name):
     code, lines = check()
     assert code == 1
     assert problems(lines) == [f"{name}: a temporary file, left by a killed run"]
+
+
+def test_a_file_that_two_splits_list(whole, check):
+    """It could only be checked as one of the two."""
+    manifest = manifest_of(whole)
+    splits = manifest["configs"]["imagenet"]["splits"]
+    splits["near_ood"]["index"] = splits["test"]["index"]
+    save_manifest(whole, manifest)
+    code, lines = check()
+    assert code == 1
+    assert "manifest.json: lists index/imagenet/test.parquet for two purposes" in problems(lines)

@@ -8,7 +8,7 @@ from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, Offl
 from huggingface_hub.utils import httpx
 
 from builders.errors import BuildError
-from hf_scripts.hub.retry import LONGEST_WAIT, WAITS, DamagedError, patiently
+from hf_scripts.hub.retry import MAX_WAIT, WAITS, ChecksumError, with_retries
 
 SECRET = "https://storage.example.org/object?signature=hf_secret"
 
@@ -44,12 +44,12 @@ def failing(*errors, result="done"):
 
 def sentence(error, times=1):
     with pytest.raises(BuildError) as caught:
-        patiently("do it", failing(*[error] * times), lambda line: None)
+        with_retries("do it", failing(*[error] * times), lambda line: None)
     assert "secret" not in str(caught.value)
     return str(caught.value)
 
 
-PASSING = {
+TRANSIENT = {
     "408": answered(408),
     "429": answered(429),
     "500": answered(500),
@@ -62,7 +62,7 @@ PASSING = {
     "no JSON": json.JSONDecodeError("x", "<html>", 0),
     "an upload": caused(RuntimeError("Error while uploading 'a' to the Hub."), answered(503)),
     "no metadata": caused(FileNotFoundError("cannot find the file"), httpx.ConnectError("refused")),
-    "damage": DamagedError("other bytes of a than the Hub lists"),
+    "damage": ChecksumError("other bytes of a than the Hub lists"),
     "Xet": ConnectionError("reset"),
 }
 FINAL = {
@@ -81,34 +81,34 @@ FINAL = {
 }
 
 
-@pytest.mark.parametrize("name", PASSING)
+@pytest.mark.parametrize("name", TRANSIENT)
 def test_errors_that_pass_are_tried_again(naps, name):
     said = []
-    assert patiently("do it", failing(PASSING[name], PASSING[name]), said.append) == "done"
+    assert with_retries("do it", failing(TRANSIENT[name], TRANSIENT[name]), said.append) == "done"
     assert naps == list(WAITS[:2])
     assert [line.partition("; ")[2] for line in said] == [f"trying again in {wait:g} s to do it" for wait in WAITS[:2]]
     assert "secret" not in "".join(said)
 
 
-@pytest.mark.parametrize("name", PASSING)
+@pytest.mark.parametrize("name", TRANSIENT)
 def test_but_not_for_ever(naps, name):
-    text = sentence(PASSING[name], len(WAITS) + 1)
-    assert text.startswith("expected to do it, found ")
-    assert text.endswith("; run the same command again, which goes on where this run stopped.")
+    text = sentence(TRANSIENT[name], len(WAITS) + 1)
+    assert text.startswith("Cannot do it: ")
+    assert text.endswith(". Run the same command again; it resumes.")
     assert naps == list(WAITS)
 
 
 @pytest.mark.parametrize("name", FINAL)
 def test_errors_that_stay_are_not(naps, name):
-    assert sentence(FINAL[name]).startswith("expected to do it, found ")
+    assert sentence(FINAL[name]).startswith("Cannot do it: ")
     assert naps == []
 
 
 def test_what_is_no_error_of_the_hub_is_ours():
     with pytest.raises(ZeroDivisionError):
-        patiently("do it", failing(ZeroDivisionError()), lambda line: None)
+        with_retries("do it", failing(ZeroDivisionError()), lambda line: None)
     with pytest.raises(BuildError, match=r"^as it is$"):
-        patiently("do it", failing(BuildError("as it is")), lambda line: None)
+        with_retries("do it", failing(BuildError("as it is")), lambda line: None)
 
 
 @pytest.mark.parametrize(
@@ -121,33 +121,36 @@ def test_what_is_no_error_of_the_hub_is_ours():
         (429, {"RateLimit": '"api";r=0;t=55'}, 55),
         (429, {"RateLimit": '"api";r=3;t=55'}, 1),
         (503, {"RateLimit": '"api";r=0;t=55'}, 1),
-        (429, {"Retry-After": str(LONGEST_WAIT)}, LONGEST_WAIT),
+        (429, {"Retry-After": str(MAX_WAIT)}, MAX_WAIT),
     ],
 )
 def test_waits_that_the_hub_asks_for(naps, status, headers, wait):
-    patiently("do it", failing(answered(status, headers=headers)), lambda line: None)
+    with_retries("do it", failing(answered(status, headers=headers)), lambda line: None)
     assert naps == [wait]
 
 
 def test_a_wait_that_is_too_long_is_said(naps):
-    text = sentence(answered(429, headers={"Retry-After": str(LONGEST_WAIT + 1)}))
-    assert text.startswith("expected to do it, found the answer 429 Too Many Requests, wait 301 s; run the same")
+    text = sentence(answered(429, headers={"Retry-After": str(MAX_WAIT + 1)}))
+    assert text.startswith("Cannot do it: the Hub answered 429 Too Many Requests and asks to wait 301 s. Run the same")
     assert naps == []
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (answered(413, said="Too large."), f"found the answer 413 {HTTPStatus(413).phrase} (Too large); publish"),
-        (answered(403, said="no write  access"), "found the answer 403 Forbidden (no write access); use a token with"),
-        (answered(401), "found the answer 401 Unauthorized; give a token that is valid"),
-        (answered(400, said="<Error><StringToSign>secret"), "found the answer 400 Bad Request; run the same"),
-        (answered(499), "found the answer 499; run"),
-        (OfflineModeIsEnabled("x"), "found the client told to stay offline; unset HF_HUB_OFFLINE."),
-        (OSError(28, "No space left on device", "/private/path"), "found No space left on device; run"),
+        (answered(413, said="Too large."), f": the Hub answered 413 {HTTPStatus(413).phrase} (Too large). Publish"),
+        (
+            answered(403, said="no write  access"),
+            ": the Hub answered 403 Forbidden (no write access). Use a token with",
+        ),
+        (answered(401), ": the Hub answered 401 Unauthorized. Give a valid token"),
+        (answered(400, said="<Error><StringToSign>secret"), ": the Hub answered 400 Bad Request. Run the same"),
+        (answered(499), ": the Hub answered 499. Run"),
+        (OfflineModeIsEnabled("x"), ": the client is set to stay offline. Unset HF_HUB_OFFLINE."),
+        (OSError(28, "No space left on device", "/private/path"), ": No space left on device. Run"),
         (
             ValueError("Invalid metadata in README.md.\n- no such licence"),
-            "found Invalid metadata in README.md. - no",
+            ": Invalid metadata in README.md. - no",
         ),
     ],
 )

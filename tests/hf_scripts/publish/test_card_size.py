@@ -31,8 +31,8 @@ def test_front_matter_of_many_configs(release):
     with pytest.raises(BuildError) as refused:
         check_card_size(text, REPO)
     assert str(refused.value) == (
-        f"The card of org/name would have {front_matter_bytes(text):,} bytes of front matter, more than the 40,000 "
-        f"that we send (the Hub refuses large cards). {ADVICE}"
+        f"The card of org/name would have {front_matter_bytes(text):,} bytes of front matter, more than our "
+        f"limit of 40,000 (the Hub refuses large cards). {ADVICE}"
     )
 
 
@@ -43,7 +43,7 @@ def test_a_card_that_is_too_large_as_a_whole(push, hub, tmp_path, flags):
     assert (tmp_path / "large/README.md").stat().st_size > MOST_CARD
     error = push("large", *flags).error
     assert error.startswith("The card of org/name would have 2")
-    assert error.endswith(f"bytes, more than the 200,000 that we send (the Hub refuses large cards). {ADVICE}")
+    assert error.endswith(f"bytes, more than our limit of 200,000 (the Hub refuses large cards). {ADVICE}")
     assert (sent(hub), hub.asked("validate_yaml"), hub.repos) == (set(), [], {})
 
 
@@ -53,7 +53,7 @@ def test_front_matter_that_is_too_large(push, hub, release, monkeypatch):
     monkeypatch.setattr("hf_scripts.publish.card_size.MOST_FRONT_MATTER", size - 1)
     error = push("release").error
     assert error.startswith(
-        f"The card of org/name would have {size:,} bytes of front matter, more than the {size - 1:,}"
+        f"The card of org/name would have {size:,} bytes of front matter, more than our limit of {size - 1:,}"
     )
     assert (sent(hub), hub.repos) == (set(), {})
     monkeypatch.setattr("hf_scripts.publish.card_size.MOST_FRONT_MATTER", size)

@@ -64,10 +64,10 @@ def test_every_source_in_the_way_is_named_with_its_licence():
     with pytest.raises(BuildError) as caught:
         check_licences(manifest(a="gated", b="ids-only", c="ids-only", d="open"), "public", "org/name")
     assert str(caught.value) == (
-        "expected images whose licence lets them be public for org/name, found The gated Source in a/a (licence: "
+        "org/name is public, where the licence does not allow images of The gated Source in a/a (licence: "
         "gated terms, https://example.org/gated); The ids-only Source in a/b and 1 more (licence: ids-only terms, "
-        "https://example.org/ids-only); publish rows without images with --index-only, or push to a private "
-        "repository (--private for a new one), to which only people may get access whom the licence allows."
+        "https://example.org/ids-only). Publish rows without images with --index-only, or push to a private "
+        "repository (--private for a new one) that only people whom the licence allows can read."
     )
 
 
@@ -87,7 +87,7 @@ def test_what_the_hub_says():
 
 @pytest.mark.parametrize("access", ["public", "gated"])
 def test_a_demo_is_private_unless_it_is_allowed(access):
-    with pytest.raises(BuildError, match="found bench built from demo sources"):
+    with pytest.raises(BuildError, match="bench is built from demo sources"):
         check_demo(manifest(demo=True), access, "org/name", allowed=False)
     check_demo(manifest(demo=True), access, "org/name", allowed=True)
     check_demo(manifest(demo=True), "private", "org/name", allowed=False)

@@ -76,12 +76,15 @@ def test_the_higher_version_of_a_benchmark_counts(manifest):
     [
         (
             {"seed": 1},
-            "benchmark bench with seed 0 as for bench-train/train, which stays in org/name, found 1;",
+            "Benchmark bench was built with seed 1 here, and with 0 for bench-train/train, which stays in org/name",
         ),
-        ({"demo": True}, "expected benchmark bench with demo False as for"),
-        ({"version": "2.0.0"}, "expected benchmark bench with version 1.0.0 as for"),
-        ({"labels": ("n02", "n01")}, "expected the label names of bench/near_ood, which stays in org/name"),
-        ({"near": {}}, "expected the columns of bench/near_ood, which stays in org/name"),
+        ({"demo": True}, "Benchmark bench was built with demo True here, and with False for"),
+        ({"version": "2.0.0"}, "Benchmark bench was built with version 2.0.0 here, and with 1.0.0 for"),
+        (
+            {"labels": ("n02", "n01")},
+            "Config bench of this release has other label names than bench/near_ood, which stays in org/name",
+        ),
+        ({"near": {}}, "Config bench of this release has other columns than bench/near_ood, which stays in org/name"),
     ],
 )
 def test_splits_that_do_not_go_together(manifest, how, sentence):
@@ -108,7 +111,7 @@ def test_some_configs_of_a_release(manifest):
     whole = manifest("there", SPLITS)
     assert keys(chosen_configs(whole, ["bench-train"])) == ["bench-train/train"]
     assert keys(chosen_configs(whole, [])) == sorted(SPLITS)
-    with pytest.raises(BuildError, match="expected configs of bench, bench-train for --configs, found nothing"):
+    with pytest.raises(BuildError, match=r"no config nothing\. Give some of bench, bench-train with --configs"):
         chosen_configs(whole, ["bench", "nothing"])
 
 
@@ -121,7 +124,7 @@ def test_rows_without_images(manifest):
 
 def test_a_variant_does_not_join_the_benchmark_that_it_varies(manifest):
     ours = manifest("variant", {"bench/far_ood": range(2)}, version="1.0.0+without-duplicates")
-    with pytest.raises(BuildError, match=r"version 1\.0\.0 as for .*, found 1\.0\.0\+without-duplicates"):
+    with pytest.raises(BuildError, match=r"with version 1\.0\.0\+without-duplicates here, and with 1\.0\.0 for"):
         merge(manifest("there", SPLITS), ours, "org/name")
     merged = merge(ours, ours, "org/name")
     assert merged["benchmarks"]["bench"]["version"] == "1.0.0+without-duplicates"

@@ -58,7 +58,7 @@ def test_a_whole_release(published, hub, local):
         ({SHARD: None}, f"{SHARD}: the file is missing"),
         ({SHARD: BINARY}, f"{SHARD}: has "),
         ({"index/more.parquet": BINARY}, "index/more.parquet: manifest.json does not list this file"),
-        ({"manifest.json": b"{}\n"}, "manifest.json: expected the one that was to be published, found another"),
+        ({"manifest.json": b"{}\n"}, "manifest.json is missing, or is not the published one"),
         ({"excluded/bench.csv": b"split\n"}, "excluded/bench.csv: has 6 bytes, not "),
     ],
     ids=["missing", "other size", "stray", "manifest", "small"],
@@ -67,7 +67,7 @@ def test_a_difference(published, hub, changes, sentence):
     spoil(hub, changes)
     with pytest.raises(BuildError) as caught:
         published()
-    assert f"of which the first is: {sentence}" in str(caught.value)
+    assert f"does not match its manifest.json: {sentence}" in str(caught.value)
 
 
 @pytest.mark.parametrize("path", [SHARD, "excluded/bench.csv"])
@@ -75,13 +75,13 @@ def test_a_difference(published, hub, changes, sentence):
 def test_other_bytes_of_the_same_length(published, hub, path, local):
     data = hub.read(REPO, path)
     spoil(hub, {path: data[:-1] + bytes([data[-1] ^ 1])})
-    with pytest.raises(BuildError, match=f"{path}: .*SHA-256 "):
+    with pytest.raises(BuildError, match=f"{path}: expected SHA-256 "):
         published(local=local)
 
 
 def test_a_tag_of_another_commit(published, hub, tmp_path):
     hub.tag(REPO, "v1.0.0", hub.commits(REPO)[1].id)
-    with pytest.raises(BuildError, match=r"expected the tag v1\.0\.0 of org/name to name commit"):
+    with pytest.raises(BuildError, match=r"The tag v1\.0\.0 of org/name names .*, not commit"):
         commit = hub.commits(REPO)[0].id
         manifest = tmp_path / "wanted/manifest.json"
         read_back(Repository(REPO, print), "v1.0.0", commit, manifest, lambda path: None, tmp_path / "back")
@@ -101,7 +101,7 @@ def test_a_card_that_leads_nowhere(published, hub, tmp_path, monkeypatch):
     rendered = card.render
     monkeypatch.setattr(card, "render", lambda manifest: rendered(manifest).replace("data/bench/test", "data/tset"))
     republish(hub, tmp_path / "wanted", lambda manifest: [])
-    with pytest.raises(BuildError, match=r"expected data/tset-00000-of-00001\.parquet of bench to match files, found"):
+    with pytest.raises(BuildError, match=r"the pattern data/tset-00000-of-00001\.parquet of bench matches no file"):
         published()
 
 
@@ -119,5 +119,5 @@ def test_other_label_names_in_a_file(published, hub, tmp_path):
         return [path]
 
     republish(hub, wanted, change)
-    with pytest.raises(BuildError, match=r"near_ood\.parquet: expected the label names of bench-index, found others"):
+    with pytest.raises(BuildError, match=r"near_ood\.parquet has other label names than bench-index"):
         published()

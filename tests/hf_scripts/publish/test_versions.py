@@ -6,7 +6,7 @@ import pytest
 
 from builders.errors import BuildError
 from hf_scripts.publish import versions
-from hf_scripts.publish.versions import Changes, Version, check_version, latest, version_of, wanted_version
+from hf_scripts.publish.versions import Changes, Version, check_version, latest, requested_version, version_of
 from tests import manifests
 from tests.manifests import file, typed
 
@@ -36,14 +36,16 @@ def new(old):
 
 @pytest.mark.parametrize("tag", ["v1.0.0", "v0.0.0", "v10.20.30"])
 def test_tags_that_are_versions(tag):
-    assert version_of(tag).tag == wanted_version(tag).tag == tag
+    assert version_of(tag).tag == requested_version(tag).tag == tag
 
 
 @pytest.mark.parametrize("tag", ["1.0.0", "v1.0", "v01.0.0", "v1.0.0-rc.1", "v1.0.0+b", "v1.0.0\n", "v１.0.0", "main"])
 def test_tags_that_are_not(tag):
     assert version_of(tag) is None
-    with pytest.raises(BuildError, match=r"expected a tag such as v1\.0\.0 for --tag, found "):
-        wanted_version(tag)
+    with pytest.raises(
+        BuildError, match=r"is not a version\. Give a v and three numbers with --tag, such as v1\.0\.0"
+    ):
+        requested_version(tag)
 
 
 def test_numbers_are_compared_as_numbers():
@@ -169,14 +171,14 @@ def test_all_that_differs_is_named_and_the_worst_decides(old, new):
 def test_the_smallest_version_that_will_do(level, smallest):
     changes = Changes(**{level: ("something",)})
     last = Version(1, 2, 3)
-    check_version(wanted_version(smallest), last, changes)
+    check_version(requested_version(smallest), last, changes)
     check_version(Version(7, 0, 0), last, changes)
     below = {"v1.2.4": "v1.2.3", "v1.3.0": "v1.2.99", "v2.0.0": "v1.99.99"}[smallest]
     with pytest.raises(BuildError) as caught:
-        check_version(wanted_version(below), last, changes)
+        check_version(requested_version(below), last, changes)
     assert str(caught.value) == (
-        f"expected a version of at least {smallest} after v1.2.3, because something, which is a {level} change, found "
-        f"{below}; publish with --tag {smallest}."
+        f"The version {below} is too low: since v1.2.3, something, which is a {level} change. Publish with --tag "
+        f"{smallest} or higher."
     )
 
 
@@ -185,5 +187,5 @@ def test_the_first_version_is_free():
 
 
 def test_no_version_of_nothing():
-    with pytest.raises(BuildError, match=r"expected something that differs from v1\.2\.3"):
+    with pytest.raises(BuildError, match=r"Nothing differs from v1\.2\.3"):
         check_version(Version(2, 0, 0), Version(1, 2, 3), Changes())

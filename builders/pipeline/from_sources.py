@@ -1,0 +1,194 @@
+"""Builds a benchmark from a person's own copies of its sources: opens and checks them, and plans its splits.
+
+Tested by `tests/builders/pipeline/test_run.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from builders.adopt.copies import adopt, adoption_digest
+from builders.adopt.text_lists import adopt_indexes
+from builders.errors import NAMED, BuildError, more
+from builders.pipeline.finish import Contents, contents_of, finish_split
+from builders.pipeline.request import Run, compared_with, needed_partitions, parts_of, with_parents
+from builders.pipeline.run import PlannedRelease, locate_splits
+from builders.pipeline.survey import Survey
+from builders.pipeline.without_duplicates import Gone, find_duplicates, short_classes
+from builders.plan.classes import Adopted, Draws
+from builders.plan.completeness import shortfalls
+from builders.plan.planner import PlannedSplit, plan
+from builders.release.entries import Manifest
+from builders.sources.base import SourceIndex, open_source
+from builders.sources.editions import refuse_resized
+from builders.writing.read_plan import ReadPlan
+
+
+@dataclass(frozen=True)
+class PlannedFromSources(PlannedRelease):
+    """A planned build: what each source was found to be, what it lacks, and the plan of every chosen split or part.
+
+    `lacking` and the plans go by the keys of parts where a split is joined.
+    """
+
+    run: Run
+    indexes: Mapping[str, SourceIndex]
+    draws: Draws
+    lacking: Mapping[str, tuple[str, ...]]
+    planned: tuple[PlannedSplit, ...]
+
+    @property
+    def adopted_digests(self) -> Mapping[str, str]:
+        """A digest of what each split or part, and each that one is the rest of, is adopted from; or empty."""
+        keys = with_parents(self.run.benchmark, self.run.request.splits)
+        return {key: adoption_digest(self.draws.adopted.get(key)) for key in keys}
+
+    def labels(self) -> Mapping[str, Sequence[str]]:
+        """In-distribution classes by config, of the whole benchmark."""
+        return {config.name: self.draws.label_names(config) for config in self.run.benchmark.configs}
+
+    def order(self, key: str) -> Callable[[pa.Table], npt.NDArray[np.int64]]:
+        """The order of a joined split's rows: by keyed rank."""
+        return lambda table: self.draws.order(table["id"].combine_chunks(), key)
+
+    def plan(self, keys: Sequence[str], duplicates: Gone) -> tuple[PlannedSplit, ...]:
+        """Plan some splits or parts without some duplicates."""
+        request = self.run.request
+        planned = plan(
+            self.draws,
+            self.indexes,
+            splits=keys,
+            limit_per_class=request.limit_per_class,
+            withdrawn=request.withdrawn,
+            duplicates=duplicates,
+        )
+        return tuple(planned)
+
+    def final(self) -> PlannedFromSources:
+        """Return the same, or for the variant without duplicates what is planned once the images have been read."""
+        return self._without_duplicates() if self.run.request.without_duplicates else self
+
+    def describe(self, written: Sequence[ReadPlan], before: Manifest) -> Contents:
+        """Write the indexes and the tables of exclusions of what was written, and describe it."""
+        finished = []
+        for split in written:
+            finished.append(finish_split(self.run.layout, split, self.lacking, self.adopted_digests))
+            self.run.meter.advance(split.table.num_rows)
+        return contents_of(self.run, finished, before)
+
+    def _without_duplicates(self) -> PlannedFromSources:
+        """Plan again without duplicates, of all splits that are compared with those that are built."""
+        run = self.run
+        every = parts_of(run.benchmark, compared_with(run.benchmark, run.request.splits))
+        survey = Survey(run, self.indexes, lambda splits: locate_splits(self, splits))
+        gone = find_duplicates(run.benchmark, lambda found: self.plan(every, found), survey, run.meter.note)
+        final = self.plan(parts_of(run.benchmark, run.request.splits), gone)
+        short = short_classes(self.planned, final)
+        for key, sentence in short.items():
+            run.meter.note(f"{key}: {sentence}")
+        lacking = {
+            split.key: (*self.lacking.get(split.key, ()), *((short[split.key],) if split.key in short else ()))
+            for split in final
+        }
+        return dataclasses.replace(self, planned=final, lacking=lacking)
+
+
+def prepare(run: Run) -> PlannedFromSources:
+    """Open the sources that the chosen splits need, check that they are whole, and plan.
+
+    Raises:
+        BuildError: a source is missing, of another edition, resized, or short without `allow_partial`.
+    """
+    benchmark, request = run.benchmark, run.request
+    asked = compared_with(benchmark, request.splits) if request.without_duplicates else request.splits
+    indexes = _open_sources(run, asked)
+    needed = parts_of(benchmark, asked)
+    draws = Draws(benchmark, request.seed, _adopted(run, needed, indexes))
+    lacking = _lacking(draws, needed, indexes)
+    if lacking and not request.allow_partial:
+        key, sentences = next(iter(lacking.items()))
+        root = indexes[benchmark.by_key()[key][1].source.key].root
+        raise BuildError(
+            f"{sentences[0]}, in {root}. Complete that source, or build what there is with --allow-partial (the "
+            "manifest will say so)."
+        )
+    _refuse_resized(run, indexes)
+    opened = PlannedFromSources(run, indexes, draws, lacking, ())
+    planned = opened.plan(parts_of(benchmark, request.splits), {})
+    _note_strangers(run, planned)
+    _refuse_empty(planned, indexes)
+    return dataclasses.replace(opened, planned=planned)
+
+
+def _open_sources(run: Run, splits: Sequence[str]) -> dict[str, SourceIndex]:
+    indexes = {}
+    for source, partitions in needed_partitions(run.benchmark, splits).items():
+        root = run.request.roots.get(source.key, Path())
+        where = f" in {root}" if source.on_disk else ""
+        run.meter.note(f"{source.title}: indexing {', '.join(partitions)}{where}")
+        index = indexes[source.key] = open_source(source, root, partitions)
+        found = ", ".join(f"{partition} as {layout}" for partition, layout in index.layouts.items())
+        run.meter.note(f"{source.title}: {index.table.num_rows:,} images ({found})")
+    return indexes
+
+
+def _adopted(run: Run, parts: Sequence[str], indexes: Mapping[str, SourceIndex]) -> dict[str, Adopted]:
+    benchmark, copy, log = run.benchmark, run.request.adopt, run.meter.note
+    if copy is None:
+        return {}
+    if benchmark.index_words:
+        return adopt_indexes(benchmark, parts, copy, indexes, log)
+    return adopt(benchmark, parts, copy, indexes, log, seed=run.request.seed)
+
+
+def _lacking(draws: Draws, parts: Sequence[str], indexes: Mapping[str, SourceIndex]) -> dict[str, tuple[str, ...]]:
+    """What the sources lack of what each part draws from, in sentences by its key."""
+    declared = draws.benchmark.by_key()
+    lacking = {}
+    for key in parts:
+        _, split = declared[key]
+        if key in draws.adopted and draws.adopted[key].source_ids is not None:
+            continue  # the copy names its images, and each of them was found
+        if sentences := shortfalls(indexes[split.source.key], split.partitions, draws.classes(key)):
+            lacking[key] = tuple(sentences)
+    return lacking
+
+
+def _refuse_empty(planned: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex]) -> None:
+    """Refuse a split without rows, also of a copy that is known to be partial: nothing was built of it."""
+    rows: dict[str, int] = {}
+    for split in planned:
+        rows[split.split_key] = rows.get(split.split_key, 0) + len(split.rows)
+    for split in planned:
+        if not rows[split.split_key]:
+            index = indexes[split.split.source.key]
+            where = f" in {index.root}" if index.source.on_disk else ""
+            raise BuildError(
+                f"{split.split_key} would have no rows: {index.source.title}{where} has no image of its classes that "
+                "is not withdrawn. Complete that source, or leave the split out with --splits."
+            )
+
+
+def _refuse_resized(run: Run, indexes: Mapping[str, SourceIndex]) -> None:
+    """Refuse mirrors with resized images; those of a demo are small on purpose."""
+    from builders.demo.write import is_demo  # which draws images, and only this asks it
+
+    for index in indexes.values():
+        if not run.request.demo and not is_demo(index.root):
+            refuse_resized(index)
+
+
+def _note_strangers(run: Run, planned: Sequence[PlannedSplit]) -> None:
+    """Say which ids of a withdrawal list no chosen split has: they may be misspelt, or of splits built elsewhere."""
+    met = {split.split.row_id(e.image) for split in planned for e in split.excluded if e.rule == "withdrawn"}
+    strangers = sorted(run.request.withdrawn.keys() - met)
+    if strangers:
+        names = ", ".join(strangers[:NAMED]) + more(strangers)
+        run.meter.note(f"--withdraw: no row of these splits has the id {names}; look at the spelling")

@@ -1,0 +1,18 @@
+"""What planning takes: a run that may open sources and show progress, and that runs no task."""
+
+from builders.cli.progress import TerminalMeter
+from builders.pipeline.request import Run
+
+
+class NoTasks:
+    """An executor that refuses tasks, since planning needs none."""
+
+    def run(self, tasks, progress):
+        raise AssertionError(f"planning was to run {len(tasks)} tasks")
+
+
+def planning_run(benchmark, request, notes=None):
+    """A run whose notes go to a list, or nowhere."""
+    meter = TerminalMeter(quiet=True)
+    meter.note = (lambda text: None) if notes is None else notes.append
+    return Run.of(benchmark, request, NoTasks(), meter)
