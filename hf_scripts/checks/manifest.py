@@ -43,7 +43,8 @@ def check_file(root: Path, listed: FileEntry) -> Problems:
     try:
         size = path.stat().st_size if path.is_file() else -1
         if size < 0:
-            problems.add("file missing", f"{listed.path}: the file is missing")
+            wrong = "is not a regular file" if path.exists() else "the file is missing"
+            problems.add("file missing", f"{listed.path}: {wrong}")
         elif size != listed.size:
             problems.add("file size", _wrong_size(listed, size))
         elif (digest := file_sha256(path)) != listed.sha256:

@@ -154,7 +154,7 @@ def test_an_index_that_is_gone(whole, check):
     code, lines = check()
     assert code == 1
     assert "index/imagenet/test.parquet: the file is missing" in problems(lines)
-    assert "note: splits were not compared with each other, because an index cannot be read" in lines
+    assert "note: splits were not compared with each other, because an index is damaged" in lines
 
 
 @pytest.mark.parametrize("name", ["data/imagenet/test-00000-of-00002.parquet", "index/notes.txt", "excluded/old.csv"])
