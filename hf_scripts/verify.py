@@ -66,7 +66,7 @@ def _verify(
     root: Path, manifest: Manifest, *, decode: bool, workers: int, advance: Advance
 ) -> tuple[Problems, list[str]]:
     files = manifest.files()
-    problems = check_manifest.check_strays(root, files)
+    problems = check_manifest.check_strays(root, manifest)
     tasks = _tasks(root, manifest, files, decode=decode)
     outcomes = _run(tasks, workers, advance)
     for outcome in outcomes:
@@ -90,7 +90,7 @@ def _verify(
         problems.merge(pairs)
         notes += more
     else:
-        notes.append("splits were not compared with each other, because an index cannot be read")
+        notes.append("splits were not compared with each other, because an index is damaged")
     return problems, notes
 
 
@@ -115,6 +115,8 @@ def _tasks(root: Path, manifest: Manifest, files: Sequence[FileEntry], *, decode
 
 
 def _rows(path: Path) -> int | None:
+    if not path.is_file():
+        return None
     try:
         return int(pq.read_metadata(path).num_rows)
     except UNREADABLE:

@@ -37,35 +37,21 @@ def open_buffered(path: str | os.PathLike[str]) -> io.BufferedReader:
     return io.BufferedReader(open_regular(path))
 
 
-def read_regular(path: str | os.PathLike[str]) -> bytes:
-    """Read a regular file; raises as `open_regular` does."""
-    with open_regular(path) as file:
-        return file.readall()
-
-
-def read_bytes(path: Path, most: int) -> bytes:
-    """The contents of a regular file of bounded size; unlike `read_regular`, every failure is an error of the system.
+def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes:
+    """Read a regular file.
 
     Args:
-        path: the file.
+        path: the file, or a link to one.
         most: upper limit on its size in bytes.
 
     Raises:
-        OSError: it cannot be opened, is not a regular file, or is larger; `strerror` gives the reason.
+        BuildError: as `open_regular`.
+        OSError: as `open_regular`, or the file is larger than `most`.
     """
-    descriptor = os.open(path, os.O_RDONLY | _FLAGS | getattr(os, "O_BINARY", 0))
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        with os.fdopen(descriptor, "rb", closefd=False) as opened:
-            data = opened.read(most + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > most:
-        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+    with open_buffered(path) as file:
+        data = file.read(-1 if most is None else most + 1)
+    if most is not None and len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", os.fspath(path))
     return data
 
 

@@ -13,7 +13,7 @@ from builders.release import card, duplicates
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
 from builders.release.layout import INDEX_SUFFIX, Layout
-from builders.storage.regular import read_bytes
+from builders.storage.regular import read_regular
 from hf_scripts.checks.front_matter import FrontMatterError, read_front_matter
 from hf_scripts.checks.manifest import release_files
 from hf_scripts.checks.problems import Problems
@@ -34,8 +34,11 @@ def check_card(root: Path, manifest: Manifest) -> Problems:
     """
     problems = Problems()
     path = Layout(root).card
+    if path.exists() and not path.is_file():
+        problems.add("card", "README.md: is not a regular file")
+        return problems
     try:
-        found = read_bytes(path, MOST_BYTES).decode("utf-8")
+        found = read_regular(path, MOST_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is not UTF-8 text (byte {error.start:,})"
         problems.add("card", f"README.md: cannot be read: {reason}")

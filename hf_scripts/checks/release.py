@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 
 from builders.release.entries import Manifest, SplitEntry, pieces_by_key
 from builders.release.schema import ROLES
-from builders.release.tables import read_audit, read_excluded
+from builders.release.tables import TableError, read_audit, read_excluded
 from hf_scripts.checks.problems import Problems
 
 
@@ -26,8 +25,9 @@ def check_excluded(root: Path, manifest: Manifest) -> Problems:
             continue  # reported by check_file
         try:
             lines = read_excluded(root / path)
-        except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
-            problems.add("exclusions", f"{path}: cannot be read as a table of exclusions ({error})")
+        except (OSError, TableError) as error:
+            reason = error.reason if isinstance(error, TableError) else error.strerror
+            problems.add("exclusions", f"{path}: cannot be read as a table of exclusions ({reason})")
             continue
         parts = {
             key: part
@@ -82,8 +82,9 @@ def check_audit(root: Path, manifest: Manifest) -> Problems:
             first: dict[tuple[str, str], str] = {}
             for line in sorted(lines, key=lambda line: (line.split, line.id, float(line.distance))):
                 first.setdefault((line.split, line.id), line.near_duplicate_of)
-        except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
-            problems.add("audit", f"{path}: cannot be read as a table of near-duplicates ({error})")
+        except (OSError, TableError) as error:
+            reason = error.reason if isinstance(error, TableError) else error.strerror
+            problems.add("audit", f"{path}: cannot be read as a table of near-duplicates ({reason})")
             continue
         there: dict[tuple[str, str], str] = {}
         for split, entry in sorted(config.splits.items()):

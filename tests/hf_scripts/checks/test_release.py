@@ -1,8 +1,11 @@
 """Exclusions, near-duplicates, parts and ids, as `verify` checks them."""
 
+import os
 from pathlib import Path
 
-from builders.release.tables import read_excluded, write_excluded
+import pytest
+
+from builders.release.tables import TableError, read_excluded, write_excluded
 from tests.hf_scripts.tampering import built, check, problems, replace, whole
 from tests.manifests import entry_of, manifest_of, save_manifest
 
@@ -36,3 +39,61 @@ def test_a_table_of_exclusions_that_cannot_be_read(whole, check):
     code, lines = check()
     assert code == 1
     assert problems(lines)[0].startswith("excluded/imagenet.csv: cannot be read as a table of exclusions")
+
+
+HEADER = "split,source,partition,class_id,class_name,image,images,rule,evidence\n"
+LINE = "imagenet/test,imagenet,val,n1,a name,,3,rule,evidence\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"", "the columns are not split, source, "),
+        (b"split,split\n", "the columns are not split, source, "),
+        (HEADER.replace("rule", "split"), "the columns are not split, source, "),
+        (HEADER + "imagenet/test,imagenet\n", "line 2 does not have 9 values"),
+        (HEADER + LINE + LINE.replace("evidence", "evidence,more"), "line 3 does not have 9 values"),
+        (HEADER + LINE.replace("3", "-3"), "line 2: the number of images is '-3'"),
+        (HEADER + LINE.replace("3", ""), "line 2: the number of images is ''"),
+        (HEADER + LINE.replace("3", "3_0"), "line 2: the number of images is '3_0'"),
+        (HEADER + LINE.replace("3", "٣"), "line 2: the number of images is '٣'"),
+        (HEADER + LINE.replace("3", "9" * 6_000), f"line 2: the number of images is '{'9' * 40}'"),
+        (HEADER + LINE.replace("3", "\x1b[2J"), "line 2: the number of images is '\\x1b[2J'"),
+        (HEADER.encode() + b"\xff\xfe", "it is not UTF-8 text"),
+        (HEADER + '"open', "it is not CSV (unexpected end of data)"),
+        (HEADER + "x" * 200_000, "it is not CSV (field larger than field limit (131072))"),
+        (b"\x00" * 1_000, "the columns are not split, source, "),
+    ],
+)
+def test_a_damaged_table_of_exclusions(whole, check, text, reason):
+    path = whole / "excluded/imagenet.csv"
+    replace(path, text if isinstance(text, bytes) else text.encode())
+    code, lines = check()
+    assert code == 1
+    prefix = "excluded/imagenet.csv: cannot be read as a table of exclusions ("
+    (line,) = [line for line in problems(lines) if line.startswith(prefix)]
+    assert reason in line and line.isprintable() and len(line) < 300
+    with pytest.raises(TableError, match=r"^Cannot read .*imagenet\.csv: .*\. Build or download the release again\.$"):
+        read_excluded(path)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", ["fifo", "folder", "device"])
+def test_what_is_no_regular_file_is_never_opened(whole, check, kind):
+    """A FIFO without a writer would keep whoever opens it waiting."""
+    config = manifest_of(whole)["configs"]["imagenet"]
+    test = config["splits"]["test"]
+    paths = [test["data"][0]["path"], test["index"]["path"], config["excluded"]["path"], "duplicates/pairs.parquet"]
+    for path in (whole / name for name in [*paths, "README.md"]):
+        path.unlink()
+        if kind == "fifo":
+            os.mkfifo(path)
+        elif kind == "folder":
+            path.mkdir()
+        else:
+            path.symlink_to("/dev/zero")
+    code, lines = check()
+    assert code == 1
+    found = problems(lines)
+    assert {f"{path}: is not a regular file" for path in [*paths, "README.md"]} <= set(found)
+    assert lines.count("note: splits were not compared with each other, because an index is damaged") == 1
