@@ -22,6 +22,7 @@ from builders.pipeline.request import Choices, generators_of, needed_partitions,
 from builders.pipeline.state import Identity, check_choices, check_generators, check_labels, locked, record_plans
 from builders.pipeline.survey import Survey
 from builders.pipeline.without_duplicates import Gone, compared_with, find_duplicates, short_classes, variant_version
+from builders.plan.agreement import agreements
 from builders.plan.classes import Adopted, label_names, split_classes
 from builders.plan.completeness import shortfalls
 from builders.plan.planner import PlannedSplit, plan
@@ -80,6 +81,8 @@ def prepare(benchmark: Benchmark, choices: Choices, meter: Meter) -> Prepared:
     _refuse_resized(choices, indexes)
     planned = _plan(benchmark, choices, parts_of(benchmark, choices.splits), indexes, adopted, {})
     _note_strangers(choices, planned, meter)
+    for line in agreements(planned, indexes, seed=choices.seed):
+        meter.note(line)
     _refuse_empty(planned, indexes)
     return Prepared(indexes, lacking, adopted, tuple(planned))
 

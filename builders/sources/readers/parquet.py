@@ -136,6 +136,27 @@ def read_names(title: str, path: Path, *, beside: str) -> Shard:
     return _with_names(title, Shard(path, _paths(table, "image"), pa.nulls(table.num_rows, pa.int64()), None))
 
 
+def read_numbers(title: str, path: Path, column: str) -> list[int]:
+    """Read the numbers that a mirror gives the images of a Parquet file in a column of their own.
+
+    Args:
+        title: the source's title.
+        path: the file.
+        column: the name of the column of numbers.
+
+    Raises:
+        OtherDataError: the file has other columns, or a row has no number.
+        BuildError: the file is not Parquet.
+    """
+    with _opened(title, path) as file:
+        _check_columns(title, path, file.schema_arrow, "image", column)
+        found = file.read(columns=[column])[column]
+    if found.null_count:
+        raise OtherDataError(f"{title}: {path} has a row without {column}. {_ADVICE}.")
+    numbers: list[int] = found.to_pylist()
+    return numbers
+
+
 def refuse_other_labels(title: str, shard: Shard, names: Sequence[str]) -> None:
     """Refuse labels outside a source's own numbering, and a schema that numbers its names differently.
 
