@@ -5,6 +5,7 @@ ILSVRC2012's validation images are in-distribution. Configs:
 - broad-reference: these images in two parts. `test` has the originals of the images that are made, and is the clean
   side of every comparison; `held_out` has the rest, 45,000 images, on which mixtures of scores are fitted.
 - broad-novel-classes: three existing sets of classes that ImageNet-1k does not have.
+- broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad_multi_label`).
 
 `label` counts ImageNet-1k's classes, the sorted wnids.
 """
@@ -29,6 +30,7 @@ from builders.benchmark import (
     Split,
     Variant,
 )
+from builders.broad_multi_label import LAST_OBJECTS, MULTI_LABEL
 from builders.executors.processes import without_pandas
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
@@ -105,8 +107,8 @@ BENCHMARK = Benchmark(
     seed=0,
     paper=papers.GUILLE_2023,
     citation=papers.GUILLE_2023_BIBTEX,
-    configs=(REFERENCE, NOVEL_CLASSES),
-    variants=(OPENIMAGE_O_ALL,),
+    configs=(REFERENCE, NOVEL_CLASSES, MULTI_LABEL),
+    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS),
 )
 
 

@@ -44,7 +44,8 @@ release                 : errors storage
 demo                    : taxonomy.tables
 sources.base            : demo errors release
 sources.readers         : errors sources.base storage
-sources                 : demo errors release sources.base sources.readers storage taxonomy.tables taxonomy.wordnet
+sources                 : demo errors release sources.base sources.readers storage taxonomy.decisions taxonomy.tables
+                          taxonomy.wordnet
 generate                : errors executors release sources storage
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
@@ -57,7 +58,8 @@ writing                 : benchmark errors executors generate plan release sourc
 imagenet_benchmark      : benchmark executors papers sources
 cifar_benchmark         : benchmark executors generate papers sources
 facets_benchmark        : benchmark executors papers sources taxonomy.rules
-broad_benchmark         : benchmark executors papers sources
+broad_multi_label       : benchmark sources taxonomy.tables
+broad_benchmark         : benchmark broad_multi_label executors papers sources
 registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
 cli                     : errors sources sources.base storage
 demo.write              : demo errors sources
@@ -385,6 +387,7 @@ def test_the_readme_counts_what_is_declared():
 
 
 NAMES_SOURCES = {
+    "builders/broad_multi_label.py": "the config that draws from COCO",
     "builders/demo/duplicates.py": "pictures that two sources share",
     "builders/sources/registry.py": "the registry",
     "builders/sources/svhn_full.py": "has the licence of the other SVHN",

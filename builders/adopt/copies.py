@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from builders.adopt.file_listing import Log, reading_copy
+from builders.adopt.id_lists import adopt_list, are_listed, find_lists
 from builders.adopt.image_sets import adopt_class_folders, adopt_classes, adopt_folder
 from builders.adopt.matching import Matcher
 from builders.adopt.shared_draws import follow_draws, follow_rests, sharing_draws
@@ -44,7 +45,8 @@ def adopt(
         benchmark: the declaration; `Split.published` says where the copy has a split.
         splits: names as `config/split`.
         copy: the copy's folder (`imagenet-bench/` or the folder above it), or a CSV file with the columns `split` and
-            `class`, which lists classes by split or by the copy's name for the set.
+            `class`, which lists classes by split or by the copy's name for the set; or JSON lists of image numbers
+            (`builders.adopt.id_lists`), one or a folder of them.
         indexes: the sources.
         log: prints a line for the user.
         seed: seed of the draws that the copy replaces.
@@ -59,10 +61,14 @@ def adopt(
     declared = benchmark.by_key()
     parents = [first for key in splits if (first := parent(declared[key][1].quota))]
     wanted = list(dict.fromkeys([*splits, *parents, *sharing_draws(benchmark, splits)]))
-    if copy.is_file():
-        found = _from_lists(benchmark, wanted, copy)
-    else:
-        found = _from_folders(benchmark, wanted, copy, indexes, log)
+    numbered = [key for key in wanted if are_listed(declared[key][1])]
+    lists = find_lists(benchmark, numbered, copy)
+    found = {key: adopt_list(declared[key][1], path, indexes) for key, path in lists.items()}
+    others = [key for key in wanted if key not in numbered]
+    if copy.is_file() and copy not in lists.values():
+        found |= _from_lists(benchmark, others, copy)
+    elif copy.is_dir() and any(declared[key][1].published for key in others):
+        found |= _from_folders(benchmark, others, copy, indexes, log)
     if not found:
         raise BuildError(
             f"{copy} has no set of {', '.join(wanted[:NAMED])}{more(wanted)}. "
@@ -129,7 +135,7 @@ def _from_folders(
     log: Log,
 ) -> dict[str, Adopted]:
     root = _root(copy, benchmark)
-    published = {root / split.published for _, split in benchmark.splits() if split.published}
+    published = {root / split.published for split in _kept_in_folders(benchmark)}
     for place in sorted({path.parent for path in published}):
         for unused in sorted(set(_folders(place)) - published):
             log(f"{printable(str(unused))}: not a set of this benchmark, so it is not used")
@@ -153,7 +159,7 @@ def _from_folders(
 
 
 def _root(copy: Path, benchmark: Benchmark) -> Path:
-    published = [split.published for _, split in benchmark.splits() if split.published]
+    published = [split.published for split in _kept_in_folders(benchmark)]
     roots = [place for place in (copy, *_folders(copy)) if any((place / name).is_dir() for name in published)]
     if copy in roots:
         return copy
@@ -168,6 +174,10 @@ def _root(copy: Path, benchmark: Benchmark) -> Path:
             f"{' or '.join(published[:NAMED])}. Give the folder that its archive unpacks to with --adopt."
         )
     return roots[0]
+
+
+def _kept_in_folders(benchmark: Benchmark) -> list[Split]:
+    return [split for _, split in benchmark.splits() if split.published and not are_listed(split)]
 
 
 def _folders(place: Path) -> list[Path]:

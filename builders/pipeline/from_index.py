@@ -305,7 +305,7 @@ def _planned(
                 split=split,
                 count=benchmark.count(part),
                 labels=entry.label_names,
-                table=mine.select(PLAN_SCHEMA.names),
+                table=mine.select([*PLAN_SCHEMA.names, *(column.name for column in config.source_columns)]),
                 rows=places.to_numpy().astype(np.int64),
                 available=listed.available,
                 excluded=(),

@@ -22,6 +22,7 @@ from builders.pipeline.request import Run, compared_with, needed_partitions, par
 from builders.pipeline.run import PlannedRelease, locate_splits
 from builders.pipeline.survey import Survey
 from builders.pipeline.without_duplicates import Gone, find_duplicates, short_classes
+from builders.plan.agreement import agreements
 from builders.plan.classes import Adopted, Draws
 from builders.plan.completeness import shortfalls
 from builders.plan.planner import PlannedSplit, plan
@@ -123,6 +124,8 @@ def prepare(run: Run) -> PlannedFromSources:
     opened = PlannedFromSources(run, indexes, draws, lacking, ())
     planned = opened.plan(parts_of(benchmark, request.splits), {})
     _note_strangers(run, planned)
+    for line in agreements(draws, planned, indexes):
+        run.meter.note(line)
     _refuse_empty(planned, indexes)
     return dataclasses.replace(opened, planned=planned)
 

@@ -240,4 +240,5 @@ LAYOUTS = {
     "inaturalist": (one_level_up, *broad_layouts.INATURALIST),
     "imagenet_o": (one_level_up, *broad_layouts.IMAGENET_O),
     "openimage_o": (one_level_up, *broad_layouts.OPENIMAGE_O),
+    "coco2017": (one_level_up, *broad_layouts.COCO2017),
 }

@@ -141,6 +141,27 @@ def read_names(title: str, path: Path, *, beside: str) -> Shard:
     return _with_names(title, Shard(path, names, pa.nulls(table.num_rows, pa.int64()), None))
 
 
+def read_numbers(title: str, path: Path, column: str) -> list[int]:
+    """Read the numbers that a mirror gives the images of a Parquet file in a column of their own.
+
+    Args:
+        title: the source's title.
+        path: the file.
+        column: the name of the column of numbers.
+
+    Raises:
+        OtherDataError: the file has other columns, or a row has no number.
+        BuildError: the file is not Parquet.
+    """
+    with columns.opened(title, path) as file:
+        columns.check(title, path, file.schema_arrow, "image", column, numbers=True)
+        found = columns.read(title, path, file, [column])[column]
+    if found.null_count:
+        raise OtherDataError(f"{title}: {one_line(path)} has a row without {column}. {columns.ADVICE}.")
+    numbers: list[int] = found.to_pylist()
+    return numbers
+
+
 def refuse_other_labels(title: str, shard: Shard, names: Sequence[str]) -> None:
     """Refuse labels outside a source's own numbering, and a schema that numbers its names differently.
 
