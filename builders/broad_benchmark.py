@@ -41,8 +41,17 @@ LABELS = ClassesOf(IMAGENET)
 ALL_KNOWN = AllClasses("the benchmark's in-distribution classes are all 1,000 (section 2)")
 ALL_NEW = AllClasses("the set was made of classes that ImageNet-1k does not have (section 2.1)")
 
-# A set of novel classes, with all its images.
-_novel = functools.partial(Split, role="novel_class", classes=ALL_NEW, quota=AllImages())
+# The originals: the clean side of every comparison, and what is shifted. A split of images that are generated from
+# them is declared as `originals(name, role, generator=..., paper=...)` in a config of its own, and has the same images
+# in the same order. Neither the paper nor its repository says which 5,000 they are; 5 a class is ours.
+originals = functools.partial(
+    Split,
+    source=IMAGENET,
+    partitions=("val",),
+    classes=ALL_KNOWN,
+    quota=PerClass(5, half=True),
+    ranked_as="broad-reference/test",
+)
 
 REFERENCE = Config(
     name="broad-reference",
@@ -50,17 +59,7 @@ REFERENCE = Config(
     description="Clean ImageNet validation images: `test` is the clean side of every comparison and has the originals "
     "of images that were shifted, `held_out` is for fitting mixtures of scores.",
     splits=(
-        # Neither the paper nor its repository says which images: 5 a class, as many as each of its adversarial sets
-        # has, is ours.
-        Split(
-            name="test",
-            role="in_distribution",
-            source=IMAGENET,
-            partitions=("val",),
-            classes=ALL_KNOWN,
-            quota=PerClass(5, half=True),
-            paper=PaperCount(5_000),
-        ),
+        originals("test", "in_distribution", paper=PaperCount(5_000)),
         Split(
             name="held_out",
             role="in_distribution",
@@ -72,6 +71,9 @@ REFERENCE = Config(
         ),
     ),
 )
+
+# A set of novel classes, with all its images.
+_novel = functools.partial(Split, role="novel_class", classes=ALL_NEW, quota=AllImages())
 
 # The paper names the sets and not their sizes. Its authors started from OpenOOD (January 2023), which has so many
 # images of them; of OpenImage-O it keeps 1,763 apart for validation.

@@ -1,4 +1,5 @@
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from taxonomy import tables
 from taxonomy.wordnet import nouns
 from tests.builders.trees import add, opened, refusal, tree, write_parquet
 
+FOLDERS = Path(__file__).parents[4] / "shared" / "reference" / "published" / "imagenet_o_200.txt"
 TETRA = "n01443537/cardinal_tetra_Paracheirodon_axelrodi_0.99767953.JPEG"
 
 
@@ -53,6 +55,12 @@ def test_the_demo_has_the_examined_images_and_their_flags(demo):
     # SPEC and the NINCO paper's table of cleaning: 78 of the 400 show an ImageNet-1k object.
     assert sum(table["id_overlap"].to_pylist()) == 78
     assert all(table["examined"].to_pylist())
+
+
+@pytest.mark.skipif(not FOLDERS.is_file(), reason=f"no {FOLDERS.name} beside this checkout")
+def test_the_demo_uses_folders_of_the_real_set(demo):
+    table = opened("imagenet_o", demo["imagenet_o"]).table
+    assert set(table["predicted_wnid"].to_pylist()) <= set(FOLDERS.read_text(encoding="utf-8").split())
 
 
 def test_only_names_with_a_confidence_are_images(tmp_path):
