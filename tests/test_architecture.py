@@ -43,8 +43,10 @@ executors               : errors
 release                 : errors storage
 demo                    : taxonomy.tables
 sources.base            : demo errors
-sources.readers         : errors sources.base storage
-sources                 : demo errors release sources.base sources.readers storage taxonomy.tables
+sources.formats         :
+sources.readers         : errors sources.base sources.formats storage
+sources                 : demo errors release sources.base sources.formats sources.readers storage
+                          taxonomy.tables
 generate                : errors executors release sources storage
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
@@ -109,6 +111,7 @@ REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 SMALL = {
     "builders/audit",
     "builders/cli",
+    "builders/sources/formats",
     "builders/storage",
     "builders/writing",
     "evaluation/demo",
