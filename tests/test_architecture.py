@@ -43,9 +43,10 @@ executors               : errors
 release                 : errors storage
 demo                    : taxonomy.tables
 sources.base            : demo errors release
-sources.readers         : errors sources.base storage
-sources                 : demo errors release sources.base sources.readers storage taxonomy.decisions taxonomy.tables
-                          taxonomy.wordnet
+sources.formats         :
+sources.readers         : errors sources.base sources.formats storage
+sources                 : demo errors release sources.base sources.formats sources.readers storage taxonomy.decisions
+                          taxonomy.tables taxonomy.wordnet
 generate                : errors executors release sources storage
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
@@ -107,12 +108,13 @@ COMMAND_LINE = "builders.pipeline.command"
 FEWEST, MOST = 5, 12
 """Modules of a folder, without `__init__`."""
 
-REGISTRIES = {"builders/demo", "builders/sources", "builders/sources/readers", "evaluation/detectors"}
-"""Folders with a module for each source, container or family of detectors, which may have more."""
+REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
+"""Folders with a module for each source or family of detectors, which may have more."""
 
 SMALL = {
     "builders/audit",
     "builders/cli",
+    "builders/sources/formats",
     "builders/writing",
     "evaluation/demo",
     "evaluation/metrics",

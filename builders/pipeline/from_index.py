@@ -237,7 +237,7 @@ class PlannedFromIndex(PlannedRelease):
         for name in (column.name for column in plan.config.columns):
             if name not in table.column_names:
                 table = table.append_column(name, rows[name])
-            else:
+            elif plan.image_generator is not None:
                 _refuse_other_values(table, rows, name)
         return dataclasses.replace(plan, table=table)
 

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.readers import matlab, tars
+from builders.sources.formats import matlab
+from builders.sources.readers import tars
 from builders.storage.regular import read_regular
 from builders.storage.text_files import read_csv
 

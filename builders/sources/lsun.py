@@ -22,7 +22,7 @@ from builders.sources.base import (
     Stray,
     partition_table,
 )
-from builders.sources.readers import lmdb_pages
+from builders.sources.formats import lmdb_pages
 from builders.sources.readers.folders import child_names, class_column, plain_reason, printable, relative
 from builders.sources.readers.layouts import Layout, Search
 from builders.storage.regular import open_regular

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from builders.demo.svhn import DEMO
 from builders.errors import NAMED, BuildError, more
 from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, Source
-from builders.sources.readers import matlab, parquet
+from builders.sources.formats import matlab
+from builders.sources.readers import parquet
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import printable, relative
 from builders.sources.readers.layouts import Search, alike

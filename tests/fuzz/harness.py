@@ -126,7 +126,7 @@ def _batch(where: str, inputs: Sequence[str], seconds: float) -> Iterator[Outcom
         inputs: their names.
         seconds: the time by the clock that each may take.
     """
-    with tempfile.TemporaryDirectory() as scratch, Path(scratch, "errors").open("w+b") as errors:
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as errors:
         Path(scratch, "temporary").mkdir()
         child = subprocess.Popen(
             [sys.executable, "-m", "tests.fuzz.child"],

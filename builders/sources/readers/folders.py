@@ -50,8 +50,17 @@ class Names:
 
 
 def child_names(folder: Path) -> list[str]:
-    """Return the sorted names in a folder; the order of a listing depends on the file system."""
-    return sorted(os.listdir(folder))  # noqa: PTH208  a third of the time of iterdir, over 1.3 million names
+    """Return the sorted names in a folder; the order of a listing depends on the file system.
+
+    Raises:
+        BuildError: it cannot be listed, for instance because it is a file.
+    """
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208  a third of the time of iterdir, over 1.3 million names
+    except OSError as error:
+        raise BuildError(
+            f"Cannot list {printable(os.fspath(folder))}: {error.strerror}. Put the folder in its place, or remove it."
+        ) from error
 
 
 def match_names(names: Sequence[str], pattern: str) -> Names:

@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from builders.errors import BuildError
 from builders.sources.base import LARGEST_IMAGE, Container, partition_table
-from builders.sources.readers import tar_headers
+from builders.sources.formats import tar_headers
+from builders.sources.formats.tar_headers import TarError, shown
 from builders.sources.readers.folders import match_names, relative
-from builders.sources.readers.tar_headers import TarError, shown
 from builders.storage.regular import open_buffered, open_regular
 
 # A compressed archive of images is about as large as they are. One that unpacks to far more was made to fill memory or

@@ -12,6 +12,7 @@ from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from tests.builders import layouts
 from tests.builders.trees import contents, link, opened, tree
+from tests.fuzz.harness import run_cases
 
 
 @pytest.fixture(scope="module")
@@ -155,3 +156,24 @@ def test_class_names():
     assert SOURCES["inaturalist"].classes()["Toxicodendron diversilobum"] == "Toxicodendron diversilobum"
     assert SOURCES["imagenet_o"].classes()["tooth"] == "tooth"
     assert SOURCES["openimage_o"].classes() == {"unlabelled": "unlabelled"}
+
+
+def test_entries_that_are_no_image_files_are_refused_in_a_sentence():
+    """In a child: opening a named pipe would wait for ever, and a device has no end."""
+    outcomes = run_cases("tests.fuzz.targets.folders:folder")
+    words = {
+        "named pipe": "is a named pipe, not a regular file",
+        "folder": "is a folder, not a regular file",
+        "device": "is a device, not a regular file",
+        "link to itself": "Too many levels of symbolic links",
+        "link to nothing": "No such file or directory",
+        "large": "has 1,099,511,627,776 bytes, more than any image of a source",
+        "file as class folder": "Cannot list",
+    }
+    for name, said in words.items():
+        assert outcomes[name].kind == "refused", outcomes[name]
+        assert said in outcomes[name].message, outcomes[name]
+    assert {name: outcomes[name].kind for name in ("control characters", "no UTF-8")} == {
+        "control characters": "value",
+        "no UTF-8": "value",
+    }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from builders.errors import BuildError
 from builders.sources.base import open_source
-from builders.sources.readers import matlab
+from builders.sources.formats import matlab
 from builders.sources.registry import SOURCES
 from builders.sources.unpack import UNPACKERS
 from tests.builders.layouts import meta_mat
