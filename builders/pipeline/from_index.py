@@ -30,7 +30,7 @@ from builders.release.entries import ConfigEntry, Manifest, SplitEntry, pieces_b
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, read_manifest
 from builders.release.reader import config_of
-from builders.release.schema import ROLES
+from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source, SourceIndex, open_source
 from builders.writing.read_plan import ReadPlan
@@ -82,7 +82,19 @@ class Published:
         path = self.root / listed.index.path
         if not path.is_file():
             raise BuildError(f"The published index {listed.index.path} is not in {self.root}. Fetch it again.")
-        rows = pq.read_table(path)
+        try:
+            rows = pq.ParquetFile(path).read()
+            rows.validate(full=True)  # which finds text that is not UTF-8
+        except (OSError, pa.ArrowException) as error:
+            reason = str(error).partition("\n")[0]
+            raise BuildError(f"Cannot read the published index {path} ({reason}). Fetch the release again.") from error
+        entry = self.entry()
+        expected = arrow_schema(entry.label_names, entry.own_columns(), image=False)
+        if not rows.schema.equals(expected) or any(column.null_count for column in rows.columns):
+            raise BuildError(
+                f"The published index {listed.index.path} has other columns than its manifest says, or cells without "
+                "a value. Fetch the release again."
+            )
         if rows_digest(rows) != listed.digest:
             raise BuildError(
                 f"The published index {listed.index.path} has other rows than its manifest says (digest "
@@ -108,7 +120,21 @@ def benchmark_of(published: Published) -> Benchmark:
             f"The benchmark {name} was published as version {version}, and these tools build version "
             f"{BENCHMARKS[name].version}. Use the tools that published it."
         )
+    _refuse_undeclared(published, BENCHMARKS[name])
     return BENCHMARKS[name]
+
+
+def _refuse_undeclared(published: Published, benchmark: Benchmark) -> None:
+    """Refuse splits or parts that the benchmark does not declare, or of other sources or partitions."""
+    declared = {part: (split.source.key, tuple(split.partitions)) for part, (_, split) in benchmark.by_key().items()}
+    for key, entry in published.splits().items():
+        for part, listed in pieces_by_key(key, entry).items():
+            if declared.get(part) != (listed.source, listed.partitions):
+                raise BuildError(
+                    f"{part} in {published.name or published.root} has other sources or partitions than version "
+                    f"{benchmark.version} of the benchmark {benchmark.name} declares, or is not in it. Fetch the "
+                    "release again, or use the tools that published it."
+                )
 
 
 def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:

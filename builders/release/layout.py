@@ -53,6 +53,11 @@ class Layout:
         """State for resuming a build; never published."""
         return self.inside(".state")
 
+    @property
+    def lock(self) -> Path:
+        """The lock file that a build holds while it writes into the folder."""
+        return self.state / "lock"
+
     def data(self, config: str, split: str, shard: int, of: int) -> Path:
         """A shard of a split, with images."""
         return self.inside(f"data/{config}/{shard_name(split, shard, of)}")

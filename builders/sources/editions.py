@@ -18,6 +18,7 @@ from builders.errors import BuildError
 from builders.release.images import DECODE_ERRORS
 from builders.sources.base import IN_PLACE, PartitionIndex, PixelSizes, SourceIndex
 from builders.sources.unpack import UNPACKERS
+from builders.storage.regular import open_regular
 
 _SAMPLE = 64
 """Images of a partition that are examined. Even if three of four images of an edition had one size, 64 would agree by
@@ -49,7 +50,7 @@ def refuse_resized(index: SourceIndex) -> None:
     if known is None:
         return
     for piece in index.pieces:
-        sizes = list(_sampled(index.root, piece))
+        sizes = list(sampled_sizes(index.root, piece))
         seen = _seen(known, sizes) if len(sizes) >= _FEWEST else ""
         if seen:
             title = index.source.title
@@ -85,7 +86,7 @@ def _by(size: Size) -> str:
     return f"{size[0]} x {size[1]}"
 
 
-def _sampled(root: Path, piece: PartitionIndex) -> Iterator[Size]:
+def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:
     """Yield width and height of some images, the same ones of equal copies; unreadable headers are skipped."""
     if piece.form != "encoded":
         return
@@ -101,7 +102,7 @@ def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
     if piece.how in IN_PLACE:
         places = piece.table.select(["file", "offset", "size"]).take(pa.array(_drawn(piece.table.num_rows, _SAMPLE)))
         for row in places.to_pylist():
-            with (root / row["file"]).open("rb") as opened:
+            with open_regular(root / row["file"]) as opened:
                 opened.seek(row["offset"])
                 yield opened.read(_HEAD if row["size"] < 0 else min(_HEAD, row["size"]))
         return
