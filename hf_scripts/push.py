@@ -39,6 +39,7 @@ from hf_scripts.publish.versions import requested_version
 @click.option("--configs", metavar="NAME,...", default="", help="Publish only these configs; others stay unchanged.")
 @click.option("--index-only", is_flag=True, help="Publish rows without images.")
 @click.option("--allow-demo", is_flag=True, help="Publish a release of demo sources in a public or gated repository.")
+@click.option("--allow-moved-tags", is_flag=True, help="Publish although a version tag was moved on the Hub.")
 @click.option("--dry-run", is_flag=True, help="Print what would be uploaded, and change nothing.")
 @click.option("--no-decode", is_flag=True, help="Check bytes and digests of the folder, but decode no image.")
 @click.option(
@@ -63,6 +64,7 @@ def command(
     configs: str,
     index_only: bool,
     allow_demo: bool,
+    allow_moved_tags: bool,
     dry_run: bool,
     no_decode: bool,
     max_files: int,
@@ -86,7 +88,7 @@ def command(
     manifest = read_manifest(folder)
     chosen = chosen_configs(manifest, [name.strip() for name in configs.split(",") if name.strip()])
     ours = without_images(chosen) if index_only else chosen
-    request = PublishRequest(folder, ours, version, private, allow_demo, max_files, dry_run)
+    request = PublishRequest(folder, ours, version, private, allow_demo, max_files, dry_run, allow_moved_tags)
 
     def check_folder() -> None:
         _check_folder(folder, manifest, decode=not no_decode, workers=workers)

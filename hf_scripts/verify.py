@@ -221,9 +221,11 @@ def command(release: str, revision: str | None, keep: Path | None, quick: bool, 
         return _check(folder, folder, Problems(), quick=quick, workers=workers)
     # The client takes half a second to import.
     from hf_scripts.hub.download import downloaded
+    from hf_scripts.publish.access import exposure_problems
 
     click.echo(f"there is no folder {release}; looking for it on the Hub", err=True)
     with downloaded(release, revision or "main", keep, lambda line: click.echo(line, err=True)) as found:
+        found.problems.merge(exposure_problems(found.repository, revision or "main", found.commit))
         return _check(found.root, found.name, found.problems, quick=quick, workers=workers)
 
 

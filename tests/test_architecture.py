@@ -72,10 +72,12 @@ pipeline                : adopt benchmark cli demo.write duplicates errors execu
 [hf_scripts]
 checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage
 hub                     : builders.errors builders.release builders.storage checks
-publish                 : builders.duplicates builders.errors builders.release builders.storage checks hub
+publish                 : builders.duplicates builders.errors builders.release builders.sources builders.sources.base
+                          builders.storage checks hub
 exports                 : builders.errors builders.release builders.storage checks
 card                    : builders.cli builders.errors builders.release
 verify                  : builders.cli builders.errors builders.executors builders.release builders.storage checks hub
+                          publish
 push                    : builders.cli builders.errors builders.executors builders.release builders.storage hub publish
                           verify
 export                  : builders.cli builders.errors builders.release builders.storage exports

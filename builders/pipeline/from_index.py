@@ -250,7 +250,7 @@ class PlannedFromIndex(PlannedRelease):
             name = key.partition("/")[2]
             path = layout.index(published.config, name)
             rows = published.rows(name)
-            write_index(path, rows, entry.label_names, entry.own_columns())
+            write_index(path, rows, entry.label_names, entry.own_columns(), demo=self.run.identity.demo)
             data = data_entries(layout, ready[key]) if key in ready else listed.data
             splits[name] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
             self.run.meter.advance(rows.num_rows)

@@ -80,7 +80,8 @@ class PlannedFromSources(PlannedRelease):
         """Write the indexes and the tables of exclusions of what was written, and describe it."""
         finished = []
         for split in written:
-            finished.append(finish_split(self.run.layout, split, self.lacking, self.adopted_digests))
+            demo = self.run.identity.demo
+            finished.append(finish_split(self.run.layout, split, self.lacking, self.adopted_digests, demo=demo))
             self.run.meter.advance(split.table.num_rows)
         return contents_of(self.run, finished, before)
 

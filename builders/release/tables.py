@@ -51,9 +51,11 @@ class TableError(BuildError):
         super().__init__(f"Cannot read {path}: {reason}. Build or download the release again.")
 
 
-def write_index(path: Path, rows: pa.Table, label_names: Sequence[str], columns: Sequence[Column] = ()) -> None:
+def write_index(
+    path: Path, rows: pa.Table, label_names: Sequence[str], columns: Sequence[Column] = (), *, demo: bool = False
+) -> None:
     """Write the index of a split: its rows without images."""
-    schema = arrow_schema(label_names, columns, image=False)
+    schema = arrow_schema(label_names, columns, image=False, demo=demo)
     table = pa.Table.from_arrays([rows[name].combine_chunks() for name in schema.names], schema=schema)
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_index=True)

@@ -29,11 +29,13 @@ _PARALLEL_DOWNLOADS = 4
 
 @dataclass(frozen=True)
 class Downloaded:
-    """A downloaded release: its folder, its name for messages, and the files that its commit has but should not."""
+    """A downloaded release: its folder, its name for messages, its unlisted files as problems, and its origin."""
 
     root: Path
     name: str
     problems: Problems
+    repository: Repository
+    commit: str
 
 
 @contextlib.contextmanager
@@ -65,7 +67,7 @@ def downloaded(name: str, revision: str, keep: Path | None, log: Log) -> Iterato
             log(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {kept}")
             _check_disk_space(size, into)
             _download(repository, commit, files, into)
-        yield Downloaded(into, label, problems)
+        yield Downloaded(into, label, problems, repository, commit)
 
 
 def _resolve(repository: Repository, revision: str) -> str:

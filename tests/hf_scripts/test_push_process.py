@@ -17,7 +17,9 @@ from tests.hub.server import Hub
 
 
 def start(hub, folder, home, *flags, tag="v1.0.0", repo=REPO, module=("-m", "hf_scripts.push")):
-    command = [sys.executable, *module, str(folder), "--repo", repo, "--tag", tag, "--workers", "1", *flags]
+    # Private, because a process of its own knows no declaration of the tests' source.
+    given = ["--repo", repo, "--tag", tag, "--workers", "1", "--private", *flags]
+    command = [sys.executable, *module, str(folder), *given]
     return subprocess.Popen(
         command, env=hub.environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -118,8 +120,9 @@ def test_the_next_run_removes_what_killed_runs_left(tmp_path, only_loopback, num
             return process
 
         command = [sys.executable, *push, str(tmp_path / "release"), "--repo", REPO, "--tag", "v1.0.0", "--private"]
+        command += ["--workers", "1"]
         for step in ("create_repo", "commit"):
-            process = begun([*command, "--workers", "1"], step)
+            process = begun(command, step)
             process.send_signal(number)
             process.communicate(timeout=60)
             assert process.returncode == -number
