@@ -86,11 +86,11 @@ materialize             : builders.cli builders.errors builders.executors builde
 
 [evaluation]
 errors                  :
-files                   :
+files                   : errors
 progress                :
 extras                  : errors
-duplicate_pairs         : errors
-releases                : duplicate_pairs errors
+duplicate_pairs         : errors files
+releases                : duplicate_pairs errors files
 metrics                 : errors
 models                  : errors
 detectors               : errors models
