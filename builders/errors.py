@@ -45,6 +45,21 @@ def more(names: Sequence[object], named: int = NAMED) -> str:
     return f" and {len(names) - named:,} more" if len(names) > named else ""
 
 
+def one_line(text: object, most: int = 300) -> str:
+    r"""Return text of unknown origin for a message: on one line, cut after `most` characters, the rest escaped.
+
+    Characters that do not print (control characters, halves of characters, bytes of no encoding) are written as
+    Python writes them, such as `\x1b`.
+    """
+    full = str(text)
+    shown = full if len(full) <= most else f"{full[:most]}..."
+    return (
+        shown
+        if shown.isprintable()
+        else "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in shown)
+    )
+
+
 @contextmanager
 def os_errors_as_build_errors(doing: str) -> Iterator[None]:
     """Turn errors of the operating system (no space, no permission, no such folder) into a `BuildError`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from builders.executors.cores import usable_cores
 from builders.release.card import front_matter
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
+from builders.storage.scratch import scratch_folder
 from hf_scripts import verify
 from hf_scripts.hub.repo_id import is_repository
 from hf_scripts.publish.merge import chosen_configs, without_images
@@ -98,9 +98,9 @@ def command(
         bar.total = total
         bar.update(size)
 
-    with tempfile.TemporaryDirectory(prefix="push-") as scratch, hub_settings(), bar:
+    with scratch_folder("push") as scratch, hub_settings(), bar:
         repository = Repository(repo, lambda line: click.echo(line, err=True))
-        done = publish(repository, request, check_folder, Path(scratch), click.echo, progress)
+        done = publish(repository, request, check_folder, scratch, click.echo, progress)
     if done:
         config = front_matter(ours)["configs"][0]
         split = config["data_files"][0]["split"]

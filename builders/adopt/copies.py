@@ -7,7 +7,6 @@ adopts one set, `matching` identifies its images, and `shared_draws` applies the
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from collections import defaultdict
@@ -19,10 +18,11 @@ from builders.adopt.image_sets import adopt_class_folders, adopt_classes, adopt_
 from builders.adopt.matching import Matcher
 from builders.adopt.shared_draws import follow_draws, follow_rests, sharing_draws
 from builders.benchmark import Benchmark, Classes, Split, parent
-from builders.errors import NAMED, BuildError, more
+from builders.errors import NAMED, BuildError, more, one_line
 from builders.plan.classes import Adopted, decided_classes
 from builders.sources.base import SourceIndex
 from builders.sources.readers.folders import printable
+from builders.storage.text_files import read_csv
 
 
 def adopt(
@@ -108,30 +108,17 @@ def _read_lists(path: Path, benchmark: Benchmark) -> Iterator[tuple[int, list[st
     for key, (_, split) in benchmark.by_key().items():
         for name in {key, split.published, split.published.rpartition("/")[2]} - {""}:
             names[name].append(key)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as opened:
-            reader = csv.DictReader(opened)
-            columns = reader.fieldnames or ()
-            if not {"split", "class"} <= set(columns):
-                raise BuildError(
-                    f"{path} lacks the columns split and class (found in line 1: {', '.join(columns) or 'nothing'}). "
-                    "Give a CSV with these two, or the folder of a copy."
-                )
-            for row in reader:
-                where = f"line {reader.line_num} of {path}"
-                if row["split"] not in names:
-                    known = ", ".join(key for key, (_, split) in benchmark.by_key().items() if split.published)
-                    raise BuildError(
-                        f"{row['split']!r} in {where} is neither a split ({known}) nor a set of the copy. Correct it."
-                    )
-                if not row["class"]:
-                    raise BuildError(f"No class is given in {where}. Add it.")
-                yield reader.line_num, names[row["split"]], row["class"]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise BuildError(
-            f"{path} is not a CSV in UTF-8 ({error}). Give one with the columns split and class; of an archive, give "
-            "the folder that it unpacks to."
-        ) from error
+    advice = "Give a CSV in UTF-8 with the columns split and class, or the folder that an archive unpacks to."
+    for line, row in read_csv(path, ("split", "class"), advice):
+        if row["split"] not in names:
+            known = ", ".join(key for key, (_, split) in benchmark.by_key().items() if split.published)
+            unknown = one_line(repr(row["split"]))
+            raise BuildError(
+                f"{unknown} in line {line} of {path} is neither a split ({known}) nor a set of the copy. Correct it."
+            )
+        if not row["class"]:
+            raise BuildError(f"No class is given in line {line} of {path}. Add it.")
+        yield line, names[row["split"]], row["class"]
 
 
 def _from_folders(

@@ -58,9 +58,11 @@ def make_command(benchmark: Benchmark) -> click.Command:
     )
     def command(**flags: Any) -> None:
         with os_errors_as_build_errors("read the sources and write the release"):
-            _main(benchmark, module, flags)
+            chosen = [variant.name for variant in benchmark.variants if flags[variant.name.replace("-", "_")]]
+            _main(benchmark.with_variants(chosen), module, flags)
 
-    for option in (*source_options(benchmark.sources()), *_shared_options(benchmark)):
+    variants = [click.option(f"--{variant.name}", is_flag=True, help=variant.help) for variant in benchmark.variants]
+    for option in (*source_options(benchmark.sources()), *variants, *_shared_options(benchmark)):
         command = option(command)
     return command
 

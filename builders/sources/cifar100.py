@@ -140,8 +140,9 @@ def _pickled(partition: str, root: Path, place: Path, file: IO[bytes]) -> tuple[
 def _batch(file: IO[bytes], place: Path) -> dict[str, object]:
     batch = pickles.load(_TITLE, file, place)
     if not set(_KEYS) <= set(batch):
+        found = pickles.shown(", ".join(sorted(batch)) or "nothing")
         raise BuildError(
-            f"{_TITLE}: {place} lacks one of {', '.join(_KEYS)} (found: {', '.join(sorted(batch)) or 'nothing'}). "
+            f"{_TITLE}: {place} lacks one of {', '.join(_KEYS)} (found: {found}). "
             "Give a copy of the python version of CIFAR-100 with --cifar100 (CIFAR-10 has other keys)."
         )
     return batch
@@ -172,7 +173,7 @@ def _labels(batch: Mapping[str, object], key: str, count: int, limit: int, place
     if set(map(type, labels)) - {int} or (labels and not 0 <= min(labels) <= max(labels) < limit):
         wrong = next(label for label in labels if type(label) is not int or not 0 <= label < limit)
         raise BuildError(
-            f"{_TITLE}: {str(wrong)[:20]} in the {key} of {place} is not from 0 to {limit - 1}. {_AGAIN}."
+            f"{_TITLE}: {pickles.shown(wrong)} in the {key} of {place} is not from 0 to {limit - 1}. {_AGAIN}."
         )
     return np.array(labels, dtype=np.int64)
 

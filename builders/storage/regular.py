@@ -6,8 +6,9 @@ import errno
 import io
 import os
 import stat
+from pathlib import Path
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -62,7 +63,20 @@ def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:
     """
     if not stat.S_ISREG(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
-        raise BuildError(f"{os.fspath(path)} is {kind}, not a regular file. Remove it, or put the file in its place.")
+        raise BuildError(f"{one_line(path)} is {kind}, not a regular file. Remove it, or put the file in its place.")
+
+
+def require_regular(path: Path) -> None:
+    """Refuse a path that is not a regular file, for libraries that open a path themselves.
+
+    Raises:
+        BuildError: it does not exist, is not a regular file, or its folder cannot be read.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise BuildError(f"Cannot read {one_line(path)}: {error.strerror}. Restore it and run again.") from error
+    refuse_irregular(path, mode)
 
 
 def _opener(path: str, flags: int) -> int:

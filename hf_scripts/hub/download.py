@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from builders.errors import BuildError, os_errors_as_build_errors
+from builders.storage.scratch import scratch_folder
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.hub.client import hub_settings
@@ -53,7 +53,7 @@ def downloaded(name: str, revision: str, keep: Path | None, log: Log) -> Iterato
         raise BuildError(f"The folder {keep} is not empty. Give a new or empty one with --keep.")
     with contextlib.ExitStack() as stack:
         stack.enter_context(hub_settings())
-        into = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="verify-")))
+        into = keep or stack.enter_context(scratch_folder("verify"))
         with os_errors_as_build_errors("write what is downloaded"):
             into.mkdir(parents=True, exist_ok=True)
             repository = Repository(name, log)
@@ -103,8 +103,8 @@ def _check_disk_space(size: int, into: Path) -> None:
     free = shutil.disk_usage(into).free
     if size > free:
         raise BuildError(
-            f"The download needs {size:,} bytes, and the disk of {into} has {free:,} left. Give a folder on a larger "
-            "disk with --keep."
+            f"The download needs {size:,} bytes, and the disk has {free:,} left. Give a folder on a larger disk with "
+            "--keep."
         )
 
 

@@ -30,6 +30,7 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, Revi
 
 from builders.errors import BuildError
 from builders.release.digests import file_sha256
+from builders.storage.atomic import inside
 from hf_scripts.hub.retry import ChecksumError, Log, with_retries
 
 GITATTRIBUTES = ".gitattributes"
@@ -197,6 +198,7 @@ class Repository:
 
     def fetch(self, stored: RemoteFile, commit: str, into: Path) -> Path:
         """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest."""
+        inside(into, stored.path)  # the client would follow `..` in a path of the commit
 
         def ask() -> Path:
             local = Path(

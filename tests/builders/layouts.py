@@ -1,6 +1,7 @@
 """Turn the demo's official trees into every other accepted layout."""
 
 import csv
+import functools
 import io
 import os
 import shutil
@@ -10,7 +11,7 @@ import numpy as np
 import scipy.io
 
 from taxonomy import tables
-from tests.builders import cifar_layouts, circulating, facets_layouts
+from tests.builders import broad_layouts, cifar_layouts, circulating, facets_layouts
 from tests.builders.trees import add, link, tree, write_shards
 
 KIT = "ILSVRC2012_devkit_t12"
@@ -27,12 +28,14 @@ def nested(source, root, place):
     return root
 
 
+@functools.cache
 def wnid_ids():
     """The devkit's class numbers: 1 to 1000, in another order than the wnids."""
     wnids = [row.wnid for row in tables.imagenet1k()]
     return {wnid: 1 + (place * 7) % 1000 for place, wnid in enumerate(wnids)}
 
 
+@functools.cache
 def meta_mat(edition="ILSVRC2012"):
     """The devkit's meta.mat: the 1,000 classes by their number, and a few of their ancestors above 1,000."""
     names = (
@@ -234,4 +237,7 @@ LAYOUTS = {
     "dtd": (one_level_up, *cifar_layouts.DTD, *circulating.DTD),
     "sun397": (one_level_up, *facets_layouts.SUN397),
     "svhn_full": (one_level_up, *facets_layouts.SVHN_FULL, *circulating.SVHN_FULL),
+    "inaturalist": (one_level_up, *broad_layouts.INATURALIST),
+    "imagenet_o": (one_level_up, *broad_layouts.IMAGENET_O),
+    "openimage_o": (one_level_up, *broad_layouts.OPENIMAGE_O),
 }

@@ -96,15 +96,8 @@ def _extreme(data: bytearray, random: np.random.Generator, other: bytes) -> None
     """Replace an integer of 1, 2, 4 or 8 bytes, in either byte order."""
     width = int(2 ** random.integers(4))
     bits = 8 * width
-    values = (
-        0,
-        1,
-        2**bits - 1,
-        2 ** (bits - 1),
-        2 ** (bits - 1) - 1,
-        len(data) % 2**bits,
-        1 << int(random.integers(bits)),
-    )
+    power = 1 << int(random.integers(bits))
+    values = (0, 1, 2**bits - 1, 2 ** (bits - 1), 2 ** (bits - 1) - 1, len(data) % 2**bits, power)
     order = ("little", "big")[random.integers(2)]
     start = _place(data, random)
     data[start : start + width] = int(values[random.integers(len(values))]).to_bytes(width, order)

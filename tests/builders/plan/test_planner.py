@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import hashlib
 import random
 
@@ -6,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from builders.benchmark import AllClasses, Benchmark, ClassesOf, Config, JoinedSplit, PaperCount, Part, PerClass
 from builders.imagenet_benchmark import BENCHMARK
 from builders.plan.classes import Draws, class_ids
 from builders.plan.completeness import shortfalls
@@ -13,7 +15,6 @@ from builders.plan.planner import plan
 from builders.sources.base import PartitionIndex, SourceIndex, open_source, partition_table
 from builders.sources.registry import SOURCES
 from taxonomy import decisions, tables
-from tests.builders.layouts import LAYOUTS
 
 SPLITS = tuple(BENCHMARK.by_key())
 IMAGENET_SPLITS = tuple(key for key, (_, split) in BENCHMARK.by_key().items() if split.source.key == "imagenet")
@@ -94,6 +95,24 @@ def test_far_classes_are_the_32_45_and_82_of_the_paper(planned):
     assert list(counts.values()) == [32, 45, 82]
 
 
+def test_rows_have_their_sources_columns_and_other_rows_the_value_for_none(indexes):
+    part = functools.partial(
+        Part, role="novel_class", classes=AllClasses("a test"), quota=PerClass(3), paper=PaperCount(0)
+    )
+    parts = (
+        part("a", source=SOURCES["imagenet_o"], partitions=("images",)),
+        part("b", source=SOURCES["svhn_full"], partitions=("test",)),
+    )
+    config = Config("toy", ClassesOf(SOURCES["svhn_full"]), "A test.", (JoinedSplit("both", parts),))
+    toy = Benchmark("toy", "A toy", "1.0.0", 0, "", "", (config,))
+    own, none = plan(Draws(toy, 0), indexes, splits=("toy/both.a", "toy/both.b"))
+    assert own.table.schema == none.table.schema
+    assert own.table.column_names[-5:] == [column.name for column in SOURCES["imagenet_o"].columns]
+    for row in own.table.to_pylist():
+        assert row["source_id"] == f"{row['predicted_wnid']}/{row['source_class']}_{row['confidence']}.JPEG"
+    assert {tuple(row.values())[-5:] for row in none.table.to_pylist()} == {("", "", -1.0, False, False)}
+
+
 def shuffled(index):
     order = list(range(index.table.num_rows))
     random.Random(1).shuffle(order)
@@ -105,19 +124,6 @@ def test_order_of_the_index_does_not_matter(indexes, planned):
     for split in again:
         assert split.table.equals(planned[split.key].table), split.key
         assert split.excluded == planned[split.key].excluded
-
-
-@pytest.mark.parametrize(
-    ("key", "convert"),
-    [(key, convert) for key in SOURCES for convert in LAYOUTS[key]],
-    ids=lambda x: getattr(x, "__name__", x),
-)
-def test_every_layout_of_a_source_gives_one_plan(key, convert, laid_out, planned):
-    source = SOURCES[key]
-    index = {key: open_source(source, laid_out(key, convert), tuple(source.expected()))}
-    wanted = [name for name, (_, split) in BENCHMARK.by_key().items() if split.source.key == key]
-    for split in plan(Draws(BENCHMARK, 0), index, splits=wanted):
-        assert split.table.equals(planned[split.key].table), split.key
 
 
 def test_another_seed_draws_other_images_and_classes(indexes, planned):

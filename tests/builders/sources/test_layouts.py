@@ -5,6 +5,9 @@ import random
 import pytest
 
 from builders.cli.source_flags import missing_sources
+from builders.imagenet_benchmark import BENCHMARK
+from builders.plan.classes import Draws
+from builders.plan.planner import plan
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from tests.builders import layouts
@@ -13,8 +16,16 @@ from tests.builders.trees import contents, link, opened, tree
 
 @pytest.fixture(scope="module")
 def official(demo):
-    """Gives what a source has in its official layout."""
-    return functools.cache(lambda key: contents(opened(key, demo[key])))
+    """Gives the images and plans of a source in its official layout."""
+    return functools.cache(lambda key: images_and_plans(key, opened(key, demo[key])))
+
+
+def images_and_plans(key, index):
+    """The content of every image, and the plans of the source's splits in the ImageNet-scale benchmark."""
+    splits = [name for name, (_, split) in BENCHMARK.by_key().items() if split.source.key == key]
+    return contents(index), {
+        split.key: split.table for split in plan(Draws(BENCHMARK, 0), {key: index}, splits=splits)
+    }
 
 
 @pytest.mark.parametrize("key", SOURCES)
@@ -22,18 +33,28 @@ def test_official_layout_has_every_class_and_image_of_the_demo(demo, key):
     from builders.demo.write import DEMOS
 
     index = opened(key, demo[key])
-    assert sorted(index.table["class_id"].unique().to_pylist()) == sorted(SOURCES[key].classes())
-    on_top = 3 if key == "food101" else 0  # the images of one channel
-    assert index.table.num_rows == sum(DEMOS[key].per_class) * len(SOURCES[key].classes()) + on_top
+    found = index.table["class_id"].unique().to_pylist()
+    if key == "imagenet_o":  # its images may be of any class of the full ImageNet release but for the 1,000
+        assert set(found) < set(SOURCES[key].classes())
+        assert index.table.num_rows == sum(DEMOS[key].per_class)
+    else:
+        assert sorted(found) == sorted(SOURCES[key].classes())
+        on_top = 3 if key == "food101" else 0  # the images of one channel
+        assert index.table.num_rows == sum(DEMOS[key].per_class) * len(SOURCES[key].classes()) + on_top
     assert index.table.schema.names[:5] == ["class_id", "source_id", "file", "offset", "size"]
+    own = {column.name: column.arrow for column in SOURCES[key].columns}
+    assert {name: index.table.schema.field(name).type for name in own} == own
     assert not any(len(piece.missing) for piece in index.pieces)
 
 
 @pytest.mark.parametrize(
     ("key", "convert"), [(key, convert) for key, converts in layouts.LAYOUTS.items() for convert in converts]
 )
-def test_every_layout_has_the_same_ids_classes_and_bytes(official, laid_out, key, convert):
-    assert contents(opened(key, laid_out(key, convert))) == official(key)
+def test_every_layout_has_the_same_ids_classes_and_bytes_and_gives_one_plan(official, laid_out, key, convert):
+    images, plans = images_and_plans(key, opened(key, laid_out(key, convert)))
+    expected, expected_plans = official(key)
+    assert images == expected
+    assert plans == expected_plans
 
 
 @pytest.mark.parametrize("key", SOURCES)
@@ -111,6 +132,9 @@ def test_expected_totals_are_the_owners():
         "dtd": {"images": 5_640},
         "sun397": {"images": 108_754},
         "svhn_full": {"train": 33_402, "test": 13_068},
+        "inaturalist": {"images": 10_000},
+        "imagenet_o": {"images": 2_000},
+        "openimage_o": {"test": 15_869, "val": 1_763},
     }
 
 
@@ -126,3 +150,6 @@ def test_class_names():
     assert SOURCES["dtd"].classes()["polka-dotted"] == "polka-dotted"
     assert SOURCES["sun397"].classes()["/a/apartment_building/outdoor"] == "apartment_building/outdoor"
     assert SOURCES["svhn_full"].classes() == {"number": "house number"}
+    assert SOURCES["inaturalist"].classes()["Toxicodendron diversilobum"] == "Toxicodendron diversilobum"
+    assert SOURCES["imagenet_o"].classes()["tooth"] == "tooth"
+    assert SOURCES["openimage_o"].classes() == {"unlabelled": "unlabelled"}

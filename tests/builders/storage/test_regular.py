@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.regular import open_buffered, open_regular, read_regular
+from builders.storage.regular import open_buffered, open_regular, read_regular, require_regular
 
 
 def test_files_and_links_to_them_are_read(tmp_path):
@@ -47,7 +47,7 @@ def listening(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["pipe", "folder", "device", "listening"])
 def test_nothing_else_is_opened(kind, request):
     path, words = request.getfixturevalue(kind)
-    for opener in (open_regular, open_buffered, read_regular):
+    for opener in (open_regular, open_buffered, read_regular, require_regular):
         with pytest.raises(BuildError) as caught:
             opener(path)
         assert str(caught.value) == f"{path} is {words}, not a regular file. Remove it, or put the file in its place."
@@ -58,6 +58,8 @@ def test_a_missing_file_is_an_error_of_the_system(tmp_path):
         open_regular(tmp_path / "none")
     with pytest.raises(FileNotFoundError):
         read_regular(tmp_path / "none")
+    with pytest.raises(BuildError, match=r"^Cannot read .*none: No such file or directory\. Restore it"):
+        require_regular(tmp_path / "none")
 
 
 def test_no_descriptor_stays_open(tmp_path):
