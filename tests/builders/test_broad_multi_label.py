@@ -13,6 +13,7 @@ from builders.benchmark import Benchmark, DeclarationError, Largest
 from builders.broad_benchmark import BENCHMARK, main
 from builders.broad_multi_label import MULTI_LABEL
 from builders.cli.progress import TerminalMeter
+from builders.demo.write import MARKER
 from builders.executors.local import LocalExecutor
 from builders.pipeline.from_index import Published, rebuild
 from builders.plan.agreement import agreements
