@@ -8,10 +8,11 @@ with one `Benchmark` value, which checks itself on construction. The other types
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builders.declaration_checks import problems
+from builders.generate.contract import Generator
 from builders.selection import (
     AllClasses,
     AllImages,
@@ -46,6 +47,7 @@ __all__ = [
     "Half",
     "JoinedSplit",
     "Largest",
+    "Model",
     "Oodness",
     "PaperCount",
     "Part",
@@ -84,12 +86,27 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class Model:
+    """A generative model that a person has, and whose images some splits hold; the flag `--<name>` gives it.
+
+    `given` is what the flag takes, as help shows it (such as `DIR`); `splits` are keys (`config/split`). `load` gets
+    that and a device, and returns the splits' generator with its weights and with what it depends on.
+    """
+
+    name: str
+    given: str
+    help: str
+    splits: tuple[str, ...]
+    load: Callable[[str, str], Generator]
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """One published benchmark. `seed` keys every draw; `version` changes with the rows that a reader sees.
 
     `roles_by_config`: an image may have different roles in different configs. `index_words`: the words by which the
     authors' text lists name a source and its partition (`builders.adopt.text_lists`); empty if an existing copy
-    consists of folders. `variants`: other readings that a flag asks for.
+    consists of folders. `variants`: other readings that a flag asks for. `models`: what generates some splits' images.
 
     Raises:
         DeclarationError: a name is used twice or malformed, a key names no split, or a split draws from a partition,
@@ -106,6 +123,7 @@ class Benchmark:
     roles_by_config: bool = False
     index_words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
+    models: tuple[Model, ...] = ()
 
     def __post_init__(self) -> None:
         for problem in problems(self.configs):
@@ -117,6 +135,10 @@ class Benchmark:
                         f"Benchmark {self.name}, variant {variant.name}: {split.name} cannot stand for {key}."
                     )
             self._read_as([variant])
+        for model in self.models:
+            for key in model.splits:
+                if key not in self.by_key() or self.by_key()[key][1].generator is None:
+                    raise DeclarationError(f"Benchmark {self.name}, model {model.name}: {key} has no generator.")
 
     def with_variants(self, names: Collection[str]) -> Benchmark:
         """The benchmark as some of its variants declare it; itself if none are named."""
@@ -125,14 +147,23 @@ class Benchmark:
 
     def _read_as(self, variants: Sequence[Variant]) -> Benchmark:
         other = {key: split for variant in variants for key, split in variant.splits.items()}
-        configs = tuple(
+        version = ".".join([f"{self.version}+{variants[0].name}", *(variant.name for variant in variants[1:])])
+        return dataclasses.replace(self, configs=self._with_splits(other), version=version, variants=())
+
+    def with_generators(self, generators: Mapping[str, Generator]) -> Benchmark:
+        """The benchmark with the generators of loaded models, by the keys of their splits (`config/split`)."""
+        declared = self.by_key()
+        other = {key: dataclasses.replace(declared[key][1], generator=made) for key, made in generators.items()}
+        return dataclasses.replace(self, configs=self._with_splits(other)) if other else self
+
+    def _with_splits(self, other: Mapping[str, Split | JoinedSplit]) -> tuple[Config, ...]:
+        """The configs with other splits in place of those of some keys."""
+        return tuple(
             dataclasses.replace(
                 config, splits=tuple(other.get(f"{config.name}/{split.name}", split) for split in config.splits)
             )
             for config in self.configs
         )
-        version = ".".join([f"{self.version}+{variants[0].name}", *(variant.name for variant in variants[1:])])
-        return dataclasses.replace(self, configs=configs, version=version, variants=())
 
     def splits(self) -> Iterator[tuple[Config, Split]]:
         """Yield all splits in declared order, each with its config; for a joined split, its parts."""

@@ -5,6 +5,7 @@ ILSVRC2012's validation images are in-distribution. Configs:
 - broad-reference: these images in two parts. `test` has the originals of the images that are made, and is the clean
   side of every comparison; `held_out` has the rest, 45,000 images, on which mixtures of scores are fitted.
 - broad-novel-classes: three existing sets of classes that ImageNet-1k does not have.
+- broad-synthetic: images that BigGAN and Stable Diffusion make of the classes.
 - broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad_multi_label`).
 
 `label` counts ImageNet-1k's classes, the sorted wnids.
@@ -24,6 +25,7 @@ from builders.benchmark import (
     Benchmark,
     ClassesOf,
     Config,
+    Model,
     PaperCount,
     PerClass,
     Rest,
@@ -32,10 +34,12 @@ from builders.benchmark import (
 )
 from builders.broad_multi_label import LAST_OBJECTS, MULTI_LABEL
 from builders.executors.processes import without_pandas
+from builders.generate.synthetic import biggan
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
 from builders.sources.inaturalist import INATURALIST
 from builders.sources.openimage_o import OPENIMAGE_O
+from builders.sources.synthetic import BIGGAN_IMAGES, PARTITION
 
 LABELS = ClassesOf(IMAGENET)
 ALL_KNOWN = AllClasses("the benchmark's in-distribution classes are all 1,000 (section 2)")
@@ -102,6 +106,31 @@ OPENIMAGE_O_ALL = Variant(
     },
 )
 
+# 25 a class and 1,000 classes (section 2.3).
+_synthetic = functools.partial(
+    Split,
+    role="synthetic",
+    partitions=(PARTITION,),
+    classes=ALL_KNOWN,
+    quota=AllImages(),
+    paper=PaperCount(25_000),
+)
+
+SYNTHETIC = Config(
+    name="broad-synthetic",
+    labels=LABELS,
+    description="Images of ImageNet-1k's classes that generative models made: BigGAN-deep of the class itself, Stable "
+    "Diffusion 2 of a prompt with one of the class's names.",
+    splits=(_synthetic("biggan", source=BIGGAN_IMAGES, generator=biggan.BIGGAN),),
+)
+BIGGAN_WEIGHTS = Model(
+    name="biggan",
+    given="DIR",
+    help=f"Folder with biggan-deep-256's {biggan.WEIGHTS} and {biggan.CONFIG}, for broad-synthetic/biggan.",
+    splits=("broad-synthetic/biggan",),
+    load=biggan.with_weights,
+)
+
 BENCHMARK = Benchmark(
     name="broad",
     title="BROAD, Benchmarking Resilience Over Anomaly Diversity",
@@ -109,8 +138,9 @@ BENCHMARK = Benchmark(
     seed=0,
     paper=papers.GUILLE_2023,
     citation=papers.GUILLE_2023_BIBTEX,
-    configs=(REFERENCE, NOVEL_CLASSES, MULTI_LABEL),
+    configs=(REFERENCE, NOVEL_CLASSES, SYNTHETIC, MULTI_LABEL),
     variants=(OPENIMAGE_O_ALL, LAST_OBJECTS),
+    models=(BIGGAN_WEIGHTS,),
 )
 
 

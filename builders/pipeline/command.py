@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from builders.benchmark import Benchmark
+from builders.cli.model_flags import gpus_needed, model_options, with_given_models
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
@@ -62,7 +63,8 @@ def make_command(benchmark: Benchmark) -> click.Command:
             _main(benchmark.with_variants(chosen), module, flags)
 
     variants = [click.option(f"--{variant.name}", is_flag=True, help=variant.help) for variant in benchmark.variants]
-    for option in (*source_options(benchmark.sources()), *variants, *_shared_options(benchmark)):
+    models = model_options(benchmark.models)
+    for option in (*source_options(benchmark.sources()), *variants, *models, *_shared_options(benchmark)):
         command = option(command)
     return command
 
@@ -138,6 +140,8 @@ def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
 
 def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
     splits = _chosen_splits(benchmark, flags["splits"])
+    if benchmark.models:
+        benchmark, splits = with_given_models(benchmark, splits, flags, optional=not flags["splits"])
     out: Path = flags["out"]
     variant = flags["withdraw"] == DUPLICATES
     refuse_foreign(out)
@@ -162,7 +166,8 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             without_duplicates=variant,
         )
         started = time.monotonic()
-        with LocalExecutor(1 if flags["dry_run"] else flags["workers"], preload=WORKER_IMPORTS) as executor:
+        gpus = gpus_needed(benchmark, splits)
+        with LocalExecutor(1 if flags["dry_run"] else flags["workers"], gpus=gpus, preload=WORKER_IMPORTS) as executor:
             planned = prepare(Run.of(benchmark, request, executor, meter))
             images = sum(len(split.rows) for split in planned.planned)
             meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")

@@ -1,0 +1,97 @@
+"""What generative models share: seeds, names of classes, devices, versions, and the check of the extra `generate`.
+
+Tested by `tests/builders/generate/synthetic/test_biggan.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from builders.errors import BuildError
+from builders.generate.contract import Weights
+from builders.release.columns import Column
+from builders.storage.regular import open_buffered
+from taxonomy import tables
+from taxonomy.wordnet import nouns
+
+SEED = Column("seed", "int64", "seed of the image's random numbers: the first 63 bits of the SHA-256 of the row's id")
+
+AUTO = "auto"
+DEVICES = (AUTO, "cpu", "cuda")
+
+
+def seed_of(row_id: str) -> int:
+    """Return the seed of a row's random numbers, 0 to 2^63 - 1: the first 63 bits of the SHA-256 of its id."""
+    return int.from_bytes(hashlib.sha256(row_id.encode()).digest()[:8], "big") >> 1
+
+
+@functools.cache
+def class_indices() -> Mapping[str, int]:
+    """Return the index of every class of ImageNet-1k by its wnid."""
+    return {row.wnid: row.index for row in tables.imagenet1k()}
+
+
+@functools.cache
+def class_names(wnid: str) -> tuple[str, ...]:
+    """Return the names of a class of ImageNet-1k, as `LOC_synset_mapping.txt` lists them.
+
+    They are the lemmas of its synset in WordNet 3.0. A name may stand for two classes: "crane" is all that both the
+    bird (n02012849) and the machine (n03126707) have, and "maillot" is a name of both n03710637 and n03710721.
+    """
+    wordnet = nouns.load()
+    return wordnet.lemmas(wordnet.row(wnid))
+
+
+def require_packages(packages: Sequence[str], to: str) -> None:
+    """Check that packages of the extra `generate` are installed.
+
+    Raises:
+        BuildError: one is not.
+    """
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise BuildError(
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed, but needed to {to}. Install "
+            "the extra with pip install 'unknown-detection[generate]' (in a checkout: pip install -e '.[generate]')."
+        )
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """Return the installed versions of some packages by name."""
+    return {name: importlib.metadata.version(name) for name in packages}
+
+
+def chosen_device(wanted: str) -> str:
+    """Return `cpu` or `cuda`; `auto` is the GPU where torch finds one.
+
+    Raises:
+        BuildError: a GPU is wanted, and torch finds none.
+    """
+    import torch
+
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise BuildError("torch finds no CUDA device on this machine. Leave --device out, or give --device cpu.")
+    return "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def device_name(device: str) -> str:
+    """Return the name of a device for the manifest: the GPU's, or `cpu`."""
+    import torch
+
+    return str(torch.cuda.get_device_name()) if device == "cuda" else device
+
+
+def digest_of(name: str, path: Path) -> Weights:
+    """Return a file of weights with its digest.
+
+    Raises:
+        BuildError: the path has no regular file.
+        OSError: the file cannot be read.
+    """
+    with open_buffered(path) as file:
+        return Weights(name, hashlib.file_digest(file, "sha256").hexdigest())
