@@ -67,9 +67,9 @@ def _wrong_columns(config: Config) -> Iterator[str]:
     """Yield different columns with one name, and splits that lack a column without a value for absent rows."""
     for name in _repeated(column.name for column in config.columns):
         yield f"{config.name}: two different columns have the name {name}"
-    for column, (key, split) in itertools.product(config.generated_columns, config.by_key().items()):
-        has = split.image_generator is not None and column in split.image_generator.columns
-        if not has and column.absent is None:
+    shared = config.source_columns + config.generated_columns
+    for column, (key, split) in itertools.product(shared, config.by_key().items()):
+        if column not in split.columns and column.absent is None:
             yield f"{key}: it lacks the column {column.name} of another split, which has no value for absent rows"
 
 

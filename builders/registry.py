@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from builders import cifar_benchmark, facets_benchmark, imagenet_benchmark
+from builders import broad_benchmark, cifar_benchmark, facets_benchmark, imagenet_benchmark
 from builders.benchmark import Benchmark
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     benchmark.name: benchmark
-    for benchmark in (imagenet_benchmark.BENCHMARK, cifar_benchmark.BENCHMARK, facets_benchmark.BENCHMARK)
+    for benchmark in (
+        imagenet_benchmark.BENCHMARK,
+        cifar_benchmark.BENCHMARK,
+        facets_benchmark.BENCHMARK,
+        broad_benchmark.BENCHMARK,
+    )
 }

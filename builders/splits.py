@@ -71,6 +71,12 @@ class Split:
         """Generator of the stored images, which for arrays only encodes PNG; None if the source's bytes are copied."""
         return self.generator or (AS_PNG if self.source.arrays else None)
 
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns that its rows have from their source and from what makes their images."""
+        made = self.image_generator.columns if self.image_generator is not None else ()
+        return self.source.columns + made
+
     def row_id(self, source_id: str) -> str:
         """Id of the row of an image of the source."""
         return (self.generator or AS_PNG).row_id(f"{self.source.key}/{source_id}")
@@ -124,7 +130,12 @@ class Config:
     def columns(self) -> tuple[Column, ...]:
         """Columns in addition to those of every config."""
         oodness = (OODNESS,) * any(split.oodness is not None for split in self.by_key().values())
-        return oodness + self.generated_columns
+        return oodness + self.source_columns + self.generated_columns
+
+    @property
+    def source_columns(self) -> tuple[Column, ...]:
+        """Columns that the sources of its splits have of their own, in the order of the splits."""
+        return tuple(dict.fromkeys(column for split in self.by_key().values() for column in split.source.columns))
 
     @property
     def generated_columns(self) -> tuple[Column, ...]:

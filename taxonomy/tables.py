@@ -6,6 +6,7 @@ table, which the files need therefore not repeat.
 
 import csv
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
@@ -146,6 +147,22 @@ class BrokenImage:
     provenance: str
 
 
+@dataclass(frozen=True, slots=True)
+class ExaminedImage:
+    """An image of an out-of-distribution set that the authors of NINCO looked at (Bitterwolf et al., 2023).
+
+    Attributes:
+        source: Key of the source, such as "imagenet_o".
+        source_id: The image's stable name in it.
+        decision: Their letter: "i" for an image with an object of an ImageNet-1k class, "o" for one without; the few
+            others ("u", "q", "b") are explained nowhere and say neither.
+    """
+
+    source: str
+    source_id: str
+    decision: str
+
+
 def read_rows(name: str) -> list[dict[str, str]]:
     """Read a CSV file of `taxonomy/data` as one dictionary per row.
 
@@ -244,6 +261,24 @@ def sun397() -> tuple[Sun397Class, ...]:
 def broken_images() -> tuple[BrokenImage, ...]:
     """Return the images that are known to be broken in their owners' archives."""
     return tuple(BrokenImage(**row) for row in read_rows("broken_images.csv"))
+
+
+@functools.cache
+def inaturalist() -> Mapping[str, str]:
+    """Return the species of each of the 10,000 images of the iNaturalist subset, by file name, sorted.
+
+    From NINCO's table of labels (data/NINCO-LICENSE.txt); all 110 species are plants.
+    """
+    return {row["image"]: row["species"] for row in read_rows("inaturalist.csv")}
+
+
+@functools.cache
+def examined_images() -> tuple[ExaminedImage, ...]:
+    """Return what the authors of NINCO saw on 400 images each of three out-of-distribution sets.
+
+    From their annotations (data/NINCO-LICENSE.txt).
+    """
+    return tuple(ExaminedImage(**row) for row in read_rows("examined_images.csv"))
 
 
 @functools.cache

@@ -42,9 +42,9 @@ storage                 : errors
 executors               : errors
 release                 : errors storage
 demo                    : taxonomy.tables
-sources.base            : demo errors
+sources.base            : demo errors release
 sources.readers         : errors sources.base
-sources                 : demo errors release sources.base sources.readers taxonomy.tables
+sources                 : demo errors release sources.base sources.readers taxonomy.tables taxonomy.wordnet
 generate                : errors executors release sources storage
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
@@ -57,7 +57,8 @@ writing                 : benchmark errors executors generate plan release sourc
 imagenet_benchmark      : benchmark executors papers sources
 cifar_benchmark         : benchmark executors generate papers sources
 facets_benchmark        : benchmark executors papers sources taxonomy.rules
-registry                : benchmark cifar_benchmark facets_benchmark imagenet_benchmark
+broad_benchmark         : benchmark executors papers sources
+registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
 cli                     : errors sources.base
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry

@@ -42,9 +42,10 @@ class PlannedSplit:
     """The plan of one split, or of one part of a joined split.
 
     `key` is `config/split` or `config/split.part`, and `count` its rows in complete sources and in the paper.
-    `labels` are the label names of the config. `table` has the columns of `PLAN_SCHEMA`, and `oodness` if the config
-    has it, in the order of the release; `rows` are the same images as row numbers of the source's index. `available`
-    counts the source's images in the split's partitions: the sum of `len(rows)` and the excluded images.
+    `labels` are the label names of the config. `table` has the columns of `PLAN_SCHEMA`, and `oodness` and the
+    sources' own columns if the config has them, in the order of the release; `rows` are the same images as row
+    numbers of the source's index. `available` counts the source's images in the split's partitions: the sum of
+    `len(rows)` and the excluded images.
     """
 
     key: str
@@ -188,11 +189,17 @@ class _Planner:
         config, split = self.declared[key]
         view = self.views[split.source.key]
         table = _plan_table(labels, split, view, rows, has_labels=config.has_labels(split))
-        if OODNESS not in config.columns:
-            return table
-        values = _oodness(split, self.draws.adopted.get(key))
-        by_code = np.array([values.get(str(class_id), np.nan) for class_id in view.class_ids])
-        return table.append_column(OODNESS.name, pa.array(by_code[view.class_codes[rows]]))
+        if OODNESS in config.columns:
+            values = _oodness(split, self.draws.adopted.get(key))
+            by_code = np.array([values.get(str(class_id), np.nan) for class_id in view.class_ids])
+            table = table.append_column(OODNESS.name, pa.array(by_code[view.class_codes[rows]]))
+        for column in config.source_columns:
+            if column in split.source.columns:
+                own = view.index.table[column.name].take(pa.array(rows))
+            else:
+                own = pa.repeat(pa.scalar(column.absent, column.arrow), len(rows))
+            table = table.append_column(column.name, own)
+        return table
 
     def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
         """Divide rows into kept and withdrawn ones."""

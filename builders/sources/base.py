@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from builders.demo.base import Demo
 from builders.errors import BuildError
+from builders.release.columns import Column
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "lmdb", "targz", "made"]
 """The container from which an image's bytes are read.
@@ -59,7 +60,10 @@ PARTITION_SCHEMA = pa.schema(
         ("size", pa.int64()),
     ]
 )
-"""Columns of one piece: `file` is relative to the source's root, with forward slashes; `size` is -1 where unknown."""
+"""Columns of one piece: `file` is relative to the source's root, with forward slashes; `size` is -1 where unknown.
+
+A source's own columns (`Source.columns`) stand behind them.
+"""
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,8 @@ class Source:
 
     `arrays` marks a source whose images are pixel arrays upstream: rows hold them as PNG and are identified by their
     pixels, so that every layout gives equal rows. `pixel_sizes` is None where a copy's edition does not show in its
-    images' sizes. `demo` writes a small made-up copy.
+    images' sizes. `demo` writes a small made-up copy. `columns` are what the source says of each image beside its
+    class; the pieces' tables have them, and so has every row of a release that comes from the source.
     """
 
     key: str
@@ -167,6 +172,7 @@ class Source:
     arrays: bool = False
     pixel_sizes: PixelSizes | None = None
     demo: Demo | None = None
+    columns: tuple[Column, ...] = ()
 
     @property
     def on_disk(self) -> bool:
@@ -214,12 +220,19 @@ def partition_table(
     files: pa.Array,
     offsets: pa.Array | None = None,
     sizes: pa.Array | None = None,
+    own: Mapping[str, pa.Array] | None = None,
 ) -> pa.Table:
-    """Assemble a piece's table from its columns; without offsets and sizes every row is a whole file."""
+    """Assemble a piece's table from its columns; without offsets and sizes every row is a whole file.
+
+    `own` has the source's own columns by name.
+    """
     rows = len(source_ids)
     zeros = pa.repeat(pa.scalar(0, pa.int64()), rows) if offsets is None else offsets
     unknown = pa.repeat(pa.scalar(-1, pa.int64()), rows) if sizes is None else sizes
-    return pa.Table.from_arrays([class_ids, source_ids, files, zeros, unknown], schema=PARTITION_SCHEMA)
+    table = pa.Table.from_arrays([class_ids, source_ids, files, zeros, unknown], schema=PARTITION_SCHEMA)
+    for name, values in (own or {}).items():
+        table = table.append_column(name, values)
+    return table
 
 
 def _with_constants(piece: PartitionIndex) -> pa.Table:

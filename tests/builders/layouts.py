@@ -10,7 +10,7 @@ import numpy as np
 import scipy.io
 
 from taxonomy import tables
-from tests.builders import cifar_layouts, circulating, facets_layouts
+from tests.builders import broad_layouts, cifar_layouts, circulating, facets_layouts
 from tests.builders.trees import add, link, tree, write_shards
 
 KIT = "ILSVRC2012_devkit_t12"
@@ -234,4 +234,5 @@ LAYOUTS = {
     "dtd": (one_level_up, *cifar_layouts.DTD, *circulating.DTD),
     "sun397": (one_level_up, *facets_layouts.SUN397),
     "svhn_full": (one_level_up, *facets_layouts.SVHN_FULL, *circulating.SVHN_FULL),
+    "imagenet_o": (one_level_up, *broad_layouts.IMAGENET_O),
 }

@@ -14,7 +14,8 @@ LISTING = Path(__file__).parents[2] / ".." / "shared" / "reference" / "caltech25
 FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iterdir() if path.name.endswith(".csv"))
 
 # Rows as the sources say: ILSVRC 2012, Tiny ImageNet, the full ImageNet release, CIFAR-100, Food-101, Describable
-# Textures, Caltech-256 with its folder of clutter, Places365, SUN397.
+# Textures, Caltech-256 with its folder of clutter, Places365, SUN397, the iNaturalist subset; 400 images each of
+# three sets that NINCO's authors looked at.
 COUNTS = {
     "imagenet1k.csv": 1000,
     "tiny_imagenet200.csv": 200,
@@ -29,6 +30,8 @@ COUNTS = {
     "sun397.csv": 397,
     "overrides.csv": 2,
     "broken_images.csv": 2,
+    "examined_images.csv": 1200,
+    "inaturalist.csv": 10_000,
     "decisions_imagenet.csv": 1000,
     "decisions_tiny158.csv": 200,
     "decisions_cifar100.csv": 100,
@@ -56,8 +59,9 @@ def test_every_table_is_listed_here():
 def test_a_table_has_its_rows_sorted_unique_and_trimmed(name):
     rows = [tuple(row.values()) for row in tables.read_rows(name)]
     assert len(rows) == COUNTS[name]
-    # The key is the first column; in these three the second belongs to it.
-    width = 2 if name in {"broken_images.csv", "cifar100_wnids.csv", "overrides.csv"} else 1
+    # The key is the first column; in these four the second belongs to it.
+    double = {"broken_images.csv", "cifar100_wnids.csv", "examined_images.csv", "overrides.csv"}
+    width = 2 if name in double else 1
     keys = [row[:width] for row in rows]
     assert keys == sorted(set(keys))
     assert all(cell == cell.strip() for row in rows for cell in row)

@@ -177,14 +177,15 @@ def test_command_writes_a_demo_and_names_the_next_ones(tmp_path, monkeypatch, ca
     root = tmp_path / "demo"
     for _ in range(2):  # the second run writes the demo again
         assert main([str(root), "--seed", "3"]) == 0
-    lines = capsys.readouterr().out.splitlines()[-3:]
+    lines = capsys.readouterr().out.splitlines()[-4:]
     for line, module, keys in zip(
         lines,
-        ("imagenet_benchmark", "cifar_benchmark", "facets_benchmark"),
+        ("imagenet_benchmark", "cifar_benchmark", "facets_benchmark", "broad_benchmark"),
         (
             "imagenet food101 caltech256 places365",
             "cifar100 svhn lsun dtd imagenet",
             "places365 svhn_full imagenet sun397",
+            "imagenet imagenet_o",
         ),
         strict=True,
     ):

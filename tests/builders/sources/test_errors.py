@@ -226,6 +226,7 @@ def test_strays_of_the_demo_are_named_with_their_reason(demo):
         "sun397/SUN397/b/balcony/exterior/balcón 陽台.jpg": "not named sun_<letters>.jpg",
         "sun397/SUN397/w/wine_cellar/Thumbs.db": "not a category folder",
         "svhn_full/train/.DS_Store": "not named <number>.png",
+        "imagenet_o/imagenet-o/README.txt": "not named <wnid>/<lemmas>_<confidence>.JPEG",
     }
 
 

@@ -1,0 +1,191 @@
+"""ImageNet-O: 2,000 images of classes outside ImageNet-1k that a ResNet-50 takes for ImageNet-1k's.
+
+An image lies in the folder of the class that the network took it for, **not** of its own: that stands in the name, as
+the lemmas of its synset, before the network's confidence.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.demo.imagenet_o import DEMO
+from builders.release.columns import Column
+from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, PixelSizes, Source
+from builders.sources.overlap import COLUMNS, overlap
+from builders.sources.readers import parquet, parquet_files
+from builders.sources.readers.folders import class_column
+from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.named import NamedImages, NamedReader, file_names
+from taxonomy import tables
+from taxonomy.wordnet import nouns
+
+_KEY = "imagenet_o"
+_TITLE = "ImageNet-O"
+_PARTITION = "images"
+_ARCHIVE = "imagenet-o"
+_UNKNOWN = "unknown"
+
+# n01443537/cardinal_tetra_Paracheirodon_axelrodi_0.99767953.JPEG, as NINCO's annotations name 400 of the images
+# (data/cleaning_annotations in its repository). What begins with ._ is what a Mac's archive programs add.
+_PARTS = (
+    r"^(?P<wnid>n[0-9]{8})/(?P<lemmas>(?:[^/.]|\.[^/_])[^/]*)_(?P<confidence>[01](?:\.[0-9]+)?(?:e-[0-9]+)?)\.JPEG$"
+)
+_WANTED = "<wnid>/<lemmas>_<confidence>.JPEG"
+
+SOURCE_CLASS = Column(
+    "source_class", "string", "the image's class as its file name has it, the lemmas of a synset", absent=""
+)
+PREDICTED = Column(
+    "predicted_wnid",
+    "string",
+    "the ImageNet-1k class that a ResNet-50 took the image for; it is another one",
+    absent="",
+)
+CONFIDENCE = Column(
+    "confidence", "float64", "that ResNet-50's confidence in `predicted_wnid`, or -1 for other rows", absent=-1.0
+)
+
+
+@functools.cache
+def _synsets() -> Mapping[str, tuple[str, ...]]:
+    """Synsets of the full ImageNet release outside ImageNet-1k, by their lemmas as file names have them."""
+    wordnet = nouns.load()
+    known = {row.wnid for row in tables.imagenet1k()}
+    found: dict[str, list[str]] = {}
+    for wnid in tables.imagenet_tree():
+        if wnid not in known:
+            found.setdefault("_".join(wordnet.lemmas(wordnet.row(wnid))).replace(" ", "_"), []).append(wnid)
+    return {lemmas: tuple(wnids) for lemmas, wnids in found.items()}
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the names of the classes that an image may have: ImageNet's, outside of the 1,000.
+
+    A class's id is its wnid; the lemmas are the id where several synsets have them, such as `tooth`.
+    """
+    wordnet = nouns.load()
+    found = {}
+    for lemmas, wnids in _synsets().items():
+        found[_class_id(lemmas)] = ", ".join(wordnet.lemmas(wordnet.row(wnids[0])))
+    return {**dict(sorted(found.items())), _UNKNOWN: "no synset of the full ImageNet release has these lemmas"}
+
+
+def _class_id(lemmas: str) -> str:
+    wnids = _synsets().get(lemmas, ())
+    if not wnids:
+        return _UNKNOWN
+    return wnids[0] if len(wnids) == 1 else lemmas
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the size of the only partition; how many images a class has is published nowhere."""
+    return {_PARTITION: Expected(2_000)}
+
+
+def _ids_of(shard: parquet.Shard) -> pa.Array:
+    """Ids of a mirror's rows: the Hub's converter keeps the file names without folders, and these as label names."""
+    whole = pc.struct_field(pc.extract_regex(shard.names, r"^(?:.*/)?(?P<id>n[0-9]{8}/[^/]+)$"), "id")
+    if shard.label_names is None:
+        return whole
+    of_label = pa.array(shard.label_names, pa.string()).take(shard.labels)
+    return pc.coalesce(whole, pc.binary_join_element_wise(of_label, file_names(shard), "/"))
+
+
+_READER = NamedReader(
+    _KEY,
+    _TITLE,
+    _PARTS,
+    _WANTED,
+    from_parquet=_ids_of,
+    advice="Take the Parquet files that the Hub converts cais/imagenet-o to, or the owners' imagenet-o.tar",
+    in_folder=True,
+)
+
+
+def _partition(root: Path, found: NamedImages | None) -> PartitionIndex | None:
+    """Read class, prediction and confidence from the images' ids."""
+    if found is None:
+        return None
+    parts = pc.extract_regex(found.ids, _PARTS)
+    known = pa.array([row.wnid for row in tables.imagenet1k()])
+    strangers = found.ids.filter(pc.invert(pc.is_in(parts.field("wnid"), value_set=known)))
+    if len(strangers):
+        raise OtherDataError(
+            f"{_TITLE}: the folder of {strangers[0]} in {root} ({found.layout}) is not one of ImageNet-1k's "
+            f"classes, which ImageNet-O's folders are. Give a copy of {_TITLE} with --{_KEY}."
+        )
+    names = tuple(classes())
+    class_ids = pa.array([_class_id(lemmas) for lemmas in parts.field("lemmas").to_pylist()], pa.string())
+    codes = pc.index_in(class_ids, value_set=pa.array(names, pa.string()))
+    own = {
+        SOURCE_CLASS.name: parts.field("lemmas"),
+        PREDICTED.name: parts.field("wnid"),
+        CONFIDENCE.name: pc.cast(parts.field("confidence"), pa.float64()),
+        **overlap(_KEY, found.ids),
+    }
+    return found.partition(_PARTITION, class_column(names, codes.to_numpy()), own)
+
+
+def _folders(root: Path, home: Path) -> PartitionIndex | None:
+    return _partition(root, _READER.in_files(root, home))
+
+
+def _archive(root: Path, home: Path) -> PartitionIndex | None:
+    return _partition(root, _READER.in_archive(root, home, _ARCHIVE))
+
+
+def _parquet(root: Path, home: Path) -> PartitionIndex | None:
+    return _partition(root, _READER.in_parquet(root, parquet_files.split_files(home, "test")))
+
+
+_SEARCH = Search(
+    key=_KEY,
+    title=_TITLE,
+    layouts=(
+        Layout(_PARTITION, f"imagenet-o/{_WANTED}, or the folder of these folders", _folders),
+        Layout(_PARTITION, "the original archive imagenet-o.tar, read in place", _archive),
+        Layout(_PARTITION, "the Hub's default/test/0000.parquet (refs/convert/parquet of cais/imagenet-o)", _parquet),
+    ),
+    expected=expected,
+)
+
+IMAGENET_O = Source(
+    key=_SEARCH.key,
+    title=_TITLE,
+    edition="ImageNet-O (2019; imagenet-o.tar has the MD5 86bd7a50c1c4074fb18fc5f219d6d50b)",
+    # The repository's LICENSE is MIT, and the owners' copy on the Hub (cais/imagenet-o) names the same. The images are
+    # ImageNet's, whose terms do not let anybody pass them on.
+    licence=Licence(
+        name="MIT; images under ImageNet's terms of access",
+        url="https://github.com/hendrycks/natural-adv-examples",
+        statement=(
+            "The owners' repository and their copy on the Hub are under the MIT licence. The images are from "
+            "ImageNet, which does not own their copyright and gives them for non-commercial research and education."
+        ),
+        publish="gated",
+    ),
+    citation="""@inproceedings{hendrycks2021natural,
+  title = {Natural Adversarial Examples},
+  author = {Hendrycks, Dan and Zhao, Kevin and Basart, Steven and Steinhardt, Jacob and Song, Dawn},
+  booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+  year = {2021}
+}""",
+    obtain=Obtain(
+        "https://github.com/hendrycks/natural-adv-examples",
+        "download ImageNet-O, imagenet-o.tar (178 MB); it can stay packed",
+    ),
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(),
+    demo=DEMO,
+    columns=(SOURCE_CLASS, PREDICTED, CONFIDENCE, *COLUMNS),
+)

@@ -1,0 +1,41 @@
+"""Columns that say on which out-of-distribution images people saw an object of an ImageNet-1k class.
+
+Bitterwolf, Müller and Hein, "In or Out? Fixing ImageNet Out-of-Distribution Detection Evaluation" (ICML 2023), looked
+at 400 images of each set: of ImageNet-O 78 show one, of OpenImage-O 19, of the iNaturalist subset 10.
+
+Tested by `tests/builders/test_broad_benchmark.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.release.columns import Column
+from taxonomy import tables
+
+ID_OVERLAP = Column(
+    "id_overlap",
+    "bool",
+    "whether an object of an ImageNet-1k class was seen on the image; false also where nobody looked (`examined`)",
+    absent=False,
+)
+EXAMINED = Column(
+    "examined",
+    "bool",
+    "whether the image is one of the 400 of its set that the authors of NINCO looked at for `id_overlap`",
+    absent=False,
+)
+COLUMNS = (ID_OVERLAP, EXAMINED)
+
+
+def overlap(key: str, ids: pa.Array) -> Mapping[str, pa.Array]:
+    """The two columns for images of a source, given its key and their ids."""
+    examined = {image.source_id: image.decision for image in tables.examined_images() if image.source == key}
+    seen = [name for name, decision in examined.items() if decision == "i"]
+    return {
+        ID_OVERLAP.name: pc.is_in(ids, value_set=pa.array(seen, pa.string())),
+        EXAMINED.name: pc.is_in(ids, value_set=pa.array(list(examined), pa.string())),
+    }

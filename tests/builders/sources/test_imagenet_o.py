@@ -1,0 +1,102 @@
+import tarfile
+
+import pytest
+
+from builders.plan.completeness import shortfalls
+from builders.sources.base import Stray, open_source
+from builders.sources.imagenet_o import classes
+from builders.sources.registry import SOURCES
+from taxonomy import tables
+from taxonomy.wordnet import nouns
+from tests.builders.trees import add, opened, refusal, tree, write_parquet
+
+TETRA = "n01443537/cardinal_tetra_Paracheirodon_axelrodi_0.99767953.JPEG"
+
+
+def rows(root):
+    table = open_source(SOURCES["imagenet_o"], root, ("images",)).table
+    return {row["source_id"]: row for row in table.to_pylist()}
+
+
+def test_class_prediction_and_confidence_are_in_the_name(tmp_path):
+    row = rows(tree(tmp_path, {f"imagenet-o/{TETRA}": ""}))[TETRA]
+    # WordNet 3.0 has one synset with these lemmas; the folder is the goldfish's.
+    (synset,) = nouns.load().senses("Paracheirodon_axelrodi")
+    assert row["class_id"] == nouns.load().wnid(synset)
+    assert classes()[row["class_id"]] == "cardinal tetra, Paracheirodon axelrodi"
+    assert (row["source_class"], row["predicted_wnid"]) == ("cardinal_tetra_Paracheirodon_axelrodi", "n01443537")
+    assert row["confidence"] == 0.99767953
+
+
+def test_lemmas_of_several_synsets_are_the_class_themselves(tmp_path):
+    names = ("n01704323/tooth_0.9914603.JPEG", "n01704323/no_such_thing_9.9e-1.JPEG", "n01704323/odd_1.0.JPEG")
+    found = rows(tree(tmp_path, dict.fromkeys(names, "")))
+    assert found[names[0]]["class_id"] == "tooth"
+    assert names[1] not in found
+    assert found[names[2]]["class_id"] == "unknown"
+    assert found[names[2]]["source_class"] == "odd"
+
+
+def test_no_class_is_one_of_the_thousand_and_every_examined_name_has_one():
+    known = {row.wnid for row in tables.imagenet1k()}
+    assert not known & set(classes())
+    # All 400 names that NINCO's annotations hold are lemmas of the full release's synsets.
+    assert list(classes())[-1] == "unknown"
+
+
+def test_the_demo_has_the_examined_images_and_their_flags(demo):
+    table = opened("imagenet_o", demo["imagenet_o"]).table
+    assert set(table["source_id"].to_pylist()) == {
+        image.source_id for image in tables.examined_images() if image.source == "imagenet_o"
+    }
+    assert "unknown" not in table["class_id"].to_pylist()
+    # SPEC and the NINCO paper's table of cleaning: 78 of the 400 show an ImageNet-1k object.
+    assert sum(table["id_overlap"].to_pylist()) == 78
+    assert all(table["examined"].to_pylist())
+
+
+def test_only_names_with_a_confidence_are_images(tmp_path):
+    strays = ("n01443537/n01443537_10026.JPEG", "n01443537/benthos_0.5.png", "n01443537/._benthos_0.5.JPEG")
+    tree(tmp_path, dict.fromkeys((TETRA, *strays, "README.txt"), ""))
+    (piece,) = open_source(SOURCES["imagenet_o"], tmp_path, ("images",)).pieces
+    assert piece.table["source_id"].to_pylist() == [TETRA]
+    wanted = "not named <wnid>/<lemmas>_<confidence>.JPEG"
+    assert set(piece.strays) == {Stray(name, wanted) for name in (*strays, "README.txt")}
+
+
+def test_a_short_copy_is_told_with_its_counts(demo):
+    index = opened("imagenet_o", demo["imagenet_o"])
+    assert shortfalls(index, ("images",), list(classes())) == [
+        "ImageNet-O, images (image files in imagenet-o): expected 2,000 images, found 400"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"n01443537/n01443537_10026.JPEG": ""}, "the partition images (2,000 images) is not in"),  # ImageNet-1k
+        ({"imagenet-o/n00007846/person_0.5.JPEG": ""}, "is not one of ImageNet-1k's classes"),
+        ({"imagenet-o.tar": "no archive"}, "has no complete, uncompressed tar"),
+        ({"default/test/0000.parquet": "no Parquet"}, "cannot be read as Parquet"),
+    ],
+)
+def test_copies_of_something_else(tmp_path, files, words):
+    message = refusal("imagenet_o", tree(tmp_path, files))
+    assert words in message
+    assert "--imagenet_o" in message or "Download" in message
+
+
+def test_an_archive_without_such_names(tmp_path):
+    with tarfile.open(tmp_path / "imagenet-o.tar", "w") as archive:
+        add(archive, "imagenet-a/n01443537/0.000_digital clock.jpg", b"")
+    assert "has no images named <wnid>/<lemmas>_<confidence>.JPEG. Give a copy of ImageNet-O" in refusal(
+        "imagenet_o", tmp_path
+    )
+
+
+@pytest.mark.parametrize("names", [None, ["goldfish"]])
+def test_a_mirror_without_the_folders_is_refused(tmp_path, names):
+    write_parquet(tmp_path / "default" / "test" / "0000.parquet", [(TETRA.partition("/")[2], 0, b"")], names)
+    message = refusal("imagenet_o", tmp_path)
+    assert "is not like <wnid>/<lemmas>_<confidence>.JPEG (row 0 of" in message
+    assert "cais/imagenet-o" in message
