@@ -38,6 +38,7 @@ __main__                : cli explain freeze
 [builders]
 errors                  :
 papers                  :
+partial_broad_cipher    :
 storage                 : errors
 executors               : errors
 release                 : errors storage
