@@ -7,7 +7,8 @@ with one `Benchmark` value, which checks itself on construction. The other types
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builders.declaration_checks import problems
@@ -50,6 +51,7 @@ __all__ = [
     "Rest",
     "Split",
     "Total",
+    "Variant",
     "parent",
     "split_of",
 ]
@@ -66,12 +68,25 @@ class Count:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """Another reading of a benchmark, which the flag `--<name>` asks for; `help` says what it does.
+
+    `splits` are declared in place of the splits of these keys (`config/split`). The name joins the version as build
+    metadata (semver.org 2.0.0, item 10), as in `1.0.0+openimage-o-all`, so that no folder mixes two readings.
+    """
+
+    name: str
+    help: str
+    splits: Mapping[str, Split | JoinedSplit]
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """One published benchmark. `seed` keys every draw; `version` changes with the rows that a reader sees.
 
     `roles_by_config`: an image may have different roles in different configs. `index_words`: the words by which the
     authors' text lists name a source and its partition (`builders.adopt.text_lists`); empty if an existing copy
-    consists of folders.
+    consists of folders. `variants`: other readings that a flag asks for.
 
     Raises:
         DeclarationError: a name is used twice or malformed, a key names no split, or a split draws from a partition,
@@ -87,10 +102,34 @@ class Benchmark:
     configs: tuple[Config, ...]
     roles_by_config: bool = False
     index_words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    variants: tuple[Variant, ...] = ()
 
     def __post_init__(self) -> None:
         for problem in problems(self.configs):
             raise DeclarationError(f"Benchmark {self.name}, {problem}.")
+        for variant in self.variants:
+            for key, split in variant.splits.items():
+                if key not in self.parts() or split.name != key.partition("/")[2]:
+                    raise DeclarationError(
+                        f"Benchmark {self.name}, variant {variant.name}: {split.name} cannot stand for {key}."
+                    )
+            self._read_as([variant])
+
+    def with_variants(self, names: Collection[str]) -> Benchmark:
+        """The benchmark as some of its variants declare it; itself if none are named."""
+        chosen = [variant for variant in self.variants if variant.name in names]
+        return self._read_as(chosen) if chosen else self
+
+    def _read_as(self, variants: Sequence[Variant]) -> Benchmark:
+        other = {key: split for variant in variants for key, split in variant.splits.items()}
+        configs = tuple(
+            dataclasses.replace(
+                config, splits=tuple(other.get(f"{config.name}/{split.name}", split) for split in config.splits)
+            )
+            for config in self.configs
+        )
+        version = ".".join([f"{self.version}+{variants[0].name}", *(variant.name for variant in variants[1:])])
+        return dataclasses.replace(self, configs=configs, version=version, variants=())
 
     def splits(self) -> Iterator[tuple[Config, Split]]:
         """Yield all splits in declared order, each with its config; for a joined split, its parts."""

@@ -3,6 +3,7 @@ import os
 import filelock
 import pytest
 
+from builders.broad_benchmark import BENCHMARK as BROAD
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.demo.write import write_demo
 from builders.facets_benchmark import BENCHMARK as FACETS
@@ -70,3 +71,9 @@ def cifar_release(demo, tmp_path_factory):
 def facets_release(demo, tmp_path_factory):
     """An undisturbed release of all configs of FACETS, built by one worker."""
     return made_once(tmp_path_factory, "facets-release", lambda root: build_demo(demo, root, benchmark=FACETS))
+
+
+@pytest.fixture(scope="session")
+def broad_release(demo, tmp_path_factory):
+    """An undisturbed release of all configs of BROAD, built by one worker."""
+    return made_once(tmp_path_factory, "broad-release", lambda root: build_demo(demo, root, benchmark=BROAD))

@@ -27,7 +27,7 @@ COSTLY = (
     *(command.main for command in COMMANDS),
 )
 
-RELEASES = ("imagenet_release", "cifar_release", "facets_release")
+RELEASES = ("imagenet_release", "cifar_release", "facets_release", "broad_release")
 """Fixtures that some tests ask for by a name among their parameters."""
 
 

@@ -230,6 +230,29 @@ def test_folders_can_be_held_in_the_head():
                 assert FEWEST <= count <= MOST, f"{name} has {count} modules"
 
 
+MOST_ARGUMENTS = 6
+
+MANY_ARGUMENTS = {
+    "builders.sources.readers.parquet.read_shard": "the columns of a mirror, and what to say where one is not there",
+    "evaluation.protocols.figures.measure": "the fields that identify a figure, by name",
+    "evaluation.scoring.run.score": "the options of a public function, by name",
+    "hf_scripts.publish.read_back._check_small": "both sides of a comparison",
+}
+"""Functions with more arguments than `MOST_ARGUMENTS`, each with the reason; click's commands have one per option."""
+
+
+def test_functions_take_few_arguments_or_give_a_reason():
+    many = set()
+    for module, path in modules():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef) or any("click" in ast.unparse(d) for d in node.decorator_list):
+                continue
+            given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            if len([argument for argument in given if argument.arg not in ("self", "cls")]) > MOST_ARGUMENTS:
+                many.add(f"{module}.{node.name}")
+    assert many == set(MANY_ARGUMENTS)
+
+
 def test_packages_import_nothing_and_say_what_they_hold():
     for package in OURS:
         for path in sources(package):

@@ -21,10 +21,12 @@ from builders.executors.local import LocalExecutor
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run, compared_with, parts_of
 from builders.pipeline.run import write_release
-from builders.pipeline.state import refuse_foreign
+from builders.pipeline.state import locked, refuse_foreign
 from builders.pipeline.summary import built_text, dry_run_text
 from builders.plan.withdrawals import DUPLICATES, read_withdrawn
+from builders.release.layout import Layout
 from builders.sources.base import Source
+from builders.storage.atomic import write_text
 
 WORKER_IMPORTS = ("builders.pipeline.command", "builders.generate.task", "numpy.ma")
 """All that a build's workers use. pyarrow asks for the last at the first array that it makes of one of NumPy's."""
@@ -56,9 +58,11 @@ def make_command(benchmark: Benchmark) -> click.Command:
     )
     def command(**flags: Any) -> None:
         with os_errors_as_build_errors("read the sources and write the release"):
-            _main(benchmark, module, flags)
+            chosen = [variant.name for variant in benchmark.variants if flags[variant.name.replace("-", "_")]]
+            _main(benchmark.with_variants(chosen), module, flags)
 
-    for option in (*source_options(benchmark.sources()), *_shared_options(benchmark)):
+    variants = [click.option(f"--{variant.name}", is_flag=True, help=variant.help) for variant in benchmark.variants]
+    for option in (*source_options(benchmark.sources()), *variants, *_shared_options(benchmark)):
         command = option(command)
     return command
 
@@ -194,17 +198,20 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
 
 
 def _demo_roots(out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool, quiet: bool) -> dict[str, Path]:
-    from builders.demo.write import write_demo
+    from builders.demo.write import edition, write_demo
 
     if dry_run:
         return write_demo(Path(cleanup.enter_context(tempfile.TemporaryDirectory())), progress=not quiet)
     # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
-    root = out / ".state" / "demo"
+    layout = Layout(out)
+    root = layout.state / "demo"
     finished = root / ".finished"
-    if finished.exists():
-        return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
-    written = write_demo(root, progress=not quiet)
-    finished.touch()
+    with locked(layout):
+        if finished.is_file() and finished.read_text(encoding="utf-8") == edition():
+            return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
+        finished.unlink(missing_ok=True)
+        written = write_demo(root, progress=not quiet)
+        write_text(finished, edition())
     return written
 
 

@@ -97,7 +97,8 @@ class Run:
 
 def variant_version(version: str, *, decode: bool) -> str:
     """The version of a benchmark's variant without duplicates; with `decode` equal pixels of other bytes go, too."""
-    return f"{version}+{VARIANT}" + (".decoded" if decode else "")
+    joined = "." if "+" in version else "+"
+    return f"{version}{joined}{VARIANT}" + (".decoded" if decode else "")
 
 
 def compared_with(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ def refuse_resized(index: SourceIndex) -> None:
     if known is None:
         return
     for piece in index.pieces:
-        sizes = list(_sampled(index.root, piece))
+        sizes = list(sampled_sizes(index.root, piece))
         seen = _seen(known, sizes) if len(sizes) >= _FEWEST else ""
         if seen:
             title = index.source.title
@@ -85,7 +85,7 @@ def _by(size: Size) -> str:
     return f"{size[0]} x {size[1]}"
 
 
-def _sampled(root: Path, piece: PartitionIndex) -> Iterator[Size]:
+def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:
     """Yield width and height of some images, the same ones of equal copies; unreadable headers are skipped."""
     if piece.form != "encoded":
         return

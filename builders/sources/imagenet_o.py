@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from builders.demo.imagenet_o import DEMO
 from builders.release.columns import Column
-from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, Source
 from builders.sources.overlap import COLUMNS, overlap
 from builders.sources.readers import parquet, parquet_files
 from builders.sources.readers.folders import class_column
@@ -43,7 +43,7 @@ SOURCE_CLASS = Column(
 PREDICTED = Column(
     "predicted_wnid",
     "string",
-    "the ImageNet-1k class that a ResNet-50 took the image for; it is another one",
+    "the ImageNet-1k class that a ResNet-50 took the image for, which is not its own",
     absent="",
 )
 CONFIDENCE = Column(
@@ -105,7 +105,7 @@ _READER = NamedReader(
     _WANTED,
     from_parquet=_ids_of,
     advice="Take the Parquet files that the Hub converts cais/imagenet-o to, or the owners' imagenet-o.tar",
-    in_folder=True,
+    folder="n[0-9]{8}",
 )
 
 
@@ -185,7 +185,6 @@ IMAGENET_O = Source(
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
-    pixel_sizes=PixelSizes(),
     demo=DEMO,
     columns=(SOURCE_CLASS, PREDICTED, CONFIDENCE, *COLUMNS),
 )

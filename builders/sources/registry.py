@@ -10,7 +10,9 @@ from builders.sources.dtd import DTD
 from builders.sources.food101 import FOOD101
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
+from builders.sources.inaturalist import INATURALIST
 from builders.sources.lsun import LSUN
+from builders.sources.openimage_o import OPENIMAGE_O
 from builders.sources.places365 import PLACES365
 from builders.sources.sun397 import SUN397
 from builders.sources.svhn import SVHN
@@ -18,6 +20,20 @@ from builders.sources.svhn_full import SVHN_FULL
 
 SOURCES: dict[str, Source] = {
     source.key: source
-    for source in (IMAGENET, FOOD101, CALTECH256, PLACES365, CIFAR100, SVHN, LSUN, DTD, SUN397, SVHN_FULL, IMAGENET_O)
+    for source in (
+        IMAGENET,
+        FOOD101,
+        CALTECH256,
+        PLACES365,
+        CIFAR100,
+        SVHN,
+        LSUN,
+        DTD,
+        SUN397,
+        SVHN_FULL,
+        INATURALIST,
+        IMAGENET_O,
+        OPENIMAGE_O,
+    )
 }
 """Every source by its key, which is also its flag on the command line."""

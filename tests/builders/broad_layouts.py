@@ -1,7 +1,8 @@
-"""Turn the demo's ImageNet-O into every other accepted layout."""
+"""Turn the demo's sets of novel classes into every other accepted layout."""
 
 import os
 
+from tests.builders.circulating import place, write_named
 from tests.builders.facets_layouts import packed
 from tests.builders.trees import write_parquet
 
@@ -36,4 +37,81 @@ def imagenet_o_converted(imagenet_o, root):
     return root
 
 
+def inaturalist_bare(inaturalist, root):
+    """The images alone, in the folder given."""
+    for path in sorted((inaturalist / "iNaturalist" / "images").glob("*.jpg")):
+        place(path, root / path.name)
+    return root
+
+
+def inaturalist_archive(inaturalist, root):
+    """The archive as downloaded."""
+    root.mkdir(exist_ok=True)
+    packed(inaturalist / "iNaturalist", root / "iNaturalist.tar.gz", "w:gz")
+    return root
+
+
+def inaturalist_tar(inaturalist, root):
+    """The same gunzipped."""
+    root.mkdir(exist_ok=True)
+    packed(inaturalist / "iNaturalist", root / "iNaturalist.tar", "w")
+    return root
+
+
+def named_rows(folder):
+    """Rows of a mirror that kept the file names, in another order."""
+    return [(path.name, path.read_bytes()) for path in sorted(folder.glob("[0-9a-f]*.jpg"), reverse=True)]
+
+
+def inaturalist_mirror(inaturalist, root):
+    """A mirror on the Hub with a column of file names."""
+    rows = named_rows(inaturalist / "iNaturalist" / "images")
+    for shard in range(2):
+        path = root / "data" / f"test-{shard:05d}-of-00002.parquet"
+        write_named(path, [(f"images/{name}", content) for name, content in rows[shard::2]], "filename")
+    return root
+
+
+OPENOOD_IMAGES = "images_largescale/openimage_o/images"
+OPENOOD_LISTS = "benchmark_imglist/imagenet"
+
+
+def openimage_o_beside(openimage_o, root):
+    """The images with the lists beside them, bare names as in ViM's list."""
+    for path in sorted((openimage_o / OPENOOD_IMAGES).glob("[0-9a-f]*.jpg")):
+        place(path, root / path.name)
+    for path in sorted((openimage_o / OPENOOD_LISTS).glob("*.txt")):
+        names = [line.split()[0].rpartition("/")[2] for line in path.read_text(encoding="utf-8").splitlines()]
+        (root / path.name).write_text("\n".join([*reversed(names), ""]), encoding="utf-8")
+    return root
+
+
+def openimage_o_inside(openimage_o, root):
+    """OpenOOD's tree with the innermost folder given; the lists lie three folders above."""
+    for path in sorted((openimage_o / OPENOOD_IMAGES).glob("[0-9a-f]*.jpg")):
+        place(path, root / "data" / OPENOOD_IMAGES / path.name)
+    for path in sorted((openimage_o / OPENOOD_LISTS).glob("*.txt")):
+        place(path, root / "data" / "benchmark_imglist" / "imagenet200" / path.name)
+    return root / "data" / OPENOOD_IMAGES
+
+
+def openimage_o_archive(openimage_o, root):
+    """An archive of the folder, and the lists in a folder named as ViM's."""
+    root.mkdir(exist_ok=True)
+    packed(openimage_o / "images_largescale" / "openimage_o", root / "openimage_o.tar.gz", "w:gz")
+    for path in sorted((openimage_o / OPENOOD_LISTS).glob("*.txt")):
+        place(path, root / "datalists" / path.name)
+    return root
+
+
+def openimage_o_mirror(openimage_o, root):
+    """A mirror as the Hub converts one, in `image.path`."""
+    write_named(root / "default" / "test" / "0000.parquet", named_rows(openimage_o / OPENOOD_IMAGES), None)
+    for path in sorted((openimage_o / OPENOOD_LISTS).glob("*.txt")):
+        place(path, root / path.name)
+    return root
+
+
+INATURALIST = (inaturalist_bare, inaturalist_archive, inaturalist_tar, inaturalist_mirror)
+OPENIMAGE_O = (openimage_o_beside, openimage_o_inside, openimage_o_archive, openimage_o_mirror)
 IMAGENET_O = (imagenet_o_inside, imagenet_o_archive, imagenet_o_converted)

@@ -234,5 +234,7 @@ LAYOUTS = {
     "dtd": (one_level_up, *cifar_layouts.DTD, *circulating.DTD),
     "sun397": (one_level_up, *facets_layouts.SUN397),
     "svhn_full": (one_level_up, *facets_layouts.SVHN_FULL, *circulating.SVHN_FULL),
+    "inaturalist": (one_level_up, *broad_layouts.INATURALIST),
     "imagenet_o": (one_level_up, *broad_layouts.IMAGENET_O),
+    "openimage_o": (one_level_up, *broad_layouts.OPENIMAGE_O),
 }

@@ -26,6 +26,7 @@ from builders.benchmark import (
 )
 from builders.generate.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
+from builders.release.columns import Column
 from builders.selection import after, class_sizes, images_of
 from builders.sources.base import Expected
 from builders.sources.caltech256 import CALTECH256
@@ -63,6 +64,7 @@ def benchmark(*configs):
 
 FIRST = split("first", quota=PerClass(10))
 OODNESS = Oodness.equal(DTD, 1.0)
+MEASURED = dataclasses.replace(DTD, columns=(Column("breadth", "int64", "how broad the image is"),))
 
 WRONG = {
     "rest of no split": (
@@ -179,6 +181,10 @@ WRONG = {
     "a joined split without parts": (
         [config(JoinedSplit("test", ()))],
         "one/test: a part stands in a JoinedSplit, which has at least one",
+    ),
+    "a source's column that others have no value for": (
+        [config(split(source=MEASURED), split("other", source=SVHN_FULL, partitions=("test",)))],
+        "one/other: it lacks the column breadth of another split, which has no value for absent rows",
     ),
     "oodness of one split of two": (
         [config(FIRST, split(oodness=OODNESS))],

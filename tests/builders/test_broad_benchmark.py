@@ -1,13 +1,29 @@
-"""BROAD: what the paper and its repository count, and a build of the demo sources."""
+"""BROAD: what the paper and the sets' owners count, and one build of the demo sources."""
 
 import collections
+import dataclasses
 
+import datasets
+import pyarrow.parquet as pq
 import pytest
 
-from builders.broad_benchmark import BENCHMARK
+from builders.benchmark import DeclarationError
+from builders.broad_benchmark import BENCHMARK, main
+from builders.plan.classes import Draws
 from builders.plan.planner import plan
+from builders.release.schema import ROLES
+from builders.release.tables import read_excluded
+from evaluation.protocols import broad
+from hf_scripts import materialize, verify
+from hf_scripts.checks import manifest as check_manifest
+from hf_scripts.checks.problems import Problems
 from taxonomy import tables
+from tests.builders.conftest import build_demo, files_of
 from tests.builders.indexes import whole_index
+from tests.manifests import manifest_of
+
+NOVEL = ("inaturalist", "imagenet_o", "openimage_o")
+SOURCES = ("imagenet", *NOVEL)
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +32,7 @@ def reference():
     sources = {source.key: source for source in BENCHMARK.sources()}
     indexes = {"imagenet": whole_index(sources["imagenet"], ["val"])}
     keys = ("broad-reference/test", "broad-reference/held_out")
-    return {split.key.partition("/")[2]: split for split in plan(BENCHMARK, indexes, seed=0, splits=keys)}
+    return {split.key.partition("/")[2]: split for split in plan(Draws(BENCHMARK, seed=0), indexes, splits=keys)}
 
 
 def test_reference_is_all_of_validation_in_two_parts(reference):
@@ -26,15 +42,138 @@ def test_reference_is_all_of_validation_in_two_parts(reference):
     ids = [set(split.table["id"].to_pylist()) for split in (test, held_out)]
     assert not ids[0] & ids[1]
     for split, images in ((test, 5), (held_out, 45)):
-        assert collections.Counter(split.table["class_id"].to_pylist()) == {
-            row.wnid: images for row in tables.imagenet1k()
-        }
+        names = split.table["class_id"].to_pylist()
+        assert collections.Counter(names) == {row.wnid: images for row in tables.imagenet1k()}
         assert split.count.rows == split.count.paper == len(split.rows)
-        assert split.table["label"].to_pylist() == [
-            split.labels.index(name) for name in split.table["class_id"].to_pylist()
-        ]
-    assert test.labels == tuple(row.wnid for row in tables.imagenet1k())
+        numbers = {row.wnid: row.index for row in tables.imagenet1k()}
+        assert split.table["label"].to_pylist() == [numbers[name] for name in names]
+        assert split.labels == tuple(numbers)
 
 
-def test_sets_have_their_published_sizes():
-    assert BENCHMARK.count("broad-novel-classes/imagenet_o").rows == 2_000
+def test_sets_have_their_owners_sizes():
+    # Huang and Li (2021): 10,000; Hendrycks et al. (2021): 2,000; OpenOOD's list of the 17,632 of Wang et al. (2022).
+    counts = {name: BENCHMARK.count(f"broad-novel-classes/{name}").rows for name in NOVEL}
+    assert counts == {"inaturalist": 10_000, "imagenet_o": 2_000, "openimage_o": 15_869}
+    whole = BENCHMARK.with_variants(["openimage-o-all"])
+    assert whole.count("broad-novel-classes/openimage_o").rows == 17_632
+    assert whole.version == "1.0.0+openimage-o-all"
+    assert BENCHMARK.with_variants([]) is BENCHMARK
+
+
+def test_a_variant_of_a_split_that_is_not_there_fails_where_it_is_declared():
+    (variant,) = BENCHMARK.variants
+    wrong = dataclasses.replace(variant, splits={"broad-novel-classes/ninco": next(iter(variant.splits.values()))})
+    with pytest.raises(
+        DeclarationError, match="openimage-o-all: openimage_o cannot stand for broad-novel-classes/ninco"
+    ):
+        dataclasses.replace(BENCHMARK, variants=(wrong,))
+
+
+def test_roles_are_those_that_the_protocol_compares(broad_release):
+    configs = manifest_of(broad_release)["configs"]
+    roles = {split["role"] for split in configs["broad-novel-classes"]["splits"].values()}
+    assert roles == {"novel_class"} <= set(broad.KINDS)
+    assert {split["role"] for split in configs["broad-reference"]["splits"].values()} == {"in_distribution"}
+
+
+def test_the_demo_has_every_set_and_verifies(broad_release):
+    problems = Problems()
+    manifest = check_manifest.load(broad_release, problems)
+    found, notes = verify.verify(broad_release, manifest, decode=True, workers=1, advance=lambda _: None)
+    problems.merge(found)
+    assert list(problems.lines()) == []
+    assert any(note.startswith("broad is built from demo sources") for note in notes)
+    assert {key: split.rows for key, _, split in manifest.splits()} == {
+        "broad-novel-classes/inaturalist": 220,
+        "broad-novel-classes/imagenet_o": 400,
+        "broad-novel-classes/openimage_o": 54,
+        "broad-reference/test": 1_000,
+        "broad-reference/held_out": 1_000,
+    }
+
+
+def test_rows_of_novel_classes_load_with_what_their_source_says(broad_release, tmp_path):
+    loaded = datasets.load_dataset(str(broad_release), "broad-novel-classes", cache_dir=str(tmp_path))
+    assert loaded["imagenet_o"].features["confidence"] == datasets.Value("float64")
+    known = {row.wnid for row in tables.imagenet1k()}
+    for name, rows in loaded.items():
+        assert set(rows["role"][:]) == {ROLES.index("novel_class")}
+        assert set(rows["label"][:]) == {-1}
+        assert not known & set(rows["class_id"][:])
+        assert rows.features["label"].names == [row.wnid for row in tables.imagenet1k()]
+        if name == "imagenet_o":
+            assert set(rows["predicted_wnid"][:]) < known
+            assert all(0 < confidence <= 1 for confidence in rows["confidence"][:])
+            for row in rows.select_columns(["source_id", "source_class", "predicted_wnid", "confidence"]):
+                folder, _, file = row["source_id"].partition("/")
+                lemmas, _, confidence = file.removesuffix(".JPEG").rpartition("_")
+                assert (folder, lemmas, float(confidence)) == (
+                    row["predicted_wnid"],
+                    row["source_class"],
+                    row["confidence"],
+                )
+        else:
+            assert set(rows["source_class"][:]) == set(rows["predicted_wnid"][:]) == {""}
+            assert set(rows["confidence"][:]) == {-1.0}
+    # Of the 400 ImageNet-O images, which are the demo's, NINCO's authors marked 78; of iNaturalist's 10 in all, of
+    # which the demo has at most two a species (four of the ten are of one); of OpenImage-O's test list the demo has 4.
+    overlapping = {name: sum(rows["id_overlap"][:]) for name, rows in loaded.items()}
+    assert overlapping == {"imagenet_o": 78, "inaturalist": 8, "openimage_o": 4}
+
+
+def test_every_image_of_a_source_is_kept_or_excluded(broad_release):
+    for config, entry in manifest_of(broad_release)["configs"].items():
+        lines = read_excluded(broad_release / "excluded" / f"{config}.csv")
+        for name, split in entry["splits"].items():
+            left_out = sum(line.images for line in lines if line.split == f"{config}/{name}")
+            assert split["rows"] + left_out == split["available"]
+
+
+def test_the_card_explains_the_columns_and_how_clean_the_sets_are(broad_release):
+    card = (broad_release / "README.md").read_text(encoding="utf-8")
+    for column in ("source_class", "predicted_wnid", "confidence", "id_overlap", "examined"):
+        assert f"`{column}` (" in card
+    assert "(`id_overlap`) on 10 of iNaturalist's, 78 of ImageNet-O's and 19 of OpenImage-O's" in card
+
+
+def test_a_published_config_is_rebuilt_from_its_index(broad_release, demo, tmp_path):
+    flags = [f"--{key}={demo[key]}" for key in SOURCES]
+    arguments = [str(broad_release), "broad-novel-classes", *flags, "--out", str(tmp_path), "--workers", "1"]
+    assert materialize.main([*arguments, "--quiet"]) == 0
+    expected, found = files_of(broad_release), files_of(tmp_path)
+    names = {name for name in found if "broad-novel-classes" in name}
+    assert len(names) == 7
+    assert {name: found[name] for name in names} == {name: expected[name] for name in names}
+
+
+def test_one_split_at_a_time_and_more_workers_change_no_byte(broad_release, demo, tmp_path):
+    for split in ("broad-novel-classes/openimage_o", "broad-reference/test"):
+        build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=(split,), workers=2)
+    expected, found = files_of(broad_release), files_of(tmp_path)
+    names = {name for name in found if name.endswith(".parquet") and "duplicates" not in name}
+    assert len(names) == 4
+    assert {name: found[name] for name in names} == {name: expected[name] for name in names}
+
+
+def test_all_of_openimage_o_by_flag_is_another_version(demo, tmp_path, capsys):
+    split = "broad-novel-classes/openimage_o"
+    flags = [f"--openimage_o={demo['openimage_o']}", f"--splits={split}", "--allow-partial", "--workers=1", "--quiet"]
+    out = tmp_path / "all"
+    assert main(["--openimage-o-all", *flags, "--out", str(out)]) == 0
+    assert manifest_of(out)["benchmarks"]["broad"]["version"] == "1.0.0+openimage-o-all"
+    assert len(pq.read_table(out / "index" / f"{split}.parquet")) == 54 + 6
+    capsys.readouterr()
+    assert main([*flags, "--out", str(out)]) == 2
+    assert "1.0.0" in capsys.readouterr().err
+    again = [str(out), "broad-novel-classes", flags[0], "--out", str(tmp_path / "again"), "--workers=1", "--quiet"]
+    assert materialize.main(again) == 0
+    assert manifest_of(tmp_path / "again")["benchmarks"]["broad"]["version"] == "1.0.0+openimage-o-all"
+
+
+def test_missing_sources_are_named_with_the_way_to_get_them(capsys, tmp_path):
+    assert main(["--out", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    for key in SOURCES:
+        assert f"--{key} DIR" in message
+    assert "https://github.com/hendrycks/natural-adv-examples" in message
+    assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ Tested by `tests/builders/sources/test_imagenet_o.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,9 +57,10 @@ class NamedImages:
 class NamedReader:
     """The reader of such images, with what differs between sources.
 
-    `pattern` is the regular expression (ASCII) of an id, `wanted` the same for messages. An id is a file's name, or
-    with `in_folder` its folder's name and its own with a slash between. `from_parquet` gives the ids of a Parquet
-    file's rows, null where a row has none, and `advice` is the next step for a mirror that has none at all.
+    `pattern` is the regular expression (ASCII) of an id, `wanted` the same for messages. An id is a file's name, or,
+    where `folder` is the regular expression of folders, its folder's name and its own with a slash between.
+    `from_parquet` gives the ids of a Parquet file's rows, null where a row has none, and `advice` is the next step for
+    a mirror without names.
     """
 
     key: str
@@ -67,7 +69,7 @@ class NamedReader:
     wanted: str
     from_parquet: Callable[[parquet.Shard], pa.Array]
     advice: str
-    in_folder: bool = False
+    folder: str = ""
 
     def in_files(self, root: Path, folder: Path) -> NamedImages | None:
         """Images in a folder, or in the folders that it holds; None if there are none."""
@@ -93,19 +95,15 @@ class NamedReader:
     def _listings(self, folder: Path) -> list[tuple[Path, str, Sequence[str]]]:
         """The folders to look in: each with what its names have before them in ids, and its names."""
         names = child_names(folder)
-        if not self.in_folder:
+        if not self.folder:
             return [(folder, "", names)]
         # Only folders that an id can begin with are listed: the user's folder may be anything.
-        inner = [name for name in names if self.accepts_folder(name) and (folder / name).is_dir()]
-        beside = [name for name in names if name not in set(inner)]
+        fits = re.compile(self.folder, re.ASCII).fullmatch
+        inner = [name for name in names if fits(name) and (folder / name).is_dir()]
         if not inner:
             return []
+        beside = sorted(set(names).difference(inner))
         return [(folder, "", beside), *((folder / name, f"{name}/", child_names(folder / name)) for name in inner)]
-
-    @staticmethod
-    def accepts_folder(name: str) -> bool:
-        """Whether a folder may hold images whose ids begin with its name: those of ImageNet's synsets."""
-        return len(name) == 9 and name[0] == "n" and name[1:].isascii() and name[1:].isdigit()
 
     def in_archive(self, root: Path, home: Path, stem: str) -> NamedImages | None:
         """Images in `<stem>.tar`, read in place, or `<stem>.tar.gz`; None if there is no such archive.
@@ -144,7 +142,7 @@ class NamedReader:
         )
 
     def _id_in_archive(self, member: tars.Member) -> str:
-        if not self.in_folder:
+        if not self.folder:
             return member.name
         return f"{member.folder.rpartition('/')[2]}/{member.name}"
 
@@ -198,8 +196,8 @@ def refuse_all_others(
     mask = pc.is_in(found.ids, value_set=known)
     if not pc.any(mask).as_py():
         raise OtherDataError(
-            f"{title}: none of the {len(found.ids):,} images ({found.layout}) is one of its {len(known):,}, for "
-            f"instance {found.ids[0]}. Give a copy of {title} with --{key}."
+            f"{title}: none of the {len(found.ids):,} images in {root} ({found.layout}) is one of its "
+            f"{len(known):,}, for instance {found.ids[0]}. Give a copy of {title} with --{key}."
         )
     kept = found.filter(mask)
     others = found.filter(pc.invert(mask))

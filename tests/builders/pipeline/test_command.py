@@ -9,6 +9,8 @@ from builders import imagenet_benchmark
 from builders.demo.write import MARKER
 from builders.imagenet_benchmark import BENCHMARK
 from builders.pipeline.command import make_command
+from builders.pipeline.state import locked
+from builders.release.layout import Layout
 from tests.builders.conftest import files_of
 
 ROOT = Path(__file__).parents[3]
@@ -29,6 +31,11 @@ def run(capsys, monkeypatch, tmp_path):
 
 
 def test_the_main_job_on_the_demo_builds_what_the_api_builds(run, release, tmp_path):
+    # What an earlier version of the tools left of a demo is not taken for today's.
+    left = tmp_path / "build/unknown-detection/.state/demo"
+    left.mkdir(parents=True)
+    for name in (MARKER, ".finished"):
+        (left / name).touch()
     code, out, err = run("--demo", "--out", "build/unknown-detection", "--workers", "2")
     assert code == 0, err
     assert files_of(tmp_path / "build/unknown-detection") == files_of(release)
@@ -39,6 +46,14 @@ def test_the_main_job_on_the_demo_builds_what_the_api_builds(run, release, tmp_p
     assert lines[-1] == 'load_dataset("build/unknown-detection", "imagenet", split="validation")'
     # What the paper's table counts otherwise is explained below the counts, so that nobody takes it for an error.
     assert "imagenet-train/train: the paper's table counts 1,250 images a class" in out
+
+
+def test_no_demo_is_written_into_a_folder_that_another_run_holds(run, tmp_path):
+    with locked(Layout(tmp_path / "out")):
+        code, out, err = run("--demo", "--out", "out")
+    assert (code, out) == (2, "")
+    assert "Another run is at work in out." in err
+    assert [path.name for path in (tmp_path / "out" / ".state").iterdir()] == ["lock"]
 
 
 def test_without_any_source_it_says_which_in_which_layouts_and_how_to_try(run):

@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import hashlib
 import random
 
@@ -6,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from builders.benchmark import AllClasses, Benchmark, ClassesOf, Config, JoinedSplit, PaperCount, Part, PerClass
 from builders.imagenet_benchmark import BENCHMARK
 from builders.plan.classes import Draws, class_ids
 from builders.plan.completeness import shortfalls
@@ -92,6 +94,24 @@ def test_far_classes_are_the_32_45_and_82_of_the_paper(planned):
         for key in ("far_ood_food32", "far_ood_caltech45", "far_ood_places82")
     }
     assert list(counts.values()) == [32, 45, 82]
+
+
+def test_rows_have_their_sources_columns_and_other_rows_the_value_for_none(indexes):
+    part = functools.partial(
+        Part, role="novel_class", classes=AllClasses("a test"), quota=PerClass(3), paper=PaperCount(0)
+    )
+    parts = (
+        part("a", source=SOURCES["imagenet_o"], partitions=("images",)),
+        part("b", source=SOURCES["svhn_full"], partitions=("test",)),
+    )
+    config = Config("toy", ClassesOf(SOURCES["svhn_full"]), "A test.", (JoinedSplit("both", parts),))
+    toy = Benchmark("toy", "A toy", "1.0.0", 0, "", "", (config,))
+    own, none = plan(Draws(toy, 0), indexes, splits=("toy/both.a", "toy/both.b"))
+    assert own.table.schema == none.table.schema
+    assert own.table.column_names[-5:] == [column.name for column in SOURCES["imagenet_o"].columns]
+    for row in own.table.to_pylist():
+        assert row["source_id"] == f"{row['predicted_wnid']}/{row['source_class']}_{row['confidence']}.JPEG"
+    assert {tuple(row.values())[-5:] for row in none.table.to_pylist()} == {("", "", -1.0, False, False)}
 
 
 def shuffled(index):

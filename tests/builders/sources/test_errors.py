@@ -226,6 +226,9 @@ def test_strays_of_the_demo_are_named_with_their_reason(demo):
         "sun397/SUN397/b/balcony/exterior/balcón 陽台.jpg": "not named sun_<letters>.jpg",
         "sun397/SUN397/w/wine_cellar/Thumbs.db": "not a category folder",
         "svhn_full/train/.DS_Store": "not named <number>.png",
+        "inaturalist/iNaturalist/images/.DS_Store": "not named <32 hexadecimal digits>.jpg",
+        "openimage_o/images_largescale/openimage_o/images/._11e9b2ed1207bae6.jpg": "not named <16 hexadecimal "
+        "digits>.jpg",
         "imagenet_o/imagenet-o/README.txt": "not named <wnid>/<lemmas>_<confidence>.JPEG",
     }
 

@@ -118,7 +118,9 @@ def test_expected_totals_are_the_owners():
         "dtd": {"images": 5_640},
         "sun397": {"images": 108_754},
         "svhn_full": {"train": 33_402, "test": 13_068},
+        "inaturalist": {"images": 10_000},
         "imagenet_o": {"images": 2_000},
+        "openimage_o": {"test": 15_869, "val": 1_763},
     }
 
 
@@ -134,3 +136,6 @@ def test_class_names():
     assert SOURCES["dtd"].classes()["polka-dotted"] == "polka-dotted"
     assert SOURCES["sun397"].classes()["/a/apartment_building/outdoor"] == "apartment_building/outdoor"
     assert SOURCES["svhn_full"].classes() == {"number": "house number"}
+    assert SOURCES["inaturalist"].classes()["Toxicodendron diversilobum"] == "Toxicodendron diversilobum"
+    assert SOURCES["imagenet_o"].classes()["tooth"] == "tooth"
+    assert SOURCES["openimage_o"].classes() == {"unlabelled": "unlabelled"}

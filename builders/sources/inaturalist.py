@@ -1,0 +1,134 @@
+"""The iNaturalist subset for out-of-distribution detection: 10,000 pictures of 110 plants, chosen by Huang and Li.
+
+The images lie in one folder under names that say nothing. Their species are known from a table that NINCO's authors
+made (`taxonomy.tables.inaturalist`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.demo.inaturalist import DEMO
+from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, PixelSizes, Source
+from builders.sources.overlap import COLUMNS, overlap
+from builders.sources.readers import parquet_files
+from builders.sources.readers.folders import class_column
+from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.named import NamedImages, NamedReader, file_names, refuse_all_others
+from taxonomy import tables
+
+_KEY = "inaturalist"
+_TITLE = "iNaturalist (subset for out-of-distribution detection)"
+_PARTITION = "images"
+_ARCHIVE = "iNaturalist"
+_WANTED = "<32 hexadecimal digits>.jpg"
+_SPLITS = ("train", "validation", "test")
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the species in alphabetical order; their ids are their names."""
+    return {name: name for name in sorted(set(tables.inaturalist().values()))}
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the size of the only partition."""
+    counts = Counter(tables.inaturalist().values())
+    return {_PARTITION: Expected(sum(counts.values()), {name: counts[name] for name in classes()})}
+
+
+_READER = NamedReader(
+    _KEY,
+    _TITLE,
+    r"^[0-9a-f]{32}\.jpg$",
+    _WANTED,
+    from_parquet=file_names,
+    advice="Take a mirror that kept the file names, or the owners' iNaturalist.tar.gz",
+)
+
+
+def _partition(root: Path, found: NamedImages | None) -> PartitionIndex | None:
+    """Look the images' species up. The whole of iNaturalist has images under such names, too."""
+    if found is None:
+        return None
+    species = tables.inaturalist()
+    known = pa.array(list(species), pa.string())
+    found = refuse_all_others(root, found, known, _TITLE, _KEY, "not one of the 10,000 images of the subset")
+    names = tuple(classes())
+    of_image = pa.array(list(species.values()), pa.string()).take(pc.index_in(found.ids, value_set=known))
+    codes = pc.index_in(of_image, value_set=pa.array(names, pa.string())).to_numpy()
+    return found.partition(_PARTITION, class_column(names, codes), overlap(_KEY, found.ids))
+
+
+def _folder(root: Path, home: Path) -> PartitionIndex | None:
+    return _partition(root, _READER.in_files(root, home))
+
+
+def _archive(root: Path, home: Path) -> PartitionIndex | None:
+    return _partition(root, _READER.in_archive(root, home, _ARCHIVE))
+
+
+def _parquet(root: Path, home: Path) -> PartitionIndex | None:
+    files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
+    return _partition(root, _READER.in_parquet(root, files))
+
+
+_SEARCH = Search(
+    key=_KEY,
+    title=_TITLE,
+    layouts=(
+        Layout(_PARTITION, f"iNaturalist/images/{_WANTED}, or these files in any folder", _folder),
+        Layout(_PARTITION, "the archive iNaturalist.tar.gz (or iNaturalist.tar, read in place)", _archive),
+        Layout(_PARTITION, "a Hub mirror's Parquet files with file names (train-*, validation-* or test-*)", _parquet),
+    ),
+    expected=expected,
+)
+
+INATURALIST = Source(
+    key=_SEARCH.key,
+    title=_TITLE,
+    edition="the subset of MOS (2021; iNaturalist.tar.gz has the MD5 5be6ea8aa027d7b631916427b32cb335)",
+    # The subset's own page states no terms; these are those of the dataset that it was taken from
+    # (visipedia/inat_comp, 2017/README.md).
+    licence=Licence(
+        name="iNaturalist 2017 terms of use",
+        url="https://github.com/visipedia/inat_comp/tree/master/2017#terms-of-use",
+        statement=(
+            "Only for non-commercial research and education, and the images may not be passed on. They belong to the "
+            "people who took them."
+        ),
+        publish="ids-only",
+    ),
+    citation="""@inproceedings{huang2021mos,
+  title = {{MOS}: Towards Scaling Out-of-Distribution Detection for Large Semantic Space},
+  author = {Huang, Rui and Li, Yixuan},
+  booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+  year = {2021}
+}
+
+@inproceedings{vanhorn2018inaturalist,
+  title = {The {iNaturalist} Species Classification and Detection Dataset},
+  author = {Van Horn, Grant and Mac Aodha, Oisin and Song, Yang and Cui, Yin and Sun, Chen and Shepard, Alex and
+            Adam, Hartwig and Perona, Pietro and Belongie, Serge},
+  booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+  year = {2018}
+}""",
+    obtain=Obtain(
+        "https://github.com/deeplearning-wisc/large_scale_ood",
+        "download iNaturalist.tar.gz; it can stay packed",
+    ),
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(),
+    demo=DEMO,
+    columns=COLUMNS,
+)

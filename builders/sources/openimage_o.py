@@ -1,0 +1,214 @@
+"""OpenImage-O: 17,632 pictures from the test set of Open Images that show none of ImageNet-1k's classes.
+
+OpenOOD divides them into 15,869 for testing and 1,763 for validation. Names say nothing, so a copy needs OpenOOD's
+list of a partition, unless it holds exactly the partition's images.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.demo.openimage_o import DEMO
+from builders.errors import BuildError
+from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, PixelSizes, Source
+from builders.sources.editions import sampled_sizes
+from builders.sources.overlap import COLUMNS, overlap
+from builders.sources.readers import parquet_files
+from builders.sources.readers.folders import class_column
+from builders.sources.readers.layouts import Search, alike
+from builders.sources.readers.named import NamedImages, NamedReader, file_names
+
+_KEY = "openimage_o"
+_TITLE = "OpenImage-O"
+_CLASS = "unlabelled"
+_ARCHIVE = "openimage_o"
+_NAME = r"[0-9a-f]{16}\.jpg"
+_WANTED = "<16 hexadecimal digits>.jpg"
+_SPLITS = ("train", "validation", "test")
+
+# SHA-256 over the sorted file names, joined by newlines. The lists are OpenOOD's (benchmark_imglist/imagenet), and
+# together they have the names of ViM's datalists/openimage_o.txt.
+_DIGESTS = {
+    "test": "50a22773364cff1fd17e67f62d8621b94e676843dd77197ba2c0e30b10f3be40",
+    "val": "de3f75dace88435f73f797dc55319098d94b51016c472ca7a66eeebc415e4487",
+}
+
+# Where people have the lists: beside the images, in OpenOOD's tree (whose images lie in
+# images_largescale/openimage_o/images), and in a folder named as ViM's.
+_LIST_FOLDERS = (".", "benchmark_imglist/imagenet", "benchmark_imglist/imagenet200", "datalists")
+_LEVELS_UP = 3
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the one class: the set has no labels of its own."""
+    return {_CLASS: _CLASS}
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the sizes of OpenOOD's partitions, which together are all images."""
+    return {name: Expected(size, {_CLASS: size}) for name, size in (("test", 15_869), ("val", 1_763))}
+
+
+_READER = NamedReader(
+    _KEY,
+    _TITLE,
+    f"^{_NAME}$",
+    _WANTED,
+    from_parquet=file_names,
+    advice="Take a mirror that kept the file names, or the images themselves in a folder",
+)
+
+
+@dataclass(frozen=True)
+class _List:
+    """The file names that a list has, in its order."""
+
+    path: Path
+    names: pa.Array
+
+
+def _list_of(partition: str, home: Path) -> _List | None:
+    """The list of a partition in a folder, where OpenOOD has it, or in one of the three folders above.
+
+    Raises:
+        BuildError: a line has no such name, or the list is as long as OpenOOD's and has other names.
+    """
+    absolute = home.absolute()
+    folders = [folder / inner for folder in (absolute, *absolute.parents[:_LEVELS_UP]) for inner in _LIST_FOLDERS]
+    path = next(filter(Path.is_file, (folder / f"{partition}_openimage_o.txt" for folder in folders)), None)
+    if path is None:
+        return None
+    # OpenOOD's lines are a path and -1, ViM's a name alone.
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    names = [line.split()[0].rpartition("/")[2] for line in lines if line.strip()]
+    wrong = next((name for name in names if not re.fullmatch(_NAME, name, re.ASCII)), None)
+    if wrong is not None or not names:
+        raise BuildError(
+            f"{_TITLE}: {path} is not OpenOOD's list: {ascii(wrong) if wrong else 'it has no lines'}. Take the list "
+            "from OpenOOD's benchmark_imglist.zip again."
+        )
+    if len(names) == expected()[partition].total and _digest(names) != _DIGESTS[partition]:
+        raise BuildError(
+            f"{_TITLE}: {path} has other names than OpenOOD's list of {partition}. Take the list from OpenOOD's "
+            "benchmark_imglist.zip again."
+        )
+    return _List(path, pa.array(names, pa.string()))
+
+
+def _digest(names: list[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
+
+
+def _partition(partition: str, root: Path, home: Path, found: NamedImages | None) -> PartitionIndex | None:
+    """Take a partition's images by their list; all, if they are exactly the partition's."""
+    if found is None:
+        return None
+    listed = _list_of(partition, home)
+    if listed is not None:
+        chosen = found.filter(pc.is_in(found.ids, value_set=listed.names))
+        missing = listed.names.filter(pc.invert(pc.is_in(listed.names, value_set=found.ids)))
+        how = f"{found.layout}, {len(chosen.ids):,} of {len(found.ids):,} by {listed.path.name}"
+    elif _digest(found.ids.to_pylist()) == _DIGESTS[partition]:
+        chosen, missing, how = found, pa.array([], pa.string()), found.layout
+    else:
+        raise OtherDataError(
+            f"{_TITLE}: which of the {len(found.ids):,} images in {root} ({found.layout}) are its {partition} images "
+            f"is not known: there is no {partition}_openimage_o.txt beside them. Put OpenOOD's list there, from "
+            "benchmark_imglist/imagenet in its benchmark_imglist.zip."
+        )
+    if not len(chosen.ids):
+        raise OtherDataError(
+            f"{_TITLE}: none of the {len(found.ids):,} images in {root} ({found.layout}) is one of its {partition} "
+            f"images. Give a copy of {_TITLE} with --{_KEY}."
+        )
+    column = class_column(tuple(classes()), np.zeros(len(chosen.ids), np.int32))
+    piece = chosen.partition(partition, column, overlap(_KEY, chosen.ids), missing=missing)
+    return dataclasses.replace(piece, layout=f"{how}; {_sides(root, piece)}")
+
+
+def _sides(root: Path, piece: PartitionIndex) -> str:
+    """Which copies these are: of 512 or 1,024 pixels, or the originals, by a few images."""
+    longest = [max(size) for size in sampled_sizes(root, piece)]
+    return f"longest side up to {max(longest):,} pixels in {len(longest)} examined" if longest else "sizes unknown"
+
+
+def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+    return _partition(partition, root, home, _READER.in_files(root, home))
+
+
+def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+    return _partition(partition, root, home, _READER.in_archive(root, home, _ARCHIVE))
+
+
+def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+    files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
+    return _partition(partition, root, home, _READER.in_parquet(root, files))
+
+
+_SEARCH = Search(
+    key=_KEY,
+    title=_TITLE,
+    layouts=alike(
+        ("test", "val"),
+        (f"openimage_o/images/{_WANTED}, or these files in any folder, with {{partition}}_openimage_o.txt", _folder),
+        ("an archive openimage_o.tar or openimage_o.tar.gz with the same list", _archive),
+        ("a Hub mirror's Parquet files with file names, with the same list", _parquet),
+    ),
+    expected=expected,
+)
+
+OPENIMAGE_O = Source(
+    key=_SEARCH.key,
+    title=_TITLE,
+    edition="OpenImage-O (2022), divided as in OpenOOD",
+    licence=Licence(
+        name="CC BY 2.0 as listed, to be verified for each image",
+        url="https://github.com/openimages/dataset/blob/main/READMEV3.md",
+        statement=(
+            "Open Images lists its images as CC BY 2.0, warrants that for none of them, and asks to verify each. "
+            "Their authors are listed there by the image's id."
+        ),
+        publish="gated",
+    ),
+    citation="""@inproceedings{wang2022vim,
+  title = {{ViM}: Out-of-Distribution with Virtual-logit Matching},
+  author = {Wang, Haoqi and Li, Zhizhong and Feng, Litong and Zhang, Wayne},
+  booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+  year = {2022}
+}
+
+@article{kuznetsova2020openimages,
+  title = {The Open Images Dataset {V4}: Unified image classification, object detection, and visual relationship
+           detection at scale},
+  author = {Kuznetsova, Alina and Rom, Hassan and Alldrin, Neil and Uijlings, Jasper and Krasin, Ivan and
+            Pont-Tuset, Jordi and Kamali, Shahab and Popov, Stefan and Malloci, Matteo and Kolesnikov, Alexander and
+            Duerig, Tom and Ferrari, Vittorio},
+  journal = {International Journal of Computer Vision},
+  volume = {128},
+  pages = {1956--1981},
+  year = {2020}
+}""",
+    obtain=Obtain(
+        "https://github.com/Jingkang50/OpenOOD",
+        "download openimage_o and benchmark_imglist with its script scripts/download/download.py",
+    ),
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(),
+    demo=DEMO,
+    columns=COLUMNS,
+)

@@ -1,0 +1,115 @@
+import csv
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from builders.plan.completeness import shortfalls
+from builders.sources.base import Stray, open_source
+from builders.sources.registry import SOURCES
+from taxonomy import tables
+from tests.builders.trees import opened, refusal, tree, write_parquet, write_tar
+
+REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "published"
+published = pytest.mark.skipif(not REFERENCE.is_dir(), reason="no published lists beside this checkout")
+
+# Of NINCO's table: the first name, and one of the ten images on which its authors saw an ImageNet-1k object.
+FIRST, GRASS = "000309dd0c724a5104df8e716b9008a0.jpg", "1d6895c461e58f4924d45fb25fe6cea9.jpg"
+
+
+def rows(root):
+    table = open_source(SOURCES["inaturalist"], root, ("images",)).table
+    return {row["source_id"]: row for row in table.to_pylist()}
+
+
+def test_species_are_looked_up_by_name(tmp_path):
+    found = rows(tree(tmp_path, {f"images/{name}": "" for name in (FIRST, GRASS)}))
+    assert {name: row["class_id"] for name, row in found.items()} == {
+        FIRST: "Toxicodendron diversilobum",
+        GRASS: "Sorghastrum nutans",
+    }
+    assert (found[GRASS]["id_overlap"], found[GRASS]["examined"]) == (True, True)
+    assert (found[FIRST]["id_overlap"], found[FIRST]["examined"]) == (False, False)
+
+
+def test_the_subset_has_the_counts_of_its_paper():
+    # Huang and Li (2021), section 4.1: 10,000 images of 110 plant classes.
+    size = SOURCES["inaturalist"].expected()["images"]
+    assert (size.total, len(size.per_class)) == (10_000, 110)
+
+
+@published
+def test_species_are_those_of_the_published_table():
+    with (REFERENCE / "inaturalist_mos_labels.csv").open(encoding="utf-8", newline="") as file:
+        listed = {row["image_location"]: row["species"] for row in csv.DictReader(file)}
+    assert tables.inaturalist() == listed
+
+
+@published
+@pytest.mark.parametrize(
+    ("key", "name", "overlapping"),
+    [
+        ("inaturalist", "ninco_OOD_iNaturalist_MOS", 10),
+        ("imagenet_o", "ninco_imagenet_o", 78),
+        ("openimage_o", "ninco_openimage_o", 19),
+    ],
+)
+def test_examined_images_are_those_of_the_published_tables(key, name, overlapping):
+    with (REFERENCE / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        listed = [(row["image_location"], row["decision"]) for row in csv.DictReader(file)]
+    mine = {image.source_id: image.decision for image in tables.examined_images() if image.source == key}
+    assert len(mine) == len(listed) == 400
+    for path, decision in listed:
+        parts = path.split("/")
+        assert mine["/".join(parts[-2:]) if key == "imagenet_o" else parts[-1]] == decision
+    assert list(mine.values()).count("i") == overlapping
+
+
+def test_images_of_the_rest_of_inaturalist_are_strays(tmp_path):
+    other = f"{hashlib.md5(b'another').hexdigest()}.jpg"
+    tree(tmp_path, dict.fromkeys((FIRST, other, "notes.txt", f"{FIRST[:-4]}.png"), ""))
+    (piece,) = open_source(SOURCES["inaturalist"], tmp_path, ("images",)).pieces
+    assert piece.table["source_id"].to_pylist() == [FIRST]
+    assert set(piece.strays) == {
+        Stray(other, "not one of the 10,000 images of the subset"),
+        Stray("notes.txt", "not named <32 hexadecimal digits>.jpg"),
+        Stray(f"{FIRST[:-4]}.png", "not named <32 hexadecimal digits>.jpg"),
+    }
+
+
+def test_a_short_copy_is_told_with_its_counts(demo):
+    index = opened("inaturalist", demo["inaturalist"])
+    (sentence,) = shortfalls(index, ("images",), list(SOURCES["inaturalist"].classes()))
+    assert "expected 688 images of Toxicodendron diversilobum" in sentence
+    assert "found 2 and 109 more classes differ" in sentence
+
+
+OTHER = {"images/" + "0" * 32 + ".jpg": ""}
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (OTHER, "none of the 1 images in"),
+        ({"images/sun_aaalbzqrimafwbiv.jpg": ""}, "the partition images (10,000 images) is not in"),
+        ({"iNaturalist.tar.gz": "cut"}, "cannot be read as a tar.gz"),
+        ({"data/test-00000-of-00001.parquet": "cut"}, "cannot be read as Parquet"),
+    ],
+)
+def test_copies_of_something_else(tmp_path, files, words):
+    message = refusal("inaturalist", tree(tmp_path, files))
+    assert words in message
+    assert "--inaturalist" in message or "Download it again" in message
+
+
+def test_the_whole_dataset_is_refused_by_what_its_archive_lacks(tmp_path):
+    write_tar(tmp_path / "iNaturalist.tar", {"train_val_images/Plantae/Abies/1.jpg": b""})
+    assert "has no images named <32 hexadecimal digits>.jpg. Give a copy" in refusal("inaturalist", tmp_path)
+
+
+@pytest.mark.parametrize("name", [None, "0.jpg"])
+def test_a_mirror_without_the_names_is_refused(tmp_path, name):
+    write_parquet(tmp_path / "data" / "train-00000-of-00001.parquet", [(name, 0, b"")], ["-"])
+    message = refusal("inaturalist", tmp_path)
+    assert "without file names" in message if name is None else "the file name 0.jpg is not like" in message
+    assert "Take a mirror that kept the file names, or the owners' iNaturalist.tar.gz" in message
