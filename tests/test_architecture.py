@@ -42,7 +42,7 @@ partial_broad_cipher    :
 storage                 : errors
 executors               : errors
 release                 : errors storage
-demo                    : taxonomy.tables
+demo                    : partial_broad_cipher taxonomy.tables
 sources.base            : demo errors release
 sources.readers         : errors sources.base
 sources                 : demo errors release sources.base sources.readers taxonomy.tables taxonomy.wordnet
@@ -384,6 +384,7 @@ def test_the_readme_counts_what_is_declared():
 
 NAMES_SOURCES = {
     "builders/demo/duplicates.py": "pictures that two sources share",
+    "builders/demo/partial_broad.py": "ciphers of another source's images",
     "builders/sources/registry.py": "the registry",
     "builders/sources/svhn_full.py": "has the licence of the other SVHN",
     "builders/sources/unpack.py": "one unpacker for each kind of container",

@@ -237,4 +237,5 @@ LAYOUTS = {
     "inaturalist": (one_level_up, *broad_layouts.INATURALIST),
     "imagenet_o": (one_level_up, *broad_layouts.IMAGENET_O),
     "openimage_o": (one_level_up, *broad_layouts.OPENIMAGE_O),
+    "partial_broad": (one_level_up, *broad_layouts.PARTIAL_BROAD),
 }
