@@ -20,6 +20,7 @@ from builders.selection import (
     DeclarationError,
     Draw,
     Half,
+    Originals,
     PerClass,
     Quota,
     Rest,
@@ -44,6 +45,7 @@ __all__ = [
     "Half",
     "JoinedSplit",
     "Oodness",
+    "Originals",
     "PaperCount",
     "Part",
     "PerClass",
@@ -73,11 +75,14 @@ class Variant:
 
     `splits` are declared in place of the splits of these keys (`config/split`). The name joins the version as build
     metadata (semver.org 2.0.0, item 10), as in `1.0.0+openimage-o-all`, so that no folder mixes two readings.
+    `configs` are only in this reading. With a `source` that only this reading needs, the flag takes its folder.
     """
 
     name: str
     help: str
     splits: Mapping[str, Split | JoinedSplit]
+    configs: tuple[Config, ...] = ()
+    source: Source | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,8 @@ class Benchmark:
             for config in self.configs
         )
         version = ".".join([f"{self.version}+{variants[0].name}", *(variant.name for variant in variants[1:])])
-        return dataclasses.replace(self, configs=configs, version=version, variants=())
+        added = tuple(config for variant in variants for config in variant.configs)
+        return dataclasses.replace(self, configs=configs + added, version=version, variants=())
 
     def splits(self) -> Iterator[tuple[Config, Split]]:
         """Yield all splits in declared order, each with its config; for a joined split, its parts."""
@@ -171,7 +177,8 @@ class Benchmark:
 
     def sources(self) -> tuple[Source, ...]:
         """All sources that the splits need, in order of first use."""
-        return tuple({split.source.key: split.source for _, split in self.splits()}.values())
+        needed = [source for _, split in self.splits() for source in split.sources]
+        return tuple({source.key: source for source in needed}.values())
 
 
 def split_of(key: str) -> str:

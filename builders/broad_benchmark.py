@@ -5,6 +5,7 @@ ILSVRC2012's validation images are in-distribution. Configs:
 - broad-reference: these images in two parts. `test` has the originals of the images that are made, and is the clean
   side of every comparison; `held_out` has the rest, 45,000 images, on which mixtures of scores are fitted.
 - broad-novel-classes: three existing sets of classes that ImageNet-1k does not have.
+- broad-adversarial, broad-synthetic: the authors' own images, with --adopt-partial-broad (`builders.broad_adopted`).
 
 `label` counts ImageNet-1k's classes, the sorted wnids.
 """
@@ -29,11 +30,13 @@ from builders.benchmark import (
     Split,
     Variant,
 )
+from builders.broad_adopted import ADOPTED, ORIGINALS
 from builders.executors.processes import without_pandas
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
 from builders.sources.inaturalist import INATURALIST
 from builders.sources.openimage_o import OPENIMAGE_O
+from builders.sources.partial_broad import PARTIAL_BROAD
 
 LABELS = ClassesOf(IMAGENET)
 ALL_KNOWN = AllClasses("the benchmark's in-distribution classes are all 1,000 (section 2)")
@@ -42,23 +45,24 @@ ALL_NEW = AllClasses("the set was made of classes that ImageNet-1k does not have
 # A set of novel classes, with all its images.
 _novel = functools.partial(Split, role="novel_class", classes=ALL_NEW, quota=AllImages())
 
+# Neither the paper nor its repository says which images: 5 a class, as many as each of its adversarial sets has, is
+# ours.
+TEST = Split(
+    name="test",
+    role="in_distribution",
+    source=IMAGENET,
+    partitions=("val",),
+    classes=ALL_KNOWN,
+    quota=PerClass(5, half=True),
+    paper=PaperCount(5_000),
+)
 REFERENCE = Config(
     name="broad-reference",
     labels=LABELS,
     description="Clean ImageNet validation images: `test` is the clean side of every comparison and has the originals "
     "of images that were shifted, `held_out` is for fitting mixtures of scores.",
     splits=(
-        # Neither the paper nor its repository says which images: 5 a class, as many as each of its adversarial sets
-        # has, is ours.
-        Split(
-            name="test",
-            role="in_distribution",
-            source=IMAGENET,
-            partitions=("val",),
-            classes=ALL_KNOWN,
-            quota=PerClass(5, half=True),
-            paper=PaperCount(5_000),
-        ),
+        TEST,
         Split(
             name="held_out",
             role="in_distribution",
@@ -98,6 +102,15 @@ OPENIMAGE_O_ALL = Variant(
     },
 )
 
+ADOPT_PARTIAL_BROAD = Variant(
+    name="adopt-partial-broad",
+    help="Folder of the authors' own images (ServiceNow/PartialBROAD): build the adversarial and synthetic configs of "
+    "them, and take the adversarial images' originals as broad-reference/test.",
+    splits={"broad-reference/test": dataclasses.replace(TEST, quota=ORIGINALS)},
+    configs=ADOPTED,
+    source=PARTIAL_BROAD,
+)
+
 BENCHMARK = Benchmark(
     name="broad",
     title="BROAD, Benchmarking Resilience Over Anomaly Diversity",
@@ -106,7 +119,7 @@ BENCHMARK = Benchmark(
     paper=papers.GUILLE_2023,
     citation=papers.GUILLE_2023_BIBTEX,
     configs=(REFERENCE, NOVEL_CLASSES),
-    variants=(OPENIMAGE_O_ALL,),
+    variants=(OPENIMAGE_O_ALL, ADOPT_PARTIAL_BROAD),
 )
 
 

@@ -113,7 +113,20 @@ class Total:
     apart_from: str = ""
 
 
-Quota = AllImages | Half | PerClass | Rest | Total
+@dataclass(frozen=True)
+class Originals:
+    """Every image from which another source made the images of some of its partitions; complete, these are `images`.
+
+    The other source's index has the id of each image's original in a column `original_id`. A split with a generator
+    that takes companions has one partition here, and the generator is given its image beside each original.
+    """
+
+    of: Source
+    partitions: tuple[str, ...]
+    images: int
+
+
+Quota = AllImages | Half | Originals | PerClass | Rest | Total
 
 
 def parent(quota: Quota) -> str:
@@ -169,6 +182,8 @@ def images_of(quota: Quota, sizes: Sequence[int]) -> int:
 
     Those of `PerClass` and `Total` hold after another split too: every complete source has enough images.
     """
+    if isinstance(quota, Originals):
+        return quota.images
     if isinstance(quota, Total):
         return min(quota.images, sum(sizes) // 2 if quota.half else sum(sizes))
     if isinstance(quota, PerClass):

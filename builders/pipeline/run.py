@@ -30,7 +30,8 @@ from builders.release.manifest import read_or_empty
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import estimated_bytes
 from builders.writing.packs import remove_packs, unpack
-from builders.writing.read_plan import STAGING, ReadPlan, join, locate, packed_rows
+from builders.writing.places import STAGING, Places, packed_rows, rows_taken
+from builders.writing.read_plan import ReadPlan, join, locate
 
 
 class PlannedRelease(abc.ABC):
@@ -129,15 +130,18 @@ def locate_splits(planned: PlannedRelease, splits: Sequence[PlannedSplit]) -> li
     staging = run.layout.state / STAGING
     _refuse_full_disk_for_packs(splits, indexes, run.layout)
     run.meter.step("finding", sum(len(split.rows) for split in splits))
-    unpacked = {
-        key: unpack(index, rows, staging, run.meter.advance)
-        for key, index in indexes.items()
-        if len(rows := packed_rows(index, [split for split in splits if split.split.source.key == key]))
-    }
+    places = Places(
+        indexes,
+        {
+            key: unpack(index, rows, staging, run.meter.advance)
+            for key, index in indexes.items()
+            if len(rows := packed_rows(index, rows_taken(indexes, splits, key)))
+        },
+        run.meter.advance,
+    )
     parts: dict[str, list[ReadPlan]] = {}
     for split in splits:
-        key = split.split.source.key
-        located = locate(split, indexes[key], unpacked.get(key), advance=run.meter.advance)
+        located = locate(split, places)
         parts.setdefault(split.split_key, []).append(located)
     return [join(found, planned.order(key)) for key, found in parts.items()]
 
