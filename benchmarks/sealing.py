@@ -22,8 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.generate.sealed import Original, open_row, seal
-from builders.partial_broad_cipher import deciphered
 from builders.release.images import rgb_sha256
+from builders.storage.file_cipher import deciphered
 
 SIDE = 224
 RIVAL = "the authors' cipher"

@@ -23,7 +23,13 @@ ORIGINALS = Originals(PARTIAL_BROAD, ADVERSARIAL, _IMAGES)
 """The images that the adversarial ones are made of."""
 
 _attacked = functools.partial(
-    Split, role="adversarial", source=IMAGENET, partitions=("val",), classes=_ALL_KNOWN, paper=PaperCount(_IMAGES)
+    Split,
+    role="adversarial",
+    source=IMAGENET,
+    partitions=("val",),
+    classes=_ALL_KNOWN,
+    paper=PaperCount(_IMAGES),
+    ranked_as="broad-reference/test",
 )
 _generated = functools.partial(
     Split, role="synthetic", source=PARTIAL_BROAD, classes=_ALL_KNOWN, quota=AllImages(), paper=PaperCount(25_000)

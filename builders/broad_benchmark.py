@@ -42,27 +42,25 @@ LABELS = ClassesOf(IMAGENET)
 ALL_KNOWN = AllClasses("the benchmark's in-distribution classes are all 1,000 (section 2)")
 ALL_NEW = AllClasses("the set was made of classes that ImageNet-1k does not have (section 2.1)")
 
-# A set of novel classes, with all its images.
-_novel = functools.partial(Split, role="novel_class", classes=ALL_NEW, quota=AllImages())
-
-# Neither the paper nor its repository says which images: 5 a class, as many as each of its adversarial sets has, is
-# ours.
-TEST = Split(
-    name="test",
-    role="in_distribution",
+# The originals: the clean side of every comparison, and what is shifted. A split of images that are generated from
+# them is declared as `originals(name, role, generator=..., paper=...)` in a config of its own, and has the same images
+# in the same order. Neither the paper nor its repository says which 5,000 they are; 5 a class is ours.
+originals = functools.partial(
+    Split,
     source=IMAGENET,
     partitions=("val",),
     classes=ALL_KNOWN,
     quota=PerClass(5, half=True),
-    paper=PaperCount(5_000),
+    ranked_as="broad-reference/test",
 )
+
 REFERENCE = Config(
     name="broad-reference",
     labels=LABELS,
     description="Clean ImageNet validation images: `test` is the clean side of every comparison and has the originals "
     "of images that were shifted, `held_out` is for fitting mixtures of scores.",
     splits=(
-        TEST,
+        originals("test", "in_distribution", paper=PaperCount(5_000)),
         Split(
             name="held_out",
             role="in_distribution",
@@ -74,6 +72,9 @@ REFERENCE = Config(
         ),
     ),
 )
+
+# A set of novel classes, with all its images.
+_novel = functools.partial(Split, role="novel_class", classes=ALL_NEW, quota=AllImages())
 
 # The paper names the sets and not their sizes. Its authors started from OpenOOD (January 2023), which has so many
 # images of them; of OpenImage-O it keeps 1,763 apart for validation.
@@ -106,7 +107,7 @@ ADOPT_PARTIAL_BROAD = Variant(
     name="adopt-partial-broad",
     help="Folder of the authors' own images (ServiceNow/PartialBROAD): build the adversarial and synthetic configs of "
     "them, and take the adversarial images' originals as broad-reference/test.",
-    splits={"broad-reference/test": dataclasses.replace(TEST, quota=ORIGINALS)},
+    splits={"broad-reference/test": originals("test", "in_distribution", paper=PaperCount(5_000), quota=ORIGINALS)},
     configs=ADOPTED,
     source=PARTIAL_BROAD,
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from builders.generate.arrays import AS_PNG
 from builders.generate.contract import Generator
 from builders.release.columns import OODNESS, Column
-from builders.release.schema import Role
+from builders.release.schema import KNOWN_CLASS_ROLES, Role
 from builders.selection import AllClasses, Classes, ClassesOf, Originals, Quota, after
 from builders.sources.base import Source
 
@@ -166,6 +166,13 @@ class Config:
         return found
 
     def has_labels(self, split: Split) -> bool:
-        """Whether rows of a split or part have labels: in-distribution rows of the source of `labels` do."""
-        counted = not isinstance(self.labels, ClassesOf) or self.labels.source.key == split.source.key
-        return split.role == "in_distribution" and counted
+        """Whether rows of a split or part have labels: in-distribution ones do, and shifted ones of their classes.
+
+        Where `labels` are all classes of a source, rows of another source have labels if it has the same classes.
+        Otherwise shifted rows have none: their classes may be others than those that `label` counts.
+        """
+        if not isinstance(self.labels, ClassesOf):
+            return split.role == "in_distribution"
+        if split.role not in KNOWN_CLASS_ROLES:
+            return False
+        return list(self.labels.source.classes()) == list(split.source.classes())

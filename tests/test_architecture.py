@@ -38,15 +38,14 @@ __main__                : cli explain freeze
 [builders]
 errors                  :
 papers                  :
-partial_broad_cipher    :
 storage                 : errors
 executors               : errors
 release                 : errors storage
-demo                    : partial_broad_cipher taxonomy.tables
+demo                    : storage taxonomy.tables
 sources.base            : demo errors release
 sources.readers         : errors sources.base
 sources                 : demo errors release sources.base sources.readers taxonomy.tables taxonomy.wordnet
-generate                : errors executors partial_broad_cipher release sources storage
+generate                : errors executors release sources storage
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
 declaration_checks      : selection splits taxonomy.decisions

@@ -18,7 +18,7 @@ from builders.demo import imagenet
 from builders.demo.base import DemoContainers, Drawing
 from builders.demo.duplicates import DUPLICATES
 from builders.demo.images import digest, draw, jpeg, saved
-from builders.partial_broad_cipher import deciphered, file_hash
+from builders.storage.file_cipher import deciphered, file_hash
 from taxonomy import tables
 
 _PER_CLASS = (1, 1)

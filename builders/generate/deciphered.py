@@ -13,9 +13,9 @@ import numpy as np
 from PIL import Image
 
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
-from builders.partial_broad_cipher import deciphered, file_hash
 from builders.release.columns import Column
 from builders.release.images import DECODE_ERRORS
+from builders.storage.file_cipher import deciphered, file_hash
 
 _NO_HASH = "none"
 

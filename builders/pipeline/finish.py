@@ -188,9 +188,13 @@ def _joined(
 
 def _whole(split: SplitEntry, part: PartEntry) -> SplitEntry:
     """Describe a split that is not joined by its only part."""
-    return msgspec.structs.replace(
+    described = msgspec.structs.replace(
         split, parts=None, role=part.role, source=part.source, partitions=part.partitions, adopted=part.adopted
     )
+    (whole,) = described.pieces()
+    if whole.labelled == part.labelled:
+        return described  # as the role says
+    return msgspec.structs.replace(described, labelled=part.labelled)
 
 
 def data_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:

@@ -166,7 +166,8 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
     A joined split lists its `parts` instead of a role, source, partitions and adoption; `pieces` gives the parts of
     every split. `made` describes how its images were generated, and `generator` records it. `near_duplicates` is only
-    in releases with the column `near_duplicate_of`.
+    in releases with the column `near_duplicate_of`. `labelled` is only there if rows have labels although they are
+    not in-distribution, or none although they are.
     """
 
     rows: Count
@@ -189,6 +190,7 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     generator: GeneratorEntry | None = None
     near_duplicates: Count | None = None
     parts: tuple[PartEntry, ...] | None = None
+    labelled: bool | None = None
 
     def pieces(self) -> tuple[PartEntry, ...]:
         """The parts of a joined split; otherwise the split itself as its only part, with an empty name."""
@@ -210,7 +212,7 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
                 excluded_by_rule=self.excluded_by_rule,
                 adopted=self.adopted,
                 name="",
-                labelled=self.role == "in_distribution",
+                labelled=self.role == "in_distribution" if self.labelled is None else self.labelled,
                 classes=0,
                 paper_classes=0,
             ),

@@ -28,6 +28,8 @@ Role = Literal[
 ROLES: tuple[Role, ...] = get_args(Role)
 """Names of the `role` column's ClassLabel. The order is part of the format: append new roles, never insert them."""
 
+KNOWN_CLASS_ROLES: tuple[Role, ...] = ("in_distribution", "adversarial", "synthetic", "corruption")
+"""Roles of images of in-distribution classes. A shift that keeps the class keeps the label."""
 
 PIXEL_DIGEST = "pixel_sha256"
 """Column of part files, which stay in the folder's state: `builders.release.images.pixel_sha256` of decoded images."""

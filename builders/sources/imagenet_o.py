@@ -94,7 +94,9 @@ def _ids_of(shard: parquet.Shard) -> pa.Array:
     whole = pc.struct_field(pc.extract_regex(shard.names, r"^(?:.*/)?(?P<id>n[0-9]{8}/[^/]+)$"), "id")
     if shard.label_names is None:
         return whole
-    of_label = pa.array(shard.label_names, pa.string()).take(shard.labels)
+    known = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(shard.label_names)))
+    numbers = pc.if_else(known, shard.labels, pa.scalar(None, pa.int64()))
+    of_label = pa.array(shard.label_names, pa.string()).take(numbers)
     return pc.coalesce(whole, pc.binary_join_element_wise(of_label, file_names(shard), "/"))
 
 
@@ -106,6 +108,7 @@ _READER = NamedReader(
     from_parquet=_ids_of,
     advice="Take the Parquet files that the Hub converts cais/imagenet-o to, or the owners' imagenet-o.tar",
     folder="n[0-9]{8}",
+    places=(_ARCHIVE,),
 )
 
 

@@ -20,7 +20,7 @@ from builders.sources.overlap import COLUMNS, overlap
 from builders.sources.readers import parquet_files
 from builders.sources.readers.folders import class_column
 from builders.sources.readers.layouts import Layout, Search
-from builders.sources.readers.named import NamedImages, NamedReader, file_names, refuse_all_others
+from builders.sources.readers.named import NamedImages, NamedReader, file_names
 from taxonomy import tables
 
 _KEY = "inaturalist"
@@ -51,6 +51,7 @@ _READER = NamedReader(
     _WANTED,
     from_parquet=file_names,
     advice="Take a mirror that kept the file names, or the owners' iNaturalist.tar.gz",
+    places=("iNaturalist/images", "images"),
 )
 
 
@@ -60,7 +61,7 @@ def _partition(root: Path, found: NamedImages | None) -> PartitionIndex | None:
         return None
     species = tables.inaturalist()
     known = pa.array(list(species), pa.string())
-    found = refuse_all_others(root, found, known, _TITLE, _KEY, "not one of the 10,000 images of the subset")
+    found = _READER.only(known, root, found, "not one of the 10,000 images of the subset")
     names = tuple(classes())
     of_image = pa.array(list(species.values()), pa.string()).take(pc.index_in(found.ids, value_set=known))
     codes = pc.index_in(of_image, value_set=pa.array(names, pa.string())).to_numpy()

@@ -68,6 +68,7 @@ _READER = NamedReader(
     _WANTED,
     from_parquet=file_names,
     advice="Take a mirror that kept the file names, or the images themselves in a folder",
+    places=("openimage_o/images", "images"),
 )
 
 
@@ -111,11 +112,11 @@ def _digest(names: list[str]) -> str:
     return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
 
 
-def _partition(partition: str, root: Path, home: Path, found: NamedImages | None) -> PartitionIndex | None:
+def _partition(partition: str, root: Path, found: NamedImages | None) -> PartitionIndex | None:
     """Take a partition's images by their list; all, if they are exactly the partition's."""
     if found is None:
         return None
-    listed = _list_of(partition, home)
+    listed = _list_of(partition, found.folder)
     if listed is not None:
         chosen = found.filter(pc.is_in(found.ids, value_set=listed.names))
         missing = listed.names.filter(pc.invert(pc.is_in(listed.names, value_set=found.ids)))
@@ -145,16 +146,16 @@ def _sides(root: Path, piece: PartitionIndex) -> str:
 
 
 def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    return _partition(partition, root, home, _READER.in_files(root, home))
+    return _partition(partition, root, _READER.in_files(root, home))
 
 
 def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    return _partition(partition, root, home, _READER.in_archive(root, home, _ARCHIVE))
+    return _partition(partition, root, _READER.in_archive(root, home, _ARCHIVE))
 
 
 def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
-    return _partition(partition, root, home, _READER.in_parquet(root, files))
+    return _partition(partition, root, _READER.in_parquet(root, files))
 
 
 _SEARCH = Search(

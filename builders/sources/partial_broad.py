@@ -1,7 +1,7 @@
 """PartialBROAD: the images that the authors of BROAD made, 20,000 attacked ImageNet images and 50,000 synthetic ones.
 
 The attacked images are published as ciphers that their original ImageNet files decipher
-(`builders.partial_broad_cipher`); the synthetic ones are in the clear. The index of a partition has two columns
+(`builders.storage.file_cipher`); the synthetic ones are in the clear. The index of a partition has two columns
 beside the usual ones: the ImageNet image whose file deciphers a row (`original_id`) and the published hash of that
 file (`original_hash`, `none` where it was left out); both are empty for synthetic images.
 

@@ -300,8 +300,16 @@ def test_labels_are_of_known_images_of_the_source_that_label_counts():
     assert places.has_labels(split(role="in_distribution"))
     assert not places.has_labels(split())
     assert not places.has_labels(split(role="in_distribution", source=SVHN_FULL))
+    # What an attack, a corruption or a generator makes of a class keeps it; novel and several classes have no label.
+    for role in ("adversarial", "corruption", "synthetic"):
+        assert places.has_labels(split(role=role))
+        assert places.has_labels(split(role=role, source=dataclasses.replace(DTD, key="drawn")))
+        assert not places.has_labels(split(role=role, source=SVHN_FULL))
+    assert not places.has_labels(split(role="novel_class"))
+    assert not places.has_labels(split(role="multi_label"))
     of_table = config(FIRST, labels=Classes("imagenet", "in_distribution"))
     assert of_table.has_labels(split(role="in_distribution", source=IMAGENET))
+    assert not of_table.has_labels(split(role="corruption", source=IMAGENET))
 
 
 def test_keys_and_published_names():

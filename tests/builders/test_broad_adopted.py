@@ -19,14 +19,15 @@ from builders.demo.images import jpeg, saved
 from builders.demo.partial_broad import attacked, originals
 from builders.generate.contract import Companion, SourceImage
 from builders.generate.deciphered import decipher
-from builders.partial_broad_cipher import deciphered, file_hash
 from builders.plan.originals import missing_originals, shared_originals
 from builders.release.images import rgb_sha256
 from builders.release.manifest import read_manifest
 from builders.sources.base import open_source
 from builders.sources.partial_broad import ADVERSARIAL
 from builders.sources.registry import SOURCES
+from builders.storage.file_cipher import deciphered, file_hash
 from hf_scripts import materialize, verify
+from taxonomy import tables
 from tests.builders.sources.test_partial_broad import write
 
 SPLITS = "broad-reference/test,broad-adversarial,broad-synthetic"
@@ -61,8 +62,13 @@ def rows(release, config, split):
 )
 def test_ciphers_become_the_images_that_were_enciphered(release, demo, split, partition, side):
     drawn = {image.source_id: image for image in originals()}
+    labels = {row.wnid: number for number, row in enumerate(tables.imagenet1k())}
     found = rows(release, "broad-adversarial", split)
     assert {row["source_id"] for row in found} == drawn.keys()
+    # In the order of their originals.
+    assert [row["source_id"] for row in found] == [
+        row["source_id"] for row in rows(release, "broad-reference", "test")
+    ]
     for row in found:
         pixels = np.asarray(Image.open(io.BytesIO(row["image"]["bytes"])))
         assert pixels.shape == (side, side, 3)
@@ -72,6 +78,7 @@ def test_ciphers_become_the_images_that_were_enciphered(release, demo, split, pa
         attack, _, model = split.partition("_")
         assert row["id"] == f"imagenet/{row['source_id']}#partial-broad-{attack}-{model}"
         assert (row["attack"], row["model"], row["source"]) == (attack, model, "imagenet")
+        assert row["label"] == labels[row["class_id"]]
         file = (demo["imagenet"] / drawn[row["source_id"]].path).read_bytes()
         assert row["original_hash"] == hashlib.sha512(file).hexdigest()[:64]
     unpublished = {row["source_id"] for row in found if not row["hash_published"]}

@@ -7,8 +7,9 @@ import datasets
 import pyarrow.parquet as pq
 import pytest
 
-from builders.benchmark import DeclarationError
-from builders.broad_benchmark import BENCHMARK, main
+from builders.benchmark import DeclarationError, PaperCount
+from builders.broad_benchmark import BENCHMARK, REFERENCE, main, originals
+from builders.generate.resize import FIXED_RESIZE
 from builders.plan.classes import Draws
 from builders.plan.planner import plan
 from builders.release.schema import ROLES
@@ -50,6 +51,39 @@ def test_reference_is_all_of_validation_in_two_parts(reference):
         assert split.labels == tuple(numbers)
 
 
+@pytest.fixture(scope="module")
+def shifted():
+    """BROAD with one more config, as those of generated images are declared."""
+    generated = originals("resized", "corruption", generator=FIXED_RESIZE, paper=PaperCount(5_000))
+    config = dataclasses.replace(REFERENCE, name="broad-corruptions", splits=(generated,))
+    return dataclasses.replace(BENCHMARK, configs=(*BENCHMARK.configs, config))
+
+
+def test_generated_images_are_of_the_same_originals(reference, shifted):
+    # What the protocol's error detection asks for: every shifted row has its original among the rows of test.
+    index = {"imagenet": whole_index(shifted.sources()[0], ["val"])}
+    (split,) = plan(Draws(shifted, 0), index, splits=("broad-corruptions/resized",))
+    clean = reference["test"].table
+    assert split.table["source_id"].equals(clean["source_id"])
+    assert split.table["label"].equals(clean["label"])
+    assert not set(split.table["id"].to_pylist()) & set(clean["id"].to_pylist())
+
+
+def test_generated_images_keep_their_labels_and_verify(demo, shifted, broad_release, tmp_path):
+    manifest = build_demo(demo, tmp_path, benchmark=shifted, splits=("broad-corruptions/resized",))
+    assert manifest["configs"]["broad-corruptions"]["splits"]["resized"]["labelled"] is True
+    problems = Problems()
+    found, _ = verify.verify(
+        tmp_path, check_manifest.load(tmp_path, problems), decode=False, workers=1, advance=lambda _: None
+    )
+    problems.merge(found)
+    assert list(problems.lines()) == []
+    columns = ["source_id", "label"]
+    rows = pq.read_table(tmp_path / "index" / "broad-corruptions" / "resized.parquet", columns=columns)
+    clean = pq.read_table(broad_release / "index" / "broad-reference" / "test.parquet", columns=columns)
+    assert rows.to_pylist() == clean.to_pylist()
+
+
 def test_sets_have_their_owners_sizes():
     # Huang and Li (2021): 10,000; Hendrycks et al. (2021): 2,000; OpenOOD's list of the 17,632 of Wang et al. (2022).
     counts = {name: BENCHMARK.count(f"broad-novel-classes/{name}").rows for name in NOVEL}
@@ -61,7 +95,7 @@ def test_sets_have_their_owners_sizes():
 
 
 def test_a_variant_of_a_split_that_is_not_there_fails_where_it_is_declared():
-    (variant,) = BENCHMARK.variants
+    variant = BENCHMARK.variants[0]
     wrong = dataclasses.replace(variant, splits={"broad-novel-classes/ninco": next(iter(variant.splits.values()))})
     with pytest.raises(
         DeclarationError, match="openimage-o-all: openimage_o cannot stand for broad-novel-classes/ninco"

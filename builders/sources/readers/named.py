@@ -8,6 +8,7 @@ Tested by `tests/builders/sources/test_imagenet_o.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,11 +26,12 @@ from builders.sources.readers.folders import child_names, joined, match_names, p
 
 @dataclass(frozen=True)
 class NamedImages:
-    """Images as found, sorted by id; `strays` are the other files beside them.
+    """Images as found, sorted by id; `folder` holds them or their container, `strays` are the other files beside them.
 
     `offsets` and `sizes` are None where each image is a file.
     """
 
+    folder: Path
     layout: str
     how: Container
     ids: pa.Array
@@ -41,9 +43,8 @@ class NamedImages:
     def filter(self, mask: pa.Array) -> NamedImages:
         """Some of the images, with all strays."""
         offsets, sizes = (None if values is None else values.filter(mask) for values in (self.offsets, self.sizes))
-        return NamedImages(
-            self.layout, self.how, self.ids.filter(mask), self.files.filter(mask), offsets, sizes, self.strays
-        )
+        ids, files = self.ids.filter(mask), self.files.filter(mask)
+        return dataclasses.replace(self, ids=ids, files=files, offsets=offsets, sizes=sizes)
 
     def partition(
         self, name: str, class_ids: pa.DictionaryArray, own: Mapping[str, pa.Array] | None = None, **fields: pa.Array
@@ -60,7 +61,8 @@ class NamedReader:
     `pattern` is the regular expression (ASCII) of an id, `wanted` the same for messages. An id is a file's name, or,
     where `folder` is the regular expression of folders, its folder's name and its own with a slash between.
     `from_parquet` gives the ids of a Parquet file's rows, null where a row has none, and `advice` is the next step for
-    a mirror without names.
+    a mirror without names. `places` are folders below the one that is searched, in the order in which images are
+    looked for: so the unpacked images beside an archive go before it.
     """
 
     key: str
@@ -70,11 +72,15 @@ class NamedReader:
     from_parquet: Callable[[parquet.Shard], pa.Array]
     advice: str
     folder: str = ""
+    places: tuple[str, ...] = ()
 
-    def in_files(self, root: Path, folder: Path) -> NamedImages | None:
-        """Images in a folder, or in the folders that it holds; None if there are none."""
-        if not folder.is_dir():
-            return None
+    def in_files(self, root: Path, home: Path) -> NamedImages | None:
+        """Images in one of the places or in the folder itself; None if there are none."""
+        folders = (*(home / place for place in self.places), home)
+        found = (self._in_folder(root, folder) for folder in folders if folder.is_dir())
+        return next((images for images in found if images is not None), None)
+
+    def _in_folder(self, root: Path, folder: Path) -> NamedImages | None:
         ids: list[pa.Array] = []
         strays: list[Stray] = []
         for place, prefix, names in self._listings(folder):
@@ -90,7 +96,7 @@ class NamedReader:
         every = pa.concat_arrays(ids)
         where = relative(folder, root)
         files = every if where == "." else joined(f"{where}/", every)
-        return NamedImages(f"image files in {where}", "file", every, files, None, None, tuple(strays))
+        return NamedImages(folder, f"image files in {where}", "file", every, files, None, None, tuple(strays))
 
     def _listings(self, folder: Path) -> list[tuple[Path, str, Sequence[str]]]:
         """The folders to look in: each with what its names have before them in ids, and its names."""
@@ -132,6 +138,7 @@ class NamedReader:
             if name not in wanted
         )
         return NamedImages(
+            home,
             f"archive {place}",
             archive.how,
             pa.array([name for name, _ in images], pa.string()),
@@ -160,7 +167,23 @@ class NamedReader:
         ids, places, rows = (table[name].combine_chunks() for name in ("id", "file", "row"))
         where = relative(files[0].parent, root)
         unknown = pa.repeat(pa.scalar(-1, pa.int64()), len(ids))
-        return NamedImages(f"Parquet files in {where}", "parquet", ids, places, rows, unknown, ())
+        return NamedImages(files[0].parent, f"Parquet files in {where}", "parquet", ids, places, rows, unknown, ())
+
+    def only(self, known: pa.Array, root: Path, found: NamedImages, reason: str) -> NamedImages:
+        """Keep the images whose ids are known; the others become strays for the given reason.
+
+        Raises:
+            OtherDataError: none is known.
+        """
+        mask = pc.is_in(found.ids, value_set=known)
+        if not pc.any(mask).as_py():
+            raise OtherDataError(
+                f"{self.title}: none of the {len(found.ids):,} images in {root} ({found.layout}) is one of its "
+                f"{len(known):,}, for instance {found.ids[0]}. Give a copy of {self.title} with --{self.key}."
+            )
+        others = found.filter(pc.invert(mask))
+        strays = tuple(Stray(_place(others, row), reason) for row in range(len(others.ids)))
+        return dataclasses.replace(found.filter(mask), strays=(*found.strays, *strays))
 
     def _shard(self, root: Path, path: Path) -> pa.Table:
         shard = parquet.read_shard(self.title, path, labelled=False, advice=self.advice)
@@ -183,26 +206,6 @@ class NamedReader:
 def file_names(shard: parquet.Shard) -> pa.Array:
     """The file names of a Parquet file's rows without folders."""
     return pc.replace_substring_regex(shard.names, pattern="^.*/", replacement="")
-
-
-def refuse_all_others(
-    root: Path, found: NamedImages, known: pa.Array, title: str, key: str, reason: str
-) -> NamedImages:
-    """Keep the images whose ids are known; the others become strays.
-
-    Raises:
-        OtherDataError: none is known.
-    """
-    mask = pc.is_in(found.ids, value_set=known)
-    if not pc.any(mask).as_py():
-        raise OtherDataError(
-            f"{title}: none of the {len(found.ids):,} images in {root} ({found.layout}) is one of its "
-            f"{len(known):,}, for instance {found.ids[0]}. Give a copy of {title} with --{key}."
-        )
-    kept = found.filter(mask)
-    others = found.filter(pc.invert(mask))
-    strays = tuple(Stray(_place(others, row), reason) for row in range(len(others.ids)))
-    return NamedImages(kept.layout, kept.how, kept.ids, kept.files, kept.offsets, kept.sizes, (*kept.strays, *strays))
 
 
 def _place(images: NamedImages, row: int) -> str:

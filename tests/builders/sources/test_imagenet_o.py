@@ -1,4 +1,5 @@
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from taxonomy import tables
 from taxonomy.wordnet import nouns
 from tests.builders.trees import add, opened, refusal, tree, write_parquet
 
+FOLDERS = Path(__file__).parents[4] / "shared" / "reference" / "published" / "imagenet_o_200.txt"
 TETRA = "n01443537/cardinal_tetra_Paracheirodon_axelrodi_0.99767953.JPEG"
 
 
@@ -55,6 +57,12 @@ def test_the_demo_has_the_examined_images_and_their_flags(demo):
     assert all(table["examined"].to_pylist())
 
 
+@pytest.mark.skipif(not FOLDERS.is_file(), reason=f"no {FOLDERS.name} beside this checkout")
+def test_the_demo_uses_folders_of_the_real_set(demo):
+    table = opened("imagenet_o", demo["imagenet_o"]).table
+    assert set(table["predicted_wnid"].to_pylist()) <= set(FOLDERS.read_text(encoding="utf-8").split())
+
+
 def test_only_names_with_a_confidence_are_images(tmp_path):
     strays = ("n01443537/n01443537_10026.JPEG", "n01443537/benthos_0.5.png", "n01443537/._benthos_0.5.JPEG")
     tree(tmp_path, dict.fromkeys((TETRA, *strays, "README.txt"), ""))
@@ -94,9 +102,9 @@ def test_an_archive_without_such_names(tmp_path):
     )
 
 
-@pytest.mark.parametrize("names", [None, ["goldfish"]])
-def test_a_mirror_without_the_folders_is_refused(tmp_path, names):
-    write_parquet(tmp_path / "default" / "test" / "0000.parquet", [(TETRA.partition("/")[2], 0, b"")], names)
+@pytest.mark.parametrize(("names", "label"), [(None, 0), (["goldfish"], 0), (["n01443537"], 1), (["n01443537"], -1)])
+def test_a_mirror_without_the_folders_is_refused(tmp_path, names, label):
+    write_parquet(tmp_path / "default" / "test" / "0000.parquet", [(TETRA.partition("/")[2], label, b"")], names)
     message = refusal("imagenet_o", tmp_path)
     assert "is not like <wnid>/<lemmas>_<confidence>.JPEG (row 0 of" in message
     assert "cais/imagenet-o" in message

@@ -8,7 +8,8 @@ from builders.plan.completeness import shortfalls
 from builders.sources.base import Stray, open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
-from tests.builders.trees import opened, refusal, tree, write_parquet, write_tar
+from tests.builders.broad_layouts import inaturalist_archive
+from tests.builders.trees import link, opened, refusal, tree, write_parquet, write_tar
 
 REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "published"
 published = pytest.mark.skipif(not REFERENCE.is_dir(), reason="no published lists beside this checkout")
@@ -63,6 +64,12 @@ def test_examined_images_are_those_of_the_published_tables(key, name, overlappin
         parts = path.split("/")
         assert mine["/".join(parts[-2:]) if key == "imagenet_o" else parts[-1]] == decision
     assert list(mine.values()).count("i") == overlapping
+
+
+def test_unpacked_images_go_before_the_archive_beside_them(demo, tmp_path):
+    inaturalist_archive(demo["inaturalist"], tmp_path)
+    link(demo["inaturalist"] / "iNaturalist", tmp_path / "iNaturalist")
+    assert opened("inaturalist", tmp_path).layouts == {"images": "image files in iNaturalist/images"}
 
 
 def test_images_of_the_rest_of_inaturalist_are_strays(tmp_path):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.partial_broad_cipher import deciphered, file_hash, key_stream
+from builders.storage.file_cipher import deciphered, file_hash, key_stream
 
-VECTORS = Path(__file__).parents[2].parent / "shared" / "reference" / "published" / "partial_broad_cipher.json"
+VECTORS = Path(__file__).parents[3].parent / "shared" / "reference" / "published" / "partial_broad_cipher.json"
 
 
 @pytest.mark.skipif(not VECTORS.is_file(), reason="the test vectors are not beside this checkout")
