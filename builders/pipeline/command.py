@@ -62,12 +62,12 @@ def make_command(benchmark: Benchmark) -> click.Command:
                 variant.name for variant in benchmark.variants if flags[_parameter(variant)] not in (None, False)
             ]
             for variant in benchmark.variants:
-                if variant.source is not None:
-                    flags[variant.source.key] = flags[_parameter(variant)] or None
+                _give_folder(variant, flags)
             _main(benchmark.with_variants(chosen), module, flags)
 
+    sources = [*benchmark.sources(), *(variant.source for variant in benchmark.variants if variant.source is not None)]
     for option in (
-        *source_options(benchmark.sources()),
+        *source_options(sources),
         *map(_variant_option, benchmark.variants),
         *_shared_options(benchmark),
     ):
@@ -80,10 +80,20 @@ def _parameter(variant: Variant) -> str:
     return variant.name.replace("-", "_")
 
 
+def _give_folder(variant: Variant, flags: dict[str, Any]) -> None:
+    """Take the folder of a variant's source from the variant's own flag, where it is given there."""
+    if variant.source is None:
+        return
+    key, given = variant.source.key, flags[_parameter(variant)]
+    if given is None and flags[key] is not None:
+        raise BuildError(f"--{key} is only used with --{variant.name}. Add that, or leave --{key} out.")
+    flags[key] = given or flags[key]
+
+
 def _variant_option(variant: Variant) -> Callable[[Any], Any]:
     if variant.source is None:
         return click.option(f"--{variant.name}", is_flag=True, help=variant.help)
-    # Its folder may be left out where a sources file or --demo gives it.
+    # Its folder may be left out where the source's own flag, a sources file or --demo gives it.
     return click.option(
         f"--{variant.name}", type=str, is_flag=False, flag_value="", metavar="[DIR]", help=variant.help
     )

@@ -23,6 +23,7 @@ from builders.pipeline.finish import Contents, finish_release
 from builders.pipeline.generated import ShardWork
 from builders.pipeline.request import Run, generators_of
 from builders.pipeline.state import State, locked
+from builders.plan.originals import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.entries import Manifest, SplitEntry
 from builders.release.layout import Layout
@@ -164,11 +165,17 @@ def _refuse_full_disk_for_packs(
         return
     needed = 0
     for split in splits:
-        index = indexes[split.split.source.key]
-        pieces = [piece for piece in index.pieces if piece.partition in split.split.partitions]
-        if any(piece.how not in IN_PLACE for piece in pieces):
-            needed += 2 * estimated_bytes(index, split.rows)
+        needed += _packed_bytes(indexes[split.split.source.key], split.split.partitions, split.rows)
+        if (companions := split.split.companions) is not None:
+            index = indexes[companions.of.key]
+            rows = companion_rows(index, companions.partitions[0], split.table["source_id"])
+            needed += _packed_bytes(index, companions.partitions, rows)
     _refuse_full_disk(needed, layout)
+
+
+def _packed_bytes(index: SourceIndex, partitions: Sequence[str], rows: npt.NDArray[np.int64]) -> int:
+    pieces = [piece for piece in index.pieces if piece.partition in partitions]
+    return 2 * estimated_bytes(index, rows) if any(piece.how not in IN_PLACE for piece in pieces) else 0
 
 
 def _refuse_full_disk(needed: int, layout: Layout) -> None:

@@ -1,6 +1,6 @@
 """Where the images of planned splits lie: in files, inside tars, or in packs into which containers were unpacked.
 
-Tested by `tests/builders/writing/test_shards.py`.
+Tested by `tests/builders/pipeline/test_run.py`.
 """
 
 from __future__ import annotations

@@ -145,6 +145,10 @@ def test_the_flag_without_a_folder_names_the_source(demo, tmp_path, capsys):
     message = capsys.readouterr().err
     assert "broad-adversarial/pgd_vit" in message
     assert "https://huggingface.co/datasets/ServiceNow/PartialBROAD" in message
+    # What the message asks for is a flag, too, but says nothing alone.
+    assert "--partial_broad DIR  PartialBROAD, for broad-adversarial/pgd_vit" in message
+    assert broad_benchmark.main([*flags, f"--partial_broad={demo['partial_broad']}"]) == 2
+    assert "--partial_broad is only used with --adopt-partial-broad" in capsys.readouterr().err
     # Without the flag there are no such splits yet.
     assert broad_benchmark.main(flags) == 2
     assert "broad-adversarial/pgd_vit is no config or split" in capsys.readouterr().err
