@@ -20,6 +20,7 @@ from builders.selection import (
     DeclarationError,
     Draw,
     Half,
+    Largest,
     Originals,
     PerClass,
     Quota,
@@ -30,11 +31,12 @@ from builders.selection import (
     parent,
 )
 from builders.sources.base import Source
-from builders.splits import Config, JoinedSplit, Oodness, PaperCount, Part, Split
+from builders.splits import AuthorsImages, Config, JoinedSplit, Oodness, PaperCount, Part, Split
 
 __all__ = [
     "AllClasses",
     "AllImages",
+    "AuthorsImages",
     "Benchmark",
     "Classes",
     "ClassesOf",
@@ -44,6 +46,7 @@ __all__ = [
     "Draw",
     "Half",
     "JoinedSplit",
+    "Largest",
     "Oodness",
     "Originals",
     "PaperCount",
@@ -170,7 +173,7 @@ class Benchmark:
 
     def _rows(self, declared: Mapping[str, tuple[Config, Split]], key: str) -> int:
         _, split = declared[key]
-        if isinstance(split.quota, Total) and not split.quota.half:
+        if isinstance(split.quota, Largest) or (isinstance(split.quota, Total) and not split.quota.half):
             return split.quota.images
         images = images_of(split.quota, class_sizes(split.source, split.partitions, split.classes))
         return images - self._rows(declared, split.quota.of) if isinstance(split.quota, Rest) else images

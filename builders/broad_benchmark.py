@@ -5,7 +5,8 @@ ILSVRC2012's validation images are in-distribution. Configs:
 - broad-reference: these images in two parts. `test` has the originals of the images that are made, and is the clean
   side of every comparison; `held_out` has the rest, 45,000 images, on which mixtures of scores are fitted.
 - broad-novel-classes: three existing sets of classes that ImageNet-1k does not have.
-- broad-adversarial, broad-synthetic: the authors' own images, with --adopt-partial-broad (`builders.broad_adopted`).
+- broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad.multi_label`).
+- broad-adversarial, broad-synthetic: the authors' own images, with --adopt-partial-broad (`builders.broad.adopted`).
 
 `label` counts ImageNet-1k's classes, the sorted wnids.
 """
@@ -30,7 +31,8 @@ from builders.benchmark import (
     Split,
     Variant,
 )
-from builders.broad_adopted import ADOPTED, ORIGINALS
+from builders.broad.adopted import ADOPTED, ORIGINALS
+from builders.broad.multi_label import LAST_OBJECTS, MULTI_LABEL
 from builders.executors.processes import without_pandas
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
@@ -119,8 +121,8 @@ BENCHMARK = Benchmark(
     seed=0,
     paper=papers.GUILLE_2023,
     citation=papers.GUILLE_2023_BIBTEX,
-    configs=(REFERENCE, NOVEL_CLASSES),
-    variants=(OPENIMAGE_O_ALL, ADOPT_PARTIAL_BROAD),
+    configs=(REFERENCE, NOVEL_CLASSES, MULTI_LABEL),
+    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS, ADOPT_PARTIAL_BROAD),
 )
 
 

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from builders.selection import Classes, Originals, Rest, parent
+from builders.selection import Classes, Largest, Originals, Rest, parent
 from builders.splits import Config, JoinedSplit, Part, Split
 from taxonomy import decisions
 
@@ -91,6 +91,11 @@ def _wrong_split(key: str, split: Split, declared: Mapping[str, Split], whole: C
             yield "its generator takes companions, so its quota is the originals of one partition"
     if split.ranked_as and split.ranked_as not in whole:
         yield f"ranked_as names {split.ranked_as}, which is no split"
+    if isinstance(split.quota, Largest):
+        of_numbers = [column.name for column in split.source.columns if column.type in ("int64", "float64")]
+        if split.quota.by not in of_numbers:
+            there = ", ".join(of_numbers) or "none"
+            yield f"{split.source.title} has no column of numbers {split.quota.by} (it has {there})"
     seen = {key}
     while first := parent(split.quota):
         if first not in declared:

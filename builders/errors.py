@@ -5,8 +5,14 @@ Tested by `tests/builders/pipeline/test_command.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+# Control characters, line and paragraph separators, bidirectional marks and lone surrogates, which must not reach a
+# terminal, a card or a file name.
+UNPRINTABLE = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
+"""The characters that `printable` escapes, as the inside of a character class of a regular expression."""
 
 NAMED = 3
 """How many items of a long list a message names."""
@@ -20,9 +26,38 @@ class BuildError(Exception):
     """
 
 
+def printable(text: str, *, keep: str = "") -> str:
+    """Escape the characters of a text that could change what a terminal shows, such as ESC and line breaks.
+
+    Args:
+        text: text that may contain parts of files that somebody else wrote.
+        keep: characters that stay, such as the line breaks of a message of several lines.
+    """
+    return re.sub(
+        f"[{UNPRINTABLE}]",
+        lambda found: found[0] if found[0] in keep else found[0].encode("unicode_escape").decode(),
+        text,
+    )
+
+
 def more(names: Sequence[object], named: int = NAMED) -> str:
     """Return " and 5 more" for a message that names only the first items of a list; empty if it names them all."""
     return f" and {len(names) - named:,} more" if len(names) > named else ""
+
+
+def one_line(text: object, most: int = 300) -> str:
+    r"""Return text of unknown origin for a message: on one line, cut after `most` characters, the rest escaped.
+
+    Characters that do not print (control characters, halves of characters, bytes of no encoding) are written as
+    Python writes them, such as `\x1b`.
+    """
+    full = str(text)
+    shown = full if len(full) <= most else f"{full[:most]}..."
+    return (
+        shown
+        if shown.isprintable()
+        else "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in shown)
+    )
 
 
 @contextmanager

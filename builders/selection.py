@@ -126,7 +126,21 @@ class Originals:
     images: int
 
 
-Quota = AllImages | Half | Originals | PerClass | Rest | Total
+@dataclass(frozen=True)
+class Largest:
+    """The `images` with the largest values of the source's column `by`, of those with a value above 0.
+
+    Of equal values the image with the lesser id goes first. With `evenly`, the classes have equal shares instead: a
+    class that is smaller than its share gives all its images, the others share what is left, and where that does not
+    divide, the most populated classes (of equal ones, the first by class id) give one image more.
+    """
+
+    images: int
+    by: str
+    evenly: bool = False
+
+
+Quota = AllImages | Half | Largest | Originals | PerClass | Rest | Total
 
 
 def parent(quota: Quota) -> str:
@@ -184,6 +198,8 @@ def images_of(quota: Quota, sizes: Sequence[int]) -> int:
     """
     if isinstance(quota, Originals):
         return quota.images
+    if isinstance(quota, Largest):
+        return min(quota.images, sum(sizes))
     if isinstance(quota, Total):
         return min(quota.images, sum(sizes) // 2 if quota.half else sum(sizes))
     if isinstance(quota, PerClass):

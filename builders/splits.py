@@ -46,12 +46,26 @@ class Oodness:
 
 
 @dataclass(frozen=True)
+class AuthorsImages:
+    """The authors' own list of a split's images, which a build compares with its draw.
+
+    `listed` gives their source ids, each with its class where the list has one, or an empty text. `source_id` gives
+    the id of an image by its number in the authors' file. `other_column` is another column by which `Largest` might
+    have drawn, to be compared as well.
+    """
+
+    listed: Callable[[], Mapping[str, str]]
+    source_id: Callable[[int], str]
+    other_column: str = ""
+
+
+@dataclass(frozen=True)
 class Split:
     """One split: its role, source, classes and quota, and its place in the authors' archive (`published`).
 
     `generator` generates the stored images; without it they are the source's own. `oodness` adds the column of that
     name to the config. `ranked_as` names the `config/split` that keys the rank of the images instead of the split
-    itself, so that splits which share it prefer the same images.
+    itself, so that splits which share it prefer the same images. `authors` is the list that a draw is compared with.
     """
 
     name: str
@@ -65,6 +79,7 @@ class Split:
     generator: Generator | None = None
     oodness: Oodness | None = None
     ranked_as: str = ""
+    authors: AuthorsImages | None = None
 
     @property
     def image_generator(self) -> Generator | None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from evaluation.errors import EvaluationError, first_line
+from evaluation.files import read_parquet, require_regular
 
 CONFIG = "duplicates"
 """The table's config in the card, and its key in the manifest."""
@@ -74,6 +74,8 @@ def read(source: str, revision: str | None, manifest: Mapping[str, Any], name: s
     """
     path = Path(source) / PATH if revision is None else _download(source, revision, name)
     try:
+        if path.exists():
+            require_regular(path)
         content = path.read_bytes()
     except OSError as error:
         raise EvaluationError(
@@ -85,10 +87,7 @@ def read(source: str, revision: str | None, manifest: Mapping[str, Any], name: s
         raise EvaluationError(
             f"{PATH} of {name} has the sha256 {found[:12]}, but the manifest names {entry['sha256'][:12]}; {_VERIFY}"
         )
-    try:
-        pairs = pq.read_table(pa.BufferReader(content))
-    except pa.ArrowInvalid as error:
-        raise EvaluationError(f"{PATH} of {name} is not a Parquet file: {first_line(error)}. {_REBUILD}") from error
+    pairs = read_parquet(content, f"{PATH} of {name}")
     if len(pairs) != entry["rows"]:
         raise EvaluationError(
             f"{PATH} of {name} has {len(pairs):,} pairs, but the manifest says {entry['rows']:,}; {_VERIFY}"

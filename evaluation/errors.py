@@ -33,6 +33,20 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of another library's error, without its full stop."""
+    """Return the first line of another library's error for a message, without its full stop."""
     lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+    return one_line(lines[0].rstrip(".")) if lines else type(error).__name__
+
+
+def one_line(text: object, most: int = 300) -> str:
+    r"""Return text of unknown origin for a message: on one line, cut after `most` characters, the rest escaped.
+
+    Characters that do not print are written as Python writes them, such as `\x1b`.
+    """
+    full = str(text)
+    shown = full if len(full) <= most else f"{full[:most]}..."
+    return (
+        shown
+        if shown.isprintable()
+        else "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in shown)
+    )

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from evaluation import duplicate_pairs
 from evaluation.duplicate_pairs import CONFIG, SPLIT
-from evaluation.errors import EvaluationError, first_line, unknown_name
+from evaluation.errors import EvaluationError, first_line, one_line, unknown_name
+from evaluation.files import read_json, require_regular
 
 FORMAT = 1
 """The supported version of the manifest's format."""
@@ -29,8 +30,15 @@ INDEX_SUFFIX = "-index"
 _DIGESTED = ("id", "label", "role", "content_sha256")
 """The columns that a split's digest covers."""
 
+_LOAD_ERRORS = (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError, pa.ArrowException)
+"""What `load_dataset` raises, besides errors of its own, on damaged files and on a card of another shape."""
+
+_TEXTS = ("id", "content_sha256", "class_id", "source", "source_id")
+"""The columns of text that every row has."""
+
 _REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_NAME = re.compile(r"\w[\w-]*", re.ASCII)
 
 
 class Release:
@@ -96,9 +104,12 @@ class Release:
         self._split(config, split)
         if (config, split) not in self._rows:
             digest = self.split_digest(config, split)
-            loaded = self._load(
-                config + INDEX_SUFFIX, split, lambda rows: rows_digest(rows.with_format("arrow")[:]) == digest
-            )
+
+            def is_right(loaded: Any) -> bool:
+                rows = loaded.with_format("arrow")[:]
+                return _are_rows(rows) and rows_digest(rows) == digest
+
+            loaded = self._load(config + INDEX_SUFFIX, split, is_right)
             self._rows[config, split] = loaded.with_format("arrow")[:]
         return self._rows[config, split]
 
@@ -118,7 +129,10 @@ class Release:
             self._images[config, split] = self._load(
                 config,
                 split,
-                lambda rows: rows.select_columns(expected.column_names).with_format("arrow")[:] == expected,
+                lambda rows: (
+                    {*expected.column_names, "image"} <= set(rows.column_names)
+                    and rows.select_columns(expected.column_names).with_format("arrow")[:] == expected
+                ),
             )
         return self._images[config, split]
 
@@ -173,6 +187,7 @@ class Release:
 
     def _load_dataset(self, config: str, split: str, mode: str) -> Any:
         import datasets
+        import yaml
         from datasets.exceptions import DatasetsError
 
         # Its progress bars would also be written to files.
@@ -181,7 +196,7 @@ class Release:
             datasets.disable_progress_bars()
         try:
             return datasets.load_dataset(self.source, config, split=split, revision=self.revision, download_mode=mode)
-        except (DatasetsError, OSError, ValueError) as error:
+        except (*_LOAD_ERRORS, DatasetsError, yaml.YAMLError) as error:
             raise EvaluationError(
                 f"load_dataset cannot read {config}/{split} of {self.name}: {first_line(error)}. Run `python -m "
                 "hf_scripts.verify` to find out what is wrong."
@@ -208,11 +223,26 @@ def open_release(where: str, revision: str | None = None) -> Release:
                 f"--revision applies to a repository ORG/NAME only, but {where} is a folder. Leave it out, or name "
                 "the repository."
             )
+        _refuse_irregular(root)
         return Release(where, None, _manifest(root / "manifest.json", where))
     if not _REPOSITORY.fullmatch(where):
         raise EvaluationError(f"{where} is neither a folder nor a repository ORG/NAME; check the path.")
     commit, path = _download_manifest(where, revision)
     return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
+
+
+def _refuse_irregular(root: Path) -> None:
+    """Refuse a folder with named pipes or the like, which `datasets` would open and wait for."""
+    for path in sorted(root.rglob("*")):
+        if not path.is_dir():
+            require_regular(path)
+
+
+def _are_rows(rows: pa.Table) -> bool:
+    """Whether a table has the columns of a release's rows, without empty cells."""
+    wanted = {**dict.fromkeys(_TEXTS, "string"), "label": "int64", "role": "int64"}
+    kinds = {name: str(kind) for name, kind in zip(rows.schema.names, rows.schema.types, strict=True)}
+    return all(kinds.get(name) == kind and not rows[name].null_count for name, kind in wanted.items())
 
 
 def rows_digest(rows: pa.Table) -> str:
@@ -236,11 +266,14 @@ def _manifest(path: Path, where: str) -> Mapping[str, Any]:
     if not path.is_file():
         raise EvaluationError(f"{where} is not a release: it has no manifest.json. Check the path.")
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        for config in manifest["configs"].values():
+        manifest = read_json(path)
+        for name, config in manifest["configs"].items():
             digests = [split["digest"] for split in config["splits"].values()]
-            if not all(isinstance(text, str) for text in [*config["label_names"], *digests]):
+            texts = [*config["label_names"], *digests]
+            if not isinstance(config["label_names"], list) or not all(map(_is_line, texts)):
                 raise TypeError("names and digests are text")
+            if not all(map(_NAME.fullmatch, (name, *config["splits"]))):  # they become names of folders and files
+                raise ValueError("another name")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EvaluationError(
             f"The manifest.json of {where} is invalid: it must list configs with label_names, and splits with "
@@ -248,12 +281,16 @@ def _manifest(path: Path, where: str) -> Mapping[str, Any]:
         ) from error
     if manifest.get("format", FORMAT) != FORMAT:
         raise EvaluationError(
-            f"The manifest of {where} has format {manifest['format']}, but this version reads format {FORMAT}. Use "
-            "the version of this project that wrote it."
+            f"The manifest of {where} has format {one_line(manifest['format'], 40)}, but this version reads "
+            f"format {FORMAT}. Use the version of this project that wrote it."
         )
     duplicate_pairs.check_entry(manifest, where)
     found: Mapping[str, Any] = manifest
     return found
+
+
+def _is_line(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable()
 
 
 def _download_manifest(name: str, revision: str | None) -> tuple[str, Path]:

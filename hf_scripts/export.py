@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,7 +73,7 @@ class Export:
                     progress(split.rows)
                 else:
                     state.begin(key, split.digest)
-                    state.finish(key, self._write(key, DiskTarget(), progress))
+                    state.finish(key, self._write(key, DiskTarget(self.out), progress))
                 done[key] = SplitResult(state.splits[key], "already there" if there else "written")
                 self._write_readme(state)
         return done
@@ -107,16 +107,16 @@ class Export:
         split = self.splits[key]
         config, _, name = key.partition("/")
         check_identity(self.root, key, split)
-        kinds: set[str] = set()
-        rows = _with_progress(read_rows(self.root, key, split), kinds, progress)
+        read = _Read()
+        rows = read.counted(read_rows(self.root, key, split), progress)
         output = SplitOutput(self.out, config, name, split.roles, self.shard_bytes)
         WRITERS[self.format](output, rows, target)
         return ExportedSplit(
             digest=split.digest,
-            rows=split.rows,
+            rows=read.rows,
             files=target.files,
             size=target.bytes,
-            kinds=tuple(sorted(kinds)),
+            kinds=tuple(sorted(read.kinds)),
             listed={path.relative_to(self.out).as_posix(): size for path, size in target.streamed.items()},
         )
 
@@ -128,12 +128,20 @@ class Export:
             write_text(path, text)
 
 
-def _with_progress(rows: Iterable[Row], kinds: set[str], progress: Progress) -> Iterator[Row]:
-    """Yield the rows, collect the formats of their images, and report progress."""
-    for row in rows:
-        kinds.add(row.kind)
-        yield row
-        progress(1)
+@dataclass
+class _Read:
+    """The number of rows read from a split, and the formats of their images."""
+
+    rows: int = 0
+    kinds: set[str] = field(default_factory=set)
+
+    def counted(self, rows: Iterable[Row], progress: Progress) -> Iterator[Row]:
+        """Yield rows, and count those that were used."""
+        for row in rows:
+            self.kinds.add(row.kind)
+            yield row
+            self.rows += 1
+            progress(1)
 
 
 def _selected_splits(root: Path, manifest: Manifest, wanted: Sequence[str]) -> dict[str, SplitEntry]:

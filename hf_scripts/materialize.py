@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from builders.executors.processes import without_pandas
 from builders.pipeline.from_index import Published, needed_sources, rebuild
 from builders.release.digests import file_sha256
 from builders.sources.registry import SOURCES
+from builders.storage.scratch import scratch_folder
 from hf_scripts.hub.client import hub_settings
 from hf_scripts.hub.repository import Repository
 
@@ -64,8 +64,7 @@ def _published(target: str, config: str, revision: str | None, meter: TerminalMe
             f"There is no folder {target}, and building from the Hub needs a revision. Give a tag such as v1.0.0 with "
             "--revision (a branch moves)."
         )
-    with tempfile.TemporaryDirectory(prefix="materialize-") as folder, hub_settings():
-        into = Path(folder)
+    with scratch_folder("materialize") as into, hub_settings():
         repository = Repository(target, meter.note)
         commit = repository.resolve(revision)
         if commit is None:

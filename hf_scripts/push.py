@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from builders.executors.cores import usable_cores
 from builders.release.card import front_matter
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
+from builders.storage.scratch import scratch_folder
 from hf_scripts import verify
 from hf_scripts.hub.repo_id import is_repository
 from hf_scripts.publish.merge import chosen_configs, without_images
@@ -39,6 +39,7 @@ from hf_scripts.publish.versions import requested_version
 @click.option("--configs", metavar="NAME,...", default="", help="Publish only these configs; others stay unchanged.")
 @click.option("--index-only", is_flag=True, help="Publish rows without images.")
 @click.option("--allow-demo", is_flag=True, help="Publish a release of demo sources in a public or gated repository.")
+@click.option("--allow-moved-tags", is_flag=True, help="Publish although a version tag was moved on the Hub.")
 @click.option("--dry-run", is_flag=True, help="Print what would be uploaded, and change nothing.")
 @click.option("--no-decode", is_flag=True, help="Check bytes and digests of the folder, but decode no image.")
 @click.option(
@@ -63,6 +64,7 @@ def command(
     configs: str,
     index_only: bool,
     allow_demo: bool,
+    allow_moved_tags: bool,
     dry_run: bool,
     no_decode: bool,
     max_files: int,
@@ -86,7 +88,7 @@ def command(
     manifest = read_manifest(folder)
     chosen = chosen_configs(manifest, [name.strip() for name in configs.split(",") if name.strip()])
     ours = without_images(chosen) if index_only else chosen
-    request = PublishRequest(folder, ours, version, private, allow_demo, max_files, dry_run)
+    request = PublishRequest(folder, ours, version, private, allow_demo, max_files, dry_run, allow_moved_tags)
 
     def check_folder() -> None:
         _check_folder(folder, manifest, decode=not no_decode, workers=workers)
@@ -98,9 +100,9 @@ def command(
         bar.total = total
         bar.update(size)
 
-    with tempfile.TemporaryDirectory(prefix="push-") as scratch, hub_settings(), bar:
+    with scratch_folder("push") as scratch, hub_settings(), bar:
         repository = Repository(repo, lambda line: click.echo(line, err=True))
-        done = publish(repository, request, check_folder, Path(scratch), click.echo, progress)
+        done = publish(repository, request, check_folder, scratch, click.echo, progress)
     if done:
         config = front_matter(ours)["configs"][0]
         split = config["data_files"][0]["split"]

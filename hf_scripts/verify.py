@@ -11,13 +11,16 @@ import pyarrow.parquet as pq
 
 from builders.cli.runner import exit_code
 from builders.cli.tables import aligned
-from builders.errors import BuildError
+from builders.errors import BuildError, printable
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.release.entries import FileEntry, Manifest
+from builders.release.layout import Layout
+from builders.storage.locks import is_held
 from hf_scripts.checks import duplicates
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release as check_release
+from hf_scripts.checks.card import check_card
 from hf_scripts.checks.problems import SHOWN, Problems
 from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
 from hf_scripts.checks.values import split_of
@@ -43,9 +46,27 @@ def verify(
 
     Returns:
         The problems, and notes on facts that are no problems.
+
+    Raises:
+        BuildError: a build is writing to the folder, or was when a problem was found.
     """
+    _refuse_build_in_progress(root)
+    problems, notes = _verify(root, manifest, decode=decode, workers=workers, advance=advance)
+    if problems.total():
+        _refuse_build_in_progress(root)  # one that began meanwhile
+    return problems, notes
+
+
+def _refuse_build_in_progress(root: Path) -> None:
+    if is_held(Layout(root).lock):
+        raise BuildError(f"A build is writing to {root}. Wait until it ends, and run the same command again.")
+
+
+def _verify(
+    root: Path, manifest: Manifest, *, decode: bool, workers: int, advance: Advance
+) -> tuple[Problems, list[str]]:
     files = manifest.files()
-    problems = check_manifest.check_strays(root, files)
+    problems = check_manifest.check_strays(root, manifest)
     tasks = _tasks(root, manifest, files, decode=decode)
     outcomes = _run(tasks, workers, advance)
     for outcome in outcomes:
@@ -53,7 +74,7 @@ def verify(
     rows = {task.file.path: outcome.rows for task, outcome in zip(tasks, outcomes, strict=True)}
     _check_counts(manifest, rows, problems)
     problems.merge(check_release.check_excluded(root, manifest))
-    problems.merge(check_release.check_card(root, manifest))
+    problems.merge(check_card(root, manifest))
     notes = _notes(manifest)
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
         problems.merge(check_release.check_audit(root, manifest))
@@ -69,7 +90,7 @@ def verify(
         problems.merge(pairs)
         notes += more
     else:
-        notes.append("splits were not compared with each other, because an index cannot be read")
+        notes.append("splits were not compared with each other, because an index is damaged")
     return problems, notes
 
 
@@ -94,6 +115,8 @@ def _tasks(root: Path, manifest: Manifest, files: Sequence[FileEntry], *, decode
 
 
 def _rows(path: Path) -> int | None:
+    if not path.is_file():
+        return None
     try:
         return int(pq.read_metadata(path).num_rows)
     except UNREADABLE:
@@ -198,9 +221,11 @@ def command(release: str, revision: str | None, keep: Path | None, quick: bool, 
         return _check(folder, folder, Problems(), quick=quick, workers=workers)
     # The client takes half a second to import.
     from hf_scripts.hub.download import downloaded
+    from hf_scripts.publish.access import exposure_problems
 
     click.echo(f"there is no folder {release}; looking for it on the Hub", err=True)
     with downloaded(release, revision or "main", keep, lambda line: click.echo(line, err=True)) as found:
+        found.problems.merge(exposure_problems(found.repository, revision or "main", found.commit))
         return _check(found.root, found.name, found.problems, quick=quick, workers=workers)
 
 
@@ -209,6 +234,7 @@ def _check(folder: Path, name: object, problems: Problems, *, quick: bool, worke
     from tqdm import tqdm
 
     notes: list[str] = []
+    _refuse_build_in_progress(folder)  # which may not have written a manifest yet
     manifest = check_manifest.load(folder, problems)
     if manifest is not None:
         size = sum(file.size for file in manifest.files())
@@ -222,7 +248,7 @@ def _check(folder: Path, name: object, problems: Problems, *, quick: bool, worke
     if whole is not None:
         click.echo("\n".join([*_table(whole), ""]))
     for note in notes:
-        click.echo(f"note: {note}")
+        click.echo(f"note: {printable(note)}")
     if whole is None:
         plural = "" if problems.total() == 1 else "s"
         click.echo(f"{name} is not whole: {problems.total():,} problem{plural}")

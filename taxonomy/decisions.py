@@ -25,10 +25,12 @@ TABLES = (
     "facets-imagenet",
     "facets-t1-sun397",
     "facets-t2-sun397",
+    "cocomagenet",
 )
 
 # The rules up to "no_object" are those of Kim, Koo & Hwang (2023), sections 3.1 and 3.2, but for the three marked
-# "ours"; the others are those of FACETS (`taxonomy.rules.facets`), section IV.
+# "ours"; the next are those of FACETS (`taxonomy.rules.facets`), section IV, and the last four
+# follow BROAD (`taxonomy.rules.broad`), appendix A.
 RULES = {
     "tiny_imagenet": "one of Tiny ImageNet's 200 classes, which are the in-distribution classes",
     "below_parent": "descends from a direct hypernym of an in-distribution class",
@@ -56,6 +58,11 @@ RULES = {
     "sun397_grade_1": "is a Places365 class in other words (graded by us)",
     "sun397_grade_2": "usually shows what a Places365 class is known by (graded by us)",
     "sun397_grade_3": "neither is nor shows what a Places365 class is known by (graded by us)",
+    "category_lemma": "the name of the COCO category is one word and a lemma of an ImageNet class",
+    "category_plural": "the name of the COCO category is the plural of a lemma of an ImageNet class",
+    "category_words": "the name of the COCO category is a lemma of an ImageNet class, but has several words, and "
+    "BROAD's list has none of these",
+    "category_alone": "the name of the COCO category is no lemma of an ImageNet class",
 }
 
 
@@ -65,11 +72,12 @@ class Decision:
 
     Attributes:
         class_id: The source's own class: a wnid for ImageNet and "tiny158", a name for "cifar100" ("aquarium_fish")
-            and "food101" ("apple_pie"), a folder for "caltech256" ("133.lightning"), a category for "places365" and
-            SUN397 ("/a/airfield").
+            and "food101" ("apple_pie"), a folder for "caltech256" ("133.lightning"), a category for "places365",
+            SUN397 ("/a/airfield") and "cocomagenet" ("wine glass").
         class_name: Its readable name, which in ImageNet may occur twice.
         decision: "in_distribution", "near_candidate", "external" or "excluded" for "imagenet", "candidate" for
-            "cifar100", "shared" or "out_of_distribution" for "facets-inter-dataset", "in_distribution" or
+            "cifar100", "shared" or "out_of_distribution" for "facets-inter-dataset", "shared" or "unshared" for
+            "cocomagenet", "in_distribution" or
             "out_of_distribution" for the other tables of FACETS, "keep" or "remove" for the rest.
         rule: A key of `RULES`.
         evidence: One sentence with the rule's finding.

@@ -133,6 +133,29 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
+class CocoCategory:
+    """One of COCO's 80 object categories; the ids run from 1 to 90 with gaps."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CocomagenetImage:
+    """An image of the lists that the authors of BROAD publish for CoComageNet.
+
+    Attributes:
+        image_id: COCO's number of the image.
+        split: "cocomagenet" or "cocomagenet_mono".
+        category: Name of the one COCO category that "cocomagenet_mono" has the image for; or "".
+    """
+
+    image_id: int
+    split: str
+    category: str
+
+
+@dataclass(frozen=True, slots=True)
 class BrokenImage:
     """An image that is broken in its owner's archive.
 
@@ -254,6 +277,25 @@ def sun397() -> tuple[Sun397Class, ...]:
     """Return SUN397's 397 categories by index, with the numbers of their images."""
     return tuple(
         Sun397Class(index, row["category"], int(row["images"])) for index, row in enumerate(read_rows("sun397.csv"))
+    )
+
+
+@functools.cache
+def coco80() -> tuple[CocoCategory, ...]:
+    """Return COCO's 80 object categories by id."""
+    return tuple(CocoCategory(int(row["id"]), row["name"]) for row in read_rows("coco80.csv"))
+
+
+@functools.cache
+def cocomagenet_images() -> tuple[CocomagenetImage, ...]:
+    """Return the 4,000 images of CoComageNet and its subset of single classes by id, 2,000 each.
+
+    They are the two lists of the authors' repository (ServiceNow/broad, under the MIT licence of `BROAD-LICENSE.txt`),
+    with COCO's categories instead of their ImageNet labels.
+    """
+    return tuple(
+        CocomagenetImage(int(row["image_id"]), row["split"], row["category"])
+        for row in read_rows("broad_cocomagenet.csv")
     )
 
 

@@ -43,24 +43,26 @@ executors               : errors
 release                 : errors storage
 demo                    : storage taxonomy.tables
 sources.base            : demo errors release
-sources.readers         : errors sources.base
-sources                 : demo errors release sources.base sources.readers taxonomy.tables taxonomy.wordnet
+sources.formats         :
+sources.readers         : errors sources.base sources.formats storage
+sources                 : demo errors release sources.base sources.formats sources.readers storage taxonomy.decisions
+                          taxonomy.tables taxonomy.wordnet
 generate                : errors executors release sources storage
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
 declaration_checks      : selection splits taxonomy.decisions
 benchmark               : declaration_checks selection sources.base splits
 duplicates              : benchmark executors generate release storage
-plan                    : benchmark errors release sources.base taxonomy.decisions
-adopt                   : benchmark errors plan release sources sources.base sources.readers
+plan                    : benchmark errors release sources.base storage taxonomy.decisions
+adopt                   : benchmark errors plan release sources sources.base sources.readers storage
 writing                 : benchmark errors executors generate plan release sources sources.base storage
 imagenet_benchmark      : benchmark executors papers sources
 cifar_benchmark         : benchmark executors generate papers sources
 facets_benchmark        : benchmark executors papers sources taxonomy.rules
-broad_adopted           : benchmark generate sources
-broad_benchmark         : benchmark broad_adopted executors papers sources
+broad                   : benchmark generate sources taxonomy.tables
+broad_benchmark         : benchmark broad executors papers sources
 registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
-cli                     : errors sources.base
+cli                     : errors sources sources.base storage
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
 audit                   : cli errors release
@@ -69,23 +71,26 @@ pipeline                : adopt benchmark cli demo.write duplicates errors execu
 
 [hf_scripts]
 checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage
-hub                     : builders.errors builders.release checks
-publish                 : builders.duplicates builders.errors builders.release builders.storage checks hub
+hub                     : builders.errors builders.release builders.storage checks
+publish                 : builders.duplicates builders.errors builders.release builders.sources builders.sources.base
+                          builders.storage checks hub
 exports                 : builders.errors builders.release builders.storage checks
 card                    : builders.cli builders.errors builders.release
-verify                  : builders.cli builders.errors builders.executors builders.release checks hub
-push                    : builders.cli builders.errors builders.executors builders.release hub publish verify
+verify                  : builders.cli builders.errors builders.executors builders.release builders.storage checks hub
+                          publish
+push                    : builders.cli builders.errors builders.executors builders.release builders.storage hub publish
+                          verify
 export                  : builders.cli builders.errors builders.release builders.storage exports
 materialize             : builders.cli builders.errors builders.executors builders.pipeline builders.release
-                          builders.sources hub
+                          builders.sources builders.storage hub
 
 [evaluation]
 errors                  :
-files                   :
+files                   : errors
 progress                :
 extras                  : errors
-duplicate_pairs         : errors
-releases                : duplicate_pairs errors
+duplicate_pairs         : errors files
+releases                : duplicate_pairs errors files
 metrics                 : errors
 models                  : errors
 detectors               : errors models
@@ -111,12 +116,18 @@ REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 SMALL = {
     "builders/audit",
     "builders/cli",
-    "builders/storage",
+    "builders/broad",
+    "builders/sources/formats",
     "evaluation/demo",
     "evaluation/metrics",
     "taxonomy/wordnet",
 }
 """Folders that are whole with fewer."""
+
+
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @functools.cache
@@ -126,7 +137,7 @@ def imports(path):
 
 
 def _imports(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     command = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main"]
     started = {id(node) for main in command for node in ast.walk(main)} if path.stem.endswith("_benchmark") else set()
     for node in ast.walk(tree):
@@ -256,7 +267,7 @@ def test_packages_import_nothing_and_say_what_they_hold():
     for package in OURS:
         for path in sources(package):
             if path.name == "__init__.py":
-                tree = ast.parse(path.read_text(encoding="utf-8"))
+                tree = parsed(path)
                 assert ast.get_docstring(tree), path.relative_to(ROOT)
                 if (
                     path != ROOT / "evaluation" / "__init__.py"
@@ -270,7 +281,7 @@ def test_contributing_names_every_folder_in_its_own_words():
         for path in sources(package):
             if path.name == "__init__.py":
                 folder = path.parent.relative_to(ROOT).as_posix()
-                sentence = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
+                sentence = ast.get_docstring(parsed(path)).splitlines()[0]
                 assert f"| `{folder}/` | {sentence} |" in rows, f"CONTRIBUTING.md has no such row for {folder}/"
 
 
@@ -279,9 +290,7 @@ def test_every_module_has_a_test_file_or_names_one():
         folder, _, name = module.rpartition(".")
         own = ROOT / "tests" / folder.replace(".", "/") / f"test_{name.strip('_')}.py"
         if not own.exists():
-            named = re.search(
-                r"Tested by `(tests/[\w/]+\.py)`\.", ast.get_docstring(ast.parse(path.read_text())) or ""
-            )
+            named = re.search(r"Tested by `(tests/[\w/]+\.py)`\.", ast.get_docstring(parsed(path)) or "")
             assert named, f"{module} has no {own.relative_to(ROOT)} and names no other"
             assert (ROOT / named[1]).is_file(), f"{module} names {named[1]}"
 
@@ -382,7 +391,8 @@ def test_the_readme_counts_what_is_declared():
 
 
 NAMES_SOURCES = {
-    "builders/broad_adopted.py": "a part of a benchmark's declaration",
+    "builders/broad/adopted.py": "the configs that draw from PartialBROAD",
+    "builders/broad/multi_label.py": "the config that draws from COCO",
     "builders/demo/duplicates.py": "pictures that two sources share",
     "builders/demo/partial_broad.py": "ciphers of another source's images",
     "builders/sources/registry.py": "the registry",
@@ -395,14 +405,14 @@ NAMES_SOURCES = {
 def test_a_source_is_named_in_its_own_files_alone():
     own = {f"builders/{folder}/{key}.py" for folder in ("sources", "demo") for key in SOURCES}
     assert all((ROOT / path).is_file() for path in own)
-    found = set()
+    found, of_sources = set(), modules_of_sources()
     for path in (*sources("builders"), *sources("hf_scripts")):
         name = path.relative_to(ROOT).as_posix()
         if name.endswith("_benchmark.py"):
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         named = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & set(SOURCES)
-        named |= {module.rpartition(".")[2] for module in imports(path) if module in modules_of_sources()}
+        named |= {module.rpartition(".")[2] for module in imports(path) if module in of_sources}
         if named - ({path.stem} if name in own else set()):
             found.add(name)
     assert found == set(NAMES_SOURCES)

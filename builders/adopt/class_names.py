@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.sources.base import Source
 from builders.sources.readers.folders import printable
 
@@ -45,9 +45,9 @@ class ClassNames:
         if len(found) == 1:
             return found[0]
         problem = (
-            f"{printable(name)!r} means several classes of {self.title}, {' and '.join(found)}"
+            f"{one_line(repr(printable(name)))} means several classes of {self.title}, {' and '.join(found)}"
             if found
-            else f"{self.title} has no class {printable(name)!r}"
+            else f"{self.title} has no class {one_line(repr(printable(name)))}"
         )
         raise BuildError(
             f"{problem} ({where}). Name a class like {next(iter(self.ids))}, and check that the set belongs to this "

@@ -7,7 +7,6 @@ adopts one set, `matching` identifies its images, and `shared_draws` applies the
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from collections import defaultdict
@@ -15,14 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from builders.adopt.file_listing import Log, reading_copy
+from builders.adopt.id_lists import adopt_list, are_listed, find_lists
 from builders.adopt.image_sets import adopt_class_folders, adopt_classes, adopt_folder
 from builders.adopt.matching import Matcher
 from builders.adopt.shared_draws import follow_draws, follow_rests, sharing_draws
 from builders.benchmark import Benchmark, Classes, Split, parent
-from builders.errors import NAMED, BuildError, more
+from builders.errors import NAMED, BuildError, more, one_line
 from builders.plan.classes import Adopted, decided_classes
 from builders.sources.base import SourceIndex
 from builders.sources.readers.folders import printable
+from builders.storage.text_files import read_csv
 
 
 def adopt(
@@ -44,7 +45,8 @@ def adopt(
         benchmark: the declaration; `Split.published` says where the copy has a split.
         splits: names as `config/split`.
         copy: the copy's folder (`imagenet-bench/` or the folder above it), or a CSV file with the columns `split` and
-            `class`, which lists classes by split or by the copy's name for the set.
+            `class`, which lists classes by split or by the copy's name for the set; or JSON lists of image numbers
+            (`builders.adopt.id_lists`), one or a folder of them.
         indexes: the sources.
         log: prints a line for the user.
         seed: seed of the draws that the copy replaces.
@@ -59,10 +61,14 @@ def adopt(
     declared = benchmark.by_key()
     parents = [first for key in splits if (first := parent(declared[key][1].quota))]
     wanted = list(dict.fromkeys([*splits, *parents, *sharing_draws(benchmark, splits)]))
-    if copy.is_file():
-        found = _from_lists(benchmark, wanted, copy)
-    else:
-        found = _from_folders(benchmark, wanted, copy, indexes, log)
+    numbered = [key for key in wanted if are_listed(declared[key][1])]
+    lists = find_lists(benchmark, numbered, copy)
+    found = {key: adopt_list(declared[key][1], path, indexes) for key, path in lists.items()}
+    others = [key for key in wanted if key not in numbered]
+    if copy.is_file() and copy not in lists.values():
+        found |= _from_lists(benchmark, others, copy)
+    elif copy.is_dir() and any(declared[key][1].published for key in others):
+        found |= _from_folders(benchmark, others, copy, indexes, log)
     if not found:
         raise BuildError(
             f"{copy} has no set of {', '.join(wanted[:NAMED])}{more(wanted)}. "
@@ -108,30 +114,17 @@ def _read_lists(path: Path, benchmark: Benchmark) -> Iterator[tuple[int, list[st
     for key, (_, split) in benchmark.by_key().items():
         for name in {key, split.published, split.published.rpartition("/")[2]} - {""}:
             names[name].append(key)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as opened:
-            reader = csv.DictReader(opened)
-            columns = reader.fieldnames or ()
-            if not {"split", "class"} <= set(columns):
-                raise BuildError(
-                    f"{path} lacks the columns split and class (found in line 1: {', '.join(columns) or 'nothing'}). "
-                    "Give a CSV with these two, or the folder of a copy."
-                )
-            for row in reader:
-                where = f"line {reader.line_num} of {path}"
-                if row["split"] not in names:
-                    known = ", ".join(key for key, (_, split) in benchmark.by_key().items() if split.published)
-                    raise BuildError(
-                        f"{row['split']!r} in {where} is neither a split ({known}) nor a set of the copy. Correct it."
-                    )
-                if not row["class"]:
-                    raise BuildError(f"No class is given in {where}. Add it.")
-                yield reader.line_num, names[row["split"]], row["class"]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise BuildError(
-            f"{path} is not a CSV in UTF-8 ({error}). Give one with the columns split and class; of an archive, give "
-            "the folder that it unpacks to."
-        ) from error
+    advice = "Give a CSV in UTF-8 with the columns split and class, or the folder that an archive unpacks to."
+    for line, row in read_csv(path, ("split", "class"), advice):
+        if row["split"] not in names:
+            known = ", ".join(key for key, (_, split) in benchmark.by_key().items() if split.published)
+            unknown = one_line(repr(row["split"]))
+            raise BuildError(
+                f"{unknown} in line {line} of {path} is neither a split ({known}) nor a set of the copy. Correct it."
+            )
+        if not row["class"]:
+            raise BuildError(f"No class is given in line {line} of {path}. Add it.")
+        yield line, names[row["split"]], row["class"]
 
 
 def _from_folders(
@@ -142,7 +135,7 @@ def _from_folders(
     log: Log,
 ) -> dict[str, Adopted]:
     root = _root(copy, benchmark)
-    published = {root / split.published for _, split in benchmark.splits() if split.published}
+    published = {root / split.published for split in _kept_in_folders(benchmark)}
     for place in sorted({path.parent for path in published}):
         for unused in sorted(set(_folders(place)) - published):
             log(f"{printable(str(unused))}: not a set of this benchmark, so it is not used")
@@ -166,7 +159,7 @@ def _from_folders(
 
 
 def _root(copy: Path, benchmark: Benchmark) -> Path:
-    published = [split.published for _, split in benchmark.splits() if split.published]
+    published = [split.published for split in _kept_in_folders(benchmark)]
     roots = [place for place in (copy, *_folders(copy)) if any((place / name).is_dir() for name in published)]
     if copy in roots:
         return copy
@@ -181,6 +174,10 @@ def _root(copy: Path, benchmark: Benchmark) -> Path:
             f"{' or '.join(published[:NAMED])}. Give the folder that its archive unpacks to with --adopt."
         )
     return roots[0]
+
+
+def _kept_in_folders(benchmark: Benchmark) -> list[Split]:
+    return [split for _, split in benchmark.splits() if split.published and not are_listed(split)]
 
 
 def _folders(place: Path) -> list[Path]:

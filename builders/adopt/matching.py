@@ -23,6 +23,7 @@ from builders.adopt.file_listing import FileListing, Log, reading_copy
 from builders.errors import BuildError
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import image_sizes
+from builders.storage.regular import open_buffered
 
 Int64 = npt.NDArray[np.int64]
 
@@ -240,8 +241,8 @@ def _size(path: Path) -> int:
 
 
 def _digest(path: Path) -> bytes:
-    with reading_copy(path):
-        return hashlib.sha256(path.read_bytes()).digest()
+    with reading_copy(path), open_buffered(path) as opened:
+        return hashlib.sha256(opened.read()).digest()
 
 
 def _only(wanted: Int64, offered: Int64) -> tuple[Int64, Int64]:

@@ -22,6 +22,7 @@ from builders.release import images
 from builders.sources.base import RGB32_BYTES, Container, SourceIndex
 from builders.sources.readers.folders import printable
 from builders.sources.unpack import UNPACKERS
+from builders.storage.regular import open_buffered
 
 _SIDE = 32
 
@@ -94,7 +95,8 @@ def classes_by_pixels(listing: FileListing, index: SourceIndex, partitions: Coll
 
 def _digest(path: Path) -> str:
     try:
-        return images.pixel_sha256(images.decode_or_mend(path.read_bytes())[0].convert("RGB"))
+        with open_buffered(path) as opened:
+            return images.pixel_sha256(images.decode_or_mend(opened.read())[0].convert("RGB"))
     except images.UnreadableImageError as error:
         raise BuildError(
             f"{printable(str(path))} does not decode ({error}). Replace it with a good copy or remove it from the set."

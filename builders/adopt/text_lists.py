@@ -25,10 +25,10 @@ import pyarrow.compute as pc
 
 from builders.adopt.file_listing import Log, reading_copy
 from builders.benchmark import Benchmark, Split
-from builders.errors import NAMED, BuildError, more
+from builders.errors import NAMED, BuildError, more, one_line
 from builders.plan.classes import Adopted
 from builders.sources.base import SourceIndex
-from builders.sources.readers.folders import printable
+from builders.storage.text_files import read_lines as read_text_lines
 
 _FORM = "oodness dataset class_index path"
 
@@ -142,22 +142,18 @@ def read_lines(path: Path) -> Iterator[Line]:
     Raises:
         BuildError: a line is malformed.
     """
-    form = re.compile(r"(\S+) (\S+) (\d+) (\S.*)", re.ASCII)
-    try:
-        with reading_copy(path), path.open(encoding="utf-8-sig") as opened:
-            for number, text in enumerate(opened, start=1):
-                if not (line := text.strip()):
-                    continue
-                match = form.fullmatch(line)
-                oodness = _number(match[1]) if match else None
-                if match is None or oodness is None:
-                    raise BuildError(
-                        f"Line {number} of {path} is not `{_FORM}`, such as "
-                        f"`0 places_val 165 Places365_val_00000067.jpg`: {printable(line)!r}. Correct it."
-                    )
-                yield Line(number, oodness, match[2], int(match[3]), re.split(r"[/\\]", match[4])[-1])
-    except UnicodeDecodeError as error:
-        raise BuildError(f"{path} is not a text in UTF-8 ({error}). Give the list.") from error
+    form = re.compile(r"(\S+) (\S+) (\d{1,9}) (\S.*)", re.ASCII)
+    for number, text in enumerate(read_text_lines(path, "Give the authors' list, a text in UTF-8."), start=1):
+        if not (line := text.strip()):
+            continue
+        match = form.fullmatch(line)
+        oodness = _number(match[1]) if match else None
+        if match is None or oodness is None:
+            raise BuildError(
+                f"Line {number} of {path} is not `{_FORM}`, such as "
+                f"`0 places_val 165 Places365_val_00000067.jpg`: {one_line(repr(line))}. Correct it."
+            )
+        yield Line(number, oodness, match[2], int(match[3]), re.split(r"[/\\]", match[4])[-1])
 
 
 def _number(text: str) -> float | None:
@@ -197,7 +193,7 @@ class _Reader:
     def _part(self, line: Line, *, binary: bool) -> str:
         """Key of the part that a line belongs to."""
         if line.dataset not in self.words:
-            raise self._wrong(line, f"unknown dataset {printable(line.dataset)} (known: {', '.join(self.words)})")
+            raise self._wrong(line, f"unknown dataset {one_line(line.dataset)} (known: {', '.join(self.words)})")
         source, partition = self.words[line.dataset]
         fitting = {
             part: split
@@ -230,13 +226,13 @@ class _Reader:
         source_ids = finder.find(lines)
         for line, source_id in zip(lines, source_ids, strict=True):
             if source_id is None:
-                named = f"{line.name} of class {line.class_index} ({finder.classes[line.class_index]})"
+                named = f"{one_line(line.name)} of class {line.class_index} ({finder.classes[line.class_index]})"
                 raise self._wrong(line, f"{named} is not an image of {split.source.title}: it {finder.why_not(line)}")
         first: dict[str | None, Line] = {}
         of_class: dict[int, Line] = {}
         for line, source_id in zip(lines, source_ids, strict=True):
             if first.setdefault(source_id, line) is not line:
-                raise self._wrong(line, f"{line.name} is already in line {first[source_id].number}")
+                raise self._wrong(line, f"{one_line(line.name)} is already in line {first[source_id].number}")
             before = of_class.setdefault(line.class_index, line)
             if before.oodness != line.oodness:
                 earlier = f"{before.oodness:g} in line {before.number}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from builders.errors import BuildError
+from builders.errors import BuildError, printable
 
 
 def exit_code(command: click.Command, argv: Sequence[str] | None, *, stopped: str) -> int:
@@ -26,7 +26,7 @@ def exit_code(command: click.Command, argv: Sequence[str] | None, *, stopped: st
     try:
         return int(command.main(args=argv, standalone_mode=False) or 0)
     except BuildError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {printable(str(error), keep=chr(10))}", err=True)
         return 2
     except click.ClickException as error:
         error.show()

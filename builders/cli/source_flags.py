@@ -5,6 +5,7 @@ Tested by `tests/builders/pipeline/test_command.py`.
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 
 import click
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.sources.base import Source
+from builders.sources.registry import SOURCES
+from builders.storage.text_files import read_lines
 
 SOURCES_FILE = Path("sources.toml")
 """The file in the current folder that is read if --sources is not given."""
@@ -48,19 +51,37 @@ def listed_sources(given: Path | None) -> dict[str, Path]:
     """Read folders by source key from a file; without one, from `SOURCES_FILE` if that exists.
 
     Raises:
-        BuildError: the file has other lines than `source = "DIR"`.
+        BuildError: the file has other lines than `source = "DIR"`, or names no source.
     """
     path = given or (SOURCES_FILE if SOURCES_FILE.is_file() else None)
     if path is None:
         return {}
+    text = "\n".join(read_lines(path, "Correct it."))
     try:
-        listed = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise BuildError(f'{path} is not TOML with lines such as imagenet = "DIR" ({error}). Correct it.') from error
+        listed = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError
+        problem = "nested too deeply" if isinstance(error, RecursionError) else one_line(error)
+        raise BuildError(f'{path} is not TOML with lines such as imagenet = "DIR" ({problem}). Correct it.') from error
+    known = [source.key for source in SOURCES.values() if source.on_disk]
     for key, value in listed.items():
-        if not isinstance(value, str):
-            raise BuildError(f'{key} in {path} is {value!r}, not a folder in quotes. Write {key} = "DIR".')
-    return {key: path.parent / Path(value).expanduser() for key, value in listed.items()}
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"The nearest is {near[0]}" if near else f"Those are {', '.join(known)}"
+            raise BuildError(f"{one_line(repr(key))} in {path} is no source. {hint}. Correct it.")
+        if not isinstance(value, str) or not value or "\0" in value:
+            raise BuildError(
+                f'{key} in {path} is {one_line(repr(value), 80)}, not a folder in quotes. Write {key} = "DIR".'
+            )
+    return {key: path.parent / _expanded(key, value, path) for key, value in listed.items()}
+
+
+def _expanded(key: str, value: str, path: Path) -> Path:
+    try:
+        return Path(value).expanduser()
+    except RuntimeError as error:
+        raise BuildError(
+            f"{key} in {path} is {one_line(value)}, and this machine knows no such user. Write the whole path."
+        ) from error
 
 
 def missing_sources(missing: Iterable[tuple[Source, str]]) -> list[str]:

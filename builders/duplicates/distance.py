@@ -133,7 +133,7 @@ def squared_distances(queries: Sums, references: Sums) -> npt.NDArray[np.float64
 
     Args:
         queries: (k, 7, 7, 3) block sums of one variant each.
-        references: (k, 7, 7, 3) block sums of centre crops.
+        references: (k, 7, 7, 3) block sums of centre crops, or (1, 7, 7, 3) for one reference.
     """
     query_totals, reference_totals = totals(queries), totals(references)
     pattern = patterns(steps(query_totals), np.float64) - patterns(steps(reference_totals), np.float64)
@@ -162,7 +162,8 @@ def distance(query: npt.NDArray[np.uint8], reference: npt.NDArray[np.uint8]) -> 
     check_images("query", query, ndim=3)
     check_images("reference", reference, ndim=3)
     centre = crop(window_sums(reference[None]), CENTRE)
-    return float(np.sqrt(min(squared_distances(blocks, centre)[0] for blocks in variants(window_sums(query[None])))))
+    moved = np.concatenate(list(variants(window_sums(query[None]))))
+    return float(np.sqrt(squared_distances(moved, centre).min()))
 
 
 def check_images(name: str, images: npt.NDArray[np.uint8], *, ndim: int) -> None:

@@ -80,6 +80,8 @@ def finish_split(
     plan: ReadPlan,
     lacking: Mapping[str, Sequence[str]],
     adopted: Mapping[str, str],
+    *,
+    demo: bool,
 ) -> Finished:
     """Write the index of a split whose shards are done and describe it.
 
@@ -88,6 +90,7 @@ def finish_split(
         plan: of the split.
         lacking: where its sources are short, by the keys of its parts.
         adopted: a digest of the lists that each was adopted from, or an empty text, by the same keys.
+        demo: whether the rows are of demo sources.
     """
     config = plan.config
     parts = [layout.part(config.name, plan.name, i, plan.shards) for i in range(plan.shards)]
@@ -99,7 +102,7 @@ def finish_split(
     if sum(part.entry.rows for part in described) != rows.num_rows:
         raise AssertionError(f"{plan.key}: {rows.num_rows} rows, and not those of its parts")
     index = layout.index(config.name, plan.name)
-    write_index(index, rows, plan.labels, config.columns)
+    write_index(index, rows, plan.labels, config.columns, demo=demo)
     entry = _joined(
         described,
         digest=rows_digest(rows),

@@ -30,7 +30,7 @@ from builders.release.entries import ConfigEntry, Manifest, SplitEntry, pieces_b
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, read_manifest
 from builders.release.reader import config_of
-from builders.release.schema import ROLES
+from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source, SourceIndex, open_source
 from builders.writing.read_plan import ReadPlan
@@ -82,7 +82,19 @@ class Published:
         path = self.root / listed.index.path
         if not path.is_file():
             raise BuildError(f"The published index {listed.index.path} is not in {self.root}. Fetch it again.")
-        rows = pq.read_table(path)
+        try:
+            rows = pq.ParquetFile(path).read()
+            rows.validate(full=True)  # which finds text that is not UTF-8
+        except (OSError, pa.ArrowException) as error:
+            reason = str(error).partition("\n")[0]
+            raise BuildError(f"Cannot read the published index {path} ({reason}). Fetch the release again.") from error
+        entry = self.entry()
+        expected = arrow_schema(entry.label_names, entry.own_columns(), image=False)
+        if not rows.schema.equals(expected) or any(column.null_count for column in rows.columns):
+            raise BuildError(
+                f"The published index {listed.index.path} has other columns than its manifest says, or cells without "
+                "a value. Fetch the release again."
+            )
         if rows_digest(rows) != listed.digest:
             raise BuildError(
                 f"The published index {listed.index.path} has other rows than its manifest says (digest "
@@ -109,7 +121,22 @@ def benchmark_of(published: Published) -> Benchmark:
             f"The benchmark {name} was published as version {version}, and these tools build version "
             f"{BENCHMARKS[name].version}. Use the tools that published it."
         )
-    return BENCHMARKS[name].with_variants(variants.split("."))
+    benchmark = BENCHMARKS[name].with_variants(variants.split("."))
+    _refuse_undeclared(published, benchmark)
+    return benchmark
+
+
+def _refuse_undeclared(published: Published, benchmark: Benchmark) -> None:
+    """Refuse splits or parts that the benchmark does not declare, or of other sources or partitions."""
+    declared = {part: (split.source.key, tuple(split.partitions)) for part, (_, split) in benchmark.by_key().items()}
+    for key, entry in published.splits().items():
+        for part, listed in pieces_by_key(key, entry).items():
+            if declared.get(part) != (listed.source, listed.partitions):
+                raise BuildError(
+                    f"{part} in {published.name or published.root} has other sources or partitions than version "
+                    f"{benchmark.version} of the benchmark {benchmark.name} declares, or is not in it. Fetch the "
+                    "release again, or use the tools that published it."
+                )
 
 
 def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:
@@ -215,7 +242,7 @@ class PlannedFromIndex(PlannedRelease):
         for name in (column.name for column in plan.config.columns):
             if name not in table.column_names:
                 table = table.append_column(name, rows[name])
-            else:
+            elif plan.image_generator is not None:
                 _refuse_other_values(table, rows, name)
         return dataclasses.replace(plan, table=table)
 
@@ -228,7 +255,7 @@ class PlannedFromIndex(PlannedRelease):
             name = key.partition("/")[2]
             path = layout.index(published.config, name)
             rows = published.rows(name)
-            write_index(path, rows, entry.label_names, entry.own_columns())
+            write_index(path, rows, entry.label_names, entry.own_columns(), demo=self.run.identity.demo)
             data = data_entries(layout, ready[key]) if key in ready else listed.data
             splits[name] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
             self.run.meter.advance(rows.num_rows)
@@ -283,7 +310,7 @@ def _planned(
                 split=split,
                 count=benchmark.count(part),
                 labels=entry.label_names,
-                table=mine.select(PLAN_SCHEMA.names),
+                table=mine.select([*PLAN_SCHEMA.names, *(column.name for column in config.source_columns)]),
                 rows=places.to_numpy().astype(np.int64),
                 available=listed.available,
                 excluded=(),

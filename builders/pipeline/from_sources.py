@@ -23,6 +23,7 @@ from builders.pipeline.request import Run, compared_with, needed_partitions, par
 from builders.pipeline.run import PlannedRelease, locate_splits
 from builders.pipeline.survey import Survey
 from builders.pipeline.without_duplicates import Gone, find_duplicates, short_classes
+from builders.plan.agreement import agreements
 from builders.plan.classes import Adopted, Draws
 from builders.plan.completeness import shortfalls
 from builders.plan.originals import missing_originals, shared_originals
@@ -81,7 +82,8 @@ class PlannedFromSources(PlannedRelease):
         """Write the indexes and the tables of exclusions of what was written, and describe it."""
         finished = []
         for split in written:
-            finished.append(finish_split(self.run.layout, split, self.lacking, self.adopted_digests))
+            demo = self.run.identity.demo
+            finished.append(finish_split(self.run.layout, split, self.lacking, self.adopted_digests, demo=demo))
             self.run.meter.advance(split.table.num_rows)
         return contents_of(self.run, finished, before)
 
@@ -126,6 +128,8 @@ def prepare(run: Run) -> PlannedFromSources:
     opened = PlannedFromSources(run, indexes, draws, lacking, ())
     planned = opened.plan(parts_of(benchmark, request.splits), {})
     _note_strangers(run, planned)
+    for line in agreements(draws, planned, indexes):
+        run.meter.note(line)
     _refuse_empty(planned, indexes)
     return dataclasses.replace(opened, planned=planned)
 

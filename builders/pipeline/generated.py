@@ -89,7 +89,7 @@ class ShardWork:
             roots=self.roots,
             data=data,
             part=part,
-            schema=arrow_schema(split.labels, split.config.columns),
+            schema=arrow_schema(split.labels, split.config.columns, demo=self.run.identity.demo),
             decode=self.run.request.decode,
             drop_unreadable=self.run.request.allow_partial,
             columns=tuple(column.name for column in split.config.columns if column.name in split.table.column_names),

@@ -22,6 +22,7 @@ from builders.release.entries import Manifest, pieces_by_key
 from builders.release.layout import FOLDERS, Layout
 from builders.release.manifest import read_or_empty
 from builders.storage.atomic import TEMPORARY, write_text
+from builders.storage.regular import read_regular
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
 _RECORDED_PACKAGES = ("numpy", "pillow", "pyarrow")
@@ -202,7 +203,7 @@ def _read(path: Path) -> _Recorded:
     if not path.exists():
         return _Recorded()
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Recorded)
+        return msgspec.json.decode(read_regular(path), type=_Recorded)
     except (msgspec.DecodeError, RecursionError) as error:
         raise BuildError(
             f"The state of an earlier run is damaged, in {path}. Give another --out, or remove the whole release "

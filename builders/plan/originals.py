@@ -1,6 +1,6 @@
 """Which images of a source another source's images are made of, such as the originals of published adversarial images.
 
-Tested by `tests/builders/test_broad_adopted.py`.
+Tested by `tests/builders/broad/test_adopted.py`.
 """
 
 from __future__ import annotations

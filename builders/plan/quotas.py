@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.benchmark import AllImages, Half, Originals, PerClass, Quota, Rest, Split, Total
-from builders.plan.ranking import first_of_each, largest_remainders
+from builders.benchmark import AllImages, Half, Largest, Originals, PerClass, Quota, Rest, Split, Total
+from builders.plan.ranking import even_shares, first_of_each, largest_remainders
 from builders.sources.base import SourceIndex
 
 Rows = npt.NDArray[np.int64]
@@ -42,6 +42,11 @@ class IndexArrays:
             self._inside[names] = np.isin(self.partitions, list(names))[self.partition_codes]
         return self._inside[names]
 
+    def values(self, column: str) -> npt.NDArray[np.float64]:
+        """The values of one of the source's own columns of numbers."""
+        found: npt.NDArray[np.float64] = self.index.table[column].to_numpy().astype(np.float64)
+        return found
+
     def mask(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Mask of some rows over all images."""
         found = np.zeros(len(self.class_codes), np.bool_)
@@ -62,6 +67,8 @@ def within_quota(split: Split, view: IndexArrays, order: Rows) -> Rows:
         return order
     if isinstance(quota, Total):
         return _taken_total(quota, split, view, order)
+    if isinstance(quota, Largest):
+        return _largest(quota, view, order)
     sizes = np.bincount(view.class_codes[order], minlength=len(view.class_ids))
     if isinstance(quota, Half):
         quotas = np.array([round(size * 0.5) for size in sizes.tolist()], dtype=np.int64)
@@ -82,6 +89,19 @@ def _taken_total(quota: Total, split: Split, view: IndexArrays, order: Rows) -> 
     return order[view.mask(np.concatenate(chosen))[order]]
 
 
+def _largest(quota: Largest, view: IndexArrays, order: Rows) -> Rows:
+    """Take the rows of the largest values; the order that is returned stays that of the candidates."""
+    values = view.values(quota.by)
+    candidates = order[values[order] > 0]
+    ids = np.array(view.ids.take(pa.array(candidates)).to_pylist(), dtype=np.str_)
+    best = candidates[np.lexsort((ids, -values[candidates]))]
+    if quota.evenly:
+        sizes = np.bincount(view.class_codes[best], minlength=len(view.class_ids)).tolist()
+        by_id = [str(class_id) for class_id in view.class_ids]
+        best = first_of_each(view.class_codes, best, np.array(even_shares(quota.images, sizes, by_id), np.int64))
+    return order[view.mask(best[: quota.images])[order]]
+
+
 def not_drawn(quota: Quota) -> tuple[str, str]:
     """Rule and evidence for the images of a class that a split draws from but does not take."""
     if isinstance(quota, Rest):
@@ -92,6 +112,12 @@ def not_drawn(quota: Quota) -> tuple[str, str]:
         return ("image-not-drawn", f"{quota.of.title} has no image made of it in {', '.join(quota.partitions)}")
     if isinstance(quota, Half):
         return ("image-not-drawn", "keyed rank beyond half of the class's images")
+    if isinstance(quota, Largest):
+        share = "the class's even share of " * quota.evenly
+        return (
+            "image-not-drawn",
+            f"not among {share}the {quota.images:,} images with the greatest {quota.by} above 0",
+        )
     first = f"drawn for {quota.apart_from}, or " if quota.apart_from else ""
     if isinstance(quota, PerClass):
         rank = f"keyed rank beyond the class's {quota.images}" + " (or half of a class that is short)" * quota.half

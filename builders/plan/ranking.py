@@ -69,6 +69,28 @@ def largest_remainders(total: int, sizes: Sequence[int]) -> list[int]:
     return quotas
 
 
+def even_shares(total: int, sizes: Sequence[int], names: Sequence[str]) -> list[int]:
+    """Share `total` evenly among classes, of which some have less than their share and then give all.
+
+    Args:
+        total: the number to share.
+        sizes: images of each class.
+        names: the classes, which settle ties.
+
+    Returns:
+        One quota a class, none above its size: `total` in all, or all there is. Of the classes that are cut, the most
+        populated get one more where the rest does not divide.
+    """
+    quotas = [0] * len(sizes)
+    left = min(total, sum(sizes))
+    # From the smallest up, each class takes its share of what is left, so a smaller class's rest goes to the others.
+    ascending = sorted(range(len(sizes)), key=lambda i: (-sizes[i], names[i]), reverse=True)
+    for place, i in enumerate(ascending):
+        quotas[i] = min(sizes[i], left // (len(sizes) - place))
+        left -= quotas[i]
+    return quotas
+
+
 def first_of_each(
     codes: npt.NDArray[np.integer], order: npt.NDArray[np.int64], quotas: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:

@@ -19,11 +19,14 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError
 from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairCount
 from builders.storage.atomic import atomic_path
+from builders.storage.regular import open_buffered
 
 CONFIG = "duplicates"
 """Name of the table's config in the card, and of its folder."""
 
 SPLIT = "pairs"
+
+_SHOWN = 200
 
 KNOWN_ROLE = "in_distribution"
 
@@ -119,17 +122,27 @@ def read_pairs(path: Path) -> list[Pair]:
         BuildError: the file is not such a table.
     """
     try:
-        table = pq.ParquetFile(path).read()
-    except (OSError, pa.ArrowException) as error:
-        raise BuildError(
-            f"{path} cannot be read as Parquet ({error}). Download or build the release again."
-        ) from error
+        with open_buffered(path) as opened:
+            size = path.stat().st_size
+            parquet = pq.ParquetFile(opened)
+            # Each row has a place of its own, which takes more than a byte however well it is compressed.
+            if parquet.metadata.num_rows > size:
+                raise _not_pairs(path, f"claims {parquet.metadata.num_rows:,} rows in {size:,} bytes")
+            table = parquet.read()
+        rows = [column.to_pylist() for column in table.columns]
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise _not_pairs(path, f"cannot be read as Parquet ({reason})") from error
     if not table.schema.equals(schema()):
-        raise BuildError(
-            f"{path} has the columns {', '.join(table.column_names)}, not those of a table of duplicates "
-            f"({', '.join(Pair._fields)}). Download or build the release again."
-        )
-    return [Pair(*values) for values in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+        columns = ", ".join(table.column_names)[:_SHOWN]
+        raise _not_pairs(path, f"has the columns {columns}, not those of a table of duplicates")
+    if any(column.null_count for column in table.columns):
+        raise _not_pairs(path, "has cells without a value")
+    return [Pair(*values) for values in zip(*rows, strict=True)]
+
+
+def _not_pairs(path: Path, reason: str) -> BuildError:
+    return BuildError(f"{path} {reason}. Download or build the release again.")
 
 
 def groups(manifest: Manifest) -> list[tuple[str, ...]]:

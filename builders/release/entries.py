@@ -17,6 +17,7 @@ from typing import Annotated, Literal, get_args
 from msgspec import Meta, Struct, field
 from msgspec.structs import asdict
 
+from builders.errors import UNPRINTABLE
 from builders.release.columns import KNOWN_COLUMNS, Column, ColumnType
 from builders.release.schema import Role
 
@@ -31,10 +32,6 @@ Reproducible = Literal["exact", "recorded"]
 depend on hardware, library versions or batches, so only the published pixels exist."""
 
 METHODS: tuple[By, ...] = get_args(By)
-
-# Control characters, line and paragraph separators, bidirectional marks and lone surrogates, which must not reach a
-# terminal, a card or a file name.
-UNPRINTABLE = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
 
 TEXT = rf"\A[^{UNPRINTABLE}]*\Z"
 PROSE = rf"\A([^{UNPRINTABLE}]|[\n\t])*\Z"

@@ -19,7 +19,7 @@ from PIL import ExifTags, Image, ImageOps
 from PIL.TiffImagePlugin import IFDRational
 
 from builders.errors import BuildError
-from builders.release.jpeg import has_hole, looks_whole, read_header
+from builders.release.jpeg import Header, has_hole, looks_whole, read_header
 
 Stored = Literal["source", "metadata_removed", "pixels", "adopted"]
 """The origin of a row's bytes.
@@ -56,6 +56,14 @@ Pillow raises `MemoryError` for impossible sizes. Any other exception is a bug o
 """
 
 _SUB_BLOCKS = (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo)
+
+
+MOST_PIXELS = 100_000_000
+"""Pixels of an image at most (ours), looked at before any of them is decoded. The largest image of a source, of
+Caltech-256, has 62,615,569."""
+
+_MOST_METADATA = 1 << 22
+"""Bytes of EXIF and XMP blocks that are read (ours). Pillow copies all of them anew for each further one."""
 
 
 class UnreadableImageError(ValueError):
@@ -103,6 +111,8 @@ def check_pixels(data: bytes | bytearray | memoryview) -> tuple[bytes | None, st
 def decode(data: bytes) -> Image.Image:
     """Decode an image and apply its EXIF orientation, in the order of `datasets.Image.decode_example` (5.2)."""
     image: Image.Image = Image.open(io.BytesIO(data))
+    if image.width * image.height > MOST_PIXELS:
+        raise ValueError(f"{image.width:,} x {image.height:,} pixels, more than any image of a source")
     image.load()
     if image.getexif().get(ExifTags.Base.Orientation) is not None:
         image = ImageOps.exif_transpose(image)
@@ -123,6 +133,8 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
         raise UnreadableImageError("zero bytes in place of a part of its image data")
     mended = _without_metadata(data)
     try:
+        if header is not None and _metadata_bytes(header) > _MOST_METADATA:
+            raise ValueError(f"{_metadata_bytes(header):,} bytes of EXIF or XMP blocks")
         image = decode(data)
         if mended is None or not _breaks_older_pillow(data):
             return image, None
@@ -166,7 +178,9 @@ def _is_sound(view: memoryview) -> bool:
     header = read_header(view)
     if header is None or not looks_whole(view, header):
         return False
-    return header.metadata is None or _has_harmless_metadata(view)
+    if header.metadata is None:
+        return True
+    return _metadata_bytes(header) <= _MOST_METADATA and _has_harmless_metadata(view)
 
 
 def _has_harmless_metadata(view: memoryview) -> bool:
@@ -194,10 +208,16 @@ def _breaks_older_pillow(data: bytes) -> bool:
 
 
 def _without_metadata(data: bytes) -> bytes | None:
-    mended = data
-    while (header := read_header(mended)) is not None and header.metadata is not None:
-        mended = mended[: header.metadata[0]] + mended[header.metadata[1] :]
-    return None if mended is data else mended
+    header = read_header(data)
+    if header is None or not header.blocks:
+        return None
+    starts = [0, *(stop for _, stop in header.blocks)]
+    stops = [*(start for start, _ in header.blocks), len(data)]
+    return b"".join(data[start:stop] for start, stop in zip(starts, stops, strict=True))
+
+
+def _metadata_bytes(header: Header) -> int:
+    return sum(stop - start for start, stop in header.blocks)
 
 
 def _reason(error: Exception) -> str:

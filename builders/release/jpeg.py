@@ -32,7 +32,8 @@ class Header(NamedTuple):
 
     `frame` is the frame marker, `metadata` the start and stop of the first APP1 segment including its marker (EXIF or
     XMP, which decoding reads), `huffman` those of the contents of segments with Huffman tables, `components` those of
-    the first scan's list of components and tables, and `scan` the position of that scan's data.
+    the first scan's list of components and tables, `scan` the position of that scan's data, and
+    `blocks` all APP1 segments.
     """
 
     frame: int
@@ -40,6 +41,7 @@ class Header(NamedTuple):
     huffman: list[tuple[int, int]]
     components: tuple[int, int]
     scan: int
+    blocks: list[tuple[int, int]]
 
 
 def read_header(data: bytes | memoryview) -> Header | None:
@@ -47,7 +49,7 @@ def read_header(data: bytes | memoryview) -> Header | None:
     if data[:2] != _START:
         return None
     position, size, frame = 2, len(data), 0
-    metadata = None
+    blocks: list[tuple[int, int]] = []
     huffman: list[tuple[int, int]] = []
     while position + 4 <= size and data[position] == 0xFF:
         marker = data[position + 1]
@@ -59,13 +61,15 @@ def read_header(data: bytes | memoryview) -> Header | None:
             return None
         if marker == _START_OF_SCAN:
             first = position + 5
-            return Header(frame, metadata, huffman, (first, first + 2 * data[position + 4]), stop) if frame else None
+            components = first, first + 2 * data[position + 4]
+            metadata = blocks[0] if blocks else None
+            return Header(frame, metadata, huffman, components, stop, blocks) if frame else None
         if marker == _HUFFMAN_TABLES:
             huffman.append((position + 4, stop))
         elif marker in _FRAMES:
             frame = marker
-        elif marker == _APP1 and metadata is None:
-            metadata = position, stop
+        elif marker == _APP1:
+            blocks.append((position, stop))
         position = stop
     return None
 

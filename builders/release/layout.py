@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from builders.storage.atomic import inside
+
 INDEX_SUFFIX = "-index"
 """Suffix of the config that holds the rows of another without images."""
 
@@ -24,57 +26,79 @@ CHANGES = "changes"
 
 @dataclass(frozen=True)
 class Layout:
-    """Paths in a release folder."""
+    """Paths in a release folder.
+
+    Every file is written to a path from here, and every path is checked to lie inside `root`: a config's name from a
+    manifest or a symbolic link that leads elsewhere raises `BuildError`.
+    """
 
     root: Path
+
+    def inside(self, path: str) -> Path:
+        """A path relative to the folder, with forward slashes, as the manifest has it."""
+        return inside(self.root, path)
 
     @property
     def manifest(self) -> Path:
         """The manifest (`builders.release.manifest`)."""
-        return self.root / "manifest.json"
+        return self.inside("manifest.json")
 
     @property
     def card(self) -> Path:
         """The dataset card, whose YAML `load_dataset` reads."""
-        return self.root / CARD
+        return self.inside(CARD)
 
     @property
     def state(self) -> Path:
         """State for resuming a build; never published."""
-        return self.root / ".state"
+        return self.inside(".state")
+
+    @property
+    def lock(self) -> Path:
+        """The lock file that a build holds while it writes into the folder."""
+        return self.state / "lock"
 
     def data(self, config: str, split: str, shard: int, of: int) -> Path:
         """A shard of a split, with images."""
-        return self.root / "data" / config / shard_name(split, shard, of)
+        return self.inside(f"data/{config}/{shard_name(split, shard, of)}")
 
     def index(self, config: str, split: str) -> Path:
         """The index of a split: its rows without images."""
-        return self.root / "index" / config / f"{split}.parquet"
+        return self.inside(f"index/{config}/{split}.parquet")
 
     def excluded(self, config: str) -> Path:
         """The exclusions of a config's splits, with rule and evidence."""
-        return self.root / "excluded" / f"{config}.csv"
+        return self.inside(f"excluded/{config}.csv")
 
     @property
     def duplicates(self) -> Path:
         """The table of duplicates (`builders.release.duplicates`)."""
-        return self.root / "duplicates" / "pairs.parquet"
+        return self.inside("duplicates/pairs.parquet")
 
     def pixels(self, digest: str) -> Path:
         """Pixels of a split without shards, by its digest, for comparisons in later runs."""
-        return self.state / "pixels" / f"{digest}.npy"
+        return self.inside(f".state/pixels/{digest}.npy")
 
     def audit(self, config: str) -> Path:
         """The near-duplicate pairs of a config, in releases with the column `near_duplicate_of`."""
-        return self.root / "audit" / config / "near_duplicates.csv"
+        return self.inside(f"audit/{config}/near_duplicates.csv")
 
     def part(self, config: str, split: str, shard: int, of: int) -> Path:
         """The record of a finished shard."""
-        return self.state / "parts" / config / shard_name(split, shard, of)
+        return self.inside(f".state/parts/{config}/{shard_name(split, shard, of)}")
 
     def plan(self, config: str, split: str) -> Path:
         """The read plan of a split."""
-        return self.state / "plan" / config / f"{split}.arrow"
+        return self.inside(f".state/plan/{config}/{split}.arrow")
+
+    @property
+    def changelog(self) -> Path:
+        """The list of published versions."""
+        return self.inside(CHANGELOG)
+
+    def changes(self, tag: str) -> Path:
+        """The table of the ids that a published version changes."""
+        return self.inside(f"{CHANGES}/{tag}.csv")
 
     def relative(self, path: Path) -> str:
         """A path as written in the manifest and the card."""

@@ -8,6 +8,7 @@ themselves are checked by `python -m hf_scripts.verify`.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -15,14 +16,14 @@ from typing import Any
 
 import msgspec
 
-from builders.errors import BuildError
+from builders.errors import BuildError, printable
 from builders.release.digests import file_sha256
+from builders.release.duplicates import CONFIG
 from builders.release.entries import (
     EMPTY,
     FORMAT,
     NAME,
     PATTERNS,
-    UNPRINTABLE,
     ConfigEntry,
     FileEntry,
     Manifest,
@@ -30,15 +31,21 @@ from builders.release.entries import (
     SplitEntry,
     listed_column,
 )
-from builders.release.layout import CARD, CHANGELOG, CHANGES, FOLDERS, Layout
+from builders.release.layout import CARD, CHANGELOG, CHANGES, FOLDERS, INDEX_SUFFIX, Layout
 from builders.storage.atomic import write_text
+from builders.storage.regular import read_regular
 
 SHARD_NUMBER = re.compile(r"-\d{5}-of-(?=\d{5}\.parquet$)")
 """The part of a shard's file name (`shard_name`) that differs between the shards of a split."""
 
+MOST_BYTES = 64_000_000
+"""Upper limit on the size of manifest.json. Ours: parsing as much takes about a gigabyte."""
+
+_MOST_REASON = 300
 _SHOWN = 40
 """Upper limit on the characters of an arbitrary value that a message repeats."""
 
+_OWN_CONFIGS = ("an index", "the table of duplicates")
 _SUMS = ("rows", "expected", "paper", "available", "excluded")
 
 
@@ -46,7 +53,8 @@ class ManifestError(BuildError):
     """A `manifest.json` that is not a valid manifest; `reason` says where in the file, and why."""
 
     def __init__(self, where: str, reason: str) -> None:
-        self.reason = _printable(reason)
+        shown = printable(reason)
+        self.reason = shown if len(shown) <= _MOST_REASON else f"{shown[:_MOST_REASON]}..."
         super().__init__(f"Cannot use {where}: {self.reason}. Build or download the release again.")
 
 
@@ -68,7 +76,7 @@ def read_manifest(root: Path, name: str = "") -> Manifest:
     """
     path = Layout(root).manifest
     try:
-        data = path.read_bytes()
+        data = read_regular(path, MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise BuildError(
             f"{name or root} is not a release: it has no manifest.json. Build one there first."
@@ -101,7 +109,7 @@ def parse(data: bytes, where: str) -> Manifest:
         BuildError: it has a format that this version does not know.
     """
     try:
-        parsed = json.loads(data, object_pairs_hook=_without_repeated_keys)
+        parsed = json.loads(data.decode(), object_pairs_hook=_without_repeated_keys)
     except RecursionError as error:
         raise ManifestError(where, "its JSON is nested too deeply") from error
     except ValueError as error:
@@ -109,7 +117,7 @@ def parse(data: bytes, where: str) -> Manifest:
     if isinstance(parsed, dict):
         found = parsed.get("format")
         if type(found) is not int or found != FORMAT:
-            shown = _printable(str(found))[:_SHOWN] if isinstance(found, int | float | str) else "not a number"
+            shown = printable(str(found))[:_SHOWN] if isinstance(found, int | float | str) else "not a number"
             raise BuildError(
                 f"Cannot read {where}: its format is {shown}, and this version reads {FORMAT}. Use the version that "
                 "wrote it."
@@ -145,10 +153,6 @@ def write_manifest(root: Path, manifest: Manifest) -> None:
             f"Cannot write {path}, which would not be valid: {error.reason}. Change it and run the same command again."
         ) from error
     write_text(path, text)
-
-
-def _printable(text: str) -> str:
-    return re.sub(f"[{UNPRINTABLE}]", lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -225,6 +229,8 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
     if not manifest.configs:
         yield "it has no config"
     for name, config in sorted(manifest.configs.items()):
+        if name == CONFIG or name.endswith(INDEX_SUFFIX):
+            yield f"{name} cannot name a config: the card has one of that name for {_OWN_CONFIGS[name == CONFIG]}"
         if config.benchmark not in manifest.benchmarks:
             yield f"{name} belongs to the benchmark {config.benchmark}, which it does not describe"
         yield from _wrong_config(name, config)
@@ -289,6 +295,10 @@ def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]
     for part in split.pieces():
         if part.source not in sources:
             yield f"{key} has rows of the source {part.source}, which it does not describe"
+    parameters = split.generator.parameters if split.generator is not None else {}
+    for name, value in parameters.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            yield f"the parameter {name} of the generator of {key} is {value}"
     for file in (split.index, *split.data):
         if not _is_inside(file.path):
             yield _elsewhere(file.path, key)

@@ -35,7 +35,18 @@ PIXEL_DIGEST = "pixel_sha256"
 """Column of part files, which stay in the folder's state: `builders.release.images.pixel_sha256` of decoded images."""
 
 
-def arrow_schema(label_names: Sequence[str], columns: Sequence[Column] = (), *, image: bool = True) -> pa.Schema:
+_DEMO_KEY = b"unknown_detection.demo"
+"""Key of the schema metadata of files with rows of demo sources. Other files do not have it."""
+
+
+def is_demo(schema: pa.Schema) -> bool:
+    """Whether the rows of a shard or an index are of demo sources, by the metadata of its schema."""
+    return _DEMO_KEY in (schema.metadata or {})
+
+
+def arrow_schema(
+    label_names: Sequence[str], columns: Sequence[Column] = (), *, image: bool = True, demo: bool = False
+) -> pa.Schema:
     """The Arrow schema of a config, with features for `datasets` in its metadata.
 
     It is written out because importing `datasets` takes longer than building a small release; a test compares it with
@@ -45,6 +56,7 @@ def arrow_schema(label_names: Sequence[str], columns: Sequence[Column] = (), *, 
         label_names: the names of `label`, equal in all splits of a config.
         columns: the config's own columns.
         image: with the image column, as in `data/`; otherwise as in `index/`.
+        demo: mark the rows as those of demo sources.
     """
     encoded = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     kinds: dict[str, tuple[pa.DataType, dict[str, Any]]] = {"image": (encoded, {"_type": "Image"})} if image else {}
@@ -56,4 +68,4 @@ def arrow_schema(label_names: Sequence[str], columns: Sequence[Column] = (), *, 
         kinds[column.name] = (column.arrow, {"dtype": column.type, "_type": "Value"})
     described = {"info": {"features": {name: feature for name, (_, feature) in kinds.items()}}}
     schema = pa.schema([(name, kind) for name, (kind, _) in kinds.items()])
-    return schema.with_metadata({"huggingface": json.dumps(described)})
+    return schema.with_metadata({"huggingface": json.dumps(described)} | ({_DEMO_KEY: "true"} if demo else {}))

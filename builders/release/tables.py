@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from builders.errors import BuildError
 from builders.release.columns import Column
 from builders.release.schema import arrow_schema
 from builders.storage.atomic import atomic_path, write_text
+from builders.storage.regular import open_buffered
+
+_MOST_DIGITS = 15
+_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,19 @@ class Exclusion:
     evidence: str
 
 
-def write_index(path: Path, rows: pa.Table, label_names: Sequence[str], columns: Sequence[Column] = ()) -> None:
+class TableError(BuildError):
+    """A file that is not a table of exclusions or near-duplicates; `reason` says where in the file, and why."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"Cannot read {path}: {reason}. Build or download the release again.")
+
+
+def write_index(
+    path: Path, rows: pa.Table, label_names: Sequence[str], columns: Sequence[Column] = (), *, demo: bool = False
+) -> None:
     """Write the index of a split: its rows without images."""
-    schema = arrow_schema(label_names, columns, image=False)
+    schema = arrow_schema(label_names, columns, image=False, demo=demo)
     table = pa.Table.from_arrays([rows[name].combine_chunks() for name in schema.names], schema=schema)
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_index=True)
@@ -63,9 +79,19 @@ def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequen
 
 
 def read_excluded(path: Path) -> list[Exclusion]:
-    """Read a table that `write_excluded` wrote."""
-    with path.open(encoding="utf-8", newline="") as opened:
-        return [Exclusion(**{**row, "images": int(row["images"])}) for row in csv.DictReader(opened)]  # type: ignore[arg-type]
+    """Read a table that `write_excluded` wrote.
+
+    Raises:
+        TableError: the file is not such a table.
+        OSError: it cannot be opened.
+    """
+    found = []
+    for line, row in _read_lines(path, Exclusion):
+        # int() also takes signs, blanks, underscores and digits of other scripts.
+        if not (row["images"].isascii() and row["images"].isdecimal() and len(row["images"]) <= _MOST_DIGITS):
+            raise TableError(path, f"line {line}: the number of images is {row['images'][:_SHOWN]!r}")
+        found.append(Exclusion(**{**row, "images": int(row["images"])}))  # type: ignore[arg-type]
+    return found
 
 
 def write_audit(path: Path, pairs: Sequence[NearDuplicate], replaced: Sequence[str]) -> None:
@@ -76,9 +102,40 @@ def write_audit(path: Path, pairs: Sequence[NearDuplicate], replaced: Sequence[s
 
 
 def read_audit(path: Path) -> list[NearDuplicate]:
-    """Read a table that `write_audit` wrote."""
-    with path.open(encoding="utf-8", newline="") as opened:
-        return [NearDuplicate(**row) for row in csv.DictReader(opened)]
+    """Read a table that `write_audit` wrote.
+
+    Raises:
+        TableError: the file is not such a table.
+        OSError: it cannot be opened.
+    """
+    found = []
+    for line, row in _read_lines(path, NearDuplicate):
+        try:
+            finite = math.isfinite(float(row["distance"]))
+        except ValueError:
+            finite = False
+        if not finite:
+            raise TableError(path, f"line {line}: the distance is {row['distance'][:_SHOWN]!r}")
+        found.append(NearDuplicate(**row))
+    return found
+
+
+def _read_lines(path: Path, kind: type[Exclusion | NearDuplicate]) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of a CSV file with exactly the fields of `kind` as columns, each with its line number."""
+    names = {field.name for field in fields(kind)}
+    try:
+        with io.TextIOWrapper(open_buffered(path), encoding="utf-8", newline="") as opened:
+            reader = csv.DictReader(opened, strict=True)
+            if set(reader.fieldnames or ()) != names or len(reader.fieldnames or ()) != len(names):
+                raise TableError(path, f"the columns are not {', '.join(field.name for field in fields(kind))}")
+            for row in reader:
+                if set(row) != names or None in row.values():
+                    raise TableError(path, f"line {reader.line_num} does not have {len(names)} values")
+                yield reader.line_num, row
+    except UnicodeDecodeError as error:
+        raise TableError(path, "it is not UTF-8 text") from error
+    except csv.Error as error:
+        raise TableError(path, f"it is not CSV ({error})") from error
 
 
 def _write_lines(

@@ -22,13 +22,13 @@ from builders.demo.base import Demo
 from builders.errors import BuildError
 from builders.release.columns import Column
 
-Container = Literal["file", "span", "parquet", "pickle", "mat", "lmdb", "targz", "made"]
+Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
 """The container from which an image's bytes are read.
 
-`file`: `file` is an image file. `span`: `size` bytes at `offset` of `file` (an image inside an uncompressed tar).
-`made`: nothing is read; the image is generated from the row's id. In all others the image is row number `offset` of
-the container `file`, which is unpacked first (`builders.sources.unpack`); it may be a folder (a database) or lie
-inside an archive (`archive.tar.gz/member`).
+`file`: `file` is an image file. `span`: `size` bytes at `offset` of `file` (an image inside an uncompressed tar or an
+LMDB database). `made`: nothing is read; the image is generated from the row's id. In all others the image is row
+number `offset` of the container `file`, which is unpacked first (`builders.sources.unpack`); it may lie inside an
+archive (`archive.tar.gz/member`).
 """
 
 IN_PLACE: tuple[Container, ...] = ("file", "span", "made")
@@ -42,6 +42,9 @@ red, a green and a blue plane. `none`: no bytes (`made`).
 """
 
 RGB32_BYTES = 32 * 32 * 3
+
+LARGEST_IMAGE = 1 << 28
+"""Bytes of an image file at most (ours). The largest picture of a source, of Caltech-256, has 63 MB decoded."""
 
 
 class OtherDataError(BuildError):

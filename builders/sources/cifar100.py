@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import io
 import mmap
-import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -22,6 +21,7 @@ from builders.sources.readers import parquet, pickles, tars
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import relative
 from builders.sources.readers.layouts import Search, alike
+from builders.storage.regular import open_buffered
 from taxonomy import tables
 
 _TITLE = "CIFAR-100"
@@ -72,9 +72,9 @@ def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     if not path.is_file():
         return None
     if (home / _META).is_file():
-        with (home / _META).open("rb") as opened:
+        with open_buffered(home / _META) as opened:
             _check_meta(opened, home / _META)
-    with path.open("rb") as opened:
+    with open_buffered(path) as opened:
         table, pixels = _pickled(partition, root, path, opened)
     layout = f"pickle {relative(path, root)}"
     start = _place_in(path, pixels)
@@ -92,7 +92,7 @@ def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
     if not len(pixels):
         return None
     raw = pixels.reshape(-1)
-    with path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with open_buffered(path) as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start = content.find(pixels[0].tobytes())
         if not 0 <= start <= len(content) - len(raw):
             return None
@@ -110,7 +110,7 @@ def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     if not path.is_file():
         return None
     inside = PurePosixPath(_FOLDER)
-    found = _members(path, {inside / partition, inside / _META})
+    found = tars.read_files(_TITLE, path, {inside / partition, inside / _META})
     if inside / partition not in found:
         raise BuildError(f"{_TITLE}: {path} lacks {inside / partition}. {_AGAIN}.")
     if inside / _META in found:
@@ -140,8 +140,9 @@ def _pickled(partition: str, root: Path, place: Path, file: IO[bytes]) -> tuple[
 def _batch(file: IO[bytes], place: Path) -> dict[str, object]:
     batch = pickles.load(_TITLE, file, place)
     if not set(_KEYS) <= set(batch):
+        found = pickles.shown(", ".join(sorted(batch)) or "nothing")
         raise BuildError(
-            f"{_TITLE}: {place} lacks one of {', '.join(_KEYS)} (found: {', '.join(sorted(batch)) or 'nothing'}). "
+            f"{_TITLE}: {place} lacks one of {', '.join(_KEYS)} (found: {found}). "
             "Give a copy of the python version of CIFAR-100 with --cifar100 (CIFAR-10 has other keys)."
         )
     return batch
@@ -172,7 +173,7 @@ def _labels(batch: Mapping[str, object], key: str, count: int, limit: int, place
     if set(map(type, labels)) - {int} or (labels and not 0 <= min(labels) <= max(labels) < limit):
         wrong = next(label for label in labels if type(label) is not int or not 0 <= label < limit)
         raise BuildError(
-            f"{_TITLE}: {str(wrong)[:20]} in the {key} of {place} is not from 0 to {limit - 1}. {_AGAIN}."
+            f"{_TITLE}: {pickles.shown(wrong)} in the {key} of {place} is not from 0 to {limit - 1}. {_AGAIN}."
         )
     return np.array(labels, dtype=np.int64)
 
@@ -188,19 +189,6 @@ def _check_meta(file: IO[bytes], place: Path) -> None:
             )
 
 
-def _members(path: Path, wanted: set[PurePosixPath]) -> dict[PurePosixPath, bytes]:
-    """Read some files of a compressed archive in one pass over it."""
-    found: dict[PurePosixPath, bytes] = {}
-    with tars.whole_archive(path, _TITLE), tarfile.open(path, "r:gz") as archive:
-        for info in archive:
-            name = PurePosixPath(info.name)
-            if name in wanted and info.isreg() and (file := archive.extractfile(info)) is not None:
-                found[name] = file.read()
-            if len(found) == len(wanted):
-                break
-    return found
-
-
 def unpack(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
     """Yield the pixels of some rows of a pickle; see `builders.sources.unpack`.
 
@@ -209,11 +197,11 @@ def unpack(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
         rows: ascending row numbers.
     """
     if path.is_file():
-        with path.open("rb") as opened:
+        with open_buffered(path) as opened:
             pixels = _pixels(_batch(opened, path), path)
     else:
         archive = path.parents[1]
-        found = _members(archive, {PurePosixPath(_FOLDER) / path.name})
+        found = tars.read_files(_TITLE, archive, {PurePosixPath(_FOLDER) / path.name})
         if not found:
             raise BuildError(f"{_TITLE}: {path} is no longer there. {_AGAIN}.")
         (content,) = found.values()

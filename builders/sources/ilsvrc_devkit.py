@@ -5,27 +5,36 @@ Tested by `tests/builders/sources/test_layouts.py`.
 
 from __future__ import annotations
 
-import csv
 import io
-import tarfile
-import zlib
+import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+import numpy as np
 import pyarrow as pa
 
 from builders.errors import BuildError
+from builders.sources.formats import matlab
+from builders.sources.readers import tars
+from builders.storage.regular import read_regular
+from builders.storage.text_files import read_csv
 
 _KIT = "ILSVRC2012_devkit_t12"
+_PACKED = PurePosixPath(_KIT)
 _LABELS = "data/ILSVRC2012_validation_ground_truth.txt"
 _SYNSETS = "data/meta.mat"
 _KAGGLE = "LOC_val_solution.csv"
+
+_IMAGE_ID = re.compile(r"ILSVRC2012_val_(\d{8})", re.ASCII)
+_WNID = re.compile(r"n\d{8}", re.ASCII)
 
 ACCEPTED = (f"{_KIT}/", f"{_KIT}.tar.gz", _KAGGLE)
 """The files and folders that `ground_truth` looks for, in this order."""
 
 # Kaggle's table lies three folders above its `ILSVRC/Data/CLS-LOC`.
 _LEVELS_UP = 3
+
+_WNID = re.compile(r"n\d{8}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -59,22 +68,17 @@ def _from_kit(folder: Path) -> GroundTruth | None:
         return None
     if not (kit / _SYNSETS).is_file():
         raise BuildError(f"{kit} lacks {_SYNSETS}. Unpack {_KIT}.tar.gz again.")
-    return _from_texts((kit / _LABELS).read_bytes(), (kit / _SYNSETS).read_bytes(), kit / _LABELS)
+    return _from_texts(read_regular(kit / _LABELS), read_regular(kit / _SYNSETS), kit / _LABELS)
 
 
 def _from_kit_archive(folder: Path) -> GroundTruth | None:
     path = folder / f"{_KIT}.tar.gz"
     if not path.is_file():
         return None
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            labels, synsets = (archive.extractfile(f"{_KIT}/{name}") for name in (_LABELS, _SYNSETS))
-            if labels is None or synsets is None:
-                raise BuildError(f"{_LABELS} or {_SYNSETS} is not a regular file in {path}. Download it again.")
-            with labels, synsets:
-                return _from_texts(labels.read(), synsets.read(), path)
-    except (tarfile.TarError, KeyError, OSError, EOFError) as error:
-        raise BuildError(f"Cannot read {_LABELS} and {_SYNSETS} from {path} ({error}). Download it again.") from error
+    found = tars.read_files("", path, {_PACKED / _LABELS, _PACKED / _SYNSETS})
+    if len(found) != 2:
+        raise BuildError(f"{path} lacks {_LABELS} or {_SYNSETS} as regular files. Download it again.")
+    return _from_texts(found[_PACKED / _LABELS], found[_PACKED / _SYNSETS], path)
 
 
 def _from_texts(labels: bytes, synsets: bytes, place: Path) -> GroundTruth:
@@ -91,31 +95,46 @@ def _from_texts(labels: bytes, synsets: bytes, place: Path) -> GroundTruth:
 
 def _wnids_by_id(synsets: bytes, place: Path) -> dict[str, str]:
     """Read the wnids by the kit's own class numbers (1 to 1000), which do not follow the sorted wnids."""
-    import scipy.io  # slow to import, and only this layout needs it
-    from scipy.io.matlab import MatReadError
-
     try:
-        rows = scipy.io.loadmat(io.BytesIO(synsets), squeeze_me=True)["synsets"]
-        return {str(int(row["ILSVRC2012_ID"])): str(row["WNID"]) for row in rows if int(row["num_children"]) == 0}
-    except (MatReadError, ValueError, KeyError, TypeError, zlib.error) as error:
+        rows = matlab.read(io.BytesIO(synsets), "synsets")
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise ValueError("synsets is no list of structures")
+        leaves = [row for row in rows if _number(row, "num_children") == 0]
+        return {str(_number(row, "ILSVRC2012_ID")): _wnid(row) for row in leaves}
+    except ValueError as error:
         raise BuildError(
             f"meta.mat beside {place} does not have the synsets of ILSVRC2012 ({error}). Take the development kit of "
             "the 2012 edition."
         ) from error
 
 
+def _number(row: dict[str, matlab.Value], name: str) -> int:
+    value = row.get(name)
+    if not isinstance(value, np.ndarray) or value.size != 1 or not float(value.item()).is_integer():
+        raise ValueError(f"{name} of a structure is no whole number")
+    return int(value.item())
+
+
+def _wnid(row: dict[str, matlab.Value]) -> str:
+    value = row.get("WNID")
+    if not isinstance(value, str) or not _WNID.fullmatch(value):
+        raise ValueError("WNID of a structure is none")
+    return value
+
+
 def _from_kaggle(folder: Path) -> GroundTruth | None:
     path = folder / _KAGGLE
     if not path.is_file():
         return None
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    try:
-        numbers = [int(row["ImageId"].removeprefix("ILSVRC2012_val_")) for row in rows]
-        wnids = [row["PredictionString"].split(maxsplit=1)[0] for row in rows]
-    except (KeyError, ValueError, IndexError) as error:
-        raise BuildError(
-            f"{path} has a row without ImageId or PredictionString ({error}). Take the table that Kaggle serves with "
-            "the competition."
-        ) from error
-    return GroundTruth(pa.array(numbers, pa.int64()), pa.array(wnids, pa.string()), path, _KAGGLE)
+    advice = "Take the table that Kaggle serves with the competition."
+    wnids: dict[int, str] = {}
+    for line, row in read_csv(path, ("ImageId", "PredictionString"), advice):
+        image, boxes = _IMAGE_ID.fullmatch(row["ImageId"]), row["PredictionString"].split(maxsplit=1)
+        if image is None or not boxes or _WNID.fullmatch(boxes[0]) is None:
+            raise BuildError(
+                f"Line {line} of {path} does not give an image such as ILSVRC2012_val_00000001 and its class such as "
+                f"n01440764. {advice}"
+            )
+        if wnids.setdefault(int(image[1]), boxes[0]) != boxes[0]:
+            raise BuildError(f"Line {line} of {path} gives {image[0]} a second class. {advice}")
+    return GroundTruth(pa.array(wnids.keys(), pa.int64()), pa.array(wnids.values(), pa.string()), path, _KAGGLE)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from builders.demo.lsun import DEMO
@@ -25,8 +22,10 @@ from builders.sources.base import (
     Stray,
     partition_table,
 )
+from builders.sources.formats import lmdb_pages
 from builders.sources.readers.folders import child_names, class_column, plain_reason, printable, relative
 from builders.sources.readers.layouts import Layout, Search
+from builders.storage.regular import open_regular
 
 _TITLE = "LSUN"
 _PARTITION = "test"
@@ -48,8 +47,6 @@ _FIXED = re.compile(r"correct_resize_\d+\.png", re.ASCII)
 
 # The other databases: `bedroom_train_lmdb`, `church_outdoor_val_lmdb`.
 _OTHER = re.compile(r"\w+_(train|val)_lmdb", re.ASCII)
-
-_BATCH = 256
 
 
 @functools.cache
@@ -82,86 +79,54 @@ def _lmdb(root: Path, path: Path) -> PartitionIndex | None:
     name = path.resolve().name
     if _OTHER.fullmatch(name):
         raise OtherDataError(f"{_TITLE}: {path} is the database {name}, not the test set's {_DATABASE}. {_WANTED}.")
-    keys: list[str] = []
-    sizes: list[int] = []
-    with contextlib.closing(_entries(path)) as entries:
-        for key, value in entries:
-            name = bytes(key).decode("ascii", "replace")
-            if not _KEY.fullmatch(name):
+    found = _entries(path / _DATA)
+    with open_regular(path / _DATA) as file:
+        for number, entry in enumerate(found):
+            key = entry.key.decode("ascii", "replace")
+            if not _KEY.fullmatch(key):
                 raise OtherDataError(
-                    f"{_TITLE}: the key {name[:50]!a} of {path / _DATA} is not 40 hexadecimal digits. {_WANTED}."
+                    f"{_TITLE}: the key {key[:50]!a} of {path / _DATA} is not 40 hexadecimal digits. {_WANTED}."
                 )
-            if not keys and not _is_image(bytes(value[:12])):  # only the first one; the build checks each
-                raise OtherDataError(
-                    f"{_TITLE}: the value of {name} in {path / _DATA} is not a WebP or JPEG image: it starts with "
-                    f"{bytes(value[:4])!r}. {_WANTED}."
-                )
-            keys.append(name)
-            sizes.append(len(value))
+            if number == 0:  # only the first one; the build checks each
+                file.seek(entry.start)
+                start = file.read(min(12, entry.size)) or b""
+                if not _is_image(start):
+                    raise OtherDataError(
+                        f"{_TITLE}: the value of {key} in {path / _DATA} is not a WebP or JPEG image: it starts with "
+                        f"{start[:4]!r}. {_WANTED}."
+                    )
     table = partition_table(
-        _codes(len(keys)),
-        _source_ids(keys),
-        pa.repeat(pa.scalar(relative(path, root), pa.string()), len(keys)),
-        pa.array(range(len(keys)), pa.int64()),
-        pa.array(sizes, pa.int64()),
+        _codes(len(found)),
+        _source_ids([entry.key.decode("ascii") for entry in found]),
+        pa.repeat(pa.scalar(relative(path / _DATA, root), pa.string()), len(found)),
+        pa.array([entry.start for entry in found], pa.int64()),
+        pa.array([entry.size for entry in found], pa.int64()),
     )
-    return PartitionIndex(_PARTITION, f"database {relative(path, root)}", "lmdb", table)
+    return PartitionIndex(_PARTITION, f"database {relative(path, root)}", "span", table)
 
 
 def _is_image(start: bytes) -> bool:
     return (start[:4] == b"RIFF" and start[8:] == b"WEBP") or start[:3] == b"\xff\xd8\xff"
 
 
-def _entries(path: Path) -> Generator[tuple[memoryview, memoryview]]:
-    """Yield all entries of a database in key order, as views that are valid until the next entry.
+def _entries(path: Path) -> list[lmdb_pages.Entry]:
+    """List the entries of a database in key order.
 
     Raises:
-        BuildError: the database cannot be read or is truncated.
+        BuildError: the database cannot be read, is damaged or is truncated.
     """
-    import lmdb  # only this layout needs it
-
     try:
-        # lock=False writes no lock file; it is safe, as nobody writes to the database meanwhile.
-        environment = lmdb.open(str(path), readonly=True, lock=False, create=False, readahead=False)
-        with contextlib.closing(environment), environment.begin(buffers=True) as transaction:
-            # The file is memory-mapped, and reading a page behind its end kills the process. LMDB does not require
-            # this length, but the files that it writes have it.
-            needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
-            size = (path / _DATA).stat().st_size
-            if size < needed:
-                raise BuildError(
-                    f"{_TITLE}: {path / _DATA} is truncated: expected at least {needed:,} bytes, found {size:,}. "
-                    f"Unpack {_DATABASE}.zip again."
-                )
-            yield from transaction.cursor()
-    except lmdb.Error as error:
-        reason = str(error).removeprefix(f"{path}: ")
+        with open_regular(path) as file:
+            return lmdb_pages.entries(file)
+    except lmdb_pages.TruncatedError as error:
         raise BuildError(
-            f"{_TITLE}: {path / _DATA} cannot be read as an LMDB database ({reason}). Unpack {_DATABASE}.zip again."
+            f"{_TITLE}: {path} is truncated: expected at least {error.needed:,} bytes, found {error.found:,}. "
+            f"Unpack {_DATABASE}.zip again."
         ) from error
-
-
-def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[Any]]:
-    """Yield the images at some positions in key order of a database; see `builders.sources.unpack`."""
-    wanted = iter(rows.tolist())
-    row = next(wanted, None)
-    batch: list[bytes] = []
-    with contextlib.closing(_entries(path)) as entries:
-        for place, (_, value) in enumerate(entries):
-            if row is None:
-                break
-            if place == row:
-                batch.append(bytes(value))
-                row = next(wanted, None)
-            if len(batch) == _BATCH:
-                yield batch
-                batch = []
-    if row is not None:
+    except lmdb_pages.LmdbError as error:
         raise BuildError(
-            f"{_TITLE}: {path} changed during the build: it has no image at position {row:,}. Run the same command "
-            "again."
-        )
-    yield batch
+            f"{_TITLE}: {path} cannot be read as an LMDB database ({error}). Unpack {_DATABASE}.zip again."
+        ) from error
 
 
 def _folder(root: Path, home: Path) -> PartitionIndex | None:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from builders.demo.places365 import DEMO
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.sources import places365_mirrors
 from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, PixelSizes, Source, Stray, partition_table
 from builders.sources.places365_names import TITLE, classes, easy_names, flattened
@@ -34,6 +34,7 @@ from builders.sources.readers.folders import (
     strays_between,
 )
 from builders.sources.readers.layouts import Layout, Search, alike
+from builders.storage.regular import require_regular
 
 _TRAIN_NAME = r"^[0-9]{8}\.jpg$"
 _VAL_NAME = r"^Places365_val_[0-9]{8}\.jpg$"
@@ -179,12 +180,14 @@ def _find_list(root: Path, home: Path, name: str) -> Path | None:
 def _read_list(path: Path) -> pa.Table:
     options = pacsv.ParseOptions(delimiter=" ", quote_char=False)
     columns = pacsv.ReadOptions(column_names=["name", "label"])
-    types = pacsv.ConvertOptions(column_types={"name": pa.string(), "label": pa.int32()})
+    types = pacsv.ConvertOptions(column_types={"name": pa.string(), "label": pa.int32()}, null_values=[])
+    require_regular(path)
     try:
         return pacsv.read_csv(path, columns, options, types).combine_chunks()
     except pa.ArrowInvalid as error:
         raise BuildError(
-            f"{TITLE}: {path} has lines other than a name and a number ({error}). Unpack {_LIST_FOLDER}.tar again."
+            f"{TITLE}: {path} has lines other than a name and a number ({one_line(error)}). Unpack "
+            f"{_LIST_FOLDER}.tar again."
         ) from error
 
 
@@ -196,6 +199,13 @@ def _listed(path: Path, partition: str) -> tuple[pa.Array, pa.Array]:
     if not pc.all(inside).as_py():
         raise BuildError(
             f"{TITLE}: {path} has labels outside 0 to {len(classes()) - 1}, up to {pc.max(labels)}. Take the list of "
+            "Places365-Standard."
+        )
+    twice = pc.value_counts(names)
+    twice = twice.filter(pc.greater(twice.field("counts"), 1))
+    if len(twice):
+        raise BuildError(
+            f"{TITLE}: {path} lists {one_line(twice[0]['values'])} more than once. Take the list of "
             "Places365-Standard."
         )
     return joined({"train": "train", "val": "val/"}[partition], names), labels
@@ -210,8 +220,8 @@ def _check_categories(root: Path, home: Path) -> None:
     if found != ours:
         wrong = next(iter(sorted(set(found.items()) ^ set(ours.items()))))
         raise BuildError(
-            f"{TITLE}: {path} does not list its 365 categories: of {len(found)}, {wrong[0]} {wrong[1]} differs. Take "
-            "the list of Places365-Standard."
+            f"{TITLE}: {path} does not list its 365 categories: of {len(found)}, {one_line(wrong[0])} {wrong[1]} "
+            "differs. Take the list of Places365-Standard."
         )
 
 

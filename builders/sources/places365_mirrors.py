@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.errors import one_line
 from builders.sources.base import OtherDataError, PartitionIndex
 from builders.sources.places365_names import TITLE, classes, flattened, spelled
 from builders.sources.readers import parquet, parquet_files
@@ -84,9 +85,10 @@ def _categories(shard: parquet.Shard) -> list[str]:
         return list(classes())
     found = [spelled().get(flattened(name)) for name in shard.label_names]
     if None in found:
+        unknown = one_line(repr(shard.label_names[found.index(None)]))
         raise OtherDataError(
-            f"{TITLE}: {shard.path} has the label name {shard.label_names[found.index(None)]!r}, which is none of its "
-            f"{len(classes())} categories. {_ADVICE}."
+            f"{TITLE}: {shard.path} has the label name {unknown}, which is none of its {len(classes())} categories. "
+            f"{_ADVICE}."
         )
     return [category for category in found if category is not None]
 

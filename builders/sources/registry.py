@@ -6,6 +6,7 @@ Tested by `tests/builders/sources/test_layouts.py`.
 from builders.sources.base import Source
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.cifar100 import CIFAR100
+from builders.sources.coco2017 import COCO2017
 from builders.sources.dtd import DTD
 from builders.sources.food101 import FOOD101
 from builders.sources.imagenet import IMAGENET
@@ -35,6 +36,7 @@ SOURCES: dict[str, Source] = {
         INATURALIST,
         IMAGENET_O,
         OPENIMAGE_O,
+        COCO2017,
         PARTIAL_BROAD,
     )
 }

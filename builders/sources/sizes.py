@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
-from builders.sources.base import IN_PLACE, SourceIndex
+from builders.sources.base import IN_PLACE, LARGEST_IMAGE, SourceIndex
 from builders.sources.readers.parquet import IMAGE_COLUMNS
+from builders.storage.regular import open_buffered, refuse_irregular
 
 Int64 = npt.NDArray[np.int64]
 
@@ -24,7 +25,11 @@ _SAMPLE = 1000
 
 
 def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
-    """Estimate the total size of some images from a sample: within a few per cent, and fast for a million images."""
+    """Estimate the total size of some images from a sample: within a few per cent, and fast for a million images.
+
+    Raises:
+        BuildError: as for `look_up_sizes`.
+    """
     if len(rows) == 0:
         return 0
     sample = rows[:: -(-len(rows) // _SAMPLE)]
@@ -38,7 +43,7 @@ def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
                 averages[place["file"]] = _average_image(path)
             total += averages[place["file"]]
         else:
-            total += place["size"] if place["size"] >= 0 else path.stat().st_size
+            total += place["size"] if place["size"] >= 0 else _file_size(index, str(path))
     return int(total / len(sample) * len(rows))
 
 
@@ -62,7 +67,7 @@ def image_sizes(index: SourceIndex, rows: Int64) -> tuple[Int64, Callable[[int],
     look_up_sizes(index, files, np.flatnonzero(sizes < 0), sizes, lambda _: None)
 
     def read(i: int) -> bytes:
-        with (index.root / files[i].as_py()).open("rb") as opened:
+        with open_buffered(index.root / files[i].as_py()) as opened:
             opened.seek(int(offsets[i]))
             data: bytes = opened.read(int(sizes[i]))
             return data
@@ -92,17 +97,27 @@ def look_up_sizes(
         advance: called with the number of files looked up since the last call.
 
     Raises:
-        BuildError: a file is missing or inaccessible.
+        BuildError: a file is missing or inaccessible, is no regular file, or is too large to be an image.
     """
     root = f"{index.root}{os.sep}"
     for done, row in enumerate(wanted.tolist(), start=1):
-        path = root + files[row].as_py()
-        try:
-            sizes[row] = os.stat(path).st_size  # noqa: PTH116 - a Path costs more than the call
-        except OSError as error:
-            raise BuildError(
-                f"{index.source.title}: cannot read {path}: {error.strerror}. Restore it in the source folder and run "
-                "again."
-            ) from error
+        sizes[row] = _file_size(index, root + files[row].as_py())
         if done % 4096 == 0 or done == len(wanted):
             advance((done - 1) % 4096 + 1)
+
+
+def _file_size(index: SourceIndex, path: str) -> int:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a Path costs more than the call
+    except OSError as error:
+        raise BuildError(
+            f"{index.source.title}: cannot read {path}: {error.strerror}. Restore it in the source folder and run "
+            "again."
+        ) from error
+    refuse_irregular(path, status.st_mode)
+    if status.st_size > LARGEST_IMAGE:
+        raise BuildError(
+            f"{index.source.title}: {path} has {status.st_size:,} bytes, more than any image of a source. Put the "
+            "original file in its place."
+        )
+    return status.st_size

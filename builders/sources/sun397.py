@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from builders.demo.sun397 import DEMO
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, PixelSizes, Source, Stray
 from builders.sources.readers import tars
 from builders.sources.readers.folders import (
@@ -27,6 +27,7 @@ from builders.sources.readers.folders import (
 )
 from builders.sources.readers.label_names import LabelNameMirror
 from builders.sources.readers.layouts import Layout, Search
+from builders.storage.text_files import read_lines
 from taxonomy import tables
 
 _KEY = "sun397"
@@ -166,12 +167,12 @@ def _refuse_other_edition(others: Sequence[str], place: Path) -> None:
 def _check_class_list(path: Path) -> None:
     if not path.is_file():
         return
-    found = path.read_text(encoding="utf-8", errors="replace").split()
+    found = [name for line in read_lines(path, "Unpack the archive again.") for name in line.split()]
     if set(found) != set(classes()):
         wrong = min(set(found) ^ set(classes()))
         raise BuildError(
-            f"{_TITLE}: {path} does not list its {len(classes())} categories: of {len(found):,}, {wrong} differs. "
-            f"{_FLAG}."
+            f"{_TITLE}: {path} does not list its {len(classes())} categories: of {len(found):,}, {one_line(wrong)} "
+            f"differs. {_FLAG}."
         )
 
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import functools
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from builders.demo.svhn import DEMO
-from builders.errors import BuildError
+from builders.errors import NAMED, BuildError, more
 from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, Source
+from builders.sources.formats import matlab
 from builders.sources.readers import parquet
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
-from builders.sources.readers.folders import relative
+from builders.sources.readers.folders import printable, relative
 from builders.sources.readers.layouts import Search, alike
+from builders.storage.regular import open_buffered
 
 _TITLE = "SVHN (cropped digits)"
 _CLASSES = tuple("0123456789")
@@ -31,6 +32,9 @@ _AGAIN = "Take {name} of the owner's format 2 (cropped digits)"
 _TRAIN = (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659)
 _TEST = (1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595)
 
+_SHOWN = 40
+
+T = TypeVar("T")
 Int64 = npt.NDArray[np.int64]
 
 
@@ -72,44 +76,37 @@ def _mat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
 
 def _shape(path: Path) -> tuple[int, ...]:
     """Return the shape of X without decompressing it."""
-    import scipy.io  # slow to import, and only this layout needs it
-
-    variables = {name: (shape, kind) for name, shape, kind in _reading(path, scipy.io.whosmat)}
-    shape, kind = variables.get("X", ((), ""))
+    variables = {variable.name: variable for variable in _reading(path, matlab.variables)}
+    shape, kind = (variables["X"].shape, variables["X"].kind) if "X" in variables else ((), "")
     if "y" not in variables or len(shape) != 4 or shape[:3] != (32, 32, 3) or kind != "uint8":
-        found = ", ".join(f"{name} ({kind} {_by(shape)})" for name, (shape, kind) in variables.items())
+        named = [f"{printable(one.name[:_SHOWN])} ({one.kind} {_by(one.shape)})" for one in variables.values()]
+        found = f"{', '.join(named[:NAMED])}{more(named)}" if named else "none"
         raise BuildError(
-            f"{_TITLE}: {path} lacks the variables X (uint8 32 x 32 x 3 x n) and y (found: {found or 'none'}); it may "
-            f"be truncated. {_AGAIN.format(name=path.name)}."
+            f"{_TITLE}: {path} lacks the variables X (uint8 32 x 32 x 3 x n) and y (found: {found}); it may be "
+            f"truncated. {_AGAIN.format(name=path.name)}."
         )
-    return tuple(shape)
+    return shape
 
 
 def _variable(path: Path, name: str) -> npt.NDArray[Any]:
-    """Read one variable; the variables before it are skipped without decompressing them."""
-    import scipy.io
-
-    read = _reading(path, lambda file: scipy.io.loadmat(file, variable_names=[name]))
-    if not isinstance(read.get(name), np.ndarray):
-        raise BuildError(f"{_TITLE}: {path} has no array {name}. {_AGAIN.format(name=path.name)}.")
-    value: npt.NDArray[Any] = read[name]
+    """Read one variable; the contents of those before it are skipped."""
+    value = _reading(path, lambda file: matlab.read(file, name))
+    if not isinstance(value, np.ndarray):
+        raise BuildError(f"{_TITLE}: {name} in {path} is not an array of numbers. {_AGAIN.format(name=path.name)}.")
     return value
 
 
-def _reading(path: Path, read: Any) -> Any:
-    """Call one of scipy's readers and turn its errors into a `BuildError`."""
-    from scipy.io.matlab import MatReadError
-
+def _reading(path: Path, read: Callable[[IO[bytes]], T]) -> T:
+    """Open a file for one of the readers, and turn its errors into a `BuildError`."""
     try:
-        return read(str(path))
-    except NotImplementedError as error:
+        with open_buffered(path) as file:
+            return read(file)
+    except matlab.Hdf5Error as error:
         raise BuildError(
             f"{_TITLE}: {path} is a MATLAB 7.3 file (HDF5), as the full numbers of format 1 have, not MATLAB 5. "
             f"{_AGAIN.format(name=path.name)}."
         ) from error
-    # scipy's errors on other files and on truncated ones: IndexError in the header, OSError and zlib.error in a
-    # variable, ValueError and TypeError on numbers that make no sense.
-    except (MatReadError, IndexError, OSError, ValueError, TypeError, KeyError, zlib.error) as error:
+    except matlab.MatError as error:
         raise BuildError(
             f"{_TITLE}: {path} cannot be read as a MATLAB 5 file ({error}). {_AGAIN.format(name=path.name)}."
         ) from error

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from builders.sources import cifar100, lsun, svhn
+from builders.sources import cifar100, svhn
 from builders.sources.base import Container
 from builders.sources.readers import parquet, tars
 
@@ -26,7 +26,6 @@ UNPACKERS: Mapping[Container, Unpack] = {
     "parquet": parquet.unpack,
     "pickle": cifar100.unpack,
     "mat": svhn.unpack,
-    "lmdb": lsun.unpack,
     "targz": tars.unpack,
 }
 """Unpackers by container."""

@@ -1,7 +1,4 @@
-"""Writes files atomically: a file is complete or does not exist.
-
-Tested by `tests/builders/writing/test_shards.py`.
-"""
+"""Writes files atomically, and only below their folder: a file is complete or does not exist."""
 
 from __future__ import annotations
 
@@ -10,8 +7,29 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from builders.errors import BuildError
+
 TEMPORARY = ".tmp"
 """Suffix of every temporary file."""
+
+
+def inside(root: Path, path: str | Path) -> Path:
+    """Return `root / path`, checked to lie inside `root` with symbolic links resolved.
+
+    The names in `path` may come from a file that somebody else wrote. A file that is itself a symbolic link may stay:
+    `atomic_path` replaces the link and not the file that it names.
+
+    Raises:
+        BuildError: the path leads out of `root`.
+    """
+    full = root / path
+    folder = Path(os.path.realpath(full.parent))
+    if full.name in ("", "..") or not folder.is_relative_to(os.path.realpath(root)):
+        raise BuildError(
+            f"{full} does not lie inside {root}: a name or a symbolic link leads to {folder}. Remove it, and run the "
+            "same command again."
+        )
+    return full
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
+from builders.storage.regular import open_regular
 
 PACK_SUFFIX = ".pack"
 """Suffix of every pack; the record of its images stays beside it when the pack is removed."""
@@ -80,7 +81,7 @@ class Reader:
     def _opened(self, path: str) -> FileIO:
         if self._raw is None or path != self._path:
             self._close()
-            self._raw = FileIO(path)
+            self._raw = open_regular(path)
             self._path = path
         return self._raw
 

@@ -9,6 +9,7 @@ Tested by `tests/builders/writing/test_shards.py`.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,12 +117,12 @@ def locate(planned: PlannedSplit, places: Places, *, shard_bytes: int = SHARD_BY
     for name, column in columns.items():
         table = table.append_column(name, column)
     generator = planned.split.image_generator
-    # What is made is cut by its pixels: its encoded bytes are not known yet, and may differ with the encoder's
-    # version.
+    # Generated images are cut by their pixels: their encoded bytes are not known yet, and may differ with the
+    # encoder's version.
     sizes = found.sizes if generator is None else np.full(len(form), generator.nominal_bytes, dtype=np.int64)
     starts = shard_starts(sizes, shard_bytes)
     packs = found.packs + (beside.packs if beside else ())
-    return ReadPlan((planned,), table, starts, _digest(planned.table, starts), packs)
+    return ReadPlan((planned,), table, starts, _digest(planned.config, planned.table, starts), packs)
 
 
 def join(parts: Sequence[ReadPlan], order: Callable[[pa.Table], Int64], *, shard_bytes: int = SHARD_BYTES) -> ReadPlan:
@@ -148,7 +149,7 @@ def join(parts: Sequence[ReadPlan], order: Callable[[pa.Table], Int64], *, shard
         tuple(planned for part in parts for planned in part.parts),
         table,
         starts,
-        _digest(table, starts),
+        _digest(parts[0].config, table, starts),
         tuple(packs.values()),
     )
 
@@ -178,6 +179,9 @@ def write_plan(located: ReadPlan, path: Path) -> None:
         writer.write_table(located.table)
 
 
-def _digest(plan: pa.Table, starts: tuple[int, ...]) -> str:
+def _digest(config: Config, plan: pa.Table, starts: tuple[int, ...]) -> str:
     rows = lines_digest(plan, ("id", "label", "role", "class_id"))
+    if own := [column.name for column in config.source_columns]:
+        # A source's list or annotations may change while its images stay.
+        rows += f" {json.dumps(plan.select(own).to_pydict())}"
     return hashlib.sha256(f"{rows} {starts}".encode()).hexdigest()

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evaluation.errors import EvaluationError
-from evaluation.files import atomic_path
+from evaluation.errors import EvaluationError, first_line
+from evaluation.files import atomic_path, parse_json, require_regular
 
 METADATA = b"unknown_detection"
 """Key in a file's schema metadata that holds the total number of rows and the environment they were computed in."""
@@ -85,7 +85,11 @@ class RowBlocks:
 
     def environment(self) -> Mapping[str, Any]:
         """Return the environment in which the first block was computed."""
-        found: Mapping[str, Any] = (_metadata(self._paths()[0]) or {})["computed"]
+        first = self._paths()[0]
+        metadata = _metadata(first)
+        if metadata is None:
+            raise _damaged(first, "it has no metadata")
+        found: Mapping[str, Any] = metadata["computed"]
         return found
 
     def read(self, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
@@ -95,15 +99,19 @@ class RowBlocks:
             names: the columns; None for all.
 
         Raises:
-            EvaluationError: rows are missing.
+            EvaluationError: rows or columns are missing, or a block is damaged.
         """
         if not self.is_whole():
             raise EvaluationError(
                 f"{self.folder} is incomplete: it has only {len(self._paths()):,} blocks of its rows. Run the command "
                 "that wrote them again; it resumes."
             )
-        blocks = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in self._paths()]
+        paths = self._paths()
+        blocks = [_read_block(path) for path in paths]
         wanted = blocks[0].column_names if names is None else names
+        for path, block in zip(paths, blocks, strict=True):
+            if not set(wanted) <= set(block.column_names) or not block.schema.equals(blocks[0].schema):
+                raise _damaged(path, "it has other columns than the first one, or lacks some")
         return {name: np.concatenate([_to_numpy(block[name]) for block in blocks]) for name in wanted}
 
     def take(self, rows: npt.NDArray[np.int64], without: Sequence[str] = ()) -> dict[str, npt.NDArray[Any]]:
@@ -120,7 +128,7 @@ class RowBlocks:
             here = np.flatnonzero((start <= rows) & (rows < stop))
             if len(here):
                 places.append(here)
-                table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+                table = _read_block(path)
                 for name in table.column_names:
                     if name not in without:
                         taken.setdefault(name, []).append(_to_numpy(table[name])[rows[here] - start])
@@ -149,13 +157,49 @@ def _metadata_of(rows: int, environment: Mapping[str, Any]) -> dict[str, Any]:
     return {"rows": rows, "computed": dict(environment)}
 
 
-def _metadata(path: Path) -> Any:
+def _metadata(path: Path) -> dict[str, Any] | None:
     """Read a block's metadata; None if the file is not a block."""
     try:
+        require_regular(path)
         with pa.memory_map(str(path)) as file:
-            return json.loads(pa.ipc.open_file(file).schema.metadata[METADATA])
-    except (pa.ArrowInvalid, OSError, ValueError, TypeError, KeyError):
+            found = parse_json(pa.ipc.open_file(file).schema.metadata[METADATA])
+    except (pa.ArrowException, EvaluationError, OSError, ValueError, TypeError, KeyError):
         return None
+    whole = isinstance(found, dict) and type(found.get("rows")) is int and isinstance(found.get("computed"), dict)
+    return found if whole else None
+
+
+def _read_block(path: Path) -> pa.Table:
+    """Map a block into memory, and check it: a flipped bit in an offset of a text would end the process.
+
+    Raises:
+        EvaluationError: it is damaged, has other rows than its name says, or columns that `write` does not write.
+    """
+    start, stop = (int(number) for number in path.stem.split("-"))
+    try:
+        require_regular(path)
+        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        table.validate(full=True)
+        names = table.column_names
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _damaged(path, first_line(error)) from error
+    if len(table) != stop - start:
+        raise _damaged(path, f"it has {len(table):,} rows")
+    if len(set(names)) < len(names) or any(column.null_count or not _is_stored(column.type) for column in table):
+        raise _damaged(path, "it has columns of other types")
+    return table
+
+
+def _is_stored(kind: pa.DataType) -> bool:
+    """Whether `write` makes columns of a type."""
+    inner = kind.value_type if pa.types.is_fixed_size_list(kind) else kind
+    return pa.types.is_floating(inner) or (inner is kind and (pa.types.is_integer(kind) or pa.types.is_string(kind)))
+
+
+def _damaged(path: Path, reason: str) -> EvaluationError:
+    return EvaluationError(
+        f"{path} is damaged ({reason}). Delete it and run the command that wrote it again; it resumes."
+    )
 
 
 def _to_arrow(values: npt.NDArray[Any]) -> pa.Array:

@@ -18,8 +18,8 @@ from typing import Any
 import filelock
 
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.features.blocks import RowBlocks
-from evaluation.files import atomic_path
+from evaluation.features.blocks import Arrays, RowBlocks
+from evaluation.files import atomic_path, read_json
 from evaluation.models.features import Features, Head, LazyBlocks
 
 FORMAT = 1
@@ -74,8 +74,8 @@ class Store:
                 f"{root} has no features: there is no {_RECORD}. Run `python -m evaluation extract` first."
             )
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            if found.pop("format") != FORMAT:
+            found = read_json(path)
+            if found.pop("format") != FORMAT or not _is_identity(found):
                 raise ValueError("another format")
             lists = {name: tuple(found[name]) for name in ("label_names", "blocks")}
             return cls(root, Identity(**{**found, **lists}))
@@ -193,7 +193,10 @@ class Store:
 
     def head(self) -> Head:
         """The model's last linear layer."""
-        found = _head_of(self.root).read()
+        found = _head_of(self.root).read(("weight", "bias"))
+        classes = len(self.identity.label_names)
+        if found["weight"].ndim != 2 or len(found["weight"]) != classes or found["bias"].shape != (classes,):
+            raise EvaluationError(f"The head in {self.root} is not of {classes} classes; extract into a new folder.")
         return Head(found["weight"], found["bias"])
 
     def features(self, config: str, split: str) -> Features:
@@ -209,6 +212,7 @@ class Store:
             raise unknown_name(f"split of {config} with features in {self.root}", split, here[config])
         row_blocks = self.row_blocks(config, split)
         found = row_blocks.read(("id", "label", "logits", "penultimate"))
+        _check_features(found, len(self.identity.label_names), f"{config}/{split} in {self.root}")
         return Features(
             ids=found["id"],
             labels=found["label"],
@@ -223,6 +227,33 @@ class Store:
 def block_column(number: int) -> str:
     """Return the column of a block, counted from 0."""
     return f"block_{number:02d}"
+
+
+def _check_features(found: Arrays, classes: int, where: str) -> None:
+    """Refuse columns that are not of the types and shapes that `extract` writes.
+
+    Raises:
+        EvaluationError: a column differs.
+    """
+    labels, logits, penultimate = (found[name] for name in ("label", "logits", "penultimate"))
+    shaped = logits.ndim == 2 and logits.shape[1] == classes and penultimate.ndim == 2
+    typed = [found[name].dtype.kind for name in ("id", "label", "logits", "penultimate")] == ["U", "i", "f", "f"]
+    if not shaped or not typed or (len(labels) and not -1 <= labels.min() <= labels.max() < classes):
+        raise EvaluationError(
+            f"The features of {where} are not those of a model with {classes} classes; extract into a new folder."
+        )
+
+
+def _is_identity(found: Mapping[str, Any]) -> bool:
+    """Whether values from JSON have the types of an `Identity`."""
+    texts = [found[name] for name in ("release_digest", "model", "model_digest")]
+    lists = [found[name] for name in ("label_names", "blocks")]
+    texts += [text for one in lists if isinstance(one, list) for text in one]
+    return (
+        all(isinstance(text, str) and text.isprintable() for text in texts)
+        and all(isinstance(one, list) for one in lists)
+        and isinstance(found["preprocessing"], dict)
+    )
 
 
 def _only(columns: Mapping[str, Any]) -> Any:

@@ -5,6 +5,9 @@ Tested by `tests/evaluation/scoring/test_score_images.py`.
 
 from __future__ import annotations
 
+import struct
+import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,10 +28,11 @@ class _Images:
 
     def __getitem__(self, number: int) -> Any:
         try:
-            return self._preprocessing(self._images[number]["image"])
-        # The errors of Pillow and `datasets` for bytes that are not an image. Returned and not raised, because a
-        # worker's exception arrives with its traceback as text.
-        except (OSError, SyntaxError, ValueError) as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", _bombs()[0])
+                return self._preprocessing(self._images[number]["image"])
+        # Returned and not raised, because a worker's exception arrives with its traceback as text.
+        except _decode_errors() as error:
             name = self._ids[number]["id"]
             return EvaluationError(
                 f"The image of row {name} cannot be decoded: {first_line(error)}. Check the release with `python -m "
@@ -70,6 +74,33 @@ def batches(
         if isinstance(images, EvaluationError):
             raise images
         yield piece, images
+
+
+def _bombs() -> tuple[type[Warning], type[Exception]]:
+    """What Pillow says of a header with more than 89 million pixels, and of one with twice as many."""
+    from PIL import Image
+
+    return Image.DecompressionBombWarning, Image.DecompressionBombError
+
+
+def _decode_errors() -> tuple[type[BaseException], ...]:
+    """What Pillow and `datasets` raise on bytes that are no whole image, and on EXIF blocks that they cannot read."""
+    return (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        EOFError,
+        LookupError,
+        MemoryError,
+        OSError,
+        RuntimeError,
+        SyntaxError,
+        TypeError,
+        ValueError,
+        struct.error,
+        zlib.error,
+        *_bombs(),
+    )
 
 
 class _Fill:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import struct
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,21 @@ _PARALLEL = "module."
 """Prefix that `DataParallel` adds to every name."""
 
 _SHOWN = 3
+
+_DAMAGED = (
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+    struct.error,
+)
+"""What torch 2.14 raises on files with flipped bytes, of which many are no `UnpicklingError`."""
 
 
 def read_weights(path: Path) -> dict[str, Any]:
@@ -48,8 +65,10 @@ def read_weights(path: Path) -> dict[str, Any]:
             except SafetensorError as error:
                 raise ValueError(str(error)) from error
         else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError, OSError) as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # before it refuses a damaged file, torch warns of what it finds there
+                found = torch.load(path, map_location="cpu", weights_only=True)
+    except _DAMAGED as error:
         # The message of torch explains how to disable the safety check, which is not advice to pass on.
         raise EvaluationError(
             f"Neither safetensors nor torch.load(weights_only=True) can read {path}; save the model's state_dict "
@@ -62,7 +81,7 @@ def read_weights(path: Path) -> dict[str, Any]:
     if (
         not isinstance(found, Mapping)
         or not found
-        or not all(isinstance(value, torch.Tensor) for value in found.values())
+        or not all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in found.items())
     ):
         raise EvaluationError(f"{path} is not a state dict of tensors; save the model's state_dict alone.")
     if all(name.startswith(_PARALLEL) for name in found):

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from evaluation.errors import EvaluationError
-from evaluation.files import atomic_path
+from evaluation.errors import EvaluationError, one_line
+from evaluation.files import atomic_path, read_parquet
 from evaluation.protocols.figures import Figure
 
 FORMAT = 2
@@ -208,11 +208,8 @@ def read_figures(where: Path) -> pa.Table:
     path = where / "figures.parquet" if where.is_dir() else where
     if not path.is_file():
         raise EvaluationError(f"{where} is not a report: it has no {path.name}. Check the path.")
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise EvaluationError(f"Cannot read figures from {path}; write the report again.") from error
-    found = (table.schema.metadata or {}).get(METADATA, b"none").decode()
+    table = read_parquet(path, f"the figures {path}")
+    found = one_line((table.schema.metadata or {}).get(METADATA, b"none").decode("utf-8", "replace"), 40)
     if found != str(FORMAT) or not table.schema.equals(_schema()):
         raise EvaluationError(
             f"{path} has format {found}, but this version reads format {FORMAT}. Write the report again."

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from evaluation.errors import EvaluationError
+from evaluation.files import read_json
 from evaluation.progress import Progress
 from evaluation.protocols.results import over_runs, write_figures
 from evaluation.report.compose import ScoresFile
@@ -137,7 +138,7 @@ def _own_files(record: Path) -> list[str]:
     if not record.is_file():
         return []
     try:
-        found = json.loads(record.read_text(encoding="utf-8"))
+        found = read_json(record)
         return [str(name) for name in found["files"]] if found.get("format") == FORMAT else []
     except (ValueError, KeyError, TypeError, AttributeError):
         return []  # a report.json of another program

@@ -21,6 +21,9 @@ from evaluation.scoring.scores import summarize_ids
 FIT_AND_TUNE_SPLITS = ("external_validation", "train", "validation")
 """Splits for fitting and tuning; a scores file may omit one of them, but only as a whole."""
 
+_SPARSE, _FEW = 1000, 10**7
+"""Cells of detectors and ids for which memory is taken: so many a score, and so many in any case."""
+
 _NO_IDS = pa.array([], pa.string())
 
 
@@ -146,6 +149,11 @@ def join(
     # One cell per pair of detector and id, so that one pass over millions of lines finds repeated and missing ids.
     cells = _integers(detectors.indices) * len(ids) + _integers(places)
     shape = (len(detectors.dictionary), len(ids))
+    if shape[0] * shape[1] > _SPARSE * len(cells) + _FEW:
+        raise EvaluationError(
+            f"{where} has {len(scores):,} scores of {shape[0]:,} detectors for {len(ids):,} ids, so most are missing. "
+            "Score every row with each detector."
+        )
     counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
     lines = np.zeros(shape, dtype=np.int64)
     lines.reshape(-1)[cells] = np.arange(len(cells))

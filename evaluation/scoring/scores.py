@@ -18,14 +18,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from evaluation.errors import EvaluationError
-from evaluation.files import atomic_path
+from evaluation.errors import EvaluationError, first_line, one_line
+from evaluation.files import atomic_path, parse_json, read_parquet
 
 METADATA = b"unknown_detection"
 """Key of the `Provenance` in a Parquet schema's metadata."""
@@ -105,15 +106,14 @@ def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tup
     if path.suffix not in (".csv", ".parquet"):
         raise EvaluationError(f"{path} is neither .parquet nor .csv; convert it.")
     try:
-        table = pq.read_table(path) if path.suffix == ".parquet" else _read_csv(path, columns)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise EvaluationError(
-            f"Cannot read scores from {path}: {_first_line(error)}. Write the file again."
-        ) from error
+        table = read_parquet(path, f"scores from {path}") if path.suffix == ".parquet" else _read_csv(path, columns)
+        names = table.column_names  # Arrow does not check the first line's encoding
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise EvaluationError(f"Cannot read scores from {path}: {first_line(error)}. Write the file again.") from error
     provenance = _provenance(table.schema.metadata or {}, path)
     if not len(table):
         raise EvaluationError(f"{path} has no rows; write it again.")
-    if "detector" not in table.column_names:
+    if "detector" not in names:
         table = table.append_column("detector", pa.repeat(path.stem, len(table)))
     return _checked(table, str(path), columns), provenance
 
@@ -127,7 +127,7 @@ def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
     Returns:
         For example `5 ids (a, b, c, ...)`.
     """
-    first = ", ".join(ids.slice(0, _SHOWN).to_pylist()) + (", ..." if len(ids) > _SHOWN else "")
+    first = ", ".join(map(one_line, ids.slice(0, _SHOWN).to_pylist())) + (", ..." if len(ids) > _SHOWN else "")
     return f"{len(ids):,} id{'s' if len(ids) > 1 else ''} ({first})"
 
 
@@ -137,14 +137,14 @@ def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) ->
     if not {"id", "score"} <= set(names) <= set(columns) or len(set(names)) < len(names):
         others = ", ".join(name for name in columns if name not in ("id", "score"))
         raise EvaluationError(
-            f"{where} needs the columns id and score, and may have {others} (found: {', '.join(names)}). Rename or "
-            "remove the others."
+            f"{where} needs the columns id and score, and may have {others} (found: "
+            f"{one_line(', '.join(names))}). Rename or remove the others."
         )
     try:
         table = pa.table({name: table[name].cast(kind) for name, kind in columns.items() if name in names})
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         raise EvaluationError(
-            f"{where} has values of a wrong type: {_first_line(error)}. Ids and names are text, scores are numbers, "
+            f"{where} has values of a wrong type: {first_line(error)}. Ids and names are text, scores are numbers, "
             "predictions are integers."
         ) from error
     for name in ("id", "detector"):
@@ -169,7 +169,9 @@ def _provenance(metadata: Mapping[bytes, bytes], path: Path) -> Provenance | Non
     if METADATA not in metadata:
         return None
     try:
-        found = json.loads(metadata[METADATA])
+        found = parse_json(metadata[METADATA])
+        if not _is_provenance(found):
+            raise TypeError("values of other types")
         return Provenance(**{**found, "configs": tuple(found["configs"])})
     except (ValueError, TypeError, KeyError) as error:
         raise EvaluationError(
@@ -178,5 +180,18 @@ def _provenance(metadata: Mapping[bytes, bytes], path: Path) -> Provenance | Non
         ) from error
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0].rstrip(".")
+def _is_provenance(found: Any) -> bool:
+    """Whether values from JSON have the types of a `Provenance`; whether all are there, its constructor says."""
+    if not isinstance(found, dict) or not isinstance(found["configs"], list) or type(found["seed"]) is not int:
+        return False
+    values, versions = found["hyperparameters"], found["versions"]
+    if not isinstance(values, dict) or not isinstance(versions, dict):
+        return False
+    texts = [found[name] for name in ("release_digest", "model", "model_digest")]
+    texts += [*found["configs"], *values, *versions, *versions.values()]
+    numbers = [number for one in values.values() if isinstance(one, dict) for number in one.values()]
+    return (
+        all(isinstance(text, str) and text.isprintable() for text in texts)
+        and all(isinstance(one, dict) for one in values.values())
+        and all(isinstance(number, int | float) for number in numbers)
+    )

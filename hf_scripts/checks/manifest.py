@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def check_file(root: Path, listed: FileEntry) -> Problems:
     try:
         size = path.stat().st_size if path.is_file() else -1
         if size < 0:
-            problems.add("file missing", f"{listed.path}: the file is missing")
+            wrong = "is not a regular file" if path.exists() else "the file is missing"
+            problems.add("file missing", f"{listed.path}: {wrong}")
         elif size != listed.size:
             problems.add("file size", _wrong_size(listed, size))
         elif (digest := file_sha256(path)) != listed.sha256:
@@ -52,14 +54,16 @@ def check_file(root: Path, listed: FileEntry) -> Problems:
     return problems
 
 
-def check_strays(root: Path, files: Iterable[FileEntry]) -> Problems:
+def check_strays(root: Path, manifest: Manifest) -> Problems:
     """Check that the release holds no file to publish that the manifest does not list."""
     problems = Problems()
     known: set[str] = set()
-    for file in files:
+    for file in manifest.files():
         if file.path in known:
             problems.add("manifest", f"manifest.json: lists {file.path} twice, with different sizes or digests")
         known.add(file.path)
+    for twice in _listed_twice(manifest):
+        problems.add("manifest", f"manifest.json: lists {twice} for two purposes")
     for path in _published(root):
         name = path.relative_to(root).as_posix()
         if path.name.startswith(".") and path.name.endswith(TEMPORARY):
@@ -67,6 +71,16 @@ def check_strays(root: Path, files: Iterable[FileEntry]) -> Problems:
         elif path.parent != root and name not in known:
             problems.add("file not listed", _not_listed(name))
     return problems
+
+
+def _listed_twice(manifest: Manifest) -> list[str]:
+    """Files that two splits list, or a split and another entry: only one of the two would be checked."""
+    listed = [file.path for _, _, split in manifest.splits() for file in (split.index, *split.data)]
+    listed += {config.excluded.path for config in manifest.configs.values()}
+    listed += [config.audit.path for config in manifest.configs.values() if config.audit is not None]
+    listed += [file.path for file in manifest.changelog or ()]
+    listed += [manifest.duplicates.path] if manifest.duplicates is not None else []
+    return sorted(path for path, times in Counter(listed).items() if times > 1)
 
 
 def check_tree(tree: Mapping[str, tuple[int, str]], manifest: Manifest) -> Problems:
@@ -117,6 +131,12 @@ def _wrong_digest(listed: FileEntry, digest: str) -> str:
 
 def _not_listed(path: str) -> str:
     return f"{path}: manifest.json does not list this file"
+
+
+def release_files(root: Path) -> list[str]:
+    """The paths of the files in a release's folders, sorted; hidden ones are left out, as by `datasets`."""
+    paths = (path.relative_to(root) for path in _published(root))
+    return sorted(path.as_posix() for path in paths if not any(name.startswith(".") for name in path.parts))
 
 
 def _published(root: Path) -> Iterator[Path]:

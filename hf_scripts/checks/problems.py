@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from builders.errors import printable
+
 SHOWN = 5
 """Number of problems of one kind that are printed; the others are counted."""
 
@@ -53,9 +55,12 @@ class Problems:
         return sum(self.counts.values())
 
     def lines(self) -> Iterator[str]:
-        """The messages by kind, in the order of first occurrence; each kind ends with the count of its others."""
+        """The messages by kind, in the order of first occurrence; each kind ends with the count of its others.
+
+        Each is one line of printable text, whatever the release contains.
+        """
         for kind, kept in self.sentences.items():
-            yield from kept
+            yield from map(printable, kept)
             more = self.counts[kind] - len(kept)
             if more:
                 yield f"and {more:,} more ({kind})"

@@ -18,14 +18,18 @@ import pyarrow.parquet as pq
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
 from builders.release.entries import FileEntry
-from builders.release.schema import arrow_schema
+from builders.release.schema import ROLES, arrow_schema
 from hf_scripts.checks.images import DecodedImage, check_images, decode_rows
 from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
-from hf_scripts.checks.values import Split, check_values
+from hf_scripts.checks.values import HEX_SHA256, Split, check_values
 
 ROW_GROUP_BYTES = 100_000_000
 """Upper limit on the image bytes of one row group, as the Hub recommends for image datasets."""
+
+_FEW_ROWS = 10_000
+_ROW_BYTES = 16
+"""Bytes of an index that each row takes at least: half of its digest, which cannot be compressed. Ours."""
 
 _BATCH_ROWS = 256
 _INDEX_BATCH_ROWS = 8192
@@ -141,6 +145,9 @@ class IndexTask(FileTask):
                 _check_structure(parquet, self.file.path, problems)
                 if not _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=False):
                     return Outcome(problems)
+                if not self._check_size(parquet, problems):
+                    return Outcome(problems)
+                sound = _is_sound(parquet)
                 if self.values:
                     first = 0
                     for batch in parquet.iter_batches(batch_size=_INDEX_BATCH_ROWS):
@@ -149,10 +156,18 @@ class IndexTask(FileTask):
                         first += batch.num_rows
                 identity = parquet.read(columns=["id", "label", "role", "content_sha256"])
             self._check_identity(identity, problems)
-            return Outcome(problems, identity.num_rows)
+            return Outcome(problems, identity.num_rows if sound else None)
         except UNREADABLE as error:
             problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {_brief(error)}")
         return Outcome(problems)
+
+    def _check_size(self, parquet: pq.ParquetFile, problems: Problems) -> bool:
+        """Refuse an index that would take far more memory than its size: few bytes can stand for many equal rows."""
+        rows, size = parquet.metadata.num_rows, (self.root / self.file.path).stat().st_size
+        if rows <= _FEW_ROWS or rows * _ROW_BYTES <= size:
+            return True
+        problems.add("Parquet", f"{self.file.path}: claims {rows:,} rows, too many for its {size:,} bytes")
+        return False
 
     def _check_identity(self, rows: pa.Table, problems: Problems) -> None:
         counted = pc.value_counts(rows["id"])
@@ -166,6 +181,20 @@ class IndexTask(FileTask):
         elif (digest := rows_digest(rows)) != self.digest:
             listed = f"not {self.digest} as manifest.json lists"
             problems.add("rows digest", f"{self.split.key}: the rows have the digest {digest}, {listed}")
+
+
+def _is_sound(parquet: pq.ParquetFile) -> bool:
+    """Whether the cells that splits are compared by all have values of the right form; others report what is wrong."""
+    names = [name for name in parquet.schema_arrow.names if name not in ("label", "class_name", "stored")]
+    for batch in parquet.iter_batches(batch_size=_INDEX_BATCH_ROWS, columns=names):
+        roles = batch["role"]
+        if any(column.null_count for column in batch.columns):
+            return False
+        if pc.any(pc.or_(pc.less(roles, 0), pc.greater_equal(roles, len(ROLES)))).as_py():
+            return False
+        if not pc.all(pc.match_substring_regex(batch["content_sha256"], HEX_SHA256)).as_py():
+            return False
+    return True
 
 
 class _IndexRows:

@@ -20,7 +20,7 @@ from builders.release.schema import ROLES, Role
 from hf_scripts.checks.problems import Problems
 
 _STORED = pa.array(get_args(Stored))
-_SHA256 = "^[0-9a-f]{64}$"
+HEX_SHA256 = "^[0-9a-f]{64}$"
 _ABSOLUTE = r"^(/|~|\\|[A-Za-z]:[\\/]|file:)"
 # Places365 names its classes /a/airfield: a slash, one letter, a slash.
 _ABSOLUTE_CLASS = r"^(/[^/]([^/]|$)|/$|~/|\\|[A-Za-z]:[\\/]|file:)"
@@ -177,7 +177,7 @@ class _Checker:
             "stored", "stored", pc.invert(pc.is_in(rows["stored"], value_set=_STORED)), f"not one of {allowed}"
         )
         digests = rows["content_sha256"]
-        malformed = pc.invert(pc.match_substring_regex(digests, _SHA256))
+        malformed = pc.invert(pc.match_substring_regex(digests, HEX_SHA256))
         self.report("content_sha256", "digest", malformed, "not a SHA-256 in lower-case hex")
         # The digest over the rows joins cells by tabs and newlines, so an id that contains them could hide a change.
         breaks = pc.match_substring_regex(rows["id"], "[\t\r\n]")

@@ -14,7 +14,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
-from builders.storage.atomic import TEMPORARY, write_text
+from builders.storage.atomic import TEMPORARY, inside, write_text
 
 FOLDER = ".export"
 
@@ -129,7 +129,7 @@ class ExportState:
 
     @property
     def _path(self) -> Path:
-        return self.out / FOLDER / "export.json"
+        return inside(self.out, f"{FOLDER}/export.json")
 
 
 @contextlib.contextmanager
@@ -139,9 +139,10 @@ def export_lock(out: Path) -> Iterator[None]:
     Raises:
         BuildError: another run has locked it.
     """
-    (out / FOLDER).mkdir(parents=True, exist_ok=True)
+    path = inside(out, f"{FOLDER}/lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
     # The operating system releases the lock with the process, even after SIGKILL.
-    lock = FileLock(out / FOLDER / "lock")
+    lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
     except Timeout as error:

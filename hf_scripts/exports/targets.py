@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from builders.errors import BuildError
-from builders.storage.atomic import atomic_path
+from builders.storage.atomic import atomic_path, inside
 
 Bytes = bytes | memoryview
 
@@ -76,11 +76,20 @@ class DryRunTarget(_Counting):
 
 
 class DiskTarget(_Counting):
-    """A target that writes each file under a temporary name and renames it when it is complete."""
+    """A target that writes each file under a temporary name and renames it when it is complete.
+
+    Files outside the folder `out` are refused.
+    """
+
+    def __init__(self, out: Path) -> None:
+        super().__init__()
+        self.out = out
+        self._checked: set[Path] = set()
 
     def put(self, path: Path, data: Bytes) -> None:
         """Write a complete file, unless it has these bytes already."""
         self._count(len(data))
+        self._check(path)
         if not _has_content(path, data):
             with atomic_path(path) as temporary:
                 temporary.write_bytes(data)
@@ -92,6 +101,7 @@ class DiskTarget(_Counting):
         Raises:
             BuildError: with `keep`, the existing file has other bytes.
         """
+        self._check(path)
         if keep and path.is_file():
             with path.open("rb") as there:
                 compared = _ComparingSink(path, there)
@@ -103,6 +113,11 @@ class DiskTarget(_Counting):
                 written = _FileSink(path, opened)
                 yield written
                 self._count_streamed(written)
+
+    def _check(self, path: Path) -> None:
+        if path.parent not in self._checked:
+            inside(self.out, path.relative_to(self.out))
+            self._checked.add(path.parent)
 
 
 class _CountingSink:

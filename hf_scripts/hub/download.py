@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from builders.errors import BuildError, os_errors_as_build_errors
+from builders.storage.scratch import scratch_folder
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.hub.client import hub_settings
@@ -29,11 +29,13 @@ _PARALLEL_DOWNLOADS = 4
 
 @dataclass(frozen=True)
 class Downloaded:
-    """A downloaded release: its folder, its name for messages, and the files that its commit has but should not."""
+    """A downloaded release: its folder, its name for messages, its unlisted files as problems, and its origin."""
 
     root: Path
     name: str
     problems: Problems
+    repository: Repository
+    commit: str
 
 
 @contextlib.contextmanager
@@ -53,7 +55,7 @@ def downloaded(name: str, revision: str, keep: Path | None, log: Log) -> Iterato
         raise BuildError(f"The folder {keep} is not empty. Give a new or empty one with --keep.")
     with contextlib.ExitStack() as stack:
         stack.enter_context(hub_settings())
-        into = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="verify-")))
+        into = keep or stack.enter_context(scratch_folder("verify"))
         with os_errors_as_build_errors("write what is downloaded"):
             into.mkdir(parents=True, exist_ok=True)
             repository = Repository(name, log)
@@ -65,7 +67,7 @@ def downloaded(name: str, revision: str, keep: Path | None, log: Log) -> Iterato
             log(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {kept}")
             _check_disk_space(size, into)
             _download(repository, commit, files, into)
-        yield Downloaded(into, label, problems)
+        yield Downloaded(into, label, problems, repository, commit)
 
 
 def _resolve(repository: Repository, revision: str) -> str:
@@ -103,8 +105,8 @@ def _check_disk_space(size: int, into: Path) -> None:
     free = shutil.disk_usage(into).free
     if size > free:
         raise BuildError(
-            f"The download needs {size:,} bytes, and the disk of {into} has {free:,} left. Give a folder on a larger "
-            "disk with --keep."
+            f"The download needs {size:,} bytes, and the disk has {free:,} left. Give a folder on a larger disk with "
+            "--keep."
         )
 
 

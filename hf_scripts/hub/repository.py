@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,10 +31,14 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, Revi
 
 from builders.errors import BuildError
 from builders.release.digests import file_sha256
+from builders.storage.atomic import inside
 from hf_scripts.hub.retry import ChecksumError, Log, with_retries
 
 GITATTRIBUTES = ".gitattributes"
 """The file that the Hub adds to every repository, with the patterns of LFS files."""
+
+_TOKEN = re.compile(r"[!-~]+")
+"""Visible ASCII, the only characters that an HTTP header can hold in one word (RFC 9110, 5.5)."""
 
 _BATCH = 8
 """Files that are uploaded between two progress updates. The client uploads five of them at a time."""
@@ -89,6 +94,9 @@ class Repository:
     Args:
         name: ORG/NAME.
         log: prints every wait and the Hub's warnings.
+
+    Raises:
+        BuildError: the client's token is malformed.
     """
 
     def __init__(self, name: str, log: Log) -> None:
@@ -96,6 +104,13 @@ class Repository:
         self.log = log
         self.api = HfApi()
         self.host = urlsplit(self.api.endpoint).netloc
+        token = huggingface_hub.get_token()
+        if token is not None and _TOKEN.fullmatch(token) is None:
+            # The client would fail to send it, and quote it.
+            raise BuildError(
+                f"The token for {self.host} has characters that no token has. Copy it again, and log in with "
+                "`hf auth login` or set HF_TOKEN."
+            )
 
     # Account and repository
 
@@ -182,11 +197,25 @@ class Repository:
 
         return with_retries(f"list the tags of {self.name}", ask, self.log)
 
-    def tree(self, commit: str) -> dict[str, RemoteFile]:
-        """The files of a commit by path, without the one that the Hub adds."""
+    def history(self) -> list[tuple[str, str]]:
+        """The commits of the branch main with their titles, newest first; empty if there is no repository."""
+
+        def ask() -> list[tuple[str, str]]:
+            try:
+                commits = self.api.list_repo_commits(self.name, repo_type="dataset")
+            except RepositoryNotFoundError:
+                return []
+            return [(commit.commit_id, commit.title) for commit in commits]
+
+        return with_retries(f"list the commits of {self.name}", ask, self.log)
+
+    def tree(self, commit: str, *, recursive: bool = True) -> dict[str, RemoteFile]:
+        """The files of a commit by path, without the one that the Hub adds; `recursive` includes folders."""
         entries = with_retries(
             f"list the files of {self.name}",
-            lambda: list(self.api.list_repo_tree(self.name, recursive=True, revision=commit, repo_type="dataset")),
+            lambda: list(
+                self.api.list_repo_tree(self.name, recursive=recursive, revision=commit, repo_type="dataset")
+            ),
             self.log,
         )
         return {
@@ -197,6 +226,7 @@ class Repository:
 
     def fetch(self, stored: RemoteFile, commit: str, into: Path) -> Path:
         """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest."""
+        inside(into, stored.path)  # the client would follow `..` in a path of the commit
 
         def ask() -> Path:
             local = Path(

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from time import sleep
 from typing import TypeVar
 
+from huggingface_hub import get_token
 from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
 from huggingface_hub.utils import httpx, parse_ratelimit_headers  # type: ignore[attr-defined]
 
@@ -112,6 +113,12 @@ def _message(doing: str, error: BaseException) -> str:
 
 def _reason(error: BaseException) -> str:
     """The cause of an error, without signed URLs, tokens and paths."""
+    token = get_token()
+    reason = _cause(error)
+    return reason.replace(token, "[token]") if token else reason
+
+
+def _cause(error: BaseException) -> str:
     for link in _chain(error):
         if isinstance(link, HfHubHTTPError):
             return _response_reason(link)
@@ -123,6 +130,8 @@ def _reason(error: BaseException) -> str:
             return "no answer in time"
         if isinstance(link, httpx.TransportError | ConnectionError | TimeoutError):
             return f"no connection to the Hub ({type(link).__name__})"
+        if isinstance(link, UnicodeError):
+            return "text that cannot be encoded or decoded"  # its message quotes the text
         if isinstance(link, json.JSONDecodeError):
             return "the answer is not JSON"
         if isinstance(link, OSError) and link.strerror:

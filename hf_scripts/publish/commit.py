@@ -20,8 +20,9 @@ from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.hub.repository import Info, Repository, addition
 from hf_scripts.hub.retry import Log
+from hf_scripts.publish.access import check_access, check_published_images, log_access
 from hf_scripts.publish.card_size import check_card_size, validate_on_hub
-from hf_scripts.publish.licences import access_of, check_demo, check_licences
+from hf_scripts.publish.licences import check_declared, with_declared_licences
 from hf_scripts.publish.merged_release import (
     MergedRelease,
     Snapshot,
@@ -35,6 +36,7 @@ from hf_scripts.publish.merged_release import (
     write_version,
 )
 from hf_scripts.publish.read_back import read_back
+from hf_scripts.publish.tags import check_moved_tags, publish_title
 from hf_scripts.publish.versions import Changes, Version, check_version, compare, latest
 
 Progress = Callable[[int, int], object]
@@ -52,6 +54,7 @@ class PublishRequest:
     allow_demo: bool
     max_files: int
     dry_run: bool
+    allow_moved_tags: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,10 +100,13 @@ def publish(
     info = repository.info()
     if info is not None and not request.dry_run:
         repository.check_write()
-    _log_access(repository, request, info, log)
+    log_access(repository, info, private=request.private, log=log)
+    check_moved_tags(repository, tags, allowed=request.allow_moved_tags, log=log)
+    check_declared(request.folder, request.manifest)
+    check_published_images(repository, info, tags, tag, log)
     if tag in tags:
         with os_errors_as_build_errors("write files of that version to the temporary folder"):
-            return _check_published(repository, request, tags, scratch, log)
+            return _check_published(repository, request, info, tags, scratch, log)
     with os_errors_as_build_errors("write the files of the next version to the temporary folder"):
         base = _newest(repository, info, scratch)
         plan = _plan(repository, request, base, tags, scratch, log)
@@ -117,7 +123,7 @@ def publish(
         check_together(plan.merged)
         commit = _commit(repository, request, info, plan, log, progress)
     else:
-        commit = _head(info)
+        commit = _existing(info).head
         log("the commit exists already")
     _tag(repository, tag, commit)
     files = read_back(repository, tag, commit, plan.merged.root / "manifest.json", plan.merged.local, scratch / "back")
@@ -126,13 +132,19 @@ def publish(
 
 
 def _check_published(
-    repository: Repository, request: PublishRequest, tags: dict[str, str], scratch: Path, log: Log
+    repository: Repository,
+    request: PublishRequest,
+    info: Info | None,
+    tags: dict[str, str],
+    scratch: Path,
+    log: Log,
 ) -> bool:
     """Check that an existing tag names this very release."""
     tag = request.version.tag
     there = snapshot(repository, tags[tag], scratch / "tag")
     merged = merge_with_published(request.folder, request.manifest, there, _empty(scratch / "merged"))
-    changes = compare(there.manifest, merged.manifest)
+    changes = compare(with_declared_licences(there.manifest), with_declared_licences(merged.manifest))
+    _check_access(repository, request, info, there.manifest)
     if changes.level:
         last = latest(tags) or request.version
         free = last.next(changes.level).tag
@@ -166,7 +178,8 @@ def _plan(
     scratch: Path,
     log: Log,
 ) -> Plan:
-    merged = merge_with_published(request.folder, request.manifest, base, _empty(scratch / "merged"))
+    ours = with_declared_licences(request.manifest)
+    merged = merge_with_published(request.folder, ours, base, _empty(scratch / "merged"))
     last_version = latest(tags)
     last, changes = None, Changes()
     if last_version is not None:
@@ -217,25 +230,8 @@ def _check_staying(merged: MergedRelease) -> None:
             raise damaged_repository(f"{merged.base.repository.name} at {merged.base.commit[:12]}", problems)
 
 
-def _log_access(repository: Repository, request: PublishRequest, info: Info | None, log: Log) -> None:
-    if info is None:
-        kind = "private" if request.private else "public, unless its owner's default is private"
-        log(f"{repository.name} does not exist on {repository.host} yet; it will be {kind}")
-        return
-    access = access_of(private=info.private, gated=info.gated)
-    log(f"{repository.name} is on {repository.host}, {access}")
-
-
 def _check_access(repository: Repository, request: PublishRequest, info: Info | None, manifest: Manifest) -> None:
-    private = info.private if info else request.private
-    access = access_of(private=private, gated=info.gated if info else False)
-    if request.private and not private:
-        raise BuildError(
-            f"{repository.name} is {access} on {repository.host}, and --private does not change an existing "
-            "repository. Make it private in its settings there, or give another --repo."
-        )
-    check_licences(manifest, access, repository.name)
-    check_demo(manifest, access, repository.name, allowed=request.allow_demo)
+    check_access(repository, info, manifest, private=request.private, allow_demo=request.allow_demo)
 
 
 def _log_plan(plan: Plan, request: PublishRequest, log: Log) -> None:
@@ -263,18 +259,18 @@ def _commit(
         info = repository.info()
         # Somebody else may have created it in the meantime, with other settings.
         _check_access(repository, request, info, plan.merged.manifest)
-        if repository.tree(_head(info)):
+        if repository.tree(_existing(info).head):
             raise _conflict(repository)
     total = sum(addition.upload_info.size for addition in plan.additions)
     for size in repository.upload(plan.additions):
         progress(size, total)
-    parent = _head(info)
-    title = f"Publish {request.version.tag}"
+    parent = _existing(info).head
+    title = publish_title(request.version.tag)
     commit = repository.commit(plan.additions, plan.deletions, title=title, parent=parent)
     if commit is not None:
         return commit
     # `parent` is outdated: either this very commit was made and its answer lost, or somebody else committed.
-    newest = _head(repository.info())
+    newest = _existing(repository.info()).head
     if newest != parent and _has(repository, newest, plan):
         log("the answer to the commit was lost, but the commit was made")
         return newest
@@ -304,10 +300,10 @@ def _tag(repository: Repository, tag: str, commit: str) -> None:
         )
 
 
-def _head(info: Info | None) -> str:
+def _existing(info: Info | None) -> Info:
     if info is None:
         raise BuildError("The repository was deleted or renamed during this run. Look for it on the Hub.")
-    return info.head
+    return info
 
 
 def _empty(path: Path) -> Path:

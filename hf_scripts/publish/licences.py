@@ -1,16 +1,26 @@
 """Checks that the licences of the sources allow publishing their images in a repository.
 
 A source's licence is `open` (images may be public), `gated` (only in a private or gated repository) or `ids-only`
-(only in a private repository, whose members have all agreed to the owner's terms).
+(only in a private repository, whose members have all agreed to the owner's terms). It is taken from the declaration of
+the source in `builders.sources`, and not from a manifest, which anybody can edit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
+import pyarrow.parquet as pq
+from msgspec.structs import replace
+
 from builders.errors import BuildError
-from builders.release.entries import Manifest, SourceEntry
+from builders.release.entries import LicenceEntry, Manifest, SourceEntry
+from builders.release.schema import is_demo
+from builders.sources.base import Source
+from builders.sources.noise import NOISE
+from builders.sources.registry import SOURCES
+from hf_scripts.checks.rows import UNREADABLE
 
 Access = Literal["public", "gated", "private"]
 """Who may read a repository: anybody, users whose access request was granted, or members."""
@@ -39,6 +49,55 @@ def sources_of_images(manifest: Manifest) -> dict[str, list[str]]:
     return found
 
 
+def with_declared_licences(manifest: Manifest) -> Manifest:
+    """A manifest with the licences that its sources declare. Unknown sources keep theirs, as `ids-only`."""
+    return replace(manifest, sources={key: _declared_entry(key, entry) for key, entry in manifest.sources.items()})
+
+
+def check_declared(folder: Path, manifest: Manifest) -> None:
+    """Check the licences and `demo` in a manifest against the sources' declarations and the files' own metadata.
+
+    Files that cannot be read are left to `verify`.
+
+    Args:
+        folder: the release folder.
+        manifest: the part of its manifest to publish.
+
+    Raises:
+        BuildError: the manifest differs from a declaration, or mistakes demo rows for real ones, or vice versa.
+    """
+    for key, entry in sorted(manifest.sources.items()):
+        source = _declared(key)
+        if source is not None and entry.licence.publish != source.licence.publish:
+            raise BuildError(
+                f"The manifest.json of {folder} says that images of {source.title} may be published as "
+                f"{entry.licence.publish}, but its licence says {source.licence.publish}. Build the release again."
+            )
+    for key, config, split in manifest.splits():
+        demo = manifest.benchmarks[config.benchmark].demo
+        for file in (split.index, *split.data):
+            try:
+                marked = is_demo(pq.read_schema(folder / file.path))
+            except UNREADABLE:
+                continue
+            if marked != demo:
+                said, found = ("demo", "real") if demo else ("real", "demo")
+                raise BuildError(
+                    f"The manifest.json of {folder} says that {config.benchmark} is built from {said} sources, but "
+                    f"{file.path} of {key} has rows of {found} ones. Build the release again."
+                )
+
+
+def forbidden_images(manifest: Manifest, access: Access) -> str:
+    """The images that licences do not allow with this access, with the licences, in words; empty if there are none."""
+    wrong = _forbidden(manifest, access)
+    entries = {key: _declared_entry(key, manifest.sources[key]) for key in sorted(wrong)}
+    return "; ".join(
+        f"{entry.title} in {_some(wrong[key])} (licence: {entry.licence.name}, {entry.licence.url})"
+        for key, entry in entries.items()
+    )
+
+
 def check_licences(manifest: Manifest, access: Access, where: str) -> None:
     """Check that every source's licence allows its images in the repository.
 
@@ -50,23 +109,14 @@ def check_licences(manifest: Manifest, access: Access, where: str) -> None:
     Raises:
         BuildError: some licence does not; the message names each such source, its licence, and the alternatives.
     """
-    wrong = {
-        key: splits
-        for key, splits in sources_of_images(manifest).items()
-        if access not in _may_read(manifest.sources[key])
-    }
+    wrong = _forbidden(manifest, access)
     if not wrong:
         return
-    entries = [manifest.sources[key] for key in sorted(wrong)]
-    named = "; ".join(
-        f"{entry.title} in {_some(wrong[key])} (licence: {entry.licence.name}, {entry.licence.url})"
-        for key, entry in zip(sorted(wrong), entries, strict=True)
-    )
-    out = "a private or gated" if all("gated" in _may_read(entry) for entry in entries) else "a private"
+    out = "a private or gated" if all("gated" in _MAY_READ[_publish_class(key)] for key in wrong) else "a private"
     raise BuildError(
-        f"{where} is {access}, where the licence does not allow images of {named}. Publish rows without images with "
-        f"--index-only, or push to {out} repository (--private for a new one) that only people whom the licence "
-        "allows can read."
+        f"{where} is {access}, where the licence does not allow images of {forbidden_images(manifest, access)}. "
+        f"Publish rows without images with --index-only, or push to {out} repository (--private for a new one) that "
+        "only people whom the licence allows can read."
     )
 
 
@@ -84,9 +134,32 @@ def check_demo(manifest: Manifest, access: Access, where: str, *, allowed: bool)
         )
 
 
-def _may_read(source: SourceEntry) -> tuple[Access, ...]:
-    # Unknown licence classes are treated as the strictest.
-    return _MAY_READ.get(source.licence.publish, _MAY_READ["ids-only"])
+def _declared(key: str) -> Source | None:
+    return NOISE if key == NOISE.key else SOURCES.get(key)
+
+
+def _publish_class(key: str) -> str:
+    """How images of a source may be published; a source that this version does not know, as strictly as any."""
+    source = _declared(key)
+    return source.licence.publish if source is not None else "ids-only"
+
+
+def _declared_entry(key: str, entry: SourceEntry) -> SourceEntry:
+    source = _declared(key)
+    if source is None:
+        return replace(entry, licence=replace(entry.licence, publish="ids-only"))
+    licence = source.licence
+    declared = LicenceEntry(licence.name, licence.url, licence.publish, licence.statement)
+    return replace(entry, title=source.title, licence=declared)
+
+
+def _forbidden(manifest: Manifest, access: Access) -> dict[str, list[str]]:
+    """Splits with images that may not be read with this access, by the key of their source."""
+    return {
+        key: splits
+        for key, splits in sources_of_images(manifest).items()
+        if access not in _MAY_READ[_publish_class(key)]
+    }
 
 
 def _some(keys: list[str]) -> str:

@@ -17,7 +17,7 @@ from builders.errors import BuildError
 from builders.release import card
 from builders.release.duplicates import read_pairs
 from builders.release.entries import EMPTY, ConfigEntry, FileEntry, Manifest
-from builders.release.layout import CARD, CHANGELOG, CHANGES, Layout
+from builders.release.layout import CARD, CHANGELOG, Layout
 from builders.release.manifest import file_entry, read_manifest
 from builders.release.tables import read_audit, read_excluded, write_audit, write_excluded
 from builders.storage.atomic import write_text
@@ -254,7 +254,7 @@ def check_together(merged: MergedRelease) -> None:
     if all(key in split_keys(merged.ours, name) for name in configs for key in split_keys(part, name)):
         return
     for _, _, split in part.splits():
-        path = merged.root / split.index.path
+        path = Layout(merged.root).inside(split.index.path)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(merged.fetch(split.index.path).resolve())
@@ -273,7 +273,7 @@ def differences(merged: MergedRelease, last: Snapshot) -> Changes:
     """The differences between a published version and the merged release, including the card."""
     # A card may show its version, which alone is not a difference.
     shown = replace(merged.manifest, version=last.manifest.version)
-    path = merged.root / "card-of-the-last-version"
+    path = Layout(merged.root).inside("card-of-the-last-version")
     write_text(path, card.render(shown))
     return compare(last.manifest, replace(merged.manifest, card=file_entry(Layout(merged.root), path)))
 
@@ -299,16 +299,16 @@ def write_version(
         tables = [entry for path, entry in listed.items() if path != CHANGELOG]
         rows = _row_changes(merged, last[1], changes)
     if any(split.total() for split in rows):
-        path = layout.root / CHANGES / f"{version.tag}.csv"
+        path = layout.changes(version.tag)
         changelog.write_table(path, rows)
         tables.append(merged.add(path))
     text = changelog.entry(version, last[0] if last else None, old, merged.manifest, changes, rows)
-    write_text(layout.root / CHANGELOG, changelog.with_entry(before, text))
+    write_text(layout.changelog, changelog.with_entry(before, text))
     published = replace(
         merged.manifest,
         version=str(version),
         previous=str(last[0]) if last else "",
-        changelog=tuple(sorted([merged.add(layout.root / CHANGELOG), *tables], key=lambda entry: entry.path)),
+        changelog=tuple(sorted([merged.add(layout.changelog), *tables], key=lambda entry: entry.path)),
     )
     merged.manifest = card.write_card_and_manifest(layout, published)
     merged.written += [CARD, layout.manifest.name]

@@ -84,7 +84,7 @@ def _check_small(
         ours = local(file.path)
         path = ours if ours is not None and stored.has_content_of(ours) else repository.fetch(stored, commit, root)
         if (digest := file_sha256(path)) != file.sha256:
-            problems.add("file digest", f"{file.path}: expected SHA-256 {file.sha256}, found {digest}")
+            problems.add("file digest", f"{file.path}: has the SHA-256 {digest}, not {file.sha256}")
 
 
 def _check_patterns(card: str, tree: Mapping[str, RemoteFile], problems: Problems) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from taxonomy import tables
 from taxonomy.decisions import Decision
-from taxonomy.rules import facets, facets_rules, far
+from taxonomy.rules import broad, facets, facets_rules, far
 from taxonomy.wordnet.nouns import WordNet, load
 
 
@@ -179,6 +179,7 @@ _COMPUTE: dict[str, Callable[[], tuple[Decision, ...]]] = {
     "facets-inter-dataset": facets_rules.inter_dataset,
     **{table: functools.partial(facets_rules.by_wordnet, table) for table in facets.THRESHOLDS},
     **{table: functools.partial(facets_rules.by_grade, table) for table in facets.GRADE_LIMITS},
+    "cocomagenet": broad.cocomagenet,
 }
 
 

@@ -1,12 +1,14 @@
-"""Turn the demo's sets of novel classes into every other accepted layout."""
+"""Turn the demo's sets of novel classes and its COCO into every other accepted layout."""
 
 import os
+import random
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.builders.circulating import place, write_named
 from tests.builders.facets_layouts import packed
-from tests.builders.trees import write_parquet
+from tests.builders.trees import link, write_parquet
 
 
 def imagenet_o_images(imagenet_o):
@@ -131,3 +133,56 @@ def partial_broad_converted(partial_broad, root):
 
 PARTIAL_BROAD = (partial_broad_converted,)
 IMAGENET_O = (imagenet_o_inside, imagenet_o_archive, imagenet_o_converted)
+
+
+def coco2017_images(coco2017):
+    """The demo's images, in the order of a listing."""
+    return sorted((coco2017 / "train2017").glob("*.jpg"))
+
+
+def coco2017_in_images(coco2017, root):
+    """Ultralytics's folders: the images in one of their own."""
+    link(coco2017 / "train2017", root / "images" / "train2017")
+    link(coco2017 / "annotations", root / "annotations")
+    return root
+
+
+def coco2017_loose(coco2017, root):
+    """The annotations beside the folder of images."""
+    link(coco2017 / "train2017", root / "train2017")
+    name = "instances_train2017.json"
+    os.link(coco2017 / "annotations" / name, root / name)
+    return root
+
+
+def coco2017_archive(coco2017, root, ending="tar", mode="w"):
+    """A tar of the folder."""
+    root.mkdir(exist_ok=True)
+    packed(coco2017 / "train2017", root / f"train2017.{ending}", mode)
+    link(coco2017 / "annotations", root / "annotations")
+    return root
+
+
+def coco2017_compressed(coco2017, root):
+    """The same, compressed."""
+    return coco2017_archive(coco2017, root, "tar.gz", "w:gz")
+
+
+def coco2017_parquet(coco2017, root):
+    """A mirror like detection-datasets/coco: only annotated images, in another order, each with its number."""
+    paths = random.Random(0).sample(found := coco2017_images(coco2017), len(found))
+    (root / "data").mkdir(parents=True)
+    for shard in range(2):
+        mine = paths[shard::2]
+        table = pa.table(
+            {
+                "image_id": pa.array([int(path.stem) for path in mine], pa.int64()),
+                "image": [{"bytes": path.read_bytes(), "path": None} for path in mine],
+            }
+        )
+        pq.write_table(table, root / "data" / f"train-{shard:05d}-of-00002-{'ab' * 8}.parquet", row_group_size=20)
+    link(coco2017 / "annotations", root / "annotations")
+    return root
+
+
+COCO2017 = (coco2017_in_images, coco2017_loose, coco2017_archive, coco2017_compressed, coco2017_parquet)

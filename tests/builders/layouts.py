@@ -1,6 +1,7 @@
 """Turn the demo's official trees into every other accepted layout."""
 
 import csv
+import functools
 import io
 import os
 import shutil
@@ -27,12 +28,14 @@ def nested(source, root, place):
     return root
 
 
+@functools.cache
 def wnid_ids():
     """The devkit's class numbers: 1 to 1000, in another order than the wnids."""
     wnids = [row.wnid for row in tables.imagenet1k()]
     return {wnid: 1 + (place * 7) % 1000 for place, wnid in enumerate(wnids)}
 
 
+@functools.cache
 def meta_mat(edition="ILSVRC2012"):
     """The devkit's meta.mat: the 1,000 classes by their number, and a few of their ancestors above 1,000."""
     names = (
@@ -237,5 +240,6 @@ LAYOUTS = {
     "inaturalist": (one_level_up, *broad_layouts.INATURALIST),
     "imagenet_o": (one_level_up, *broad_layouts.IMAGENET_O),
     "openimage_o": (one_level_up, *broad_layouts.OPENIMAGE_O),
+    "coco2017": (one_level_up, *broad_layouts.COCO2017),
     "partial_broad": (one_level_up, *broad_layouts.PARTIAL_BROAD),
 }

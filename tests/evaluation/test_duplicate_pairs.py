@@ -149,7 +149,7 @@ def test_a_table_of_other_rows_or_columns_is_refused(root, table, says):
 def test_a_file_that_is_no_table_is_refused(root):
     (root / "duplicates" / "pairs.parquet").write_bytes(b"PAR1")
     put_entry(root, rows=2)
-    assert "is not a Parquet file" in refusal(root)
+    assert "Cannot read duplicates/pairs.parquet of" in (said := refusal(root)) and "as Parquet" in said
     put_table(root, pairs_table(PAIRS), rows=3)
     assert "has 2 pairs, but the manifest says 3" in refusal(root)
 

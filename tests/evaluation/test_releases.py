@@ -3,9 +3,12 @@
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 
+import datasets
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -232,3 +235,111 @@ def test_a_hub_that_does_not_answer(published, monkeypatch, waits):
     with pytest.raises(EvaluationError) as caught:
         open_release(REPO)
     assert "Cannot reach org/name" in sentence(caught)
+
+
+def spoil(root, change):
+    """Change a manifest as JSON."""
+    manifest = manifest_of(root)
+    change(manifest)
+    (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\0", "[" * 100_000, "9" * 5000, "[]", "3", "null", '{"configs": []}', '{"configs": {"a": 1}}'],
+    ids=lambda text: text[:9],
+)
+def test_manifests_of_any_shape(copy, text):
+    (copy / "manifest.json").write_text(text, encoding="utf-8")
+    with pytest.raises(EvaluationError, match="is invalid: it must list configs") as caught:
+        open_release(str(copy))
+    sentence(caught)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda manifest: manifest["configs"].update({"../outside": manifest["configs"]["bench"]}),
+        lambda manifest: manifest["configs"]["bench"]["splits"].update({"/outside": {"digest": "a"}}),
+        lambda manifest: manifest["configs"]["bench"]["splits"].update({"a\x1b[2J": {"digest": "a"}}),
+        lambda manifest: manifest["configs"]["bench"].update(label_names="xyz"),
+        lambda manifest: manifest["configs"]["bench"].update(label_names=["x\n"]),
+        lambda manifest: manifest["configs"]["bench"].update(label_names=["\ud800"]),
+        lambda manifest: manifest["configs"]["bench"].update(splits=["test"]),
+        lambda manifest: manifest["configs"]["bench"]["splits"].update(test="digest"),
+    ],
+)
+def test_names_that_lead_elsewhere_and_values_of_other_types(copy, change):
+    """Names of configs and splits become names of folders."""
+    spoil(copy, change)
+    with pytest.raises(EvaluationError, match="is invalid: it must list configs") as caught:
+        open_release(str(copy))
+    sentence(caught)
+
+
+def test_a_format_of_any_type_is_shown_in_a_few_characters(copy):
+    spoil(copy, lambda manifest: manifest.update(format=["\x1b" * 10_000]))
+    with pytest.raises(EvaluationError, match=r"has format .* but this version reads format 1") as caught:
+        open_release(str(copy))
+    assert len(sentence(caught)) < 500
+
+
+@pytest.mark.timeout(60)
+def test_a_release_with_a_named_pipe_is_refused(copy):
+    os.mkfifo(copy / "index" / "bench" / "near_ood-00001-of-00002.parquet")
+    with pytest.raises(EvaluationError, match="is a named pipe, socket or device, not a file"):
+        open_release(str(copy))
+
+
+@pytest.fixture
+def no_cache(monkeypatch, tmp_path):
+    """Another folder for the cache of `datasets`, which may have the rows of a whole release of the same name."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def other_role(table):
+    words = pa.array(["x"] * len(table))
+    return table.set_column(table.column_names.index("role"), "role", words).replace_schema_metadata(None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.drop_columns(["content_sha256"]),
+        lambda table: table.drop_columns(["class_id"]),
+        lambda table: table.set_column(0, "id", [[None] * len(table)]),
+        other_role,
+        lambda table: table.slice(0, 0),
+    ],
+    ids=["no digest", "no class", "empty ids", "role as text", "no rows"],
+)
+def test_rows_with_other_columns(copy, no_cache, change):
+    path = copy / "index" / "bench" / "test.parquet"
+    pq.write_table(change(pq.read_table(path)), path)
+    with pytest.raises(EvaluationError) as caught:
+        open_release(str(copy)).rows("bench", "test")
+    assert "hf_scripts.verify" in sentence(caught)
+
+
+@pytest.mark.parametrize("place", [4, 100, -100, -9, None])
+def test_damaged_indexes(copy, no_cache, place):
+    path = copy / "index" / "bench" / "test.parquet"
+    data = bytearray(path.read_bytes())
+    if place is None:
+        del data[len(data) // 2 :]
+    else:
+        data[place] ^= 0xFF
+    path.write_bytes(data)
+    try:
+        assert len(open_release(str(copy)).rows("bench", "test")) == 6  # statistics are read by nobody
+    except EvaluationError as error:
+        assert "\n" not in str(error)
+        assert "hf_scripts.verify" in str(error)
+
+
+@pytest.mark.parametrize("card", ["---\n{\n---\n", "---\n- 1\n---\n", "---\nconfigs: 3\n---\n", "---\n? [\n---\n"])
+def test_damaged_cards(copy, no_cache, card):
+    (copy / "README.md").write_text(card, encoding="utf-8")
+    with pytest.raises(EvaluationError) as caught:
+        open_release(str(copy)).rows("bench", "test")
+    assert "hf_scripts.verify" in sentence(caught)

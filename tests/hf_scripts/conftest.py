@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from builders.sources import registry
+from builders.sources.base import Licence
 from hf_scripts import push as push_command
-from tests.hf_scripts.samples import REPO, SPLITS, make_release
+from tests.hf_scripts.samples import REPO, SOURCES, SPLITS, TERMS, declaration, make_release
 from tests.hub.fixtures import api, hub, waits
 from tests.hub.guard import only_loopback
 
@@ -28,6 +30,18 @@ class Ran:
         assert self.err[-1].startswith("error: "), self
         assert not any(line.startswith("Traceback") for line in self.err)
         return self.err[-1].removeprefix("error: ")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def declared():
+    """The sources of the releases that tests make, as if they were declared."""
+    found = {
+        key: declaration(key, "The Source", Licence("Its Licence", TERMS, "Do as you are told.", publish))
+        for publish, key in SOURCES.items()
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hf_scripts.publish.licences.SOURCES", {**registry.SOURCES, **found})
+        yield
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,12 +13,21 @@ from builders.release.digests import rows_digest
 from builders.release.layout import Layout
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import Exclusion, NearDuplicate, write_audit, write_excluded, write_index
+from builders.sources.caltech256 import CALTECH256
 from tests.manifests import entry_of, save_manifest
 
 REPO = "org/name"
+SOURCES = {"open": "source", "gated": "gated_source", "ids-only": "closed_source"}
+"""The source of a release by what its licence allows; the tests declare these sources."""
 LABELS = ("n01", "n02")
+TERMS = "https://example.org/terms"
 EXCLUDED = 3
 """Images that each split leaves out."""
+
+
+def declaration(key, title, licence):
+    """A source that is declared with this licence, for whatever else asks for one."""
+    return replace(CALTECH256, key=key, title=title, licence=licence)
 
 
 def png(text):
@@ -32,7 +42,7 @@ def role_of(split):
     return next((role for role in ROLES if split.startswith(role)), "in_distribution")
 
 
-def rows_of(split, numbers, *, labels=LABELS, repainted=(), near=None, picture=png):
+def rows_of(split, numbers, *, labels=LABELS, repainted=(), near=None, picture=png, source="source"):
     """Rows of a split by number; `repainted` ones have another picture, `near` maps numbers to near-duplicates."""
     known = role_of(split) == "in_distribution"
     rows = []
@@ -46,9 +56,9 @@ def rows_of(split, numbers, *, labels=LABELS, repainted=(), near=None, picture=p
             "role": ROLES.index(role_of(split)),
             "class_id": labels[label] if known else "unknown",
             "class_name": "a class",
-            "source": "source",
+            "source": source,
             "source_id": name,
-            "id": f"source/{name}",
+            "id": f"{source}/{name}",
             "content_sha256": hashlib.sha256(data).hexdigest(),
             "stored": "source",
         }
@@ -78,6 +88,7 @@ def make_release(
     their rows by number; with it every config has the column for them. `shards` is how many each split has.
     """
     layout = Layout(root)
+    source = SOURCES[publish]
     columns = [] if near is None else ["near_duplicate_of"]
     configs = {}
     for key, numbers in splits.items():
@@ -90,6 +101,7 @@ def make_release(
             repainted=repainted,
             near=None if near is None else pairs,
             picture=picture,
+            source=source,
         )
         config = configs.setdefault(
             name,
@@ -101,12 +113,13 @@ def make_release(
                 "splits": {},
             },
         )
-        config["splits"][split] = write_split(layout, name, split, rows, labels, columns, shards)
-        excluded = Exclusion(key, "source", "val", "x", "a name", "", EXCLUDED, "i", "evidence")
+        config["splits"][split] = write_split(layout, name, split, rows, labels, columns, shards, demo)
+        config["splits"][split]["source"] = source
+        excluded = Exclusion(key, source, "val", "x", "a name", "", EXCLUDED, "i", "evidence")
         write_excluded(layout.excluded(name), [excluded], [key])
         config["excluded"] = entry_of(layout.root, layout.excluded(name))
         if near is not None:
-            audit = [NearDuplicate(key, f"source/{split}/{n}.png", of, "0.5") for n, of in pairs.items()]
+            audit = [NearDuplicate(key, f"{source}/{split}/{n}.png", of, "0.5") for n, of in pairs.items()]
             write_audit(layout.audit(name), audit, [key])
             config["splits"][split]["near_duplicates"] = len(pairs)
             config |= {"audit": entry_of(layout.root, layout.audit(name)), "duplicates_of": "bench-train/train"}
@@ -124,12 +137,12 @@ def make_release(
             }
         },
         "sources": {
-            "source": {
+            source: {
                 "title": "The Source",
                 "edition": edition,
                 "licence": {
                     "name": "Its Licence",
-                    "url": "https://example.org/terms",
+                    "url": TERMS,
                     "statement": "Do as you are told.",
                     "publish": publish,
                 },
@@ -146,9 +159,9 @@ def make_release(
     return root
 
 
-def write_split(layout, config, split, rows, labels, columns, shards):
+def write_split(layout, config, split, rows, labels, columns, shards, demo=False):
     columns = [KNOWN_COLUMNS[name] for name in columns]
-    schema = arrow_schema(labels, columns)
+    schema = arrow_schema(labels, columns, demo=demo)
     table = pa.Table.from_pylist(rows, schema=schema)
     data = []
     for shard in range(shards):
@@ -158,7 +171,7 @@ def write_split(layout, config, split, rows, labels, columns, shards):
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(part, path, write_page_index=True, compression="none")
         data.append(entry_of(layout.root, path))
-    write_index(layout.index(config, split), table, labels, columns)
+    write_index(layout.index(config, split), table, labels, columns, demo=demo)
     return {
         "role": role_of(split),
         "source": "source",

@@ -363,6 +363,17 @@ def test_a_manifest_that_is_not_whole(copy, tmp_path, capsys):
     assert "manifest.json: configs.imagenet.splits.test: object missing required field `digest`" in sentence
 
 
+def test_the_table_counts_the_rows_that_were_written(copy, tmp_path, capsys):
+    """Whatever number the manifest has."""
+    rows = len(table_of(copy, TEST))
+    damaged_manifest(copy, lambda manifest: manifest["configs"]["imagenet"]["splits"]["test"].update(rows=98_765))
+    for flags in (["--dry-run"], []):
+        assert run(copy, "openood", tmp_path / "out", "--configs", TEST, *flags) == 0
+        printed = capsys.readouterr().out
+        assert f"1 split, {rows:,} rows" in printed and "98,765" not in printed
+    assert f"{TEST}: {rows:,} rows" in (tmp_path / "out/README.txt").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", ["../../escape", "two words", ".hidden", "a/b"])
 def test_a_split_whose_name_cannot_be_a_folder(name, copy, tmp_path, capsys):
     def rename(manifest):

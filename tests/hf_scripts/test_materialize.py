@@ -40,7 +40,7 @@ def test_what_is_not_on_the_hub_gets_one_sentence(published, tmp_path, capsys):
     for arguments, sentence in (
         ([REPO, "cifar-train", *out], "building from the Hub needs a revision"),
         ([REPO, "cifar-train", "--revision", "v9.9.9", *out], "has no revision v9.9.9 on"),
-        ([REPO, "absent", "--revision", "v1.0.0", *out], "expected a config of the release"),
+        ([REPO, "absent", "--revision", "v1.0.0", *out], "The release has no config absent"),
         ([REPO, "cifar-train", "--revision", "v1.0.0", *out], "cifar-train needs a folder for each of its sources"),
     ):
         assert main(arguments) == 2

@@ -30,6 +30,24 @@ def test_a_wrong_token(push, hub, release, monkeypatch):
     assert not publishes(hub)
 
 
+@pytest.mark.parametrize("token", ["hf_sécret", "hf_secret\u2019", "hf_se cret", "hf_s\x00ecret", "“hf_secret”"])
+def test_a_token_that_cannot_be_sent(push, hub, release, monkeypatch, token):
+    """Neither the message nor the client's own error quotes any of it."""
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: token)
+    for flags in ([], ["--dry-run"]):
+        ran = push("release", *flags)
+        assert "has characters that no token has" in ran.error and "hf auth login" in ran.error
+        assert not any(part in line for line in [*ran.out, *ran.err] for part in ("cret", "xe9", "u2019", token))
+    assert hub.requests == []
+
+
+def test_a_token_that_the_hub_repeats(push, hub, release, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    hub.fail("whoami", status=400, body='{"error": "no account has the token hf_wrong"}')
+    error = push("release").error
+    assert "no account has the token [token]" in error and "hf_wrong" not in error
+
+
 def test_a_token_that_only_reads(push, hub, release, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", hub.add_user("reader", ("org",), role="read"))
     assert "The token of reader can only read" in push("release").error

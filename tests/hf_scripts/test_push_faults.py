@@ -294,7 +294,10 @@ def test_a_tag_that_another_sets_first(begun, hub):
     error = begun("more", tag="v1.1.0").error
     assert "Another publisher set the tag v1.1.0 of org/name" in error
     assert hub.tags(REPO)["v1.1.0"] == elsewhere
+    # Their tag names a commit that did not publish that version.
     error = begun("more", tag="v1.1.0").error
+    assert f"names commit {elsewhere[:12]}, but v1.1.0 was published as commit" in error
+    error = begun("more", "--allow-moved-tags", tag="v1.1.0").error
     assert "(bench/far_ood is new)" in error
     assert "--tag v1.2.0 or higher" in error
-    assert begun("more", tag="v1.2.0").code == 0
+    assert begun("more", "--allow-moved-tags", tag="v1.2.0").code == 0

@@ -17,7 +17,9 @@ from tests.hub.server import Hub
 
 
 def start(hub, folder, home, *flags, tag="v1.0.0", repo=REPO, module=("-m", "hf_scripts.push")):
-    command = [sys.executable, *module, str(folder), "--repo", repo, "--tag", tag, "--workers", "1", *flags]
+    # Private, because a process of its own knows no declaration of the tests' source.
+    given = ["--repo", repo, "--tag", tag, "--workers", "1", "--private", *flags]
+    command = [sys.executable, *module, str(folder), *given]
     return subprocess.Popen(
         command, env=hub.environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -93,6 +95,52 @@ def test_two_publishers_at_once(tmp_path, only_loopback):
         manifest = json.loads(hub.read(REPO, "manifest.json", "v1.2.0"))
         assert set(manifest["configs"]["bench"]["splits"]) == {"test", "near_ood", "far_ood"}
         assert all(count == 1 for count in hub.uploads().values())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda number: number.name)
+def test_the_next_run_removes_what_killed_runs_left(tmp_path, only_loopback, number):
+    """In the temporary folder: their own folders, and neither those of running processes nor anybody else's."""
+    temporary = tmp_path / "temporary"
+    for name in ("unknown-detection-push-notes", "push-x", "verify-x"):
+        (temporary / name).mkdir(parents=True)
+    (temporary / "unknown-detection-verify-link").symlink_to(make_release(tmp_path / "release", {"bench/test": [1]}))
+    others = sorted(temporary.iterdir())
+    push = ("-m", "hf_scripts.push")
+    verify = [sys.executable, "-m", "hf_scripts.verify", REPO, "--workers", "1"]
+    with Hub() as hub:
+        environment = {**hub.environment(tmp_path / "home"), "TMPDIR": str(temporary)}
+
+        def begun(command, step):
+            hub.slow(step, 3600)
+            asked = len(hub.asked(step))
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            while len(hub.asked(step)) <= asked and process.poll() is None:
+                time.sleep(0.02)
+            assert process.poll() is None
+            return process
+
+        command = [sys.executable, *push, str(tmp_path / "release"), "--repo", REPO, "--tag", "v1.0.0", "--private"]
+        command += ["--workers", "1"]
+        for step in ("create_repo", "commit"):
+            process = begun(command, step)
+            process.send_signal(number)
+            process.communicate(timeout=60)
+            assert process.returncode == -number
+        assert len(set(temporary.iterdir()) - set(others)) == 1, "the second run removed what the first one left"
+        assert subprocess.run(command, env=environment, capture_output=True, timeout=120).returncode == 0
+        assert sorted(temporary.iterdir()) == others
+
+        killed, running = begun(verify, "resolve"), begun(verify, "resolve")
+        killed.send_signal(number)
+        killed.communicate(timeout=60)
+        assert len(set(temporary.iterdir()) - set(others)) == 2
+        assert subprocess.run(verify, env=environment, capture_output=True, timeout=120).returncode == 0
+        (left,) = set(temporary.iterdir()) - set(others)
+        assert (left / "files").is_dir() and running.poll() is None
+        running.kill()
+        running.communicate(timeout=60)
+        assert subprocess.run(verify, env=environment, capture_output=True, timeout=120).returncode == 0
+        assert sorted(temporary.iterdir()) == others
 
 
 # Not ru_maxrss, which a process inherits from the one that started it (getrusage(2), and execve in the kernel).

@@ -1,11 +1,21 @@
 """A whole release passes, and what is no release is refused; the rest of `verify` is tested with its parts."""
 
+import contextlib
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from builders import imagenet_benchmark
+from builders.errors import BuildError
+from builders.pipeline.state import locked
+from builders.release.layout import Layout
+from builders.release.manifest import read_manifest
+from builders.storage.locks import is_held
 from hf_scripts import verify
+from tests.hf_scripts.samples import make_release
 from tests.hf_scripts.tampering import NEAR_SHARD, built, check, rewrite, whole, with_cells
 from tests.manifests import manifest_of, write_json
 
@@ -85,3 +95,52 @@ def test_a_manifest_of_an_unknown_format_is_a_user_error(whole, capsys):
 def test_workers_below_one_are_a_user_error(whole, capsys):
     assert verify.main([str(whole), "--workers", "0"]) == 2
     assert "--workers" in capsys.readouterr().err
+
+
+# A build in progress
+
+
+@pytest.fixture
+def building(tmp_path):
+    """A folder into which a build is writing, by its lock; what it has there so far."""
+    root = make_release(tmp_path / "release", {"bench/test": range(2)})
+    with locked(Layout(root)):
+        yield root
+
+
+@pytest.mark.parametrize("lacking", [[], ["README.md", "data/bench/test-00000-of-00001.parquet"], ["manifest.json"]])
+def test_a_folder_that_a_build_is_writing_to_is_left_alone(building, capsys, lacking):
+    for name in lacking:
+        (building / name).unlink()
+    before = {path: path.stat() for path in sorted(building.rglob("*"))}
+    assert verify.main([str(building), "--workers", "1"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"error: A build is writing to {building}. Wait until it ends, and run the same command again.\n"
+    # Access times change with every reading, of anybody.
+    assert {path: path.stat().st_mtime_ns for path in before} == {p: s.st_mtime_ns for p, s in before.items()}
+    assert sorted(building.rglob("*")) == list(before)
+
+
+def test_a_build_that_begins_while_problems_are_found(tmp_path):
+    root = make_release(tmp_path / "release", {"bench/test": range(2)})
+    manifest = read_manifest(root)
+    (root / "excluded/bench.csv").unlink()
+    with contextlib.ExitStack() as held:
+
+        def begin(_):
+            if not is_held(Layout(root).lock):
+                held.enter_context(locked(Layout(root)))
+
+        with pytest.raises(BuildError, match=r"A build is writing to .*release\. Wait until it ends"):
+            verify.verify(root, manifest, decode=False, workers=1, advance=begin)
+
+
+def test_a_release_with_the_lock_of_a_finished_build_is_verified_without_a_trace(building, tmp_path, capsys):
+    root = tmp_path / "finished"
+    shutil.copytree(building, root)
+    assert (root / ".state/lock").is_file()
+    before = {path: path.stat() for path in sorted(root.rglob("*"))}
+    assert verify.main([str(root), "--workers", "1"]) == 0
+    assert sorted(root.rglob("*")) == list(before)
+    assert all(path.stat().st_mtime_ns == status.st_mtime_ns for path, status in before.items())

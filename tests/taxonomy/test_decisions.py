@@ -19,7 +19,8 @@ def test_every_class_of_each_source_has_one_decision():
     assert ids("food101") == list(tables.food101())
     assert ids("caltech256") == [item.folder for item in tables.caltech256()]
     assert ids("places365") == [item.category for item in tables.places365()]
-    for table in decisions.TABLES[6:]:
+    assert ids("cocomagenet") == sorted(item.name for item in tables.coco80())
+    for table in decisions.TABLES[6:-1]:
         of_sun397 = [item.category for item in tables.sun397()]
         assert ids(table) == (of_sun397 if table.endswith("sun397") else ids("imagenet")), table
 
@@ -30,6 +31,7 @@ def test_decisions_use_the_vocabulary_and_give_evidence(table):
         "imagenet": {"in_distribution", "near_candidate", "external", "excluded"},
         "cifar100": {"candidate"},
         "facets-inter-dataset": {"shared", "out_of_distribution"},
+        "cocomagenet": {"shared", "unshared"},
     }
     usual = {"in_distribution", "out_of_distribution"} if table.startswith("facets-") else {"keep", "remove"}
     allowed = vocabulary.get(table, usual)
@@ -54,6 +56,7 @@ def test_every_rule_is_used():
         ("tiny158", "n01882714", "koala"),
         ("facets-wordnet-t40", "n01440764", "tench"),
         ("facets-t2-sun397", "/c/church/indoor", "church/indoor"),
+        ("cocomagenet", "wine glass", "wine glass"),
     ],
 )
 def test_classes_are_named_as_their_source_names_them(table, class_id, class_name):

@@ -14,8 +14,8 @@ LISTING = Path(__file__).parents[2] / ".." / "shared" / "reference" / "caltech25
 FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iterdir() if path.name.endswith(".csv"))
 
 # Rows as the sources say: ILSVRC 2012, Tiny ImageNet, the full ImageNet release, CIFAR-100, Food-101, Describable
-# Textures, Caltech-256 with its folder of clutter, Places365, SUN397, the iNaturalist subset; 400 images each of
-# three sets that NINCO's authors looked at.
+# Textures, Caltech-256 with its folder of clutter, Places365, SUN397, COCO, the iNaturalist subset; 400 images each of
+# three sets that NINCO's authors looked at, and the two lists of 2,000 of BROAD.
 COUNTS = {
     "imagenet1k.csv": 1000,
     "tiny_imagenet200.csv": 200,
@@ -48,6 +48,9 @@ COUNTS = {
     "facets_grades_imagenet.csv": 1000,
     "facets_grades_sun397.csv": 397,
     "facets_oodness_imagenet.csv": 1000,
+    "coco80.csv": 80,
+    "broad_cocomagenet.csv": 4000,
+    "decisions_cocomagenet.csv": 80,
 }
 
 

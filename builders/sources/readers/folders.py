@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.errors import more
+from builders.errors import BuildError, more, one_line
 from builders.sources.base import OtherDataError, PartitionIndex, Stray, partition_table
+from builders.storage.text_files import read_lines
 
 Explain = Callable[["ClassFolder", str], str]
 """Returns why a file in a class folder is not an image of that class, or raises `BuildError` if the copy is wrong."""
@@ -49,8 +50,17 @@ class Names:
 
 
 def child_names(folder: Path) -> list[str]:
-    """Return the sorted names in a folder; the order of a listing depends on the file system."""
-    return sorted(os.listdir(folder))  # noqa: PTH208  a third of the time of iterdir, over 1.3 million names
+    """Return the sorted names in a folder; the order of a listing depends on the file system.
+
+    Raises:
+        BuildError: it cannot be listed, for instance because it is a file.
+    """
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208  a third of the time of iterdir, over 1.3 million names
+    except OSError as error:
+        raise BuildError(
+            f"Cannot list {printable(os.fspath(folder))}: {error.strerror}. Put the folder in its place, or remove it."
+        ) from error
 
 
 def match_names(names: Sequence[str], pattern: str) -> Names:
@@ -66,8 +76,9 @@ def match_names(names: Sequence[str], pattern: str) -> Names:
 
 
 def printable(name: str) -> str:
-    """Return a file name as printable text, whatever bytes it has on disk."""
-    return os.fsencode(name).decode("utf-8", "replace")
+    """Return a file name as printable text, whatever bytes it has: what no line can show is written as an escape."""
+    text = os.fsencode(name).decode("utf-8", "replace")
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def relative(path: Path, root: Path) -> str:
@@ -227,6 +238,17 @@ class SideBySide:
     def _missing(self, home: Path, ids: pa.ChunkedArray) -> pa.Array:
         """Return the ids that the owner's lists have and the folders lack; lists that are missing are skipped."""
         paths = [home / name for name in self.lists if (home / name).is_file()]
-        lines = [line for path in paths for line in path.read_text(encoding="utf-8").split()]
-        listed = pa.array([f"{line}{self.ending}" for line in lines], pa.string())
+        listed = pa.array([listed for path in paths for listed in self._listed(path)], pa.string())
         return listed.filter(pc.invert(pc.is_in(listed, ids.combine_chunks())))
+
+    def _listed(self, path: Path) -> Iterator[str]:
+        """Yield the ids of one of the owner's lists."""
+        for number, line in enumerate(read_lines(path, "Unpack the archive again."), start=1):
+            for listed in line.split():
+                class_id, _, name = f"{listed}{self.ending}".partition("/")
+                if class_id not in self.classes() or re.search(self.pattern(class_id), name) is None:
+                    raise BuildError(
+                        f"{self.title}: line {number} of {path} does not list an image of its classes: "
+                        f"{one_line(listed)}. Unpack the archive again."
+                    )
+                yield f"{class_id}/{name}"

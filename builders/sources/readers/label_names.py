@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.sources.base import OtherDataError, PartitionIndex
 from builders.sources.readers import parquet, parquet_files
 
@@ -70,7 +70,7 @@ class LabelNameMirror:
         unknown = sorted(name for name, known in zip(shard.label_names, found, strict=True) if known is None)
         if unknown:
             raise OtherDataError(
-                f"{self.title}: the label name {unknown[0]!r} of {shard.path} is none of its {len(self.classes()):,} "
-                f"classes. Give a copy of {self.title} with --{self.key}."
+                f"{self.title}: the label name {one_line(repr(unknown[0]))} of {shard.path} is none of its "
+                f"{len(self.classes()):,} classes. Give a copy of {self.title} with --{self.key}."
             )
         return [class_id for class_id in found if class_id is not None]

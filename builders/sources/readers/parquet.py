@@ -1,13 +1,13 @@
 """Reads names and labels from a Hub mirror's Parquet files without reading the images.
 
-Tested by `tests/builders/sources/test_layouts.py`.
+Faithful variants are read: text and bytes in any of Arrow's types for them, labels of any integer type.
+
+Tested by `tests/builders/sources/readers/test_parquet.py`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.sources.base import OtherDataError, PartitionIndex, partition_table
+from builders.sources.readers import parquet_columns as columns
 from builders.sources.readers.folders import class_column, relative
 
 IMAGE_COLUMNS = ("image", "img")
@@ -27,7 +27,12 @@ IMAGE_COLUMNS = ("image", "img")
 NAME_COLUMNS = ("filename", "image_file_path")
 """Names that mirrors give a column of file names, which is then used instead of `image.path`."""
 
-_ADVICE = "Take the Parquet files that the Hub serves for the dataset itself"
+_ADVICE = columns.ADVICE
+
+_IMAGES = 64
+"""Images that are read at a time."""
+
+_MIRROR = "Parquet mirror"
 
 
 @dataclass(frozen=True)
@@ -103,20 +108,19 @@ def read_shard(
 
     Raises:
         OtherDataError: the file has other columns, or rows without names although they are required.
-        BuildError: the file is not Parquet.
+        BuildError: the file is damaged or not Parquet.
     """
-    with _opened(title, path) as file:
+    with columns.opened(title, path) as file:
         schema = file.schema_arrow
         label = f"{label}s" if label not in schema.names and f"{label}s" in schema.names else label
         there = labelled or label in schema.names
-        _check_columns(title, path, schema, image, label if there else None)
-        names = next((name for name in NAME_COLUMNS if _is_text(schema, name)), f"{image}.path")
-        table = file.read(columns=[names] * named + [label] * there)
-    labels = pc.cast(table[label].combine_chunks(), pa.int64()) if there else pa.nulls(table.num_rows, pa.int64())
-    if not named:
-        return Shard(path, pa.nulls(len(labels), pa.string()), labels, _label_names(schema, label))
-    found = _paths(table, image) if names == f"{image}.path" else table[names].combine_chunks().cast(pa.string())
-    return _with_names(title, Shard(path, found, labels, _label_names(schema, label)), advice)
+        columns.check(title, path, schema, image, label if there else None, numbers=True)
+        column = next((name for name in NAME_COLUMNS if columns.is_text_column(schema, name)), f"{image}.path")
+        table = columns.read(title, path, file, [column] * named + [label] * there)
+        names = columns.names(title, path, table, column) if named else pa.nulls(table.num_rows, pa.string())
+        labels = columns.labels(title, path, table, label) if there else pa.nulls(table.num_rows, pa.int64())
+    shard = Shard(path, names, labels, columns.label_names(title, path, schema.metadata or {}, label))
+    return _with_names(title, shard, advice) if named else shard
 
 
 def read_names(title: str, path: Path, *, beside: str) -> Shard:
@@ -130,10 +134,32 @@ def read_names(title: str, path: Path, *, beside: str) -> Shard:
     Raises:
         BuildError: the file is not Parquet, has other columns, or has rows without a name.
     """
-    with _opened(title, path) as file:
-        _check_columns(title, path, file.schema_arrow, "image", beside, numbers=False)
-        table = file.read(columns=["image.path"])
-    return _with_names(title, Shard(path, _paths(table, "image"), pa.nulls(table.num_rows, pa.int64()), None))
+    with columns.opened(title, path) as file:
+        columns.check(title, path, file.schema_arrow, "image", beside, numbers=False)
+        table = columns.read(title, path, file, ["image.path"])
+        names = columns.names(title, path, table, "image.path")
+    return _with_names(title, Shard(path, names, pa.nulls(table.num_rows, pa.int64()), None))
+
+
+def read_numbers(title: str, path: Path, column: str) -> list[int]:
+    """Read the numbers that a mirror gives the images of a Parquet file in a column of their own.
+
+    Args:
+        title: the source's title.
+        path: the file.
+        column: the name of the column of numbers.
+
+    Raises:
+        OtherDataError: the file has other columns, or a row has no number.
+        BuildError: the file is not Parquet.
+    """
+    with columns.opened(title, path) as file:
+        columns.check(title, path, file.schema_arrow, "image", column, numbers=True)
+        found = columns.read(title, path, file, [column])[column]
+    if found.null_count:
+        raise OtherDataError(f"{title}: {one_line(path)} has a row without {column}. {columns.ADVICE}.")
+    numbers: list[int] = found.to_pylist()
+    return numbers
 
 
 def refuse_other_labels(title: str, shard: Shard, names: Sequence[str]) -> None:
@@ -151,8 +177,8 @@ def refuse_other_labels(title: str, shard: Shard, names: Sequence[str]) -> None:
         there = [*shard.label_names, *[None] * len(names)]
         number = next(number for number, name in enumerate([*names, None]) if there[number] != name)
         raise OtherDataError(
-            f"{title}: the label names of {shard.path} are not in the dataset's own order ({there[number]!r} is "
-            f"number {number}). {_ADVICE}."
+            f"{title}: the label names of {shard.path} are not in the dataset's own order "
+            f"({one_line(repr(there[number]))} is number {number}). {_ADVICE}."
         )
     inside = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(names)))
     wrong = pc.fill_null(pc.invert(inside), True)
@@ -160,25 +186,35 @@ def refuse_other_labels(title: str, shard: Shard, names: Sequence[str]) -> None:
 
 
 def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[Sequence[pa.Buffer]]:
-    """Yield the images in some rows, row group by row group; see `builders.sources.unpack`."""
+    """Yield the images in some rows, a few at a time; see `builders.sources.unpack`."""
     first = 0
-    try:
-        with pq.ParquetFile(path) as file:
-            name = next(name for name in IMAGE_COLUMNS if name in file.schema_arrow.names)
-            for group in range(file.num_row_groups):
-                count = file.metadata.row_group(group).num_rows
-                inside = rows[(rows >= first) & (rows < first + count)] - first
+    with columns.opened(_MIRROR, path) as file:
+        image = next((name for name in IMAGE_COLUMNS if name in file.schema_arrow.names), IMAGE_COLUMNS[0])
+        columns.check(_MIRROR, path, file.schema_arrow, image, None)
+        for group in range(file.num_row_groups):
+            after = first + file.metadata.row_group(group).num_rows
+            if not ((rows >= first) & (rows < after)).any():
+                first = after
+                continue
+            for batch in columns.batches(file, [f"{image}.bytes"], [group], _IMAGES):
+                inside = rows[(rows >= first) & (rows < first + len(batch))] - first
                 if len(inside):
-                    column = file.read_row_group(group, columns=[f"{name}.bytes"])[name].combine_chunks()
-                    images = pc.struct_field(column, "bytes").take(pa.array(inside))
-                    if images.null_count:
-                        raise BuildError(
-                            f"{path} has a row without image bytes. Download that file of the mirror again."
-                        )
-                    yield [image.as_buffer() for image in images]
-                first += count
-    except (OSError, pa.ArrowException) as error:
-        raise BuildError(f"Cannot read {path}: {error}. Download it again.") from error
+                    yield _images(path, batch.column(image), inside)
+                first += len(batch)
+            if first != after:
+                raise columns.damaged(_MIRROR, path, f"row group {group} has fewer rows than its footer claims")
+        if len(rows) and rows[-1] >= first:
+            raise columns.damaged(_MIRROR, path, f"it had more than {first:,} rows when it was indexed")
+
+
+def _images(path: Path, column: pa.StructArray, rows: npt.NDArray[np.int64]) -> list[pa.Buffer]:
+    found = pc.struct_field(column, "bytes")
+    if found.type == pa.binary_view():  # Arrow takes no rows of it
+        found = found.cast(pa.large_binary())
+    images = found.take(pa.array(rows))
+    if images.null_count:
+        raise BuildError(f"{path} has a row without image bytes. Download that file of the mirror again.")
+    return [image.as_buffer() for image in images]
 
 
 def refuse_rows(title: str, path: Path, wrong: pa.Array, problem: str, shard: Shard, advice: str = _ADVICE) -> None:
@@ -198,27 +234,8 @@ def refuse_rows(title: str, path: Path, wrong: pa.Array, problem: str, shard: Sh
     row = pc.index(wrong, True).as_py()
     if row < 0:
         return
-    text = problem.format(name=shard.names[row].as_py(), label=shard.labels[row].as_py())
+    text = problem.format(name=one_line(shard.names[row].as_py()), label=shard.labels[row].as_py())
     raise OtherDataError(f"{title}: {text} (row {row} of {path}). {advice}.")
-
-
-@contextlib.contextmanager
-def _opened(title: str, path: Path) -> Generator[pq.ParquetFile]:
-    try:
-        with pq.ParquetFile(path) as file:
-            yield file
-    except (OSError, pa.ArrowInvalid) as error:
-        raise BuildError(f"{title}: {path} cannot be read as Parquet ({error}). Download it again.") from error
-
-
-def _paths(table: pa.Table, image: str) -> pa.Array:
-    return pc.struct_field(table[image].combine_chunks(), "path")
-
-
-def _is_text(schema: pa.Schema, name: str) -> bool:
-    return name in schema.names and (
-        pa.types.is_string(schema.field(name).type) or pa.types.is_large_string(schema.field(name).type)
-    )
 
 
 def _with_names(title: str, shard: Shard, advice: str = _ADVICE) -> Shard:
@@ -229,29 +246,3 @@ def _with_names(title: str, shard: Shard, advice: str = _ADVICE) -> Shard:
         )
     refuse_rows(title, shard.path, pc.is_null(shard.names), "image.path has no file name", shard, advice)
     return shard
-
-
-def _check_columns(
-    title: str, path: Path, schema: pa.Schema, image: str, other: str | None, *, numbers: bool = True
-) -> None:
-    found = {field.name: field.type for field in schema}
-    struct = found.get(image)
-    whole = struct is not None and pa.types.is_struct(struct) and {"bytes", "path"} <= {f.name for f in struct}
-    if other is None:
-        fits, wanted = True, ""
-    else:
-        fits = other in found and (not numbers or pa.types.is_integer(found[other]))
-        wanted = f" and {other}{' (numbers)' if numbers else ''}"
-    if not whole or not fits:
-        raise OtherDataError(
-            f"{title}: {path} lacks the columns {image} (bytes, path){wanted} (found: {', '.join(schema.names)}). "
-            f"{_ADVICE}."
-        )
-
-
-def _label_names(schema: pa.Schema, label: str) -> tuple[str, ...] | None:
-    metadata = (schema.metadata or {}).get(b"huggingface")
-    if metadata is None:
-        return None
-    names = json.loads(metadata).get("info", {}).get("features", {}).get(label, {}).get("names")
-    return None if names is None else tuple(names)

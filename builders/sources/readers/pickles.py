@@ -3,14 +3,19 @@
 A pickle is a program: loading it calls the functions that it names. This reader replaces the names that numpy arrays
 need by inert values that only record how they were called, refuses every other name, and builds arrays from the
 records afterwards.
+
+A program can also be made to fill memory or time. So before it is run its instructions are listed, and refused where
+they build more than the plain tree of values that a dataset's pickle is.
 """
 
 from __future__ import annotations
 
 import copyreg
+import os
 import pickle
+import pickletools
 from collections.abc import Callable
-from typing import IO
+from typing import IO, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +47,28 @@ _UNSOUND = (
 )
 
 _SHOWN = 80
+
+_LARGEST = 1 << 28
+"""Bytes of a pickle at most. CIFAR-100's training images have 155,249,918."""
+
+_MOST_CONTAINERS = 100
+"""Lists, tuples and dictionaries of a pickle, so that none is deep. CIFAR-100's have a dozen."""
+
+_KINDS = (pickletools.pylist, pickletools.pytuple, pickletools.pydict, pickletools.pyset, pickletools.pyfrozenset)
+_CONTAINERS = frozenset(
+    opcode.name
+    for opcode in pickletools.opcodes
+    if set(_KINDS) & set(opcode.stack_after) and not set(_KINDS) & set(opcode.stack_before)
+)
+_BITS = 64
+_PUTS = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
+_GETS = frozenset(("GET", "BINGET", "LONG_BINGET"))
+
+# What leaves a value on the stack that holds no other one. Only such values may be used twice: with lists of lists of
+# lists, each used twice, a hundred bytes make a value that takes years to print or to compare.
+_PLAIN = {"STACK_GLOBAL"} | {
+    opcode.name for opcode in pickletools.opcodes if not opcode.stack_before and opcode.stack_after
+} - {"MARK", *_CONTAINERS, *_GETS}
 
 
 class Inert:
@@ -87,7 +114,7 @@ def load(title: str, file: IO[bytes], place: object) -> dict[str, object]:
 
     Args:
         title: the source's title.
-        file: the pickle, at its first byte.
+        file: the pickle; it is read from its start, twice.
         place: its path, for messages.
 
     Returns:
@@ -108,6 +135,8 @@ def load(title: str, file: IO[bytes], place: object) -> dict[str, object]:
     # afterwards so that no inert value remains in it.
     copyreg.clear_extension_cache()
     try:
+        _check_instructions(_Bounded(file))
+        file.seek(0)
         value = _Reader(file, refuse).load()
     except _UNSOUND as error:
         raise BuildError(
@@ -119,6 +148,75 @@ def load(title: str, file: IO[bytes], place: object) -> dict[str, object]:
     if not isinstance(value, dict) or not all(isinstance(key, bytes | str) for key in value):
         raise refuse("something other than a dictionary with names as keys")
     return {key.decode("ascii", "replace") if isinstance(key, bytes) else key: value[key] for key in value}
+
+
+class _Bounded:
+    """A file from its start that is never asked for more bytes than it has."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.size = file.seek(0, os.SEEK_END)
+        if self.size > _LARGEST:
+            raise ValueError(f"{self.size:,} bytes, more than any dataset's pickle has")
+        file.seek(0)
+        self.tell = file.tell
+        self.readline = file.readline
+
+    def read(self, size: int) -> bytes:
+        if size > self.size:
+            raise EOFError(f"a value of {size:,} bytes in {self.size:,}")
+        return self._file.read(size)
+
+
+def _check_instructions(file: _Bounded) -> None:
+    """List a pickle's instructions, and refuse those that take more memory or time than its own bytes do.
+
+    Raises:
+        ValueError: as said, or the bytes are not instructions.
+        EOFError: the pickle is cut short.
+    """
+    containers = 0
+    plain: dict[int, bool] = {}  # by number in the table of values that are used again
+    last = ""
+    argument: Any
+    for opcode, argument, _ in pickletools.genops(cast(IO[bytes], file)):
+        name = opcode.name
+        if name in _CONTAINERS:
+            containers += 1
+            if containers > _MOST_CONTAINERS:
+                raise ValueError(f"more than {_MOST_CONTAINERS} lists, tuples and dictionaries")
+        elif name in _PUTS:
+            number = len(plain) if name == "MEMOIZE" else argument
+            # Python 2 counts from 1. A far higher number would only make the table large.
+            if not 0 <= number <= len(plain) + 1:
+                raise ValueError(f"value number {number} after {len(plain)} values")
+            plain[number] = last in _PLAIN
+            continue
+        elif name in _GETS:
+            if not plain.get(argument, True):
+                raise ValueError("a list, tuple or dictionary that is used twice")
+            name = "NONE"
+        elif name == "DUP" or (name == "FRAME" and argument > file.size):
+            raise ValueError(f"the instruction {name}, which no dataset's pickle needs")
+        elif name in ("FRAME", "PROTO"):
+            continue
+        elif isinstance(argument, int) and argument.bit_length() > _BITS:
+            raise ValueError(f"a number of {argument.bit_length():,} bits")
+        last = name
+
+
+def shown(value: object) -> str:
+    """Describe a value from a file in a few printable characters, however large it is."""
+    match value:
+        case bool() | int() | float() | None:
+            return str(value)[:_SHOWN]
+        case bytes():
+            return repr(value[:_SHOWN])[:_SHOWN]
+        case str():
+            return _printable(value[:_SHOWN])
+        case tuple() if len(value) < _SHOWN and all(type(item) is int for item in value):
+            return str(value)[:_SHOWN]
+    return f"a value of type {type(value).__name__}"
 
 
 def byte_matrix(value: object) -> npt.NDArray[np.uint8]:
@@ -137,13 +235,13 @@ def byte_matrix(value: object) -> npt.NDArray[np.uint8]:
         case _:
             raise ValueError("no array")
     if code not in (b"u1", "u1"):
-        raise ValueError(f"an array of {_printable(str(code))}")
+        raise ValueError(f"an array of {shown(code)}")
     if fortran is not False:
         raise ValueError("an array in column order")
     match shape:
         case (int() as rows, int() as columns) if rows >= 0 and columns >= 0 and rows * columns == len(content):
             return np.frombuffer(content, np.uint8).reshape(rows, columns)
-    raise ValueError(f"an array of shape {_printable(str(shape))} in {len(content):,} bytes")
+    raise ValueError(f"an array of shape {shown(shape)} in {len(content):,} bytes")
 
 
 def _printable(text: str) -> str:

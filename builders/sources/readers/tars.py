@@ -1,44 +1,45 @@
 """Lists the files of tars: with byte offsets, to be read in place, or by number in a compressed tar.
 
-`tarfile` takes about a minute for the 1.28 million members of ImageNet's training archive. Their headers are all
-plain, so they are parsed here directly; an archive with any other header is left to `tarfile` as a whole. A compressed
-tar must be read from its start, once to list its files and once to unpack some.
+Headers are read directly (`tar_headers`). A compressed tar must be read from its start, once to list its files and
+once to unpack some.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import os
-import tarfile
+import sys
 import zlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.base import Container, partition_table
+from builders.sources.base import LARGEST_IMAGE, Container, partition_table
+from builders.sources.formats import tar_headers
+from builders.sources.formats.tar_headers import TarError, shown
 from builders.sources.readers.folders import match_names, relative
+from builders.storage.regular import open_buffered, open_regular
 
-_BLOCK = 512
-_ZEROS = bytes(_BLOCK)
-_FILE_KINDS = (b"0", b"\0")
-_FOLDER_KIND = b"5"
-_NO_EXTENSION = 0
-_READ = 1 << 16
+# A compressed archive of images is about as large as they are. One that unpacks to far more was made to fill memory or
+# time: zeros shrink to a thousandth.
+_MOST_TIMES = 20
+_ALWAYS = 1 << 28
+"""Bytes that any archive may unpack to, and the largest file in one."""
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """A regular file in a tar: its name without folders, byte offset and size in the outermost file, and folder.
 
     In a compressed tar `offset` is the file's number among the regular files. `folder` is spelled as in the archive,
-    with forward slashes and none at its end.
+    with forward slashes and none at its end. Nothing is ever unpacked to a place that these two name.
     """
 
     name: str
@@ -75,10 +76,11 @@ def members(path: Path) -> list[Member]:
     """List the regular files of an uncompressed tar.
 
     Raises:
-        BuildError: the file is not an uncompressed tar, is truncated, or has a sparse member.
+        BuildError: the file is not an uncompressed tar, is damaged or cut short, or has a link, a device or a member
+            in pieces.
     """
     with _open(path) as file:
-        return _list(file, path, 0, path.stat().st_size)
+        return _list(file, path, 0, _size(file))
 
 
 def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
@@ -90,10 +92,10 @@ def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
         BuildError: as for `members`.
     """
     with _open(path) as file:
-        for outer in sorted(_list(file, path, 0, path.stat().st_size), key=lambda member: member.name):
+        for outer in sorted(_list(file, path, 0, _size(file), largest=sys.maxsize), key=lambda member: member.name):
             stem, suffix = os.path.splitext(outer.name)  # noqa: PTH122  a name in an archive, not a path
             if suffix == ".tar":
-                yield stem, _list(file, path, outer.offset, outer.offset + outer.size)
+                yield stem, _list(file, path, outer.offset, outer.offset + outer.size, outer.name)
             else:
                 yield outer.name, []
 
@@ -146,16 +148,8 @@ def compressed_members(title: str, path: Path) -> list[Member]:
     Raises:
         BuildError: the file is not a tar.gz, is truncated, or its checksum is wrong.
     """
-    found: list[Member] = []
-    with whole_archive(path, title), gzip.open(path) as content:
-        with tarfile.open(fileobj=content, mode="r|", bufsize=_READ) as archive:
-            for info in archive:
-                if info.isreg():
-                    folder, _, name = info.name.rpartition("/")
-                    found.append(Member(name, len(found), info.size, folder))
-        while content.read(_READ):  # tarfile stops at the tar's end; gzip's checksum comes after it
-            pass
-    return found
+    with _whole_archive(path, title):
+        return [_member(file, number) for number, (_, file) in enumerate(_unpacked(path, title))]
 
 
 def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes]]:
@@ -163,14 +157,12 @@ def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes]]:
     wanted = iter(rows.tolist())
     row = next(wanted, None)
     number = -1
-    with whole_archive(path), tarfile.open(path, "r|gz", bufsize=_READ) as archive:
-        for info in archive:
-            if row is None:
-                return
-            number += info.isreg()
-            if info.isreg() and number == row and (file := archive.extractfile(info)) is not None:
-                yield [file.read()]
-                row = next(wanted, None)
+    for number, (archive, file) in enumerate(_unpacked(path)):
+        if row is None:
+            return
+        if number == row:
+            yield [_content(archive, file, path)]
+            row = next(wanted, None)
     if row is not None:
         raise BuildError(
             f"{path} changed during the build: expected at least {row + 1:,} files, found {number + 1:,}. Run the "
@@ -178,22 +170,55 @@ def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes]]:
         )
 
 
-@contextlib.contextmanager
-def whole_archive(path: Path, title: str = "") -> Generator[None]:
-    """Turn errors while reading a compressed tar into a `BuildError`.
+def read_files(title: str, path: Path, wanted: Collection[PurePosixPath]) -> dict[PurePosixPath, bytes]:
+    """Read some regular files of a tar.gz by name, in one pass that ends with the last of them.
 
     Args:
+        title: the source's title.
         path: the archive.
-        title: the source's title, if known.
+        wanted: the names; those that the archive lacks are left out.
 
     Raises:
-        BuildError: `tarfile` or `gzip` cannot read the archive.
+        BuildError: as for `compressed_members`, or a file is too large.
     """
+    found: dict[PurePosixPath, bytes] = {}
+    for archive, file in _unpacked(path, title):
+        name = PurePosixPath(file.name)
+        if name in wanted:
+            found[name] = _content(archive, file, path, title)
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _unpacked(path: Path, title: str = "") -> Iterator[tuple[tar_headers.Archive, tar_headers.File]]:
+    """Yield the regular files of a tar.gz with the archive to read them from."""
+    with _whole_archive(path, title), open_buffered(path) as packed, gzip.GzipFile(fileobj=packed) as archive:
+        end = max(_ALWAYS, _MOST_TIMES * os.fstat(packed.fileno()).st_size)
+        for file in tar_headers.files(archive, 0, end):
+            yield archive, file
+
+
+def _content(archive: tar_headers.Archive, file: tar_headers.File, path: Path, title: str = "") -> bytes:
+    with _whole_archive(path, title):
+        if file.size > _ALWAYS:
+            raise TarError(f"has {shown(file.name)} of {file.size:,} bytes, more than such a file has")
+        archive.seek(file.start)
+        content = archive.read(file.size)
+        if len(content) != file.size:
+            raise EOFError(f"{shown(file.name)} is cut short")
+        return content
+
+
+@contextlib.contextmanager
+def _whole_archive(path: Path, title: str = "") -> Generator[None]:
+    """Turn errors while reading a compressed tar into a `BuildError`."""
     try:
         yield
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+    except (TarError, EOFError, OSError, zlib.error) as error:
+        reason = f"it {error}" if isinstance(error, TarError) else error
         raise BuildError(
-            f"{title}{': ' if title else ''}{path} cannot be read as a tar.gz ({error}). Download it again."
+            f"{title}{': ' if title else ''}{path} cannot be read as a tar.gz ({reason}). Download it again."
         ) from error
 
 
@@ -212,62 +237,32 @@ def match_members(found: Sequence[Member], pattern: str) -> MatchedMembers:
     )
 
 
-def _open(path: Path) -> IO[bytes]:
-    file = path.open("rb", buffering=0)
+def _open(path: Path) -> io.FileIO:
+    file = open_regular(path)
     if hasattr(os, "posix_fadvise"):
         # Otherwise the system reads ahead at every header, and so reads most of 138 GB from a cold disk.
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
     return file
 
 
-def _list(file: IO[bytes], path: Path, start: int, end: int) -> list[Member]:
-    found = _plain_members(file, start, end)
-    return _any_members(file, path, start, end) if found is None else found
+def _size(file: io.FileIO) -> int:
+    return os.fstat(file.fileno()).st_size
 
 
-def _plain_members(file: IO[bytes], start: int, end: int) -> list[Member] | None:
-    """Parse the headers from `start` on; None if one is not a plain file's or folder's (POSIX ustar, GNU)."""
-    found: list[Member] = []
-    position = start
-    while position < end:
-        file.seek(position)
-        header = file.read(_BLOCK)
-        if len(header) < _BLOCK or header[0] == 0:
-            return found if header == _ZEROS else None
-        kind = header[156:157]
-        # Byte 345 begins the prefix of long paths; in GNU archives it begins other extensions.
-        if header[257:262] != b"ustar" or header[345] != _NO_EXTENSION:
-            return None
-        try:
-            size = int(header[124:136].rstrip(b"\0 "), 8)
-        except ValueError:  # sizes of 8 GB and more are not in octal
-            return None
-        data = position + _BLOCK
-        if kind in _FILE_KINDS and data + size <= end:
-            folder, _, name = os.fsdecode(header[:100].rstrip(b"\0")).rpartition("/")
-            found.append(Member(name, data, size, folder))
-        elif kind != _FOLDER_KIND:
-            return None
-        position = data + (size + _BLOCK - 1) // _BLOCK * _BLOCK
-    return found
-
-
-def _any_members(file: IO[bytes], path: Path, start: int, end: int) -> list[Member]:
-    found: list[Member] = []
-    file.seek(start)
+def _list(
+    file: io.FileIO, path: Path, start: int, end: int, inside: str = "", largest: int = LARGEST_IMAGE
+) -> list[Member]:
     try:
-        with tarfile.open(fileobj=file, mode="r:") as archive:
-            for info in archive:
-                if info.offset_data + info.size > end or info.sparse is not None:
-                    raise BuildError(
-                        f"{info.name} at byte {info.offset_data:,} of {path} is cut short or in pieces. Download the "
-                        "archive again."
-                    )
-                if info.isreg():
-                    folder, _, name = info.name.rpartition("/")
-                    found.append(Member(name, info.offset_data, info.size, folder))
-    except tarfile.TarError as error:
+        return [_member(found, found.start, largest) for found in tar_headers.files(file, start, end)]
+    except TarError as error:
+        place = f"{shown(inside)} in {path}" if inside else f"{path}"
         raise BuildError(
-            f"{path} has no complete, uncompressed tar at byte {start:,} ({error}). Download the archive again."
+            f"{place} is not a whole, uncompressed tar: it {error}. Download the archive again."
         ) from error
-    return found
+
+
+def _member(file: tar_headers.File, offset: int, largest: int = LARGEST_IMAGE) -> Member:
+    if file.size > largest:
+        raise TarError(f"has {shown(file.name)} of {file.size:,} bytes, more than any image of a source")
+    folder, _, name = file.name.rpartition("/")
+    return Member(name, offset, file.size, folder)

@@ -1,13 +1,15 @@
 """Adopting a copy whose class folders are numbers."""
 
 import io
+import os
 
 import PIL.Image
 import pytest
 
 from builders import cifar_benchmark, imagenet_benchmark
 from builders.adopt.copies import adopt
-from builders.adopt.numbered import are_numbered
+from builders.adopt.file_listing import list_images
+from builders.adopt.numbered import _digest, are_numbered
 from builders.errors import BuildError
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
@@ -128,3 +130,13 @@ def test_a_set_of_a_partition_that_is_not_read_decides_nothing(demo, pictures, t
 )
 def test_what_counts_as_numbered(names, expected):
     assert are_numbered(names) is expected
+
+
+@pytest.mark.timeout(60)
+def test_a_named_pipe_among_the_images_is_not_waited_for(tmp_path):
+    (tmp_path / "0").mkdir()
+    os.mkfifo(tmp_path / "0" / "a.png")
+    listing = list_images(tmp_path)
+    assert len(listing) == 1
+    with pytest.raises(BuildError, match=r"a\.png is a named pipe, not a regular file"):
+        _digest(listing.path(0))

@@ -4,6 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.adopt.text_lists import read_lines
+from builders.errors import BuildError
 from builders.facets_benchmark import BENCHMARK, main
 from taxonomy import tables
 from taxonomy.rules import facets
@@ -118,6 +119,10 @@ def refused(demo, copy, tmp_path, capsys, splits="facets-t1/validation"):
             "unknown dataset places (known: places_val, sun, in_val, in_train)",
         ),
         ("0 places_val Places365_val_00000067.jpg", "is not `oodness dataset class_index path`, such as"),
+        (
+            f"0 places_val {'9' * 5000} Places365_val_00000067.jpg",
+            "is not `oodness dataset class_index path`, such as",
+        ),
         ("nan places_val 1 Places365_val_00000067.jpg", "is not `oodness dataset class_index path`, such as"),
         ("-1 places_val 1 Places365_val_00000067.jpg", "is not `oodness dataset class_index path`, such as"),
         ("0 places_val 365 Places365_val_00000067.jpg", "the class index 365 is not from 0 to 364"),
@@ -184,9 +189,21 @@ def test_a_file_of_another_name_and_an_empty_list_are_refused(demo, tmp_path, ca
     assert ("has no lines of `oodness" in sentence) == (name != "list.txt")
 
 
-def test_a_list_that_is_no_text_is_refused(demo, tmp_path, capsys):
-    (tmp_path / "facets_ood_val_t1.txt").write_bytes(b"\xff\xfe0 sun")
-    assert "is not a text in UTF-8" in refused(demo, tmp_path / "facets_ood_val_t1.txt", tmp_path, capsys)
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\xff\xfe0 sun", "Line 1 of {path} is not UTF-8 (invalid start byte). Give the authors' list"),
+        (b"\n0 sun 1\x1b[2J a", "Line 2 of {path} has the control character \\x1b. Give the authors' list"),
+        (b"\n0 sun 1 " + b"9" * 10**8, "Line 2 of {path} has 100,000,008 characters. Give the authors' list"),
+    ],
+    ids=["UTF-16", "escape", "100 MB"],
+)
+def test_a_list_that_is_no_text_is_refused(tmp_path, content, words):
+    path = tmp_path / "facets_ood_val_t1.txt"
+    path.write_bytes(content)
+    with pytest.raises(BuildError) as caught:
+        list(read_lines(path))
+    assert str(caught.value).startswith(words.format(path=path))
 
 
 def test_two_lists_of_one_split_are_refused(drawn, demo, tmp_path, capsys):

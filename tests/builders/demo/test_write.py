@@ -185,7 +185,7 @@ def test_command_writes_a_demo_and_names_the_next_ones(tmp_path, monkeypatch, ca
             "imagenet food101 caltech256 places365",
             "cifar100 svhn lsun dtd imagenet",
             "places365 svhn_full imagenet sun397",
-            "imagenet inaturalist imagenet_o openimage_o",
+            "imagenet inaturalist imagenet_o openimage_o coco2017",
         ),
         strict=True,
     ):

@@ -27,7 +27,7 @@ def copy_of(key, partition, counts, **fields):
     names = list(counts)
     codes = np.repeat(np.arange(len(names)), list(counts.values()))
     column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
-    ids = pa.array([f"{number}" for number in range(len(codes))], pa.string())
+    ids = pa.array(np.arange(len(codes))).cast(pa.string())
     zeros = pa.repeat(pa.scalar(0, pa.int64()), len(codes))
     table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PARTITION_SCHEMA)
     piece = PartitionIndex(partition, "a copy", "file", table, **fields)

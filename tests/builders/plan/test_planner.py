@@ -15,7 +15,6 @@ from builders.plan.planner import plan
 from builders.sources.base import PartitionIndex, SourceIndex, open_source, partition_table
 from builders.sources.registry import SOURCES
 from taxonomy import decisions, tables
-from tests.builders.layouts import LAYOUTS
 
 SPLITS = tuple(BENCHMARK.by_key())
 IMAGENET_SPLITS = tuple(key for key, (_, split) in BENCHMARK.by_key().items() if split.source.key == "imagenet")
@@ -125,19 +124,6 @@ def test_order_of_the_index_does_not_matter(indexes, planned):
     for split in again:
         assert split.table.equals(planned[split.key].table), split.key
         assert split.excluded == planned[split.key].excluded
-
-
-@pytest.mark.parametrize(
-    ("key", "convert"),
-    [(key, convert) for key in SOURCES for convert in LAYOUTS[key]],
-    ids=lambda x: getattr(x, "__name__", x),
-)
-def test_every_layout_of_a_source_gives_one_plan(key, convert, laid_out, planned):
-    source = SOURCES[key]
-    index = {key: open_source(source, laid_out(key, convert), tuple(source.expected()))}
-    wanted = [name for name, (_, split) in BENCHMARK.by_key().items() if split.source.key == key]
-    for split in plan(Draws(BENCHMARK, 0), index, splits=wanted):
-        assert split.table.equals(planned[split.key].table), split.key
 
 
 def test_another_seed_draws_other_images_and_classes(indexes, planned):

@@ -1,6 +1,7 @@
 """Withdrawn rows: left out with the reason, nothing else changes, and the release says so."""
 
 import json
+import os
 
 import pyarrow.parquet as pq
 import pytest
@@ -61,6 +62,12 @@ def test_the_command_line_reads_the_list(cifar_release, demo, tmp_path, capsys):
         ("row,why\na,b\n", r"lacks the columns id and reason \(found in line 1: row, why\)\. Give"),
         ("", r"lacks the columns id and reason \(found in line 1: nothing\)\. Give"),
         ("id,reason\na,b\nc,\n", r"Line 3 of .* lacks an id or a reason\. Add it"),
+        ("id,reason\na,b\nc\n", r"Line 3 of .* lacks an id or a reason\. Add it"),
+        ("id,reason\na,b\na,c\n", r"Line 3 of .* gives a a second reason\. Keep one"),
+        ("id,reason\na,b,c\n", r"Line 2 of .* ends a row that is not one of line 1"),
+        ('id,reason\na,"b\nc"\n', r"Line 3 of .* ends a row that is not one of line 1"),
+        ("id,reason\na,b\x1b[31m\n", r"Line 2 of .* has the control character \\x1b\. Give a CSV"),
+        ("id,id,reason\na,b,c\n", r"lacks the columns id and reason \(found in line 1: id, id, reason\)"),
     ],
 )
 def test_a_list_with_a_mistake_gets_one_sentence(tmp_path, text, sentence):
@@ -72,3 +79,10 @@ def test_a_list_with_a_mistake_gets_one_sentence(tmp_path, text, sentence):
 def test_reasons_come_by_id(tmp_path):
     (tmp_path / "gone.csv").write_text("reason,id\nasked,a/b\n", encoding="utf-8-sig")
     assert read_withdrawn(tmp_path / "gone.csv") == {"a/b": "asked"}
+
+
+@pytest.mark.timeout(20)
+def test_a_named_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "gone.csv")
+    with pytest.raises(BuildError, match=r"Give --withdraw a CSV of id,reason"):
+        read_withdrawn(tmp_path / "gone.csv")

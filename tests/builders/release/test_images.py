@@ -16,6 +16,7 @@ from builders.release.jpeg import read_header
 from hf_scripts.checks.images import check_images
 from hf_scripts.checks.problems import Problems
 from tests.builders.demo_sources import TROUBLES
+from tests.fuzz.harness import run_cases
 
 
 def jpeg(size=(40, 30), seed=0, **options):
@@ -181,3 +182,21 @@ def test_pixel_digest_ignores_the_encoder_and_sees_every_pixel():
 def test_pixel_digest_tells_shapes_and_modes_with_equal_bytes_apart():
     flat = [Image.new("L", (6, 2)), Image.new("L", (2, 6)), Image.new("P", (6, 2)), Image.new("RGB", (2, 2))]
     assert len({images.pixel_sha256(image) for image in flat}) == 4
+
+
+def test_bombs_do_not_decode_in_time_and_memory():
+    outcomes = run_cases("tests.fuzz.targets.images:image")
+    assert {name: outcome for name, outcome in outcomes.items() if not outcome.sound} == {}
+    for name, outcome in outcomes.items():
+        if "50,000" in name or "65,500" in name or "2 billion" in name or "16,384" in name:
+            assert outcome.kind == "refused", name
+    assert "12,000 x 12,000 pixels, more than any image" in outcomes["PNG of 12,000 x 12,000 whole"].message
+    # The picture is sound where its blocks are not: they are removed.
+    assert outcomes["JPEG with 2,000 EXIF blocks"].kind == "value"
+
+
+def test_all_metadata_of_many_blocks_is_removed_at_once():
+    block = b"\xff\xe1" + struct.pack(">H", 60_002) + bytes(60_000)
+    data = jpeg()
+    assert images.check(data[:2] + 100 * block + data[2:]) == data
+    assert images.check(data[:2] + block + data[2:]) is None

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 
 import msgspec
 import pytest
@@ -12,7 +13,15 @@ from builders.release.card import write_card_and_manifest
 from builders.release.columns import OODNESS, Column
 from builders.release.entries import EMPTY, PartEntry, is_training, pieces_by_key
 from builders.release.layout import Layout
-from builders.release.manifest import ManifestError, dump, parse, read_manifest, read_or_empty, write_manifest
+from builders.release.manifest import (
+    MOST_BYTES,
+    ManifestError,
+    dump,
+    parse,
+    read_manifest,
+    read_or_empty,
+    write_manifest,
+)
 from tests import manifests
 from tests.hf_scripts.samples import make_release
 from tests.manifests import file, manifest_of, write_json
@@ -95,8 +104,30 @@ def test_a_folder_without_a_release_is_an_empty_one_to_a_build_alone(tmp_path):
     with pytest.raises(BuildError, match="org/name at v1 is not a release"):
         read_manifest(tmp_path / "nowhere", "org/name at v1")
     (tmp_path / "manifest.json").mkdir()
-    with pytest.raises(BuildError, match=r"Cannot read .*manifest\.json: Is a directory"):
+    with pytest.raises(BuildError, match=r"manifest\.json is a folder, not a regular file"):
         read_manifest(tmp_path)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["fifo", "device"])
+def test_only_a_regular_file_is_read(tmp_path, kind):
+    path = tmp_path / "manifest.json"
+    os.mkfifo(path) if kind == "fifo" else path.symlink_to("/dev/zero")
+    with pytest.raises(BuildError, match=r"manifest\.json is a (named pipe|device), not a regular file"):
+        read_manifest(tmp_path)
+
+
+def test_a_manifest_of_many_megabytes_is_not_read(tmp_path):
+    with (tmp_path / "manifest.json").open("wb") as opened:
+        opened.truncate(MOST_BYTES + 1)
+    with pytest.raises(BuildError, match=r"Cannot read .*manifest\.json: it has more than 64,000,000 bytes"):
+        read_manifest(tmp_path)
+
+
+def test_a_reason_is_short_whatever_it_repeats():
+    manifest = small()
+    manifest["configs"]["bench"]["splits"]["test"]["role"] = "x" * 200_000
+    assert len(refused(manifest)) < 400
 
 
 def test_values_cannot_be_changed():
@@ -148,6 +179,8 @@ def test_the_small_one_is_a_manifest():
         (b"[" * 100_000, "its JSON is nested too deeply"),
         (b'{"a":' * 100_000, "its JSON is nested too deeply"),
         (b"9" * 5_000, "it is not valid JSON (Exceeds the limit"),
+        ("{}".encode("utf-16"), "it is not valid JSON ('utf-8' codec can't decode byte 0xff"),
+        (b"\xef\xbb\xbf{}", "it is not valid JSON (Unexpected UTF-8 BOM"),
         (b"[]", "expected `object`, got `array`"),
         (b"3", "expected `object`, got `int`"),
         (b'{"format": 1}', "object missing required field `benchmarks`"),
@@ -394,6 +427,15 @@ def test_a_generator_of_another_form(change, reason):
     assert refused(manifest).startswith(f"configs.bench.splits.test.{reason}")
 
 
+def rename(manifest, name):
+    manifest["configs"][name] = manifest["configs"].pop("bench")
+    manifest["duplicates"]["compared"] = []
+
+
+def with_parameter(manifest, value):
+    manifest["configs"]["bench"]["splits"]["test"]["generator"] = generator(parameters={"by": value})
+
+
 def without(manifest, name):
     return {key: value for key, value in manifest.items() if key != name}
 
@@ -404,6 +446,10 @@ def without(manifest, name):
         (lambda m: m["sources"].clear(), "bench/mixed has rows of the source source, which it does not describe"),
         (lambda m: m["benchmarks"].clear(), "bench belongs to the benchmark bench, which it does not describe"),
         (lambda m: m["configs"].clear(), "it has no config"),
+        (lambda m: rename(m, "duplicates"), "duplicates cannot name a config: the card has one of that name for the"),
+        (lambda m: rename(m, "bench-index"), "bench-index cannot name a config: the card has one of that name for an"),
+        (lambda m: with_parameter(m, float("nan")), "the parameter by of the generator of bench/test is nan"),
+        (lambda m: with_parameter(m, float("-inf")), "the parameter by of the generator of bench/test is -inf"),
         (lambda m: m["configs"]["bench"]["splits"].clear(), "bench has no split"),
         (lambda m: m.pop("card"), "it lists no README.md"),
         (lambda m: m["configs"]["bench"].update(label_names=[]), "label_names of bench are empty or repeat a name"),

@@ -2,12 +2,13 @@ import hashlib
 
 import datasets
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from builders.errors import BuildError
 from builders.release.digests import rows_digest
 from builders.release.manifest import read_manifest
-from builders.release.schema import ROLES, arrow_schema
+from builders.release.schema import ROLES, arrow_schema, is_demo
 from builders.release.tables import Exclusion, read_excluded, write_excluded
 
 STRINGS = ["class_id", "class_name", "source", "source_id", "id", "content_sha256", "stored"]
@@ -73,3 +74,13 @@ def test_a_manifest_that_cannot_be_read_is_named(tmp_path, text, sentence):
         (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(BuildError, match=sentence):
         read_manifest(tmp_path)
+
+
+def test_files_of_demo_rows_are_marked_in_their_metadata(imagenet_release):
+    """Every shard and index, since a manifest can be edited; the mark is no feature, and other files have none."""
+    marked, plain = arrow_schema(["a"], demo=True), arrow_schema(["a"])
+    assert (is_demo(marked), is_demo(plain), is_demo(plain.remove_metadata())) == (True, False, False)
+    assert marked.metadata.keys() - plain.metadata.keys() == {b"unknown_detection.demo"}
+    assert datasets.Features.from_arrow_schema(marked) == datasets.Features.from_arrow_schema(plain)
+    files = sorted(imagenet_release.glob("data/*/*.parquet")) + sorted(imagenet_release.glob("index/*/*.parquet"))
+    assert len(files) > 9 and all(is_demo(pq.read_schema(path)) for path in files)

@@ -16,6 +16,7 @@ from builders.sources.unpack import UNPACKERS
 from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_archive, cifar100_batch, cifar100_names, write_cifar100_parquet
 from tests.builders.trees import contents, opened, refusal, tree, write_parquet, write_tar
+from tests.fuzz.harness import run_cases
 
 FOLDER = "cifar-100-python"
 APPLE, FISH = 0, 1  # aquarium fish is a fish, and the apple is of fruit_and_vegetables: superclasses 4 and 1
@@ -310,3 +311,12 @@ def test_an_archive_says_how_its_size_differs(demo, tmp_path):
         f"cifar-100-python.tar.gz has {size:,} bytes, the published one 169,001,437, "
         "MD5 eb9058c3a382ffc7106e4002c42a8d85"
     )
+
+
+def test_hostile_values_are_described_in_a_line():
+    outcomes = run_cases("tests.fuzz.targets.arrays:cifar100")
+    assert {outcome.kind for outcome in outcomes.values()} == {"refused"}, outcomes
+    assert f"{10**18} in the fine_labels" in outcomes["label of 64 bits"].message
+    assert "a value of type list in the fine_labels" in outcomes["label that is a list"].message
+    assert "no list of file names" in outcomes["file names that are a number"].message
+    assert max(len(outcome.message) for outcome in outcomes.values()) < 400

@@ -81,9 +81,12 @@ def test_ground_truth_with_too_few_lines(tmp_path):
         ({"ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt": "1\n"}, "lacks data/meta.mat. Unpack"),
         (
             {"ILSVRC2012_devkit_t12.tar.gz": gzip.compress(b"nothing")},
-            "Cannot read data/ILSVRC2012_validation_ground_truth.txt and data/meta.mat from",
+            "ILSVRC2012_devkit_t12.tar.gz cannot be read as a tar.gz (it is cut short",
         ),
-        ({"LOC_val_solution.csv": "a,b\n1,2\n"}, "has a row without ImageId or PredictionString"),
+        (
+            {"LOC_val_solution.csv": "a,b\n1,2\n"},
+            "lacks the columns ImageId and PredictionString (found in line 1: a, b)",
+        ),
         ({"LOC_val_solution.csv": "ImageId,PredictionString\nILSVRC2012_val_00000001,n00007846 1\n"}, "n00007846"),
     ],
 )
@@ -226,6 +229,7 @@ def test_strays_of_the_demo_are_named_with_their_reason(demo):
         "sun397/SUN397/b/balcony/exterior/balcón 陽台.jpg": "not named sun_<letters>.jpg",
         "sun397/SUN397/w/wine_cellar/Thumbs.db": "not a category folder",
         "svhn_full/train/.DS_Store": "not named <number>.png",
+        "coco2017/train2017/.DS_Store": "not named <12 digits>.jpg",
         "inaturalist/iNaturalist/images/.DS_Store": "not named <32 hexadecimal digits>.jpg",
         "openimage_o/images_largescale/openimage_o/images/._11e9b2ed1207bae6.jpg": "not named <16 hexadecimal "
         "digits>.jpg",

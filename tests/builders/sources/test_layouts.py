@@ -5,16 +5,28 @@ import random
 import pytest
 
 from builders.cli.source_flags import missing_sources
+from builders.imagenet_benchmark import BENCHMARK
+from builders.plan.classes import Draws
+from builders.plan.planner import plan
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from tests.builders import layouts
 from tests.builders.trees import contents, link, opened, tree
+from tests.fuzz.harness import run_cases
 
 
 @pytest.fixture(scope="module")
 def official(demo):
-    """Gives what a source has in its official layout."""
-    return functools.cache(lambda key: contents(opened(key, demo[key])))
+    """Gives the images and plans of a source in its official layout."""
+    return functools.cache(lambda key: images_and_plans(key, opened(key, demo[key])))
+
+
+def images_and_plans(key, index):
+    """The content of every image, and the plans of the source's splits in the ImageNet-scale benchmark."""
+    splits = [name for name, (_, split) in BENCHMARK.by_key().items() if split.source.key == key]
+    return contents(index), {
+        split.key: split.table for split in plan(Draws(BENCHMARK, 0), {key: index}, splits=splits)
+    }
 
 
 @pytest.mark.parametrize("key", SOURCES)
@@ -28,9 +40,10 @@ def test_official_layout_has_every_class_and_image_of_the_demo(demo, key):
         assert index.table.num_rows == sum(DEMOS[key].per_class)
     else:
         assert sorted(found) == sorted(SOURCES[key].classes())
-        on_top = {"food101": 3, "partial_broad": 40}  # images of one channel, ciphers
-        drawn = sum(DEMOS[key].per_class) * len(SOURCES[key].classes())
-        assert index.table.num_rows == drawn + on_top.get(key, 0)
+        # The images of one channel; of COCO's classes three have 40 (several), 2 (other) and 4 (banana) instead of 3;
+        # the ciphers.
+        on_top = {"food101": 3, "coco2017": 37 - 1 + 1, "partial_broad": 40}.get(key, 0)
+        assert index.table.num_rows == sum(DEMOS[key].per_class) * len(SOURCES[key].classes()) + on_top
     assert index.table.schema.names[:5] == ["class_id", "source_id", "file", "offset", "size"]
     own = {column.name: column.arrow for column in SOURCES[key].columns}
     assert {name: index.table.schema.field(name).type for name in own} == own
@@ -40,8 +53,11 @@ def test_official_layout_has_every_class_and_image_of_the_demo(demo, key):
 @pytest.mark.parametrize(
     ("key", "convert"), [(key, convert) for key, converts in layouts.LAYOUTS.items() for convert in converts]
 )
-def test_every_layout_has_the_same_ids_classes_and_bytes(official, laid_out, key, convert):
-    assert contents(opened(key, laid_out(key, convert))) == official(key)
+def test_every_layout_has_the_same_ids_classes_and_bytes_and_gives_one_plan(official, laid_out, key, convert):
+    images, plans = images_and_plans(key, opened(key, laid_out(key, convert)))
+    expected, expected_plans = official(key)
+    assert images == expected
+    assert plans == expected_plans
 
 
 @pytest.mark.parametrize("key", SOURCES)
@@ -122,6 +138,7 @@ def test_expected_totals_are_the_owners():
         "inaturalist": {"images": 10_000},
         "imagenet_o": {"images": 2_000},
         "openimage_o": {"test": 15_869, "val": 1_763},
+        "coco2017": {"train": 117_266},
     }
 
 
@@ -140,3 +157,24 @@ def test_class_names():
     assert SOURCES["inaturalist"].classes()["Toxicodendron diversilobum"] == "Toxicodendron diversilobum"
     assert SOURCES["imagenet_o"].classes()["tooth"] == "tooth"
     assert SOURCES["openimage_o"].classes() == {"unlabelled": "unlabelled"}
+
+
+def test_entries_that_are_no_image_files_are_refused_in_a_sentence():
+    """In a child: opening a named pipe would wait for ever, and a device has no end."""
+    outcomes = run_cases("tests.fuzz.targets.folders:folder")
+    words = {
+        "named pipe": "is a named pipe, not a regular file",
+        "folder": "is a folder, not a regular file",
+        "device": "is a device, not a regular file",
+        "link to itself": "Too many levels of symbolic links",
+        "link to nothing": "No such file or directory",
+        "large": "has 1,099,511,627,776 bytes, more than any image of a source",
+        "file as class folder": "Cannot list",
+    }
+    for name, said in words.items():
+        assert outcomes[name].kind == "refused", outcomes[name]
+        assert said in outcomes[name].message, outcomes[name]
+    assert {name: outcomes[name].kind for name in ("control characters", "no UTF-8")} == {
+        "control characters": "value",
+        "no UTF-8": "value",
+    }

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 
@@ -52,3 +54,15 @@ def test_counts_are_told_now_and_then_and_at_the_end():
         count.one(3)
     assert [images for images, _ in told] == [64, 64, 22]
     assert sum(size for _, size in told) == 450
+
+
+@pytest.mark.timeout(20)
+def test_a_named_pipe_or_device_in_place_of_an_image_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "device.jpg").symlink_to("/dev/zero")
+    with Reader() as reader:
+        for name, kind in (("pipe.jpg", "a named pipe"), ("device.jpg", "a device")):
+            with pytest.raises(BuildError, match=f"{name} is {kind}, not a regular file"):
+                reader.read(str(tmp_path / name), 0, 4)
+            with pytest.raises(BuildError, match=f"{name} is {kind}, not a regular file"):
+                reader.read_into(memoryview(bytearray(4)), str(tmp_path / name), 0)

@@ -3,12 +3,15 @@
 import dataclasses
 import json
 import multiprocessing
+import os
+import shutil
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from evaluation.errors import EvaluationError
-from evaluation.features.blocks import RowBlocks
+from evaluation.features.blocks import METADATA, RowBlocks
 from evaluation.features.store import Identity, Store, block_column
 from evaluation.models.features import Head
 
@@ -215,3 +218,125 @@ def test_one_process_writes_at_a_time(tmp_path):
     other.join()
     with store.writing():
         pass
+
+
+def whole(root):
+    """A store with one split in one block; returns the block."""
+    store = Store.begin(root, IDENTITY, HEAD)
+    fill(store.row_blocks("cifar", "test"), size=10)
+    return store, store.row_blocks("cifar", "test").folder / "000000000-000000010.arrow"
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"label_names": "xyz"},
+        {"label_names": 3},
+        {"label_names": ["x", 3]},
+        {"blocks": {"layer1": 1}},
+        {"release_digest": 3},
+        {"model": ["it"]},
+        {"model": "it\u001b[2J"},
+        {"preprocessing": [1]},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_record_with_values_of_other_types(tmp_path, found):
+    whole(tmp_path)
+    record = tmp_path / "features.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), **found}))
+    with pytest.raises(EvaluationError, match="does not have format 1 of features; extract"):
+        Store.open(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, "\0", '{"format": 1, "label_names": ' * 50_000])
+def test_a_record_that_python_cannot_parse(tmp_path, text):
+    (tmp_path / "features.json").write_text(text)
+    with pytest.raises(EvaluationError, match="does not have format 1 of features; extract"):
+        Store.open(tmp_path)
+
+
+def test_a_flipped_offset_of_a_text_is_refused(tmp_path):
+    """Arrow believes the offsets of texts in a file, and a wrong one leads outside the file."""
+    store, path = whole(tmp_path)
+    data = path.read_bytes()
+    offsets = np.arange(11, dtype=np.int32) * len("source/ü0".encode())
+    place = data.index(offsets.tobytes())
+    for wrong in (2**30, -5, 3):
+        spoilt = bytearray(data)
+        spoilt[place + 20 : place + 24] = np.int32(wrong).tobytes()
+        path.write_bytes(spoilt)
+        with pytest.raises(EvaluationError, match=r"arrow is damaged \(.*\)\. Delete it and run the command"):
+            store.features("cifar", "test")
+        with pytest.raises(EvaluationError, match="is damaged"):
+            store.row_blocks("cifar", "test").take(np.array([3]))
+    path.write_bytes(data)
+    assert len(store.features("cifar", "test")) == 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"logits": np.ones((10, 4), np.float32)}, "are not those of a model with 3 classes"),
+        ({"logits": np.ones(10, np.float32)}, "are not those of a model with 3 classes"),
+        ({"logits": np.array(["x"] * 10)}, "are not those of a model with 3 classes"),
+        ({"id": np.arange(10)}, "are not those of a model with 3 classes"),
+        ({"label": np.full(10, 3)}, "are not those of a model with 3 classes"),
+        ({"label": np.ones(10)}, "are not those of a model with 3 classes"),
+        ({"penultimate": None}, "or lacks some"),
+        ({block_column(0): None}, "or lacks some"),
+    ],
+    ids=str,
+)
+def test_features_of_other_shapes(tmp_path, changes, found):
+    store = Store.begin(tmp_path, IDENTITY, HEAD)
+    row_blocks = store.row_blocks("cifar", "test")
+    spoilt = {name: values for name, values in (columns(range(10)) | changes).items() if values is not None}
+    row_blocks.write(range(10), spoilt, 10, COMPUTED)
+    with pytest.raises(EvaluationError, match=found):
+        len(store.features("cifar", "test").blocks[0])
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [b"", b"3", b"[" * 100_000, b'{"rows": "x", "computed": {}}', b'{"rows": 10}', b'{"rows": 1e400, "computed": {}}'],
+    ids=lambda value: str(value)[:20],
+)
+def test_metadata_of_a_block_of_any_shape(tmp_path, metadata):
+    store, path = whole(tmp_path)
+    table = pa.ipc.open_file(path.read_bytes()).read_all().replace_schema_metadata({METADATA: metadata})
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    assert not store.row_blocks("cifar", "test").is_whole()
+    with pytest.raises(EvaluationError, match=r"is damaged \(it has no metadata\)"):
+        store.row_blocks("cifar", "test").environment()
+
+
+@pytest.mark.timeout(20)
+def test_a_named_pipe_is_not_waited_for(tmp_path):
+    store, path = whole(tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    assert not store.row_blocks("cifar", "test").is_whole()
+
+
+def test_a_block_with_other_rows_than_its_name_says(tmp_path):
+    store, path = whole(tmp_path)
+    other = path.with_name("000000010-000000015.arrow")
+    shutil.copy(path, other)
+    for block in (path, other):
+        table = pa.ipc.open_file(block.read_bytes()).read_all()
+        table = table.replace_schema_metadata({METADATA: json.dumps({"rows": 15, "computed": {}})})
+        with pa.ipc.new_file(str(block), table.schema) as writer:
+            writer.write_table(table)
+    with pytest.raises(EvaluationError, match=r"000000010-000000015.arrow is damaged \(it has 10 rows\)"):
+        store.row_blocks("cifar", "test").read()
+
+
+def test_a_head_of_another_shape(tmp_path):
+    store, _ = whole(tmp_path)
+    head = RowBlocks(tmp_path / "head")
+    head.write(range(3), {"weight": np.ones(3, np.float32), "bias": np.ones(3, np.float32)}, 3, {})
+    with pytest.raises(EvaluationError, match="is not of 3 classes"):
+        store.head()

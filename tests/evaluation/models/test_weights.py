@@ -2,6 +2,7 @@
 
 import hashlib
 import pickle
+import random
 
 import numpy as np
 import pytest
@@ -140,3 +141,29 @@ def test_the_digest_follows_every_tensor_and_nothing_else(model, tmp_path):
         assert model_digest(model, {}) != digest
         tensor.copy_(kept)
     assert model_digest(model, {}) == digest
+
+
+def test_flipped_bytes_are_read_or_refused(model, tmp_path):
+    """torch raises a dozen kinds of errors on them; each place and value is chosen by a seeded generator."""
+    draw = random.Random(3)
+    path = tmp_path / "weights.pt"
+    for zipped in (True, False):
+        torch.save({"state_dict": model.state_dict(), "epoch": 3}, path, _use_new_zipfile_serialization=zipped)
+        data, refused = path.read_bytes(), 0
+        for _ in range(400):
+            spoilt = bytearray(data)
+            spoilt[draw.randrange(min(len(data), 1500))] = draw.randrange(256)
+            path.write_bytes(spoilt if draw.random() < 0.9 else data[: draw.randrange(len(data))])
+            try:
+                read_weights(path)
+            except EvaluationError as error:
+                refused += 1
+                assert str(path) in str(error) and "\n" not in str(error)
+        assert refused > 100
+
+
+@pytest.mark.parametrize("value", [{1: torch.ones(1)}, {("a",): torch.ones(1)}], ids=str)
+def test_names_that_are_no_text(tmp_path, value):
+    torch.save(value, tmp_path / "weights.pt")
+    with pytest.raises(EvaluationError, match="is not a state dict of tensors; save"):
+        read_weights(tmp_path / "weights.pt")

@@ -1,5 +1,6 @@
 """`python -m evaluation report` on a real release: figures against scikit-learn's, refusals, and files on disk."""
 
+import functools
 import json
 import re
 
@@ -12,6 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 import evaluation
 from evaluation.__main__ import main
+from evaluation.commands import report as command
 from evaluation.demo.release import CONFIG, MIXED, make_release
 from evaluation.protocols.results import COLUMNS, read_figures
 from evaluation.releases import open_release
@@ -25,6 +27,14 @@ def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report") / "digits"
     make_release(folder)
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def opened_once():
+    """Lets all reports read the rows of one opened release; nothing here changes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "open_release", functools.cache(open_release))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -112,3 +112,14 @@ def test_the_order_of_lines_makes_no_difference():
     again = joined(given.take([3, 0, 4, 2, 1]))["msp"]
     assert once.score.tolist() == again.score.tolist()
     assert once.prediction.tolist() == again.prediction.tolist()
+
+
+def test_a_detector_of_its_own_for_every_row_takes_no_table_of_all_pairs():
+    """20,000 detectors and 20,000 ids would be 400 million cells, and their number grows with the square."""
+    many = 20_000
+    names = list(map(str, range(many)))
+    rows = pa.table({"config": ["c"] * many, "split": ["test"] * many, "id": names, "label": [0] * many})
+    with pytest.raises(
+        EvaluationError, match=r"20,000 scores of 20,000 detectors for 20,000 ids, so most are missing"
+    ):
+        joined(scores(names, detector=names), rows)

@@ -1,5 +1,6 @@
 """Scores files: what is written is read back, and what is no scores file is refused in a sentence."""
 
+import dataclasses
 import json
 
 import pyarrow as pa
@@ -134,3 +135,67 @@ def test_metadata_of_another_shape_is_refused(tmp_path):
 def test_ids_are_counted_and_the_first_shown():
     assert summarize_ids(pa.array(["a"])) == "1 id (a)"
     assert summarize_ids(pa.array(list("abcd"))) == "4 ids (a, b, c, ...)"
+
+
+PROVENANCE = json.loads(json.dumps(dataclasses.asdict(ABOUT)))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b"",
+        b"\xff",
+        b"[" * 100_000,
+        b"9" * 5000,
+        b"[]",
+        b"{}",
+        {**PROVENANCE, "more": 1},
+        {**PROVENANCE, "configs": "cifar"},
+        {**PROVENANCE, "configs": [3]},
+        {**PROVENANCE, "model": None},
+        {**PROVENANCE, "model": "it\n\x1b[2J"},
+        {**PROVENANCE, "seed": "3"},
+        {**PROVENANCE, "hyperparameters": []},
+        {**PROVENANCE, "hyperparameters": {"odin": 3}},
+        {**PROVENANCE, "hyperparameters": {"odin": {"t": "x"}}},
+        {**PROVENANCE, "versions": {"torch": 2}},
+    ],
+    ids=lambda value: str(value)[-40:],
+)
+def test_provenance_of_any_shape(tmp_path, written):
+    text = written if isinstance(written, bytes) else json.dumps(written)
+    pq.write_table(table().replace_schema_metadata({METADATA: text}), tmp_path / "mine.parquet")
+    with pytest.raises(EvaluationError, match=r"is not valid provenance as .*\. Write the file again"):
+        read_scores(tmp_path / "mine.parquet")
+
+
+def test_ids_that_are_not_utf8(tmp_path):
+    ids = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))
+    pq.write_table(pa.table({"id": ids, "score": [1.0]}), tmp_path / "mine.parquet")
+    with pytest.raises(EvaluationError, match=r"Cannot read scores from .*mine\.parquet as Parquet: .*Invalid UTF8"):
+        read_scores(tmp_path / "mine.parquet")
+    path = tmp_path / "mine.csv"
+    path.write_bytes(b"id,score\n\xff,1\n")
+    with pytest.raises(EvaluationError, match=r"Cannot read scores from .*mine\.csv: .*UTF8"):
+        read_scores(path)
+    path.write_bytes(b"id,score,\xff\na,1,\n")
+    with pytest.raises(EvaluationError, match=r"Cannot read scores from .*mine\.csv: .*utf-8"):
+        read_scores(path)
+
+
+@pytest.mark.parametrize("start", ["", "\ufeff"], ids=["", "byte order mark"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_csv_as_any_system_writes_it(tmp_path, start, end):
+    (tmp_path / "mine.csv").write_bytes(end.join([f"{start}id,score", "a,1", "b,2", ""]).encode())
+    assert read_scores(tmp_path / "mine.csv")[0]["score"].to_pylist() == [1, 2]
+
+
+def test_large_and_view_types_are_read(tmp_path):
+    for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
+        pq.write_table(pa.table({"id": pa.array(["a", "b"]).cast(kind), "score": [0.25, 0.5]}), tmp_path / "x.parquet")
+        assert read_scores(tmp_path / "x.parquet")[0]["id"].to_pylist() == ["a", "b"]
+
+
+def test_an_id_in_a_message_is_short_and_on_one_line():
+    assert summarize_ids(pa.array(["a\n\x1b[2J"])) == "1 id (a\\n\\x1b[2J)"
+    assert len(summarize_ids(pa.array(["a" * 10**6] * 5))) < 1000

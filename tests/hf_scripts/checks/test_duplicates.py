@@ -1,9 +1,13 @@
 """What `verify` says of the table of duplicates: every way in which it can differ from the rows."""
 
+import re
 import shutil
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from builders.errors import BuildError
 from builders.release.duplicates import Pair, comparison, counted, folded, read_pairs, write_pairs
 from builders.release.layout import Layout
 from hf_scripts.verify import main as verify
@@ -152,8 +156,6 @@ def test_sides_in_the_wrong_order(root, check):
 
 @pytest.mark.parametrize(("order", "wrong"), [([1, 0, 2], "sorts before"), ([0, 0, 1, 2], "repeats")])
 def test_rows_that_are_not_sorted_or_come_twice(root, check, order, wrong):
-    import pyarrow.parquet as pq
-
     pairs = add_table(root)
     layout = Layout(root)
     table = pq.read_table(layout.duplicates)
@@ -183,6 +185,41 @@ def test_another_file_in_place_of_the_table(root, check):
     manifest["duplicates"] |= entry_of(root, layout.duplicates)
     save_manifest(root, manifest)
     assert check()[0] == ["duplicates/pairs.parquet: is not a table of duplicates"]
+
+
+def other_table(root, change):
+    layout = Layout(root)
+    table = pq.read_table(layout.duplicates)
+    pq.write_table(change(table), layout.duplicates)
+
+
+def with_column(table, name, values):
+    return table.set_column(table.column_names.index(name), name, values)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda t: with_column(t, "id", pa.nulls(3, pa.string())), "has cells without a value"),
+        (lambda t: with_column(t, "distance", pa.nulls(3, pa.float64())), "has cells without a value"),
+        (lambda t: with_column(t, "role", pa.array([1, 2, 3])), "has the columns id, other_id, split"),
+        (lambda t: t.drop_columns(["role"]), "has the columns id, other_id, split, other_split, other_role"),
+        (lambda t: with_column(t, "id", not_text(3)), "cannot be read as Parquet ('utf-8' codec can't decode"),
+        (lambda t: t.take(pa.array([0] * 2_000_000)), "claims 2,000,000 rows in "),
+    ],
+)
+def test_a_damaged_table(root, check, change, reason):
+    add_table(root)
+    other_table(root, change)
+    problems, _ = check()
+    assert "duplicates/pairs.parquet: is not a table of duplicates" in problems
+    with pytest.raises(BuildError, match=re.escape(f"pairs.parquet {reason}")):
+        read_pairs(Layout(root).duplicates)
+
+
+def not_text(rows):
+    """Text in bytes that are not UTF-8, as Arrow reads it from a file without looking."""
+    return pa.array([b"\xff\xfe"] * rows, pa.binary()).view(pa.string())
 
 
 def test_a_table_that_is_gone(root, check):

@@ -154,7 +154,7 @@ def test_an_index_that_is_gone(whole, check):
     code, lines = check()
     assert code == 1
     assert "index/imagenet/test.parquet: the file is missing" in problems(lines)
-    assert "note: splits were not compared with each other, because an index cannot be read" in lines
+    assert "note: splits were not compared with each other, because an index is damaged" in lines
 
 
 @pytest.mark.parametrize("name", ["data/imagenet/test-00000-of-00002.parquet", "index/notes.txt", "excluded/old.csv"])
@@ -171,3 +171,14 @@ def test_what_a_killed_run_left(whole, check, name):
     code, lines = check()
     assert code == 1
     assert problems(lines) == [f"{name}: a temporary file, left by a killed run"]
+
+
+def test_a_file_that_two_splits_list(whole, check):
+    """It could only be checked as one of the two."""
+    manifest = manifest_of(whole)
+    splits = manifest["configs"]["imagenet"]["splits"]
+    splits["near_ood"]["index"] = splits["test"]["index"]
+    save_manifest(whole, manifest)
+    code, lines = check()
+    assert code == 1
+    assert "manifest.json: lists index/imagenet/test.parquet for two purposes" in problems(lines)

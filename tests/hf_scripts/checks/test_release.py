@@ -1,22 +1,15 @@
-"""What `verify` says of exclusions and of the card."""
+"""Exclusions, near-duplicates, parts and ids, as `verify` checks them."""
 
-import shutil
+import os
 from pathlib import Path
 
 import pytest
 
-from builders.release.manifest import read_manifest
-from builders.release.tables import read_excluded, write_excluded
-from hf_scripts.checks import manifest as check_manifest
-from hf_scripts.checks import release
-from tests.hf_scripts.samples import make_release
+from builders.release.tables import TableError, read_excluded, write_excluded
 from tests.hf_scripts.tampering import built, check, problems, replace, whole
-from tests.manifests import entry_of, manifest_of, save_manifest, typed
+from tests.manifests import entry_of, manifest_of, save_manifest
 
 __all__ = ["built", "check", "whole"]
-
-
-# Exclusions and card
 
 
 def test_an_exclusion_that_is_gone(whole, check):
@@ -48,75 +41,59 @@ def test_a_table_of_exclusions_that_cannot_be_read(whole, check):
     assert problems(lines)[0].startswith("excluded/imagenet.csv: cannot be read as a table of exclusions")
 
 
-def test_an_edited_card(whole, check):
-    text = (whole / "README.md").read_text(encoding="utf-8")
-    replace(whole / "README.md", text.replace("# Unknown detection\n", "# Known detection\n").encode())
+HEADER = "split,source,partition,class_id,class_name,image,images,rule,evidence\n"
+LINE = "imagenet/test,imagenet,val,n1,a name,,3,rule,evidence\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"", "the columns are not split, source, "),
+        (b"split,split\n", "the columns are not split, source, "),
+        (HEADER.replace("rule", "split"), "the columns are not split, source, "),
+        (HEADER + "imagenet/test,imagenet\n", "line 2 does not have 9 values"),
+        (HEADER + LINE + LINE.replace("evidence", "evidence,more"), "line 3 does not have 9 values"),
+        (HEADER + LINE.replace("3", "-3"), "line 2: the number of images is '-3'"),
+        (HEADER + LINE.replace("3", ""), "line 2: the number of images is ''"),
+        (HEADER + LINE.replace("3", "3_0"), "line 2: the number of images is '3_0'"),
+        (HEADER + LINE.replace("3", "٣"), "line 2: the number of images is '٣'"),
+        (HEADER + LINE.replace("3", "9" * 6_000), f"line 2: the number of images is '{'9' * 40}'"),
+        (HEADER + LINE.replace("3", "\x1b[2J"), "line 2: the number of images is '\\x1b[2J'"),
+        (HEADER.encode() + b"\xff\xfe", "it is not UTF-8 text"),
+        (HEADER + '"open', "it is not CSV (unexpected end of data)"),
+        (HEADER + "x" * 200_000, "it is not CSV (field larger than field limit (131072))"),
+        (b"\x00" * 1_000, "the columns are not split, source, "),
+    ],
+)
+def test_a_damaged_table_of_exclusions(whole, check, text, reason):
+    path = whole / "excluded/imagenet.csv"
+    replace(path, text if isinstance(text, bytes) else text.encode())
     code, lines = check()
     assert code == 1
-    assert len(problems(lines)) == 1
-    assert problems(lines)[0].endswith("is '# Known detection', not '# Unknown detection' as manifest.json gives")
+    prefix = "excluded/imagenet.csv: cannot be read as a table of exclusions ("
+    (line,) = [line for line in problems(lines) if line.startswith(prefix)]
+    assert reason in line and line.isprintable() and len(line) < 300
+    with pytest.raises(TableError, match=r"^Cannot read .*imagenet\.csv: .*\. Build or download the release again\.$"):
+        read_excluded(path)
 
 
-def test_a_card_that_names_no_file(whole, check):
-    text = (whole / "README.md").read_text(encoding="utf-8")
-    replace(whole / "README.md", text.replace("index/imagenet/test.parquet", "index/imagenet/tset.parquet").encode())
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", ["fifo", "folder", "device"])
+def test_what_is_no_regular_file_is_never_opened(whole, check, kind):
+    """A FIFO without a writer would keep whoever opens it waiting."""
+    config = manifest_of(whole)["configs"]["imagenet"]
+    test = config["splits"]["test"]
+    paths = [test["data"][0]["path"], test["index"]["path"], config["excluded"]["path"], "duplicates/pairs.parquet"]
+    for path in (whole / name for name in [*paths, "README.md"]):
+        path.unlink()
+        if kind == "fifo":
+            os.mkfifo(path)
+        elif kind == "folder":
+            path.mkdir()
+        else:
+            path.symlink_to("/dev/zero")
     code, lines = check()
     assert code == 1
-    assert problems(lines)[0] == ("README.md: index/imagenet/tset.parquet of config imagenet-index matches no file")
-
-
-def test_a_card_without_a_config(whole, check):
-    text = (whole / "README.md").read_text(encoding="utf-8")
-    replace(whole / "README.md", text.replace("config_name: imagenet-train\n", "config_name: other\n").encode())
-    code, lines = check()
-    assert code == 1
-    assert problems(lines)[0].startswith("README.md: the configs are imagenet, ")
-    assert ", not duplicates, imagenet, " in problems(lines)[0]
-
-
-@pytest.mark.parametrize("text", ["no front matter\n", "---\nconfigs: [\n---\n", "---\nconfigs: 3\n---\n"])
-def test_a_card_whose_front_matter_cannot_be_read(whole, check, text):
-    replace(whole / "README.md", text.encode())
-    code, lines = check()
-    assert code == 1
-    assert " YAML " in problems(lines)[0]
-
-
-def test_a_card_that_is_gone(whole, check):
-    (whole / "README.md").unlink()
-    code, lines = check()
-    assert code == 1
-    assert problems(lines) == ["README.md: cannot be read: No such file or directory"]
-
-
-@pytest.mark.parametrize(("stray", "caught"), [("test-extra-of-00002", True), ("test-00000-of-00003", False)])
-def test_a_stray_file_that_a_pattern_of_the_card_would_catch(tmp_path, stray, caught):
-    """Other rows would be loaded with the split's. Shards of another number are not caught by its pattern."""
-    root = make_release(tmp_path / "release", {"bench/test": range(4)}, shards=2)
-    manifest = read_manifest(root)
-    assert release.check_card(root, manifest).total() == 0
-    files = sorted(file.path for file in manifest.by_key()["bench/test"].data)
-    shutil.copy(root / files[0], root / f"data/bench/{stray}.parquet")
-    strays = check_manifest.check_unlisted({p.relative_to(root).as_posix() for p in root.rglob("*.parquet")}, manifest)
-    assert strays.total() == 1
-    found = list(release.check_card(root, manifest).lines())
-    there = ", ".join([*files, f"data/bench/{stray}.parquet"])
-    expected = f"README.md: bench, split test, has the files {there}, not {', '.join(files)}"
-    assert found == ([expected] if caught else [])
-
-
-def test_a_card_that_lists_every_file(tmp_path):
-    """As cards of version 1.0.0 do."""
-    root = make_release(tmp_path / "release", {"bench/test": range(4)}, shards=2)
-    manifest = manifest_of(root)
-    files = sorted(file["path"] for file in manifest["configs"]["bench"]["splits"]["test"]["data"])
-    text = (root / "README.md").read_text(encoding="utf-8")
-    listed = text.replace("data/bench/test-*-of-00002.parquet", f"[{', '.join(files)}]")
-    assert listed != text
-    replace(root / "README.md", listed.encode())
-    manifest["card"] = entry_of(root, "README.md")
-    assert list(release.check_card(root, typed(manifest)).lines()) == []
-    replace(root / "README.md", listed.replace(f", {files[1]}", "").encode())
-    manifest["card"] = entry_of(root, "README.md")
-    expected = f"README.md: bench, split test, has the files {files[0]}, not {', '.join(files)}"
-    assert list(release.check_card(root, typed(manifest)).lines()) == [expected]
+    found = problems(lines)
+    assert {f"{path}: is not a regular file" for path in [*paths, "README.md"]} <= set(found)
+    assert lines.count("note: splits were not compared with each other, because an index is damaged") == 1

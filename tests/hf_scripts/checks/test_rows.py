@@ -258,3 +258,73 @@ def test_the_second_shard_is_compared_with_its_own_part_of_the_index(whole, chec
     assert problems(lines) == [
         f"{where}: class_name is another, and {table['class_name'][170]} in index/imagenet/test.parquet"
     ]
+
+
+# Damage
+
+
+def rewrite_index(root, change):
+    """Another index of a split, listed with its digest; the shards are as they were."""
+    manifest = manifest_of(root)
+    path = "index/imagenet/test.parquet"
+    table = change(pq.read_table(root / path))
+    (root / path).unlink()
+    pq.write_table(table, root / path, write_page_index=True)
+    manifest["configs"]["imagenet"]["splits"]["test"]["index"] = entry_of(root, path)
+    save_manifest(root, manifest)
+
+
+def with_nulls(name):
+    def change(table):
+        place = table.column_names.index(name)
+        return table.set_column(place, table.schema.field(place), pa.nulls(table.num_rows, table.schema.types[place]))
+
+    return change
+
+
+def with_values(name, value):
+    def change(table):
+        place = table.column_names.index(name)
+        values = pa.array([value] * table.num_rows, table.schema.types[place])
+        return table.set_column(place, table.schema.field(place), values)
+
+    return change
+
+
+NOT_COMPARED = "note: splits were not compared with each other, because an index is damaged"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence", "compared"),
+    [
+        (with_nulls("id"), "index/imagenet/test.parquet: some cells have no value", False),
+        (with_nulls("role"), "index/imagenet/test.parquet: some cells have no value", False),
+        (with_nulls("class_id"), f"{TEST_SHARD} row 0: class_id is ", False),
+        (with_nulls("source"), f"{TEST_SHARD} row 0: source is ", False),
+        (with_nulls("content_sha256"), "index/imagenet/test.parquet: some cells have no value", False),
+        (with_values("role", 99), f"{TEST_SHARD} row 0: role is 0, and 99 in index", False),
+        (with_values("role", -1), f"{TEST_SHARD} row 0: role is 0, and -1 in index", False),
+        (with_values("content_sha256", "abc"), "imagenet/test: the rows have the digest ", False),
+        (with_values("class_id", "\x1b[2J"), "and \\x1b[2J in index/imagenet/test.parquet", True),
+        (lambda t: t.drop_columns(["id"]), "index/imagenet/test.parquet: wrong columns: expected label", False),
+        (lambda t: t.rename_columns([n.upper() for n in t.column_names]), "wrong columns: expected label", False),
+        (lambda t: t.take(pa.array([0] * 1_000_000)), "test.parquet: claims 1,000,000 rows, too many for its ", False),
+        (lambda t: t.slice(0, 0), "imagenet/test: its index has 0 rows, not 200", True),
+    ],
+)
+def test_a_damaged_index(whole, check, change, sentence, compared):
+    rewrite_index(whole, change)
+    code, lines = check()
+    assert code == 1
+    assert any(sentence in line for line in problems(lines)), lines
+    assert all(line.isprintable() for line in lines)
+    assert (NOT_COMPARED in lines) != compared
+
+
+@pytest.mark.parametrize("name", ["label", "role", "class_id", "id", "source", "stored", "content_sha256", "image"])
+def test_a_column_of_a_shard_without_values(whole, check, name):
+    rewrite(whole, "imagenet/test", with_nulls(name), index=False)
+    code, lines = check(decode=True)
+    assert code == 1
+    wrong = "has no image bytes" if name == "image" else f"{name} has no value"
+    assert f"{TEST_SHARD} row 0: {wrong}" in problems(lines)

@@ -147,6 +147,7 @@ def test_a_wait_that_is_too_long_is_said(naps):
         (answered(400, said="<Error><StringToSign>secret"), ": the Hub answered 400 Bad Request. Run the same"),
         (answered(499), ": the Hub answered 499. Run"),
         (OfflineModeIsEnabled("x"), ": the client is set to stay offline. Unset HF_HUB_OFFLINE."),
+        (UnicodeEncodeError("ascii", "Bearer hf_sécret", 11, 12, "not in range"), ": text that cannot be encoded or"),
         (OSError(28, "No space left on device", "/private/path"), ": No space left on device. Run"),
         (
             ValueError("Invalid metadata in README.md.\n- no such licence"),

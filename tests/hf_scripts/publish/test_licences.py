@@ -1,14 +1,40 @@
 """The table of who may read what, written out for every licence and every kind of repository."""
 
+import re
+
 import pytest
 
 from builders.errors import BuildError
-from hf_scripts.publish.licences import access_of, check_demo, check_licences, sources_of_images
+from builders.sources import registry
+from builders.sources.base import Licence
+from builders.sources.imagenet import IMAGENET
+from builders.sources.noise import NOISE
+from hf_scripts.publish.licences import (
+    access_of,
+    check_declared,
+    check_demo,
+    check_licences,
+    sources_of_images,
+    with_declared_licences,
+)
 from tests import manifests
+from tests.hf_scripts.samples import declaration
 from tests.manifests import typed
 
 # What a licence allows, and the name of a source that has such a licence.
 NAMES = {"open": "open", "gated": "gated", "ids-only": "ids-only", "a word of tomorrow": "tomorrow"}
+
+
+@pytest.fixture(autouse=True)
+def declared(monkeypatch):
+    found = {
+        name: declaration(
+            name, f"The {publish} Source", Licence(f"{publish} terms", f"https://example.org/{publish}", "", publish)
+        )
+        for publish, name in NAMES.items()
+        if publish != "a word of tomorrow"
+    }
+    monkeypatch.setattr("hf_scripts.publish.licences.SOURCES", {**registry.SOURCES, **found})
 
 
 def manifest(*, demo=False, **splits):
@@ -83,6 +109,27 @@ def test_only_splits_with_pixels_have_images():
 def test_what_the_hub_says():
     assert access_of(private=True, gated=True) == access_of(private=True, gated=False) == "private"
     assert (access_of(private=False, gated=True), access_of(private=False, gated=False)) == ("gated", "public")
+
+
+def test_a_licence_is_that_of_the_declaration_and_not_that_of_the_manifest(tmp_path):
+    """ImageNet's terms and ours, whatever a manifest says of them."""
+    licence = {"name": "free", "url": "https://example.org", "publish": "open", "statement": "All is allowed."}
+    sources = {key: manifests.source(title="Anything", licence=licence) for key in ("imagenet", "noise", "unheard-of")}
+    splits = {
+        key: manifests.split(source=source, data=[manifests.file(f"data/{key}.parquet")])
+        for key, source in (("one", "imagenet"), ("two", "noise"), ("three", "unheard-of"))
+    }
+    edited = typed(manifests.manifest({"a": manifests.config(splits)}, sources=sources))
+    with pytest.raises(BuildError) as caught:
+        check_licences(edited, "public", "org/name")
+    assert f"{IMAGENET.title} in a/one (licence: {IMAGENET.licence.name}" in str(caught.value)
+    assert "Anything in a/three" in str(caught.value) and "a/two" not in str(caught.value)
+    with pytest.raises(BuildError, match=rf"images of {re.escape(IMAGENET.title)} may be published as open, but"):
+        check_declared(tmp_path, edited)
+    found = with_declared_licences(edited).sources
+    assert found["imagenet"].licence.statement == IMAGENET.licence.statement
+    assert [found[key].licence.publish for key in sources] == ["ids-only", "open", "ids-only"]
+    assert found["noise"].licence.name == NOISE.licence.name
 
 
 @pytest.mark.parametrize("access", ["public", "gated"])

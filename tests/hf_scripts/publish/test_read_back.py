@@ -75,7 +75,7 @@ def test_a_difference(published, hub, changes, sentence):
 def test_other_bytes_of_the_same_length(published, hub, path, local):
     data = hub.read(REPO, path)
     spoil(hub, {path: data[:-1] + bytes([data[-1] ^ 1])})
-    with pytest.raises(BuildError, match=f"{path}: expected SHA-256 "):
+    with pytest.raises(BuildError, match=f"{path}: has the SHA-256 "):
         published(local=local)
 
 

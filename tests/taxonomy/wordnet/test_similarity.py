@@ -151,6 +151,15 @@ def test_all_measures_equal_nltk_on_2000_random_pairs(nltk_wordnet):
                 assert [matrix[row, column] for matrix in ours] == pytest.approx(theirs, abs=1e-9, rel=0)
 
 
+@pytest.mark.slow
+def test_nltk_finds_the_depth_that_it_is_given_in_other_tests(nltk_wordnet):
+    given = dict(nltk_wordnet._max_depth)
+    nltk_wordnet._max_depth.clear()
+    dog = nltk_wordnet.synset_from_pos_and_offset("n", int(DOG[1:]))
+    assert dog.lch_similarity(dog) == pytest.approx(math.log(38), abs=1e-12)
+    assert nltk_wordnet._max_depth == given == {("n", False): similarity.TAXONOMY_DEPTH}
+
+
 def test_names_and_senses_equal_nltk(nltk_wordnet):
     for row in np.random.default_rng(21).integers(len(WN), size=200).tolist():
         synset = nltk_wordnet.synset_from_pos_and_offset("n", int(WN.wnid(row)[1:]))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from builders.demo.python2_pickle import python2_pickle
 from builders.errors import BuildError
 from builders.sources.readers import pickles
+from tests.fuzz.harness import run_cases
 
 
 def load(data):
@@ -217,3 +218,53 @@ def test_a_shape_that_does_not_fit_the_bytes():
     for shape in (b"K\x02K\x04\x86", b"K\x00K\x03\x86", b"J\xfe\xff\xff\xffJ\xfd\xff\xff\xff\x86"):
         with pytest.raises(ValueError, match="in 6 bytes"):
             array_of(data.replace(b"K\x02K\x03\x86", shape))
+
+
+TWICE, DEEP, TABLE = "that is used twice", "more than 100 lists, tuples", "value number"
+WORDS = {
+    "doubled tuple as key": TWICE,
+    "doubled tuple as key, by DUP": "the instruction DUP",
+    "doubled tuple as key, by MEMOIZE": TWICE,
+    "doubled tuple, table entries written twice": TWICE,
+    "doubled list": TWICE,
+    "deep tuple as key": DEEP,
+    "deep list": DEEP,
+    "deep marks": DEEP,
+    "deep calls": "something other than a dictionary",
+    "table entry at 4 billion": f"{TABLE} 4294967280 after 0 values",
+    "table entry at 4 billion, as text": f"{TABLE} 4000000000 after 0 values",
+    "negative table entry": f"{TABLE} -5",
+    "number of a million bytes": "a number of 7,999,999 bits",
+    "number of two gigabytes": "a value of 2,147,483,647 bytes in",
+    "number of minus one byte": "byte count < 0",
+    "number of a million digits": "Exceeds the limit",
+    "text of two gigabytes": "a value of 2,147,483,647 bytes",
+    "text of minus one byte": "string4 byte count < 0",
+    "bytes of an exabyte": "a value of 1,152,921,504,606,846,976 bytes",
+    "bytes of three gigabytes": "a value of 3,221,225,472 bytes",
+    "byte array of three gigabytes": "a value of 3,221,225,472 bytes",
+    "frame of an exabyte": "the instruction FRAME",
+    "frame of three gigabytes": "the instruction FRAME",
+    "buffer outside": "out-of-band",
+    "set of tuples": DEEP,
+    "no instruction": "opcode",
+    "nothing": "",
+}
+
+
+def test_bombs_are_refused_in_time_and_memory():
+    """In a child with limits: the first, of 492 bytes, used to take 20 seconds."""
+    outcomes = run_cases("tests.fuzz.targets.arrays:pickle")
+    assert set(outcomes) == set(WORDS)
+    for name, said in WORDS.items():
+        assert outcomes[name].kind == "refused", (name, outcomes[name])
+        assert said in outcomes[name].message, (name, outcomes[name])
+
+
+def test_plain_values_may_be_used_twice():
+    text_ = "a long name that is written once"
+    value = {"data": [text_, text_, 1.5, None, True], "more": [text_, 2**63]}
+    for protocol in (0, 1, 2, 3, 4, 5):
+        assert load(pickle.dumps(value, protocol)) == value
+    same = [1]
+    assert TWICE in refusal(pickle.dumps({"one": same, "two": same}, 2))

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from builders import broad_benchmark
-from builders.broad_adopted import ORIGINALS, _of
+from builders.broad.adopted import ORIGINALS, _of
 from builders.broad_benchmark import BENCHMARK
 from builders.demo.images import jpeg, saved
 from builders.demo.partial_broad import attacked, originals

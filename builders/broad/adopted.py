@@ -3,6 +3,8 @@
 `--adopt-partial-broad` adds them to the benchmark, and makes `broad-reference/test` exactly the adversarial images'
 originals. The adversarial images are deciphered with a person's ImageNet files, the synthetic ones are stored as they
 are.
+
+Tested by `tests/builders/broad/test_adopted.py`.
 """
 
 from __future__ import annotations

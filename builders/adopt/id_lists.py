@@ -1,0 +1,88 @@
+"""Adopts lists of image numbers: JSON files in which authors give the numbers of a split's images by label.
+
+The lists of CoComageNet are of this form: `{"-1": [465926, ...]}`, or an ImageNet label with its images. Labels are
+not used: an image's class is the source's.
+
+Tested by `tests/builders/adopt/test_id_lists.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.adopt.file_listing import reading_copy
+from builders.benchmark import Benchmark, Split
+from builders.errors import BuildError
+from builders.plan.classes import Adopted
+from builders.sources.base import SourceIndex
+
+SUFFIX = ".json"
+"""The ending by which a split's published list is known to be one of numbers (`Split.published`)."""
+
+
+def are_listed(split: Split) -> bool:
+    """Whether the authors publish a split as a list of numbers."""
+    return split.published.endswith(SUFFIX)
+
+
+def find_lists(benchmark: Benchmark, keys: list[str], copy: Path) -> dict[str, Path]:
+    """Find the lists of some splits: the file itself, or in a folder and the folders right below.
+
+    Raises:
+        BuildError: there are two lists of one split.
+    """
+    found = {}
+    for key in keys:
+        name = benchmark.by_key()[key][1].published
+        with reading_copy(copy):
+            folders = [copy, *sorted(path for path in copy.iterdir() if path.is_dir())] if copy.is_dir() else []
+        places = [copy] if copy.name == name and copy.is_file() else []
+        places += [folder / name for folder in folders if (folder / name).is_file()]
+        if len(places) > 1:
+            raise BuildError(f"There are two lists of {key}: {places[0]} and {places[1]}. Give the folder of one.")
+        if places:
+            found[key] = places[0]
+    return found
+
+
+def adopt_list(split: Split, path: Path, indexes: Mapping[str, SourceIndex]) -> Adopted:
+    """Read one list, and find its images in the source.
+
+    Raises:
+        BuildError: the file is not such a list, names an image twice, or one that the source lacks.
+    """
+    if split.authors is None:
+        raise ValueError(f"{split.name} does not say how its images are numbered")
+    index = indexes[split.source.key]
+    title = split.source.title
+    try:
+        with reading_copy(path):
+            listed = msgspec.json.decode(path.read_bytes(), type=dict[str, list[int]])
+    except msgspec.DecodeError as error:
+        raise BuildError(
+            f'{path} is not a list of image numbers by label, such as {{"-1": [397, 450]}} ({error}). Give the '
+            "authors' own file."
+        ) from error
+    numbers = [number for group in listed.values() for number in group]
+    if not numbers:
+        raise BuildError(f"{path} lists no image. Give the authors' own file.")
+    number, times = Counter(numbers).most_common(1)[0]
+    if times > 1:
+        raise BuildError(f"{path} lists the image {number} twice. Give the authors' own file.")
+    ids = pa.array(sorted(map(split.authors.source_id, numbers)), pa.string())
+    rows = pc.index_in(ids, value_set=index.table["source_id"].combine_chunks())
+    lacking = ids.filter(pc.is_null(rows))
+    if len(lacking):
+        raise BuildError(
+            f"{title}: {index.root} lacks {len(lacking):,} of the {len(ids):,} images that {path} lists, for instance "
+            f"{lacking[0]}. Complete the source, or remove them from the list."
+        )
+    class_ids = index.table["class_id"].cast(pa.string()).take(rows).to_pylist()
+    return Adopted(tuple(np.unique(class_ids).tolist()), tuple(ids.to_pylist()))

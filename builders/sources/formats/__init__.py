@@ -1,0 +1,1 @@
+"""Parsers of container formats, which believe nothing that a file says of itself."""

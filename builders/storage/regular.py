@@ -1,0 +1,94 @@
+"""Opens regular files, and nothing else: a named pipe has no end, and a device may be anything."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+from pathlib import Path
+
+from builders.errors import BuildError, one_line
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFBLK: "a device",
+    stat.S_IFCHR: "a device",
+}
+
+# Otherwise opening a pipe waits until somebody writes to it.
+_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+
+
+def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
+    """Open a regular file, or a link to one, to read it without a buffer.
+
+    Raises:
+        BuildError: there is something else at the path.
+        OSError: the file cannot be opened.
+    """
+    return io.FileIO(os.fspath(path), opener=_opener)
+
+
+def open_buffered(path: str | os.PathLike[str]) -> io.BufferedReader:
+    """Open a regular file as `open_regular` does, with a buffer."""
+    return io.BufferedReader(open_regular(path))
+
+
+def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes:
+    """Read a regular file.
+
+    Args:
+        path: the file, or a link to one.
+        most: upper limit on its size in bytes.
+
+    Raises:
+        BuildError: as `open_regular`.
+        OSError: as `open_regular`, or the file is larger than `most`.
+    """
+    with open_buffered(path) as file:
+        data = file.read(-1 if most is None else most + 1)
+    if most is not None and len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", os.fspath(path))
+    return data
+
+
+def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:
+    """Refuse what is no regular file, given its mode as `os.stat` tells it.
+
+    Raises:
+        BuildError: as said.
+    """
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise BuildError(f"{one_line(path)} is {kind}, not a regular file. Remove it, or put the file in its place.")
+
+
+def require_regular(path: Path) -> None:
+    """Refuse a path that is not a regular file, for libraries that open a path themselves.
+
+    Raises:
+        BuildError: it does not exist, is not a regular file, or its folder cannot be read.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise BuildError(f"Cannot read {one_line(path)}: {error.strerror}. Restore it and run again.") from error
+    refuse_irregular(path, mode)
+
+
+def _opener(path: str, flags: int) -> int:
+    try:
+        descriptor = os.open(path, flags | _FLAGS)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # what opening a socket gives
+            refuse_irregular(path, os.stat(path).st_mode)  # noqa: PTH116  a Path costs more than the call
+        raise
+    try:
+        refuse_irregular(path, os.fstat(descriptor).st_mode)
+    except BuildError:
+        os.close(descriptor)
+        raise
+    return descriptor

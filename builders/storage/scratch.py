@@ -1,0 +1,65 @@
+"""Temporary folders that a later run removes if their own process was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+_PREFIX = "unknown-detection-"
+_LOCK = ".lock"
+
+
+@contextlib.contextmanager
+def scratch_folder(purpose: str) -> Iterator[Path]:
+    """A new temporary folder, which is deleted when the block ends.
+
+    A killed process leaves its folder behind, with what it had downloaded. The process holds a lock in the folder, and
+    the operating system releases it even after SIGKILL, so the next run can tell such a folder from one in use.
+
+    Args:
+        purpose: a word for the folder's name. Only leftovers of the same purpose are removed.
+    """
+    prefix = f"{_PREFIX}{purpose}-"
+    _remove_leftovers(Path(tempfile.gettempdir()), prefix)
+    while (locked := _locked(Path(tempfile.mkdtemp(prefix=prefix)))) is None:
+        pass  # another run took the new folder for a leftover, and removed it
+    root, lock = locked
+    try:
+        (root / "files").mkdir()
+        yield root / "files"
+    finally:
+        lock.release()  # first, because Windows deletes no open file
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _locked(root: Path) -> tuple[Path, FileLock] | None:
+    lock = FileLock(root / _LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except (Timeout, FileNotFoundError):
+        return None
+    return root, lock
+
+
+def _remove_leftovers(folder: Path, prefix: str) -> None:
+    """Remove the folders of this user's killed processes."""
+    for root in sorted(folder.glob(f"{prefix}*")):
+        # Without a lock file it is not ours, or was made a moment ago and is about to be locked.
+        if root.is_symlink() or not _is_own(root) or (root / _LOCK).is_symlink() or not (root / _LOCK).is_file():
+            continue
+        if (locked := _locked(root)) is not None:
+            locked[1].release()
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def _is_own(root: Path) -> bool:
+    try:
+        return not hasattr(os, "getuid") or root.stat().st_uid == os.getuid()
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,78 @@
+"""Reads texts and CSV files that somebody else wrote: UTF-8, with or without a byte order mark, any line ends.
+
+Tested by `tests/builders/storage/test_text_files.py`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from builders.errors import BuildError, one_line
+from builders.storage.regular import open_buffered, require_regular
+
+_LARGEST = 1 << 29
+"""Bytes of the largest file. A list of all 1.8 million images of Places365 has 65 million."""
+
+_LONGEST = 1 << 16
+"""Characters of the longest line. The longest of Kaggle's table of ILSVRC2012 has a few thousand."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def read_lines(path: Path, advice: str) -> list[str]:
+    """Read the lines of a text, without their ends.
+
+    Args:
+        path: the file.
+        advice: the next step if it cannot be used, as a sentence.
+
+    Raises:
+        BuildError: it is not a regular file, too large, not UTF-8, or has control characters or a very long line.
+    """
+    require_regular(path)
+    with open_buffered(path) as opened:
+        data = opened.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise BuildError(f"{path} has more than {_LARGEST:,} bytes, which is no list. {advice}")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = data.count(b"\n", 0, error.start) + 1
+        raise BuildError(f"Line {place} of {path} is not UTF-8 ({error.reason}). {advice}") from error
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for number, line in enumerate(lines, start=1):
+        if len(line) > _LONGEST:
+            raise BuildError(f"Line {number} of {path} has {len(line):,} characters. {advice}")
+        if (found := _CONTROL.search(line)) is not None:
+            raise BuildError(f"Line {number} of {path} has the control character {one_line(found[0])}. {advice}")
+    return lines
+
+
+def read_csv(path: Path, columns: Sequence[str], advice: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the line number and the cells of each row of a CSV, by column; a cell that is missing is empty.
+
+    Args:
+        path: the file.
+        columns: the columns that it must have. Others are ignored.
+        advice: the next step if it cannot be used, as a sentence.
+
+    Raises:
+        BuildError: as for `read_lines`, or it is not a CSV, lacks a column, or has a cell with a line break.
+    """
+    reader = csv.DictReader(io.StringIO("\n".join(read_lines(path, advice))), strict=True)
+    try:
+        found = list(reader.fieldnames or ())
+        if any(found.count(name) != 1 for name in columns):
+            shown = one_line(", ".join(found)) or "nothing"
+            raise BuildError(f"{path} lacks the columns {' and '.join(columns)} (found in line 1: {shown}). {advice}")
+        for row in reader:
+            cells = {name: row[name] or "" for name in columns}
+            if None in row or any("\n" in cell for cell in cells.values()):
+                raise BuildError(f"Line {reader.line_num} of {path} ends a row that is not one of line 1. {advice}")
+            yield reader.line_num, cells
+    except csv.Error as error:
+        raise BuildError(f"Line {reader.reader.line_num} of {path} is not CSV ({error}). {advice}") from error

@@ -1,0 +1,295 @@
+"""The multi-label config of BROAD, from the demo's COCO to a release, against a second implementation."""
+
+import dataclasses
+import json
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from datasets import load_dataset
+
+from builders.benchmark import Benchmark, DeclarationError, Largest
+from builders.broad.multi_label import MULTI_LABEL
+from builders.broad_benchmark import BENCHMARK, main
+from builders.cli.progress import TerminalMeter
+from builders.demo.write import MARKER
+from builders.executors.local import LocalExecutor
+from builders.pipeline.from_index import Published, rebuild
+from builders.plan.agreement import agreements
+from builders.plan.classes import Draws
+from builders.plan.planner import plan
+from builders.plan.quotas import IndexArrays, within_quota
+from builders.plan.ranking import even_shares
+from builders.sources.base import SourceIndex, open_source
+from builders.sources.coco2017 import COCO2017
+from hf_scripts import verify
+from taxonomy import tables
+from tests.builders import coco_oracle
+from tests.builders.conftest import build_demo
+from tests.builders.trees import link
+
+# pycocotools 2.0.11 turns masks into arrays as NumPy 1 did; our code makes no arrays of masks.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+SEVERAL, ALONE = "broad-multi-label/cocomagenet", "broad-multi-label/cocomagenet_mono"
+FILE = "annotations/instances_train2017.json"
+
+
+@pytest.fixture(scope="module")
+def index(demo):
+    return open_source(COCO2017, demo["coco2017"], ("train",))
+
+
+@pytest.fixture(scope="module")
+def coco(demo):
+    return coco_oracle.read(demo["coco2017"] / FILE)
+
+
+@pytest.fixture(scope="module")
+def release(demo, tmp_path_factory):
+    root = tmp_path_factory.mktemp("broad") / "release"
+    build_demo(demo, root, benchmark=BENCHMARK, splits=(SEVERAL, ALONE))
+    return root
+
+
+def smaller(several, alone):
+    """The same config with other totals, so that a rank decides in the demo."""
+    of = {"cocomagenet": several, "cocomagenet_mono": alone}
+    splits = tuple(
+        dataclasses.replace(split, quota=dataclasses.replace(split.quota, images=of[split.name]))
+        for split in MULTI_LABEL.splits
+    )
+    return dataclasses.replace(BENCHMARK, variants=(), configs=(dataclasses.replace(MULTI_LABEL, splits=splits),))
+
+
+def drawn(index, several, alone):
+    planned = plan(Draws(smaller(several, alone), 0), {"coco2017": index}, splits=(SEVERAL, ALONE))
+    return {split.key: split for split in planned}
+
+
+def numbers(split):
+    return {int(name[10:22]) for name in split.table["source_id"].to_pylist()}
+
+
+@pytest.mark.parametrize("count", [1, 7, 20, 39, 40])
+def test_cocomagenet_is_what_a_plain_loop_finds(index, coco, count):
+    assert numbers(drawn(index, count, 1)[SEVERAL]) == set(coco_oracle.cocomagenet(coco, count))
+
+
+def test_the_other_reading_ranks_by_last_objects(index, coco):
+    """A dictionary of areas that each object of a category overwrites, in the order of the file."""
+    seconds = {}
+    for image in coco.dataset["images"]:
+        areas = {}
+        for one in coco.loadAnns(coco.getAnnIds(imgIds=[image["id"]])):
+            if one["category_id"] in coco_oracle.SHARED:
+                areas[one["category_id"]] = one["area"] / (image["width"] * image["height"])
+        if len(areas) >= 2:
+            seconds[image["id"]] = sorted(areas.values())[-2]
+    benchmark = BENCHMARK.with_variants(["last-object-areas"])
+    assert benchmark.version.endswith("+last-object-areas")
+    split = next(split for key, (_, split) in benchmark.by_key().items() if key == SEVERAL)
+    few = dataclasses.replace(split, quota=dataclasses.replace(split.quota, images=20))
+    rows = within_quota(few, view := IndexArrays(index), np.arange(94))
+    expected = sorted(seconds, key=lambda image: (-seconds[image], image))[:20]
+    assert {int(view.ids[row].as_py()[10:22]) for row in rows.tolist()} == set(expected)
+    assert set(expected) != set(coco_oracle.cocomagenet(coco, 20))
+
+
+def test_mono_is_what_a_plain_loop_finds(index, coco):
+    # 17 classes of 3 images, one of them with 4: 36 are two of each, and one more of the two most populated, which
+    # are bananas and of the equal ones the first.
+    found = drawn(index, 1, 2 * 17 + 2)[ALONE]
+    expected = coco_oracle.mono(coco, 2, ("banana", "backpack"))
+    assert numbers(found) == {number for images in expected.values() for number in images}
+    classes = dict(zip(found.table["source_id"].to_pylist(), found.table["class_id"].to_pylist(), strict=True))
+    assert {f"train2017/{number:012d}.jpg": name for name, images in expected.items() for number in images} == classes
+
+
+def test_each_split_accounts_for_every_image(index):
+    for split in drawn(index, 20, 30).values():
+        assert split.available == 94
+        assert len(split.rows) + sum(exclusion.images for exclusion in split.excluded) == 94
+        assert {exclusion.rule for exclusion in split.excluded if exclusion.images} <= {
+            "image-not-drawn",
+            "outside",
+        }
+
+
+def test_the_papers_counts_follow_from_an_even_share():
+    """Appendix A's numbers: classes below 157 give all, and two of the others 158."""
+    short = {"laptop": 112, "mouse": 8, "microwave": 65, "cup": 20, "toaster": 8, "backpack": 58}
+    names = list(coco_oracle.SHARED.values())
+    sizes = [short.get(name, 1_900 if name == "zebra" else 800 if name == "skis" else 400) for name in names]
+    expected = [short.get(name, 158 if name in ("zebra", "skis") else 157) for name in names]
+    assert even_shares(2_000, sizes, names) == expected
+    listed = Counter(image.category for image in tables.cocomagenet_images() if image.category)
+    assert dict(zip(names, expected, strict=True)) == listed
+
+
+@pytest.mark.parametrize(
+    ("total", "sizes", "shares"),
+    [
+        (0, [3, 4], [0, 0]),
+        (7, [3, 4], [3, 4]),
+        (99, [3, 4], [3, 4]),
+        (6, [9, 9], [3, 3]),
+        (7, [9, 9], [4, 3]),  # of equal classes the first
+        (7, [9, 10], [3, 4]),
+        (10, [1, 9, 9], [1, 5, 4]),
+        (11, [0, 2, 5, 7], [0, 2, 4, 5]),
+    ],
+)
+def test_even_shares(total, sizes, shares):
+    names = [chr(ord("a") + place) for place in range(len(sizes))]
+    assert even_shares(total, sizes, names) == shares
+
+
+def valued(values, ids, classes=None):
+    """A source's index with one column of values."""
+    classes = classes or ["zebra"] * len(ids)
+    table = pa.table(
+        {
+            "class_id": pa.array(classes).dictionary_encode(),
+            "source_id": ids,
+            "partition": pa.array(["train"] * len(ids)).dictionary_encode(),
+            "second_area": pa.array(values, pa.float64()),
+        }
+    )
+    return IndexArrays(SourceIndex(COCO2017, None, (), table))
+
+
+def test_of_equal_values_the_lesser_id_is_taken_whatever_the_order():
+    view = valued([0.2, 0.5, 0.2, 0.2, 0.0], ["d", "a", "b", "c", "e"])
+    split = dataclasses.replace(MULTI_LABEL.splits[0], quota=Largest(3, "second_area"))
+    for order in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 1, 3]):
+        rows = within_quota(split, view, np.array(order))
+        assert {view.ids[row].as_py() for row in rows.tolist()} == {"a", "b", "c"}
+        assert [row for row in order if row in rows.tolist()] == rows.tolist()
+    everything = dataclasses.replace(split, quota=Largest(9, "second_area"))
+    assert len(within_quota(everything, view, np.arange(5))) == 4  # what has none is never taken
+
+
+def test_columns_are_declared_and_have_numbers():
+    split = MULTI_LABEL.splits[0]
+    for by in ("licence", "third_area"):
+        wrong = dataclasses.replace(
+            MULTI_LABEL, splits=(dataclasses.replace(split, quota=Largest(5, by)), MULTI_LABEL.splits[1])
+        )
+        with pytest.raises(DeclarationError, match=f"COCO 2017 has no column of numbers {by} "):
+            Benchmark("x", "x", "1.0.0", 0, "p", "c", (wrong,))
+
+
+def test_a_release_has_the_portions_and_is_whole(release, coco):
+    parts = coco_oracle.portions(coco)
+    for key, rows in ((SEVERAL, 40), (ALONE, 52)):
+        config, split = key.split("/")
+        found = load_dataset(str(release), config, split=split)
+        assert found.num_rows == rows
+        for row in found:
+            expected = parts[int(row["source_id"][10:22])]
+            ordered = [*sorted(expected.values(), reverse=True), 0.0]
+            assert (row["largest_area"], row["second_area"]) == (ordered[0], ordered[1])
+            assert {name: row[f"area_{name}"] for name in expected} == expected
+            assert set(row["categories"].split(", ")) == set(expected)
+            assert row["label"] == -1
+
+
+def test_a_release_is_whole(release, capsys):
+    assert verify.main([str(release)]) == 0
+    assert "is whole: 2 splits, 92 rows" in capsys.readouterr().out
+
+
+def test_the_build_compares_with_the_authors_lists(index):
+    planned = list(drawn(index, 10, 2_000).values())
+    several, alone = agreements(Draws(BENCHMARK, 0), planned, {"coco2017": index})
+    assert several.startswith(
+        f"{SEVERAL}: 10 of its 10 images are on the authors' list of 2,000, of which the source has 40; by "
+        "second_object_area it would be 10"
+    )
+    # The banana of no list is the 52nd.
+    assert alone.startswith(f"{ALONE}: 51 of its 52 images are on the authors' list of 2,000, of which")
+    assert alone.endswith(
+        "; other numbers than the list's: backpack 3 (58), banana 4 (157), broccoli 3 (157) and 14 more"
+    )
+
+
+def test_an_equal_draw_has_no_other_numbers(index):
+    """With the images and classes of a draw as the list, everything agrees."""
+    split = MULTI_LABEL.splits[1]
+    (planned,) = plan(Draws(BENCHMARK, 0), {"coco2017": index}, splits=(ALONE,))
+    rows = dict(zip(*(planned.table[name].to_pylist() for name in ("source_id", "class_id")), strict=True))
+    same = dataclasses.replace(split, authors=dataclasses.replace(split.authors, listed=lambda: rows))
+    (text,) = agreements(Draws(BENCHMARK, 0), [dataclasses.replace(planned, split=same)], {"coco2017": index})
+    # The last object of the image 200365 has no area.
+    assert text == (
+        f"{ALONE}: 52 of its 52 images are on the authors' list of 52; by largest_object_area it would be 51"
+    )
+
+
+def test_adopting_builds_exactly_the_list(demo, tmp_path, capsys):
+    lists = tmp_path / "broad"
+    lists.mkdir()
+    listed = sorted(image.image_id for image in tables.cocomagenet_images() if image.split == "cocomagenet")[:5]
+    (lists / "CoComageNet.json").write_text(json.dumps({"-1": listed}))
+    arguments = ["--coco2017", str(demo["coco2017"]), "--out", str(tmp_path / "out"), "--workers", "1", "--index-only"]
+    assert main([*arguments, "--splits", SEVERAL, "--adopt", str(lists)]) == 0
+    assert "adopted 1 classes, 5 images" in capsys.readouterr().err
+    rows = load_dataset(str(tmp_path / "out"), "broad-multi-label-index", split="cocomagenet")
+    assert sorted(int(name[10:22]) for name in rows["source_id"]) == listed
+
+
+def test_a_published_index_is_built_again(release, demo, tmp_path):
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
+        manifest = rebuild(
+            Published(release, "broad-multi-label"), {"coco2017": demo["coco2017"]}, tmp_path / "out", meter, executor
+        )
+    config = manifest.configs["broad-multi-label"]
+    before = json.loads((release / "manifest.json").read_text())["configs"]["broad-multi-label"]
+    assert {name: split.digest for name, split in config.splits.items()} == {
+        name: split["digest"] for name, split in before["splits"].items()
+    }
+    first, second = (
+        load_dataset(str(root), "broad-multi-label", split="cocomagenet").remove_columns("image")
+        for root in (release, tmp_path / "out")
+    )
+    assert first.to_dict() == second.to_dict()
+
+
+def test_bad_annotations_end_the_command_in_one_sentence(demo, tmp_path, capsys):
+    link(demo["coco2017"] / "train2017", tmp_path / "coco" / "train2017")
+    (tmp_path / "coco" / "annotations").mkdir()
+    (tmp_path / "coco" / FILE).write_text((demo["coco2017"] / FILE).read_text()[:5_000])
+    assert (
+        main(["--splits", "broad-multi-label", "--coco2017", str(tmp_path / "coco"), "--out", str(tmp_path / "o")])
+        == 2
+    )
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "is not a whole file of COCO's annotations (Input data was truncated)" in error
+    assert str(tmp_path / "coco" / FILE) in error
+    assert not (tmp_path / "o" / "data").exists()
+
+
+def test_a_short_source_is_refused_unless_partial(demo, tmp_path, capsys):
+    copy = tmp_path / "coco"
+    link(demo["coco2017"] / "train2017", copy / "train2017")
+    link(demo["coco2017"] / "annotations", copy / "annotations")  # a copy without the demo's marker
+    assert main(["--splits", SEVERAL, "--coco2017", str(copy), "--out", str(tmp_path / "o"), "--dry-run"]) == 2
+    assert "expected 117,266 images, found 94" in capsys.readouterr().err
+
+
+def test_annotations_that_changed_are_noticed_where_the_same_images_are_drawn(demo, tmp_path, capsys):
+    copy = tmp_path / "coco"
+    link(demo["coco2017"] / "train2017", copy / "train2017")
+    (copy / "annotations").mkdir()
+    content = json.loads((demo["coco2017"] / FILE).read_text())
+    (copy / FILE).write_text(json.dumps(content))
+    link(demo["coco2017"] / MARKER, copy / MARKER)
+    command = ["--splits", SEVERAL, "--coco2017", str(copy), "--out", str(tmp_path / "o")]
+    assert main([*command, "--index-only", "--workers", "1"]) == 0
+    for image in content["images"]:
+        image["license"] = content["licenses"][-1]["id"]
+    (copy / FILE).write_text(json.dumps(content))
+    assert main([*command, "--index-only", "--workers", "1"]) == 2
+    assert f"The sources or the --withdraw list changed since {SEVERAL} was planned" in capsys.readouterr().err

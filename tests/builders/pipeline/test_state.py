@@ -1,0 +1,77 @@
+"""The state file beside a release: what is no state is refused in a sentence, before anything is written."""
+
+import os
+
+import pytest
+
+from builders.errors import BuildError
+from builders.imagenet_benchmark import BENCHMARK
+from builders.pipeline.request import BuildRequest
+from builders.pipeline.state import State
+from tests.builders.planning import planning_run
+
+ADOPTED, PLANS = {"imagenet/test": ""}, {"imagenet/test": "ab" * 32}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run into a folder where a run like it recorded its state."""
+    request = BuildRequest(out=tmp_path, splits=(), roots={}, seed=0, allow_partial=True, demo=True)
+    found = planning_run(BENCHMARK, request)
+    found.layout.state.mkdir()
+    State(found, ADOPTED, {}).record(PLANS)
+    return found
+
+
+def path_of(run):
+    (path,) = run.layout.state.glob("*.json")
+    return path
+
+
+def read(run):
+    state = State(run, ADOPTED, {})
+    state.check({})
+    state.record(PLANS)
+
+
+def test_a_state_that_was_recorded_is_read(run):
+    read(run)
+    with pytest.raises(BuildError, match="changed since imagenet/test was planned"):
+        State(run, {}, {}).record({"imagenet/test": "cd" * 32})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\0" * 4096,  # what a power cut leaves of a file on some file systems
+        b"\xff",
+        b"[]",
+        b"3",
+        b"null",
+        b"[" * 100_000,
+        b'{"seed": ' + b"9" * 5000 + b"}",
+        b'{"plans": []}',
+        b'{"plans": {"imagenet/test": 3}}',
+        b'{"adopted": "x"}',
+        b'{"generators": {"imagenet/test": "x"}}',
+    ],
+    ids=lambda value: str(value)[:25],
+)
+def test_a_damaged_state_is_refused_and_not_overwritten(run, content):
+    path_of(run).write_bytes(content)
+    with pytest.raises(BuildError, match=r"The state of an earlier run is damaged, in .*imagenet\.json\."):
+        read(run)
+    assert path_of(run).read_bytes() == content
+    path_of(run).unlink()
+    read(run)
+
+
+@pytest.mark.timeout(20)
+def test_a_named_pipe_is_not_waited_for(run):
+    path = path_of(run)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(BuildError, match="is a named pipe, not a regular file"):
+        read(run)

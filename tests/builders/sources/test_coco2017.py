@@ -1,0 +1,252 @@
+"""COCO's training images: what its annotations say of them, and copies that cannot be used."""
+
+import json
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+
+from builders.sources.base import Stray
+from builders.sources.coco_content import OTHER, SEVERAL, classes
+from builders.sources.registry import SOURCES
+from tests.builders.broad_layouts import coco2017_parquet
+from tests.builders.trees import link, opened, refusal, tree
+
+FILE = "annotations/instances_train2017.json"
+CAT, BANANA, ORANGE, PERSON, ZEBRA, HOT_DOG = 17, 52, 55, 1, 24, 58
+
+
+def box(x0, y0, x1, y1):
+    return [float(side) for point in ((x0, y0), (x1, y0), (x1, y1), (x0, y1)) for side in point]
+
+
+def write_copy(root, images, categories, **fields):
+    """Write empty images of 20 x 10 pixels and their annotations: {number: [(category, box, ...)]}."""
+    content = {
+        "licenses": [{"id": 4, "url": "http://creativecommons.org/licenses/by/2.0/", "name": "Attribution License"}],
+        "images": [
+            {
+                "id": number,
+                "file_name": f"{number:012d}.jpg",
+                "width": 20,
+                "height": 10,
+                "license": 4,
+                "flickr_url": f"http://farm1.staticflickr.com/{number}.jpg",
+            }
+            for number in images
+        ],
+        "annotations": [
+            {
+                "id": 10 * number + place,
+                "image_id": number,
+                "category_id": category,
+                "area": 8.0 * (place + 1),
+                "iscrowd": 0,
+                "segmentation": [corners],
+            }
+            for number, objects in images.items()
+            for place, (category, corners) in enumerate(objects)
+        ],
+        "categories": categories,
+    }
+    files = {f"train2017/{number:012d}.jpg": b"" for number in images}
+    return tree(root, {FILE: json.dumps(content | fields), **files})
+
+
+@pytest.fixture(scope="module")
+def categories(demo):
+    return json.loads((demo["coco2017"] / FILE).read_text())["categories"]
+
+
+IMAGES = {
+    # The paper's examples: a person with bananas is of the class banana, a cat beside a banana is not.
+    1: [(PERSON, box(0, 0, 5, 10)), (BANANA, box(10, 0, 20, 10)), (BANANA, box(15, 0, 20, 10))],
+    2: [(CAT, box(0, 0, 5, 10)), (BANANA, box(10, 0, 20, 10))],
+    # Two of the 17, and a hot dog, whose name has two words.
+    3: [
+        (ORANGE, box(0, 0, 4, 10)),
+        (BANANA, box(4, 0, 14, 10)),
+        (ORANGE, box(2, 0, 6, 10)),
+        (HOT_DOG, box(0, 0, 20, 10)),
+    ],
+    4: [(PERSON, box(0, 0, 5, 10))],
+    5: [(HOT_DOG, box(0, 0, 5, 10))],
+    6: [],
+    # Twice what it has, as COCO's image 99844.
+    7: [(ZEBRA, box(0, 0, 2, 10)), (ZEBRA, box(0, 0, 2, 10))],
+}
+
+
+def test_classes_and_values_follow_the_masks(tmp_path, categories):
+    table = opened("coco2017", write_copy(tmp_path, IMAGES, categories)).table
+    rows = {int(row["source_id"][10:22]): row for row in table.to_pylist()}
+    assert {number: row["class_id"] for number, row in rows.items()} == {
+        1: "banana",
+        2: OTHER,
+        3: SEVERAL,
+        4: OTHER,
+        5: OTHER,
+        7: "zebra",
+    }
+    # By hand: of 200 pixels image 3 has bananas on 100 and oranges on 60, of which 20 are theirs twice.
+    assert (rows[3]["categories"], rows[3]["wnids"]) == ("banana, orange", "n07753592, n07747607")
+    assert (rows[3]["largest_area"], rows[3]["second_area"]) == (0.5, 0.3)
+    assert (rows[3]["area_banana"], rows[3]["area_orange"], rows[3]["area_zebra"]) == (0.5, 0.3, 0.0)
+    # The annotated areas of its objects are 8, 16, 24 and 32; of the oranges the last is the third.
+    assert (rows[3]["largest_object_area"], rows[3]["second_object_area"]) == (24 / 200, 16 / 200)
+    assert (rows[1]["categories"], rows[1]["largest_area"], rows[1]["second_area"]) == ("banana", 0.5, 0.0)
+    assert rows[1]["largest_object_area"] == 24 / 200
+    assert rows[7]["largest_area"] == 0.1
+    assert (rows[4]["categories"], rows[4]["wnids"], rows[4]["largest_area"]) == ("", "", 0.0)
+    assert rows[1]["licence"] == "http://creativecommons.org/licenses/by/2.0/"
+    assert rows[1]["flickr_url"] == "http://farm1.staticflickr.com/1.jpg"
+
+
+def test_the_17_classes_are_in_cocos_order():
+    names = list(classes())
+    assert (names[0], names[16:], len(names)) == ("zebra", ["vase", SEVERAL, OTHER], 19)
+
+
+def test_images_that_only_one_side_has_are_told(tmp_path, categories):
+    root = write_copy(tmp_path, IMAGES, categories)
+    (root / "train2017" / "000000000003.jpg").unlink()
+    tree(root, {"train2017/000000000099.jpg": b"", "train2017/3.jpg": b""})
+    (piece,) = opened("coco2017", root).pieces
+    assert piece.missing.to_pylist() == ["train2017/000000000003.jpg"]  # 6 has no annotation and is not asked for
+    assert piece.strays == (
+        Stray("train2017/3.jpg", "not named <12 digits>.jpg"),
+        Stray("train2017/000000000099.jpg", "000000000099.jpg is not in instances_train2017.json"),
+    )
+
+
+def test_a_mirror_without_unannotated_images_is_the_same(demo, tmp_path):
+    root = coco2017_parquet(demo["coco2017"], tmp_path)
+    assert not opened("coco2017", root).pieces[0].missing
+    assert not opened("coco2017", demo["coco2017"]).pieces[0].missing
+
+
+def test_values_do_not_depend_on_the_layout(demo, laid_out):
+    columns = [column.name for column in SOURCES["coco2017"].columns]
+    plain = opened("coco2017", demo["coco2017"]).table.select(["source_id", *columns])
+    other = opened("coco2017", laid_out("coco2017", coco2017_parquet)).table.select(["source_id", *columns])
+    assert other.sort_by("source_id").equals(plain.sort_by("source_id"))
+
+
+def damaged(root, demo, change):
+    """The demo with annotations that `change` makes of its own, given as a dictionary."""
+    link(demo["coco2017"] / "train2017", root / "train2017")
+    content = json.loads((demo["coco2017"] / FILE).read_text())
+    changed = change(content)
+    tree(root, {FILE: changed if isinstance(changed, str | bytes) else json.dumps(content)})
+    return root
+
+
+def drop_segmentation(content):
+    del content["annotations"][5]["segmentation"]
+
+
+def repeat_image(content):
+    content["images"].append(content["images"][0])
+
+
+def repeat_annotation(content):
+    content["annotations"].append(content["annotations"][0])
+
+
+def no_number(content):
+    content["annotations"][3]["area"] = float("nan")
+
+
+def unknown_image(content):
+    content["annotations"][0]["image_id"] = 599_999
+
+
+def unknown_category(content):
+    content["annotations"][0]["category_id"] = 12
+
+
+def other_categories(content):
+    content["categories"][0]["name"] = "people"
+
+
+def other_edition(content):
+    content["images"][0]["file_name"] = "COCO_train2014_000000000034.jpg"
+
+
+def no_images(content):
+    content["images"] = []
+
+
+def huge_image(content):
+    content["images"][0]["width"] = 10**6
+
+
+def odd_link(content):
+    content["images"][0]["flickr_url"] = "javascript:alert(1)"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (drop_segmentation, "missing required field `segmentation` - at `$.annotations[5]`"),
+        (repeat_image, "has the image 34 twice"),
+        (repeat_annotation, "has the annotation 1 twice"),
+        (no_number, "JSON is malformed"),
+        (unknown_image, "is of the image 599999, which is not listed"),
+        (unknown_category, "is of the unknown category 12"),
+        (other_categories, "are not COCO's 80: number 1 is people, not person"),
+        (other_edition, "calls the image 34 COCO_train2014_000000000034.jpg, not 000000000034.jpg"),
+        (no_images, "has no images or no annotations"),
+        (huge_image, "Expected `int` <= 16384"),
+        (odd_link, "Expected `str` matching regex"),
+        (lambda content: json.dumps(content)[:-200], "Input data was truncated"),
+        (lambda content: "", "Input data was truncated"),
+        (lambda content: "PK\x03\x04", "JSON is malformed"),
+        (lambda content: b"\xff" + json.dumps(content).encode(), "JSON is malformed"),
+        (lambda content: '{"images": ' + "[" * 200_000, "is not a whole file of COCO's annotations"),
+        (lambda content: '{"annotations": [{"segmentation": ' + "[" * 200_000, "maximum recursion depth"),
+        (lambda content: "[]", "Expected `object`, got `array`"),
+        (
+            lambda content: json.dumps({"info": {}, "images": content["images"]}),
+            "missing required field `annotations`",
+        ),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else None,
+)
+def test_damaged_annotations_are_refused(demo, tmp_path, change, words):
+    message = refusal("coco2017", damaged(tmp_path, demo, change))
+    assert words in message
+    assert "Unpack annotations_trainval2017.zip again" in message
+
+
+def test_a_file_beyond_reason_is_not_read(demo, tmp_path):
+    root = damaged(tmp_path, demo, lambda content: "")
+    with (root / FILE).open("r+b") as file:
+        file.truncate(2**31)  # sparse: no disk is used
+    assert "has 2,147,483,648 bytes, more than COCO's annotations" in refusal("coco2017", root)
+
+
+def test_images_without_annotations_beside_them_are_refused(demo, tmp_path):
+    link(demo["coco2017"] / "train2017", tmp_path / "train2017")
+    message = refusal("coco2017", tmp_path)
+    assert "no annotations/instances_train2017.json" in message
+    assert "Unpack annotations_trainval2017.zip" in message
+
+
+def test_a_packed_zip_is_named(tmp_path):
+    message = refusal("coco2017", tree(tmp_path, {"train2017.zip": b"PK"}))
+    assert "train2017.zip is still packed. Unpack it there" in message
+
+
+def test_other_files_are_no_copy(tmp_path):
+    message = refusal("coco2017", tree(tmp_path, {"val2017/000000000139.jpg": b""}))
+    assert "which holds val2017" in message
+    assert "train2017/<12 digits>.jpg beside annotations/instances_train2017.json" in message
+
+
+def test_an_image_twice_in_a_mirror_is_refused(demo, tmp_path):
+    root = coco2017_parquet(demo["coco2017"], tmp_path)
+    first, second = sorted((root / "data").iterdir())
+    shutil.copy(first, second)
+    repeated = min(pq.read_table(first)["image_id"].to_pylist())
+    assert f"the image {repeated:012d}.jpg is twice in" in refusal("coco2017", root)

@@ -1,0 +1,138 @@
+"""The owners' lists of images and classes: cut, damaged or of another edition, they are refused in a sentence."""
+
+import pytest
+
+from builders.sources.base import open_source
+from builders.sources.registry import SOURCES
+from taxonomy import tables
+from tests.builders.trees import refusal, tree
+
+VAL = "ILSVRC2012_val_0000000"
+TABLE = f"ImageId,PredictionString\n{VAL}1,n01440764 85 1 499 272 \n{VAL}2,n01443537 1 2 3 4 n01443537 5 6 7 8 \n"
+BAD = {
+    "NUL": (b"\0", "has the control character \\x00"),
+    "Latin-1": (b"caf\xe9", "is not UTF-8"),
+    "a line of 100 MB": (b"x" * 10**8, "has 100,000,000 characters"),
+}
+damages = pytest.mark.parametrize(("content", "words"), BAD.values(), ids=BAD)
+
+
+def kaggle(root, table):
+    images = {f"val/{VAL}{number}.JPEG": "" for number in (1, 2)}
+    return tree(root, images | {"LOC_val_solution.csv": table})
+
+
+@pytest.mark.parametrize("start", ["", "\ufeff"], ids=["", "byte order mark"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_kaggles_table_as_any_system_writes_it(tmp_path, start, end):
+    index = open_source(SOURCES["imagenet"], kaggle(tmp_path, start + TABLE.replace("\n", end)), ("val",))
+    assert index.table["class_id"].to_pylist() == ["n01440764", "n01443537"]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (TABLE[: TABLE.rindex("2,n") + 1], f"Line 3 of {{path}} does not give an image such as {VAL}1 and its class"),
+        (TABLE[: TABLE.rindex("2,n") + 2], "Line 3 of {path} does not give an image"),
+        (TABLE[: TABLE.rindex("2,n") + 5], "Line 3 of {path} does not give an image"),
+        (TABLE[: TABLE.rindex(VAL)], f"has 1 lines and none for {VAL}2.JPEG"),
+        (TABLE[:10], "{path} lacks the columns ImageId and PredictionString (found in line 1: ImageId, Pr)"),
+        ("", "(found in line 1: nothing)"),
+        (TABLE + f"{VAL}1,n01443537 1 2 3 4\n", f"Line 4 of {{path}} gives {VAL}1 a second class"),
+        (TABLE.replace(f"{VAL}1", "ILSVRC2012_val_" + "9" * 5000), "Line 2 of {path} does not give an image"),
+        (TABLE.replace("n01440764", "tench"), "Line 2 of {path} does not give an image"),
+        (TABLE.replace("n01440764", '"n01440764'), "is not CSV"),
+    ],
+)
+def test_kaggles_table_cut_or_changed(tmp_path, table, words):
+    assert words.format(path=tmp_path / "LOC_val_solution.csv") in refusal("imagenet", kaggle(tmp_path, table), "val")
+
+
+@damages
+def test_kaggles_table_damaged(tmp_path, content, words):
+    kaggle(tmp_path, TABLE.encode() + content)
+    message = refusal("imagenet", tmp_path, "val")
+    assert f"Line 4 of {tmp_path / 'LOC_val_solution.csv'} {words}" in message
+    assert message.endswith("Take the table that Kaggle serves with the competition.")
+
+
+@damages
+@pytest.mark.parametrize(
+    ("key", "image", "listed"),
+    [
+        ("food101", "images/apple_pie/1.jpg", "meta/train.txt"),
+        ("dtd", "images/banded/banded_0002.jpg", "labels/train1.txt"),
+        ("sun397", "SUN397/a/abbey/sun_a.jpg", "SUN397/ClassName.txt"),
+    ],
+)
+def test_lists_of_images_and_classes_damaged(tmp_path, key, image, listed, content, words):
+    tree(tmp_path, {image: "", listed: content})
+    message = refusal(key, tmp_path)
+    assert f"Line 1 of {tmp_path / listed} {words}" in message
+    assert message.endswith("Unpack the archive again.")
+
+
+@pytest.mark.parametrize(
+    ("key", "image", "listed", "line"),
+    [
+        ("food101", "images/apple_pie/1.jpg", "meta/test.txt", "apple_pie/one"),
+        ("food101", "images/apple_pie/1.jpg", "meta/test.txt", "apple_tart/1"),
+        ("food101", "images/apple_pie/1.jpg", "meta/test.txt", "apple_p"),
+        ("dtd", "images/banded/banded_0002.jpg", "labels/val1.txt", "banded/banded_00"),
+        ("dtd", "images/banded/banded_0002.jpg", "labels/val1.txt", "banded/blotchy_0003.jpg"),
+    ],
+)
+def test_lists_of_images_with_other_lines(tmp_path, key, image, listed, line):
+    tree(tmp_path, {image: "", listed: f"{image.removeprefix('images/').removesuffix('.jpg')}.jpg\n"})
+    if key == "food101":
+        tree(tmp_path, {listed: "apple_pie/1\n"})
+    assert not open_source(SOURCES[key], tmp_path, ("images",)).pieces[0].missing
+    path = tmp_path / listed
+    path.write_text(path.read_text() + line)
+    assert f"line 2 of {path} does not list an image of its classes: {line}" in refusal(key, tmp_path)
+
+
+def test_class_lists_with_a_byte_order_mark_and_line_ends_of_windows(tmp_path):
+    names = "".join(f"{category}\r\n" for category in SOURCES["sun397"].classes())
+    tree(tmp_path, {"SUN397/a/abbey/sun_a.jpg": "", "SUN397/ClassName.txt": f"\ufeff{names}"})
+    assert open_source(SOURCES["sun397"], tmp_path, ("images",)).table.num_rows == 1
+    tree(tmp_path, {"SUN397/ClassName.txt": names[: names.rindex("/")]})
+    assert "does not list its 397 categories: of 397, /y differs" in refusal("sun397", tmp_path)
+
+
+CATEGORIES = "".join(f"{row.category} {row.index}\n" for row in tables.places365())
+LISTED = "Places365_val_00000001.jpg 0\n"
+
+
+def places(root, val=LISTED, categories=CATEGORIES):
+    files = {"places365_val.txt": val, "categories_places365.txt": categories}
+    return tree(root, {"val_256/Places365_val_00000001.jpg": ""} | files)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lists_of_places365_as_windows_writes_them(tmp_path, end):
+    places(tmp_path, f"\ufeff{LISTED}".replace("\n", end), f"\ufeff{CATEGORIES}".replace("\n", end))
+    assert open_source(SOURCES["places365"], tmp_path, ("val",)).table["class_id"].to_pylist() == ["/a/airfield"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"val": "Places365_val_00000001.jpg NA\n"}, "has lines other than a name and a number"),
+        ({"val": f"Places365_val_00000001.jpg {'9' * 5000}\n"}, "has lines other than a name and a number"),
+        ({"val": LISTED + "Places365_val_00000001.jpg 5\n"}, "lists Places365_val_00000001.jpg more than once"),
+        ({"val": LISTED.encode() + b"\xff 1\n"}, "has lines other than a name and a number"),
+        ({"val": LISTED.encode() + b"x" * 10**8}, "has lines other than a name and a number"),
+        ({"val": b"\0"}, "has lines other than a name and a number"),
+        ({"val": ""}, "has lines other than a name and a number"),
+        ({"categories": CATEGORIES[:-5]}, "has lines other than a name and a number"),
+        ({"categories": CATEGORIES + "/a/airfield 7\n"}, "does not list its 365 categories"),
+        ({"categories": CATEGORIES + "\x1b[2J 7\n"}, "of 366, \\x1b[2J 7 differs"),
+        ({"categories": b"\xff" * 100}, "has lines other than a name and a number"),
+    ],
+)
+def test_lists_of_places365_damaged(tmp_path, changes, words):
+    message = refusal("places365", places(tmp_path, **changes), "val")
+    assert words in message
+    assert message.isprintable()
+    assert len(message) < 1000

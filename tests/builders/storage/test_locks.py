@@ -1,0 +1,48 @@
+"""Whether a lock is held is known without waiting, and without changing anything."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from filelock import FileLock
+
+from builders.storage.locks import is_held
+
+HOLD = """
+import sys, filelock
+lock = filelock.FileLock(sys.argv[1])
+lock.acquire()
+print('held', flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_lock_is_held_until_its_process_ends(tmp_path):
+    path = tmp_path / "lock"
+    assert not is_held(path) and not path.exists()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout.readline() == "held\n"
+        before = path.stat()
+        assert is_held(path)
+        assert path.stat() == before
+        holder.kill()
+    assert not is_held(path)
+
+
+def test_a_lock_of_this_process_and_one_that_was_given_back(tmp_path):
+    lock = FileLock(tmp_path / "lock")
+    with lock:
+        assert is_held(tmp_path / "lock")
+    assert not is_held(tmp_path / "lock")
+    with FileLock(tmp_path / "lock", timeout=0):  # asking left nothing behind
+        pass
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("nowhere")])
+@pytest.mark.timeout(10)
+def test_what_is_no_lock_file_is_not_held(tmp_path, make):
+    make(tmp_path / "lock")
+    assert not is_held(tmp_path / "lock")

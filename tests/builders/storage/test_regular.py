@@ -1,0 +1,79 @@
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from builders.errors import BuildError
+from builders.storage.regular import open_buffered, open_regular, read_regular, require_regular
+
+
+def test_files_and_links_to_them_are_read(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc" * 9000)
+    (tmp_path / "link").symlink_to("a")
+    for name in ("a", "link"):
+        assert read_regular(tmp_path / name) == b"abc" * 9000
+        with open_regular(str(tmp_path / name)) as one, open_buffered(tmp_path / name) as two:
+            assert one.read(3) == two.read(3) == b"abc"
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    os.mkfifo(tmp_path / "x")
+    return tmp_path / "x", "a named pipe"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "x").mkdir()
+    return tmp_path / "x", "a folder"
+
+
+@pytest.fixture
+def device(tmp_path):
+    (tmp_path / "x").symlink_to("/dev/zero")
+    return tmp_path / "x", "a device"
+
+
+@pytest.fixture
+def listening(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a socket's path has at most 107 bytes
+    with socket.socket(socket.AF_UNIX) as opened:
+        opened.bind("x")
+        yield tmp_path / "x", "a socket"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device", "listening"])
+def test_nothing_else_is_opened(kind, request):
+    path, words = request.getfixturevalue(kind)
+    for opener in (open_regular, open_buffered, read_regular, require_regular):
+        with pytest.raises(BuildError) as caught:
+            opener(path)
+        assert str(caught.value) == f"{path} is {words}, not a regular file. Remove it, or put the file in its place."
+
+
+def test_a_missing_file_is_an_error_of_the_system(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        open_regular(tmp_path / "none")
+    with pytest.raises(FileNotFoundError):
+        read_regular(tmp_path / "none")
+    with pytest.raises(BuildError, match=r"^Cannot read .*none: No such file or directory\. Restore it"):
+        require_regular(tmp_path / "none")
+
+
+def test_no_descriptor_stays_open(tmp_path):
+    os.mkfifo(tmp_path / "x")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        with pytest.raises(BuildError):
+            open_regular(tmp_path / "x")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_file_may_have_a_limit(tmp_path):
+    (tmp_path / "a").write_bytes(b"123456")
+    assert read_regular(tmp_path / "a", 6) == b"123456"
+    with pytest.raises(OSError, match="it has more than 5 bytes") as caught:
+        read_regular(tmp_path / "a", 5)
+    assert caught.value.filename == str(tmp_path / "a")

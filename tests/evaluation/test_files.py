@@ -1,0 +1,83 @@
+"""Files that somebody else wrote: regular ones only, JSON and Parquet of any kind give a value or one sentence."""
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.errors import EvaluationError, first_line, one_line
+from evaluation.files import read_json, read_parquet, require_regular
+
+
+@pytest.mark.timeout(20)
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in ((tmp_path / "pipe", "a named pipe"), (tmp_path, "a folder")):
+        for read in (require_regular, read_json, lambda path: read_parquet(path, str(path))):
+            with pytest.raises(
+                EvaluationError, match=rf"^{path} is {kind}.*, not a file\. Put the file itself there\.$"
+            ):
+                read(path)
+    with pytest.raises(EvaluationError, match=r"nothing: No such file or directory\. Check the path\."):
+        require_regular(tmp_path / "nothing")
+
+
+def test_messages_stay_on_one_short_line():
+    assert one_line("a\nb\x1b[2J\udce9") == "a\\nb\\x1b[2J\\udce9"
+    assert first_line(ValueError("a\x1b[2J.\nb")) == "a\\x1b[2J"
+    assert len(first_line(ValueError("a" * 10**6))) == 303
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff", b"[" * 100_000, b'{"a": ' * 100_000, b"9" * 5000, b"{]"],
+    ids=lambda value: str(value)[:9],
+)
+def test_what_is_no_json_is_a_value_error(tmp_path, content):
+    (tmp_path / "x.json").write_bytes(content)
+    with pytest.raises(ValueError):
+        read_json(tmp_path / "x.json")
+
+
+def test_json_that_is_too_large_is_not_read_to_its_end(tmp_path):
+    with (tmp_path / "x.json").open("wb") as file:
+        file.truncate(2**40)  # a hole: no byte of it is on disk
+    with pytest.raises(ValueError, match="it has more than 268,435,456 bytes"):
+        read_json(tmp_path / "x.json")
+
+
+def test_a_table_is_read_whole_with_its_metadata(tmp_path):
+    numbers = list(range(5000))
+    table = pa.table({"a": numbers, "b": list(map(str, numbers))}).replace_schema_metadata({"key": "value"})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=999)
+    found = read_parquet(tmp_path / "x.parquet", "it")
+    assert found == table
+    assert found.schema.metadata == {b"key": b"value"}
+    assert read_parquet((tmp_path / "x.parquet").read_bytes(), "it") == table
+    pq.write_table(table.slice(0, 0), tmp_path / "x.parquet")
+    assert read_parquet(tmp_path / "x.parquet", "it") == table.slice(0, 0)
+
+
+NOT_UTF8 = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"]), "it has two columns of one name"),
+        (pa.table({"a": NOT_UTF8}), "Invalid UTF8"),
+        (pa.table({"a": pa.array(["x" * 100_000]).take([0] * 20_000)}), "it has very long texts"),
+    ],
+)
+def test_tables_that_cannot_be_used(tmp_path, table, words):
+    pq.write_table(table, tmp_path / "x.parquet", compression="zstd")
+    with pytest.raises(EvaluationError, match=rf"^Cannot read it as Parquet: .*{words}.*\. Write or download"):
+        read_parquet(tmp_path / "x.parquet", "it")
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" * 3, b"PARE" * 3, b"x" * 1000])
+def test_what_is_no_parquet(tmp_path, content):
+    (tmp_path / "x.parquet").write_bytes(content)
+    with pytest.raises(EvaluationError, match=r"^Cannot read it as Parquet: "):
+        read_parquet(tmp_path / "x.parquet", "it")

@@ -1,0 +1,1 @@
+"""The readers under test. A module here has a tuple `TARGETS`; nothing else is needed to have them run."""

@@ -1,0 +1,251 @@
+"""Containers of arrays: CIFAR-100's pickles, SVHN's and the development kit's MATLAB files."""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import scipy.io
+
+from builders.demo.python2_pickle import python2_pickle
+from builders.sources import ilsvrc_devkit
+from builders.sources.base import open_source
+from builders.sources.readers import pickles
+from builders.sources.registry import SOURCES
+from builders.sources.unpack import UNPACKERS
+from taxonomy import tables
+from tests.fuzz.target import Target
+
+_PIXELS = np.random.default_rng(0).integers(0, 256, (3, 3072), dtype=np.uint8)
+
+
+def batch(**values: object) -> dict[str, object]:
+    """CIFAR-100's dictionary of three images, with some values replaced."""
+    rows = tables.cifar100()
+    coarse = sorted({row.coarse for row in rows})
+    labels = {"fine_labels": [0, 7, 99], "coarse_labels": [coarse.index(rows[label].coarse) for label in (0, 7, 99)]}
+    return {"data": _PIXELS, **labels, "filenames": ["a.png", "b.png", "c.png"], "batch_label": "test"} | values
+
+
+def small() -> list[bytes]:
+    """Pickles of Python 2 and of Python 3."""
+    value = {"fine_labels": [3, 300], "data": np.arange(12, dtype=np.uint8).reshape(3, 4), "x": "y" * 300}
+    return [python2_pickle(value), *(pickle.dumps(value, protocol) for protocol in (3, 4))]
+
+
+def load(folder: Path) -> object:
+    """The values of a pickle, and the array in it."""
+    with (folder / "x").open("rb") as file:
+        value = pickles.load("X", file, folder / "x")
+    try:
+        pickles.byte_matrix(value.get("data"))
+    except ValueError as error:
+        assert str(error).isprintable()
+    return value
+
+
+def _as_key(value: bytes) -> bytes:
+    return b"\x80\x04}" + value + b"K\x01s."
+
+
+def _doubled(times: int) -> bytes:
+    """A tuple of two equal tuples of two equal tuples and so on, with two instructions a level."""
+    return b")" + b"".join(b"q%ch%c\x86" % (level, level) for level in range(times))
+
+
+DEEP = 200_000
+PICKLES = {
+    "doubled tuple as key": _as_key(_doubled(96)),
+    "doubled tuple as key, by DUP": _as_key(b")" + b"2\x86" * 200),
+    "doubled tuple as key, by MEMOIZE": _as_key(b")" + b"".join(b"\x94h%c\x86" % level for level in range(96))),
+    "doubled tuple, table entries written twice": b"\x80\x04K\x01q\x01q\x010)\x94h\x01\x86\x94h\x02\x86.",
+    "doubled list": b"\x80\x02}U\x01a" + b"]" + b"".join(b"q%ch%c]q%ch%ca" % (n, n, n, n) for n in range(90)) + b"s.",
+    "deep tuple as key": _as_key(b")" + b"\x85" * DEEP),
+    "deep list": b"\x80\x02}U\x01a" + b"]" * DEEP + b"a" * (DEEP - 1) + b"s.",
+    "deep marks": b"\x80\x02" + b"(" * DEEP + b"t" * DEEP + b".",
+    "deep calls": b"\x80\x02" + b"(" * DEEP + b"inumpy\nndarray\n" * 20_000 + b".",
+    "table entry at 4 billion": b"\x80\x02}r\xf0\xff\xff\xff.",
+    "table entry at 4 billion, as text": b"}p4000000000\n.",
+    "negative table entry": b"}p-5\n.",
+    "number of a million bytes": b"\x80\x02}U\x01a\x8b" + struct.pack("<i", 1_000_000) + b"\x7f" * 1_000_000 + b"s.",
+    "number of two gigabytes": b"\x80\x02\x8b\xff\xff\xff\x7f\x01.",
+    "number of minus one byte": b"\x80\x02\x8b\xff\xff\xff\xff.",
+    "number of a million digits": b"}U\x01aL" + b"9" * 1_000_000 + b"L\ns.",
+    "text of two gigabytes": b"\x80\x02T\xff\xff\xff\x7fabc.",
+    "text of minus one byte": b"\x80\x02T\xff\xff\xff\xffabc.",
+    "bytes of an exabyte": b"\x80\x04\x8e" + struct.pack("<Q", 1 << 60) + b"abc.",
+    "bytes of three gigabytes": b"\x80\x04\x8e" + struct.pack("<Q", 3 << 30) + b"abc.",
+    "byte array of three gigabytes": b"\x80\x05\x96" + struct.pack("<Q", 3 << 30) + b"abc.",
+    "frame of an exabyte": b"\x80\x04\x95" + struct.pack("<Q", 1 << 60) + b"}.",
+    "frame of three gigabytes": b"\x80\x04\x95" + struct.pack("<Q", 3 << 30) + b"}.",
+    "buffer outside": b"\x80\x05\x97.",
+    "set of tuples": b"\x80\x04}U\x01a\x8f(" + b")\x85" * 200 + b"\x90s.",
+    "no instruction": b"\x80\x02\xff.",
+    "nothing": b"",
+}
+
+_HUGE = 10**18
+BATCHES = {
+    "label of 64 bits": batch(fine_labels=[_HUGE, 1, 2]),
+    "label that is a list": batch(fine_labels=[[[[1]]], 1, 2]),
+    "label that is a long text": batch(fine_labels=["\x1b" * 200_000, 1, 2]),
+    "label that is no number": batch(coarse_labels=[float("nan"), 1, 2]),
+    "labels that are a number": batch(fine_labels=_HUGE),
+    "file names that are a number": batch(filenames=_HUGE),
+    "another key with control characters": {"\x1b[2J\n" * 9: 1},
+    "pixels of floats": batch(data=_PIXELS.astype(float)),
+    "pixels of objects": batch(data=np.array([None] * 3)),
+    "pixels of other shape": batch(data=_PIXELS.reshape(9, 1024)),
+}
+
+
+def cifar(folder: Path) -> object:
+    """CIFAR-100's test images."""
+    index = open_source(SOURCES["cifar100"], folder, ("test",))
+    path = folder / "cifar-100-python" / "test"
+    return [bytes(image) for rows in UNPACKERS["pickle"](path, np.arange(index.table.num_rows)) for image in rows]
+
+
+def mats() -> list[bytes]:
+    """SVHN's cropped digits, with compressed variables and with plain ones."""
+    found = []
+    for compressed in (False, True):
+        buffer = io.BytesIO()
+        pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 2), dtype=np.uint8)
+        scipy.io.savemat(buffer, {"X": pixels, "y": np.array([[1], [10]], np.uint8)}, do_compression=compressed)
+        found.append(buffer.getvalue())
+    return found
+
+
+def place_kit(folder: Path, data: bytes) -> None:
+    """A development kit with this meta.mat."""
+    place = folder / "ILSVRC2012_devkit_t12" / "data"
+    place.mkdir(parents=True)
+    (place / "meta.mat").write_bytes(data)
+    (place / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n1\n")
+
+
+def meta_mat(rows: object, *, name: str = "synsets", compressed: bool = False) -> bytes:
+    """A file with one variable: structures of the development kit, given as (id, wnid, children), or another value."""
+    if isinstance(rows, list):
+        synsets = np.zeros((len(rows), 1), dtype=[(key, object) for key in ("ILSVRC2012_ID", "WNID", "num_children")])
+        for place, row in enumerate(rows):
+            synsets[place, 0] = row
+        rows = synsets
+    buffer = io.BytesIO()
+    scipy.io.savemat(buffer, {name: rows}, do_compression=compressed)
+    return buffer.getvalue()
+
+
+KIT = [(1, "n01440764", 0), (2, "n01443537", 0), (3, "n00000001", 2)]
+
+
+def element(kind: int, data: bytes, length: int | None = None) -> bytes:
+    """A part of a MATLAB 5 file, with any length."""
+    padding = b"" if kind == 15 else bytes(-len(data) % 8)
+    return struct.pack("<II", kind, len(data) if length is None else length) + data + padding
+
+
+def matrix(dimensions: Sequence[int], content: bytes, *, kind: int = 9, name: bytes = b"X") -> bytes:
+    """A variable (kind 1 is a cell array, 2 a structure, 9 holds bytes)."""
+    flags = element(6, struct.pack("<II", kind, 0))
+    shape = element(5, struct.pack(f"<{len(dimensions)}i", *dimensions))
+    return element(14, flags + shape + element(1, name) + content)
+
+
+def mat(*variables: bytes) -> bytes:
+    """A file of some variables."""
+    return b"MATLAB 5.0 MAT-file".ljust(116) + bytes(8) + b"\x00\x01IM" + b"".join(variables)
+
+
+# MATLAB 7.3: a text of 116 bytes, 8 of offset, version 2.0 and the byte order, then HDF5 from byte 512.
+HDF5 = b"MATLAB 7.3 MAT-file".ljust(116) + bytes(8) + b"\x00\x02IM" + bytes(384) + b"\x89HDF\r\n\x1a\n"
+_Y = matrix((2, 1), element(2, b"\1\2"), name=b"y")
+_CELLS = functools.reduce(lambda inner, _: matrix((1, 1), inner, kind=1), range(3000), _Y)
+VARIABLES = {
+    "of HDF5": HDF5,
+    "of HTML": b"<html>not found</html>" * 99,
+    "of nothing": b"",
+    "of huge dimensions": mat(matrix((32, 32, 3, 1 << 30), element(2, b"abc")), _Y),
+    "of dimensions below zero": mat(matrix((32, 32, 3, -5), element(2, b"abc")), _Y),
+    "of 100,000 dimensions": mat(matrix((1,) * 100_000, element(2, b"a")), _Y),
+    "of bytes said to be four gigabytes": mat(matrix((32, 32, 3, 2), element(2, b"abc", 0xFFFFFFF0)), _Y),
+    "of a variable said to be four gigabytes": mat(element(14, b"", 0xFFFFFFF0), _Y),
+    "of a compressed variable said to be four gigabytes": mat(element(15, b"", 0xFFFFFFF0), _Y),
+    "of many cells": mat(matrix((1 << 15, 1 << 15), b"", kind=1, name=b"synsets")),
+    "of many structures": mat(
+        matrix(
+            (1 << 15, 1 << 15), element(5, b"\x20\0\0\0") + element(1, b"a".ljust(32, b"\0")), kind=2, name=b"synsets"
+        )
+    ),
+    "of deep cells": mat(_CELLS),
+    "of a name of control characters": mat(matrix((1, 1), element(2, b"a"), name=b"\x1b[2J\n")),
+    "of a bomb": mat(element(15, zlib.compress(element(14, bytes(600 << 20)), 9))),
+    "of a bomb in y": mat(
+        matrix((32, 32, 3, 2), element(2, bytes(6144))),
+        element(15, zlib.compress(matrix((600 << 20, 1), element(2, bytes(600 << 20)), name=b"y"), 9)),
+    ),
+}
+
+
+def kits() -> dict[str, bytes]:
+    """Files that are no list of the development kit's classes."""
+    return VARIABLES | {
+        "with numbers of floats": meta_mat([(1.5, "n01440764", 0.0)]),
+        "with a number that is none": meta_mat([(float("nan"), "n01440764", 0)]),
+        "with an endless number": meta_mat([(float("inf"), "n01440764", 0)]),
+        "with an array as number": meta_mat([(np.arange(9), "n01440764", 0)]),
+        "with a text as number": meta_mat([("one", "n01440764", 0)]),
+        "with a wnid of control characters": meta_mat([(1, "\x1b[2J\n", 0)]),
+        "with a number as wnid": meta_mat([(1, 5, 0)]),
+        "with a wnid of an array": meta_mat([(1, np.zeros((300, 300)), 0)]),
+        "with no rows": meta_mat([]),
+        "with one number": meta_mat(5.0),
+        "with a text": meta_mat("text"),
+        "with floats": meta_mat(np.zeros((3, 3))),
+        "with one structure": meta_mat({"WNID": 1}),
+        "with cells": meta_mat(np.array([[1], ["a"]], object)),
+        "with another variable": meta_mat(KIT, name="other"),
+        "cut short": meta_mat(KIT)[:-40],
+    }
+
+
+def svhn(folder: Path) -> object:
+    """SVHN's test images."""
+    index = open_source(SOURCES["svhn"], folder, ("test",))
+    path = folder / "test_32x32.mat"
+    return [bytes(image) for rows in UNPACKERS["mat"](path, np.arange(index.table.num_rows)) for image in rows]
+
+
+def kit(folder: Path) -> object:
+    """The classes of the validation images."""
+    place = folder / "ILSVRC2012_devkit_t12" / "data"
+    (place / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n1\n")
+    return ilsvrc_devkit.ground_truth(folder)
+
+
+TARGETS = (
+    Target("pickle", "x", small, load, cases=lambda: PICKLES),
+    Target(
+        "cifar100",
+        "cifar-100-python/test",
+        lambda: [python2_pickle(batch()), pickle.dumps(batch(), 4)],
+        cifar,
+        cases=lambda: {name: pickle.dumps(value, 4) for name, value in BATCHES.items()},
+    ),
+    Target("svhn", "test_32x32.mat", mats, svhn, cases=lambda: VARIABLES),
+    Target(
+        "meta.mat",
+        "ILSVRC2012_devkit_t12/data/meta.mat",
+        lambda: [meta_mat(KIT), meta_mat(KIT, compressed=True)],
+        ilsvrc_devkit.ground_truth,
+        cases=kits,
+        place=place_kit,
+    ),
+)

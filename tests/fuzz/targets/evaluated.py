@@ -1,0 +1,136 @@
+"""What the evaluation reads: manifests, tables of a release, features, scores, figures."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+
+from builders.errors import BuildError
+from evaluation.errors import EvaluationError
+from evaluation.features.blocks import RowBlocks
+from evaluation.features.store import Identity, Store, _canonical
+from evaluation.files import read_parquet
+from evaluation.releases import open_release
+from evaluation.scoring.scores import METADATA, read_scores
+from tests.fuzz.target import Target
+
+IDENTITY = Identity("a" * 64, "it.py:model", "b" * 64, ("x", "y", "z"), ("layer1",), {"size": [8, 8]})
+BLOCK = "features/cifar/test/000000000-000000006.arrow"
+PROVENANCE = {
+    "release_digest": "ab" * 32,
+    "configs": ["cifar"],
+    "model": "it.py:model",
+    "model_digest": "cd" * 32,
+    "seed": 3,
+    "hyperparameters": {"odin": {"temperature": 1000.0}},
+    "versions": {"torch": "2.6.0"},
+}
+MANIFEST = {
+    "format": 1,
+    "configs": {"cifar": {"label_names": ["x", "y"], "splits": {"test": {"digest": "ab", "data": []}}}},
+    "duplicates": {"path": "duplicates/pairs.parquet", "sha256": "ab", "rows": 3},
+}
+
+
+def refused(read: Callable[[Path], object]) -> Callable[[Path], object]:
+    """The same reader, with the error that the harness knows."""
+
+    @wraps(read)
+    def wrapped(folder: Path) -> object:
+        try:
+            return read(folder)
+        except EvaluationError as error:
+            raise BuildError(str(error)) from error
+
+    return wrapped
+
+
+def parquet(table: pa.Table, **options: object) -> bytes:
+    """A small Parquet file."""
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, row_group_size=4, **options)
+    return buffer.getvalue()
+
+
+def scores() -> list[bytes]:
+    """Scores files with and without provenance."""
+    table = pa.table({"id": [f"a/{n}" for n in range(9)], "score": np.linspace(0, 1, 9), "prediction": [0, 1, 2] * 3})
+    told = table.replace_schema_metadata({METADATA: json.dumps(PROVENANCE)})
+    return [parquet(table, compression="zstd"), parquet(told, compression="none", write_page_checksum=True)]
+
+
+def block() -> list[bytes]:
+    """A block of features."""
+    columns = {
+        "id": pa.array([f"a/ü{number}" for number in range(6)]),
+        "label": pa.array([0, 1, 2, -1, 0, 1]),
+        "logits": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(18, dtype=np.float32)), 3),
+        "penultimate": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(12, dtype=np.float32)), 2),
+    }
+    metadata = json.dumps({"rows": 6, "computed": {"device": "cpu"}})
+    table = pa.table(columns).replace_schema_metadata({b"unknown_detection": metadata})
+    buffer = io.BytesIO()
+    with pa.ipc.new_file(buffer, table.schema) as writer:
+        writer.write_table(table)
+    return [buffer.getvalue()]
+
+
+def place_block(folder: Path, data: bytes) -> None:
+    """Write a feature store with one block."""
+    (folder / "features.json").write_text(_canonical(IDENTITY), encoding="utf-8")
+    (folder / BLOCK).parent.mkdir(parents=True)
+    (folder / BLOCK).write_bytes(data)
+
+
+def read_features(folder: Path) -> object:
+    """Read all columns, and some rows of all."""
+    store = Store.open(folder)
+    features = store.features("cifar", "test")
+    row_blocks = RowBlocks((folder / BLOCK).parent)
+    some = row_blocks.take(np.array([5, 0])) if row_blocks.is_whole() else {}
+    return features.ids.tolist(), features.logits.tolist(), row_blocks.environment(), repr(some)
+
+
+def read_release(folder: Path) -> object:
+    """Open a release, and ask it for all that its manifest says."""
+    release = open_release(str(folder))
+    names = [release.label_names(config) for config in release.configs]
+    return release.digest, release.duplicates_digest, names
+
+
+TARGETS = (
+    Target(
+        "evaluation-manifest",
+        "manifest.json",
+        lambda: [json.dumps(MANIFEST).encode(), json.dumps(MANIFEST, indent=1).encode()],
+        refused(read_release),
+    ),
+    Target(
+        "scores-parquet", "x.parquet", scores, refused(lambda folder: read_scores(folder / "x.parquet")[0].to_pydict())
+    ),
+    Target(
+        "scores-csv",
+        "x.csv",
+        lambda: [
+            b"id,score,class\na/1,0.5,cat\na/2,1e-3,\n",
+            b"\xef\xbb\xbfid,detector,score\r\na,msp,1\r\nb,msp,2\r\n",
+        ],
+        refused(lambda folder: read_scores(folder / "x.csv")[0].to_pydict()),
+    ),
+    Target(
+        "table-of-a-release",
+        "x.parquet",
+        scores,
+        refused(lambda folder: read_parquet((folder / "x.parquet").read_bytes(), "it").to_pydict()),
+    ),
+    Target("features-json", "features.json", lambda: [_canonical(IDENTITY).encode()], refused(Store.open)),
+    Target("features-block", BLOCK, block, refused(read_features), place=place_block),
+)

@@ -1,0 +1,90 @@
+"""Lists of images and classes, of withdrawn rows and of folders: texts, CSV and TOML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from builders.adopt import copies, text_lists
+from builders.cli.source_flags import listed_sources
+from builders.imagenet_benchmark import BENCHMARK
+from builders.plan.withdrawals import read_withdrawn
+from builders.sources import ilsvrc_devkit
+from builders.sources.base import open_source
+from builders.sources.registry import SOURCES
+from taxonomy import tables
+from tests.fuzz.target import Target
+
+
+def variants(text: str) -> list[bytes]:
+    """A text as several systems write it."""
+    return [text.encode(), b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()]
+
+
+def beside(key: str):
+    """A reader of a source's last partition, and of the list that lies beside its images."""
+
+    def read(folder: Path) -> object:
+        index = open_source(SOURCES[key], folder, tuple(SOURCES[key].expected())[-1:])
+        return index.table.to_pylist(), [piece.missing.to_pylist() for piece in index.pieces]
+
+    return read
+
+
+def placed(file: str, others: Mapping[str, str]):
+    """Writes the list and the other files."""
+
+    def place(folder: Path, data: bytes) -> None:
+        for name, content in {**{name: text.encode() for name, text in others.items()}, file: data}.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+
+    return place
+
+
+def of_source(name: str, key: str, file: str, text: str, others: Mapping[str, str]) -> Target:
+    """The target of a list that lies beside a source's images and other lists."""
+    return Target(name, file, lambda: variants(text), beside(key), place=placed(file, others))
+
+
+VAL = "ILSVRC2012_val_0000000"
+PLACES = "Places365_val_0000000"
+PLACES_IMAGES = {f"val_256/{PLACES}{number}.jpg": "" for number in (1, 2)}
+PLACES_LIST = f"{PLACES}1.jpg 165\n{PLACES}2.jpg 358\n"
+CATEGORIES = "".join(f"{row.category} {row.index}\n" for row in tables.places365())
+SCENES = "".join(f"{category}\n" for category in SOURCES["sun397"].classes())
+DISHES = "apple_pie/1\nwaffles/22\n"
+
+KAGGLE = f'ImageId,PredictionString\n{VAL}1,n01440764 85 1 499 272 \n"{VAL}2","n01443537 1 2 3 4 n01443537 5 6"\n'
+AUTHORS = f"0 places_val 165 {PLACES}1.jpg\n1.5 in_val 7 val/{VAL}1.JPEG\n\n2 sun 3 a/abbey/sun_a.jpg\n"
+ADOPTED = 'split,class\nimagenet/near_ood,n01440764\nimagenet200,tench\ntest/near-imagenet200,"x, y"\n'
+WITHDRAWN = 'id,reason\nimagenet/val/a.JPEG,its owner asked\n"dtd/b.jpg","a person\'s ""face"", seen"\n'
+FOLDERS = '# mine\nimagenet = "a/b"\ndtd = \'c\'\nsvhn = "~/d\\u00e9"\n'
+
+TARGETS = (
+    Target("kaggle-table", "LOC_val_solution.csv", lambda: variants(KAGGLE), ilsvrc_devkit.ground_truth),
+    of_source("food101-list", "food101", "meta/train.txt", DISHES, {"images/apple_pie/1.jpg": ""}),
+    of_source("sun397-classes", "sun397", "SUN397/ClassName.txt", SCENES, {"SUN397/a/abbey/sun_a.jpg": ""}),
+    of_source("places365-list", "places365", "places365_val.txt", PLACES_LIST, PLACES_IMAGES),
+    of_source(
+        "places365-categories",
+        "places365",
+        "categories_places365.txt",
+        CATEGORIES,
+        {**PLACES_IMAGES, "places365_val.txt": PLACES_LIST},
+    ),
+    Target(
+        "authors-list",
+        "x.txt",
+        lambda: variants(AUTHORS),
+        lambda folder: list(text_lists.read_lines(folder / "x.txt")),
+    ),
+    Target(
+        "adopted-classes",
+        "x.csv",
+        lambda: variants(ADOPTED),
+        lambda folder: list(copies._read_lists(folder / "x.csv", BENCHMARK)),
+    ),
+    Target("withdrawals", "x.csv", lambda: variants(WITHDRAWN), lambda folder: read_withdrawn(folder / "x.csv")),
+    Target("sources-toml", "x.toml", lambda: variants(FOLDERS), lambda folder: listed_sources(folder / "x.toml")),
+)

@@ -1,0 +1,56 @@
+"""Tags that name another commit than the one that published their version."""
+
+import pytest
+
+from builders.errors import BuildError
+from hf_scripts.hub.repository import Repository
+from hf_scripts.publish.tags import check_moved_tags, moved_tags
+from tests.hf_scripts.samples import REPO, make_release
+
+
+@pytest.fixture
+def repository(push, hub, tmp_path):
+    """Two versions, with a commit of somebody else between them and one after them."""
+    make_release(tmp_path / "one", {"bench/test": range(4)})
+    make_release(tmp_path / "two", {"bench/near_ood": range(4)})
+    assert push("one").code == 0
+    assert push("two", tag="v1.1.0").code == 0
+    hub.tag(REPO, "latest")
+    return Repository(REPO, lambda line: None)
+
+
+def test_tags_as_they_were_published(repository):
+    assert moved_tags(repository, repository.tags()) == {}
+    assert moved_tags(repository, {}) == {}
+
+
+def test_a_tag_that_was_moved(repository, hub):
+    one, two = (repository.tags()[tag] for tag in ("v1.0.0", "v1.1.0"))
+    for place in (two, hub.commits(REPO)[-1].id):
+        hub.tag(REPO, "v1.0.0", place)
+        tags = repository.tags()
+        assert moved_tags(repository, tags) == {"v1.0.0": one}
+        with pytest.raises(BuildError) as caught:
+            check_moved_tags(repository, tags, allowed=False, log=pytest.fail)
+        assert str(caught.value).startswith(f"The tag v1.0.0 of org/name names commit {place[:12]}")
+        assert f"published as commit {one[:12]}" in str(caught.value) and "--allow-moved-tags" in str(caught.value)
+    lines = []
+    check_moved_tags(repository, tags, allowed=True, log=lines.append)
+    assert len(lines) == 1 and lines[0].startswith("note: the tag v1.0.0")
+
+
+def test_other_tags_and_versions_that_nobody_published_here(repository, hub):
+    hub.tag(REPO, "latest", "v1.0.0")
+    hub.tag(REPO, "v0.1.0", "v1.0.0")
+    assert moved_tags(repository, repository.tags()) == {}
+
+
+def test_push_refuses_beside_a_moved_tag(push, repository, hub):
+    """A moved tag of this version, and one of another."""
+    before = hub.tags(REPO)
+    hub.tag(REPO, "v1.0.0", hub.commits(REPO)[-1].id)
+    for tag in ("v1.0.0", "v1.2.0"):
+        assert "v1.0.0 was published as commit" in push("two", tag=tag).error
+    ran = push("two", "--allow-moved-tags", tag="v1.1.0")
+    assert ran.code == 0 and any("note: the tag v1.0.0 of org/name" in line for line in ran.out)
+    assert hub.tags(REPO)["v1.1.0"] == before["v1.1.0"]

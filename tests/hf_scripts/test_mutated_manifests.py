@@ -1,0 +1,170 @@
+"""Thousands of damaged and malicious manifests against the commands that read one, in this process.
+
+Each is either refused in one printable sentence or taken as a manifest: no other error, no control character on the
+terminal, nothing written outside.
+"""
+
+import contextlib
+import dataclasses
+import io
+import os
+import re
+import shutil
+
+import click
+import pytest
+
+from builders import imagenet_benchmark
+from builders.cli.progress import TerminalMeter
+from builders.errors import UNPRINTABLE, BuildError
+from builders.executors.local import LocalExecutor
+from builders.pipeline.from_index import Published, rebuild
+from builders.pipeline.from_sources import prepare
+from builders.pipeline.request import BuildRequest, Run
+from builders.pipeline.run import write_release
+from builders.release.entries import Manifest
+from builders.release.manifest import parse
+from hf_scripts import card, push, verify
+from tests.hf_scripts.pair_tables import add_table
+from tests.hf_scripts.samples import REPO, make_release
+from tests.manifests import manifest_of
+from tests.mutations import broken_texts, mutations
+
+FOOD = "imagenet/far_ood_food32"
+
+
+def variants(root):
+    """Those that `parse` refuses with their reasons, and those that it takes, by name."""
+    manifest = manifest_of(root)
+    refused, taken = {}, {}
+    for name, data in [*mutations(manifest), *broken_texts(manifest)]:
+        try:
+            assert isinstance(parse(data, "x"), Manifest)
+            taken[name] = data
+        except BuildError as error:
+            assert str(error).isprintable() and len(str(error)) < 400, name
+            refused[name] = data
+    return refused, taken
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    root = make_release(
+        tmp_path_factory.mktemp("small") / "release", {"bench/test": range(2), "bench-train/train": range(100, 102)}
+    )
+    add_table(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def food(demo, tmp_path_factory):
+    """A release of one split of the demo, with the state of its build, and the functions that build it."""
+    out = tmp_path_factory.mktemp("food") / "release"
+    request = BuildRequest(
+        out, (FOOD,), {"food101": demo["food101"]}, seed=0, allow_partial=True, demo=True, limit_per_class=2
+    )
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
+        planned = prepare(Run.of(imagenet_benchmark.BENCHMARK, request, executor, meter))
+        write_release(planned)
+        yield planned
+
+
+def fewer(root):
+    """Those that are taken, with fewer of the texts that may stand in any text."""
+    alike = ("word", "inside", "card", "manifest", "state", "digest", "absolute", "more", "up")
+    return {name: data for name, data in variants(root)[1].items() if not name.endswith(alike)}
+
+
+class Tried:
+    """Runs one command on copies of a release with other manifests."""
+
+    def __init__(self, root, folder):
+        self.root, self.folder, self.codes = root, folder, {}
+        self.outside = folder / "outside"
+        self.outside.mkdir()
+
+    def __call__(self, variants, run):
+        for number, (name, data) in enumerate(variants.items()):
+            place = self.folder / "inside" / str(number)
+            shutil.copytree(self.root, place / "release", copy_function=os.link)
+            (place / "release/manifest.json").unlink()
+            (place / "release/manifest.json").write_bytes(data)
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                code = run(place / "release")
+            shown = said.getvalue().replace("\n", "")
+            assert not re.search(f"[{UNPRINTABLE}]", shown), name
+            assert "all is well" not in [line.strip() for line in said.getvalue().splitlines()], name
+            assert len(shown) < 20_000, name
+            self.codes[name] = code
+            assert sorted(path.name for path in self.folder.iterdir()) == ["inside", "outside"], name
+            assert sorted(path.name for path in place.iterdir()) in (["release"], ["out", "release"]), name
+            assert not any(self.outside.iterdir()), name
+            shutil.rmtree(place)
+        return self.codes
+
+
+@pytest.fixture
+def tried(tmp_path):
+    return lambda root: Tried(root, tmp_path)
+
+
+def test_each_is_a_manifest_or_is_refused_in_a_sentence(small, cifar_release, facets_release):
+    refused, taken = variants(small)
+    assert len(refused) > 2000 and len(taken) > 200
+    for root in (cifar_release, facets_release):
+        refused, taken = variants(root)
+        assert len(refused) > 2000 and len(taken) > 200
+
+
+def test_verify(small, tried):
+    _, taken = variants(small)
+
+    def run(root):
+        return verify.main([str(root), "--quick", "--workers", "1"])
+
+    assert set(tried(small)(taken, run).values()) == {0, 1}
+
+
+def test_card(small, tried):
+    taken = fewer(small)
+    assert set(tried(small)(taken, lambda root: card.main([str(root), "--check"])).values()) == {0, 1}
+
+
+def test_push(small, tried, hub, api, only_loopback):
+    taken = fewer(small)
+    flags = ["--repo", REPO, "--tag", "v1.0.0", "--dry-run", "--workers", "1"]
+    assert set(tried(small)(taken, lambda root: push.main([str(root), *flags])).values()) == {0, 2}
+
+
+def code_of(run):
+    try:
+        run()
+    except BuildError as error:
+        click.echo(f"error: {error}")
+        return 2
+    return 0
+
+
+def test_build(food, tried):
+    out = food.run.request.out
+    taken = fewer(out)
+
+    def run(root):
+        request = dataclasses.replace(food.run.request, out=root)
+        here = dataclasses.replace(food, run=dataclasses.replace(food.run, request=request))
+        return code_of(lambda: write_release(here))
+
+    assert set(tried(out)(taken, run).values()) == {0, 2}
+
+
+def test_materialize(food, tried):
+    request = food.run.request
+    taken = fewer(request.out)
+
+    def run(root):
+        published = Published(root, "imagenet")
+        arguments = (request.roots, root.parent / "out", food.run.meter, food.run.executor)
+        return code_of(lambda: rebuild(published, *arguments))
+
+    assert set(tried(request.out)(taken, run).values()) == {0, 2}
