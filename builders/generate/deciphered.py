@@ -51,18 +51,19 @@ def decipher(image: SourceImage, size: tuple[int, int]) -> Generated:
             f"hash is {found[:12]}, not {companion.original_hash[:12]})",
         )
     try:
-        cipher = Image.open(io.BytesIO(companion.data))
-        cipher.load()
+        # Any lossy format would give a cipher of other samples.
+        cipher = Image.open(io.BytesIO(companion.data), formats=("PNG",))
+        if (cipher.mode, cipher.size) != ("RGB", size):
+            return Generated(
+                None,
+                reason=f"its cipher has {cipher.width} x {cipher.height} pixels of mode {cipher.mode} instead of "
+                f"{size[0]} x {size[1]} of mode RGB",
+            )
+        samples = np.asarray(cipher)
     except DECODE_ERRORS as error:
         # Pillow's message for unknown bytes ends with the address of a buffer.
-        return Generated(None, reason=f"its cipher does not decode ({str(error).split(' <_io')[0]})")
-    if (cipher.mode, cipher.size) != ("RGB", size):
-        return Generated(
-            None,
-            reason=f"its cipher has {cipher.width} x {cipher.height} pixels of mode {cipher.mode} instead of "
-            f"{size[0]} x {size[1]} of mode RGB",
-        )
-    pixels = deciphered(np.asarray(cipher), image.data)
+        return Generated(None, reason=f"its cipher is not a whole PNG ({str(error).split(' <_io')[0]})")
+    pixels = deciphered(samples, image.data)
     return Generated(pixels, {ORIGINAL_HASH.name: found, HASH_PUBLISHED.name: companion.original_hash != _NO_HASH})
 
 

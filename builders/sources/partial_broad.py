@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from builders.demo.partial_broad import DEMO
-from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, Source
 from builders.sources.readers import parquet, parquet_files
+from builders.sources.readers import parquet_columns as columns
 from builders.sources.readers.folders import relative
 from builders.sources.readers.layouts import Search, alike
+from builders.storage.regular import read_regular
 from taxonomy import tables
 
 _KEY = "partial_broad"
@@ -44,6 +44,7 @@ _ADVICE = "Download ServiceNow/PartialBROAD from the Hub again"
 _FILE_NAME = r"^(?:.*/)?ILSVRC2012_val_(?P<number>[0-9]{8})(?:_(?P<wnid>n[0-9]{8}))?\.JPEG$"
 _HASH = r"^(?:[0-9a-f]{64}|none)$"
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
+_NOTE_BYTES = 64 * 1024
 _LEVELS_UP = 4
 """Folders above a file in which the Hub's client may have noted its commit; the file itself is in data/."""
 
@@ -93,7 +94,7 @@ def _commit(path: Path) -> str:
     for home in list(path.parents)[:_LEVELS_UP]:
         note = home / ".cache" / "huggingface" / "download" / f"{path.relative_to(home).as_posix()}.metadata"
         if note.is_file():
-            first = note.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+            first = read_regular(note, _NOTE_BYTES).partition(b"\n")[0].decode("ascii", "replace")
             return first if _COMMIT.fullmatch(first) else ""
     return ""
 
@@ -116,15 +117,13 @@ def _shard(root: Path, path: Path, *, ciphers: bool) -> pa.Table:
 
 def _originals(path: Path, shard: parquet.Shard) -> tuple[pa.Array, pa.Array]:
     """Id in ImageNet and published hash of each cipher's original."""
-    schema = pq.read_schema(path)
-    missing = [name for name in ("original_filename", "original_hash") if name not in schema.names]
-    if missing:
-        raise OtherDataError(f"{_TITLE}: {path} lacks the columns {' and '.join(missing)}. {_ADVICE}.")
-    try:
-        table = pq.read_table(path, columns=["original_filename", "original_hash"])
-    except (OSError, pa.ArrowException) as error:
-        raise BuildError(f"{_TITLE}: {path} cannot be read as Parquet ({error}). {_ADVICE}.") from error
-    names, hashes = (table[name].combine_chunks().cast(pa.string()) for name in table.column_names)
+    wanted = ("original_filename", "original_hash")
+    with columns.opened(_TITLE, path) as file:
+        missing = [name for name in wanted if not columns.is_text_column(file.schema_arrow, name)]
+        if missing:
+            raise OtherDataError(f"{_TITLE}: {path} lacks the columns of text {' and '.join(missing)}. {_ADVICE}.")
+        table = columns.read(_TITLE, path, file, wanted)
+        names, hashes = (columns.names(_TITLE, path, table, name) for name in wanted)
     shard = parquet.Shard(path, names, shard.labels, shard.label_names)
     parts = pc.extract_regex(names, _FILE_NAME)
     unnamed = "the original {name} is not named ILSVRC2012_val_<8 digits>.JPEG"

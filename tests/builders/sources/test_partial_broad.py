@@ -98,22 +98,17 @@ def test_two_ciphers_of_one_original_are_refused(tmp_path):
 
 
 def test_files_that_are_no_part_of_it_are_refused(tmp_path):
+    partition = "adversarial_pgd_vit"
     path = write(tmp_path / "short", [(0, NAME, "none")], name="{}-00000-of-00002.parquet")
-    assert "lacks files of a set" in refusal("partial_broad", tmp_path / "short", "adversarial_pgd_vit")
-    pq.write_table(
-        pq.read_table(path).drop_columns(["original_hash"]), path.with_name("adversarial_pgd_vit-a.parquet")
-    )
-    path.unlink()
-    path.with_name("adversarial_pgd_vit-a.parquet").rename(
-        path.with_name("adversarial_pgd_vit-00000-of-00001.parquet")
-    )
-    assert "lacks the columns original_hash" in refusal("partial_broad", tmp_path / "short", "adversarial_pgd_vit")
-    place = tmp_path / "cut" / "data" / "adversarial_pgd_vit-00000-of-00001.parquet"
+    assert "lacks files of a set" in refusal("partial_broad", tmp_path / "short", partition)
+    place = tmp_path / "other" / "data" / f"{partition}-00000-of-00001.parquet"
     place.parent.mkdir(parents=True)
+    pq.write_table(pq.read_table(path).drop_columns(["original_hash"]), place)
+    assert "lacks the columns of text original_hash" in refusal("partial_broad", tmp_path / "other", partition)
     place.write_bytes(b"PAR1")
-    assert "cannot be read as Parquet" in refusal("partial_broad", tmp_path / "cut", "adversarial_pgd_vit")
+    assert "cannot be read as Parquet" in refusal("partial_broad", tmp_path / "other", partition)
     (tmp_path / "empty").mkdir()
-    assert "data/adversarial_pgd_vit-*.parquet" in refusal("partial_broad", tmp_path / "empty", "adversarial_pgd_vit")
+    assert f"data/{partition}-*.parquet" in refusal("partial_broad", tmp_path / "empty", partition)
 
 
 def test_the_revision_is_told_where_the_hubs_client_left_it(tmp_path):
