@@ -56,13 +56,15 @@ def decipher(image: SourceImage, size: tuple[int, int]) -> Generated:
         if (cipher.mode, cipher.size) != ("RGB", size):
             return Generated(
                 None,
-                reason=f"its cipher has {cipher.width} x {cipher.height} pixels of mode {cipher.mode} instead of "
+                reason=f"its cipher in PartialBROAD has {cipher.width} x {cipher.height} pixels of mode {cipher.mode} instead of "
                 f"{size[0]} x {size[1]} of mode RGB",
             )
         samples = np.asarray(cipher)
     except DECODE_ERRORS as error:
         # Pillow's message for unknown bytes ends with the address of a buffer.
-        return Generated(None, reason=f"its cipher is not a whole PNG ({str(error).split(' <_io')[0]})")
+        return Generated(
+            None, reason=f"its cipher in PartialBROAD is not a whole PNG ({str(error).split(' <_io')[0]})"
+        )
     pixels = deciphered(samples, image.data)
     return Generated(pixels, {ORIGINAL_HASH.name: found, HASH_PUBLISHED.name: companion.original_hash != _NO_HASH})
 

@@ -201,7 +201,7 @@ def test_what_gives_no_image_has_a_reason():
     cut = SourceImage(*[getattr(whole, name) for name in ("id", "class_id", "class_name", "image", "data")])
     for image, size, words in (
         (companion(picture(6, 5), "0" * 64), (6, 5), f"its hash is {file_hash(ORIGINAL)[:12]}, not 000000000000"),
-        (whole, (224, 224), "its cipher has 6 x 5 pixels of mode RGB instead of 224 x 224"),
+        (whole, (224, 224), "its cipher in PartialBROAD has 6 x 5 pixels of mode RGB instead of 224 x 224"),
         (companion(picture(6, 5, "L")), (6, 5), "6 x 5 pixels of mode L instead of 6 x 5 of mode RGB"),
     ):
         found = decipher(image, size)
@@ -214,7 +214,7 @@ def test_what_gives_no_image_has_a_reason():
         )
         found = decipher(damaged, (6, 5))
         assert found.pixels is None
-        assert found.reason.startswith("its cipher is not a whole PNG (")
+        assert found.reason.startswith("its cipher in PartialBROAD is not a whole PNG (")
         assert "0x" not in found.reason
     with pytest.raises(ValueError, match="has no cipher"):
         decipher(cut, (6, 5))
