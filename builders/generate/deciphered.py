@@ -56,8 +56,8 @@ def decipher(image: SourceImage, size: tuple[int, int]) -> Generated:
         if (cipher.mode, cipher.size) != ("RGB", size):
             return Generated(
                 None,
-                reason=f"its cipher in PartialBROAD has {cipher.width} x {cipher.height} pixels of mode {cipher.mode} instead of "
-                f"{size[0]} x {size[1]} of mode RGB",
+                reason=f"its cipher in PartialBROAD has {cipher.width} x {cipher.height} pixels of mode "
+                f"{cipher.mode} instead of {size[0]} x {size[1]} of mode RGB",
             )
         samples = np.asarray(cipher)
     except DECODE_ERRORS as error:

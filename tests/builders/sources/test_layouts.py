@@ -139,6 +139,14 @@ def test_expected_totals_are_the_owners():
         "imagenet_o": {"images": 2_000},
         "openimage_o": {"test": 15_869, "val": 1_763},
         "coco2017": {"train": 117_266},
+        "partial_broad": {
+            **{
+                f"adversarial_{attack}_{model}": 5_000
+                for attack in ("pgd", "autoattack")
+                for model in ("resnet", "vit")
+            },
+            **dict.fromkeys(("synthetic_gan", "synthetic_diffusion"), 25_000),
+        },
     }
 
 
