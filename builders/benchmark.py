@@ -8,7 +8,7 @@ with one `Benchmark` value, which checks itself on construction. The other types
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builders.declaration_checks import problems
@@ -22,6 +22,7 @@ from builders.selection import (
     Draw,
     Half,
     Largest,
+    Originals,
     PerClass,
     Quota,
     Rest,
@@ -31,7 +32,7 @@ from builders.selection import (
     parent,
 )
 from builders.sources.base import Source
-from builders.splits import AuthorsImages, Config, JoinedSplit, Oodness, PaperCount, Part, Split
+from builders.splits import AuthorsImages, Config, JoinedSplit, Model, Oodness, PaperCount, Part, Split
 
 __all__ = [
     "AllClasses",
@@ -49,6 +50,7 @@ __all__ = [
     "Largest",
     "Model",
     "Oodness",
+    "Originals",
     "PaperCount",
     "Part",
     "PerClass",
@@ -78,26 +80,15 @@ class Variant:
 
     `splits` are declared in place of the splits of these keys (`config/split`). The name joins the version as build
     metadata (semver.org 2.0.0, item 10), as in `1.0.0+openimage-o-all`, so that no folder mixes two readings.
+    `configs` are only in this reading, and take the place of those with their names. With a `source` that only this
+    reading needs, the flag takes its folder.
     """
 
     name: str
     help: str
     splits: Mapping[str, Split | JoinedSplit]
-
-
-@dataclass(frozen=True)
-class Model:
-    """A generative model that a person has, and whose images some splits hold; the flag `--<name>` gives it.
-
-    `given` is what the flag takes, as help shows it (such as `DIR`); `splits` are keys (`config/split`). `load` gets
-    that and a device, and returns the splits' generator with its weights and with what it depends on.
-    """
-
-    name: str
-    given: str
-    help: str
-    splits: tuple[str, ...]
-    load: Callable[[str, str], Generator]
+    configs: tuple[Config, ...] = ()
+    source: Source | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +97,7 @@ class Benchmark:
 
     `roles_by_config`: an image may have different roles in different configs. `index_words`: the words by which the
     authors' text lists name a source and its partition (`builders.adopt.text_lists`); empty if an existing copy
-    consists of folders. `variants`: other readings that a flag asks for. `models`: what generates some splits' images.
+    consists of folders. `variants`: other readings that a flag asks for.
 
     Raises:
         DeclarationError: a name is used twice or malformed, a key names no split, or a split draws from a partition,
@@ -123,7 +114,6 @@ class Benchmark:
     roles_by_config: bool = False
     index_words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
-    models: tuple[Model, ...] = ()
 
     def __post_init__(self) -> None:
         for problem in problems(self.configs):
@@ -135,10 +125,6 @@ class Benchmark:
                         f"Benchmark {self.name}, variant {variant.name}: {split.name} cannot stand for {key}."
                     )
             self._read_as([variant])
-        for model in self.models:
-            for key in model.splits:
-                if key not in self.by_key() or self.by_key()[key][1].generator is None:
-                    raise DeclarationError(f"Benchmark {self.name}, model {model.name}: {key} has no generator.")
 
     def with_variants(self, names: Collection[str]) -> Benchmark:
         """The benchmark as some of its variants declare it; itself if none are named."""
@@ -148,7 +134,10 @@ class Benchmark:
     def _read_as(self, variants: Sequence[Variant]) -> Benchmark:
         other = {key: split for variant in variants for key, split in variant.splits.items()}
         version = ".".join([f"{self.version}+{variants[0].name}", *(variant.name for variant in variants[1:])])
-        return dataclasses.replace(self, configs=self._with_splits(other), version=version, variants=())
+        added = {config.name: config for variant in variants for config in variant.configs}
+        kept = {config.name: config for config in self._with_splits(other)}
+        configs = tuple((kept | added).values())
+        return dataclasses.replace(self, configs=configs, version=version, variants=())
 
     def with_generators(self, generators: Mapping[str, Generator]) -> Benchmark:
         """The benchmark with the generators of loaded models, by the keys of their splits (`config/split`)."""
@@ -164,6 +153,14 @@ class Benchmark:
             )
             for config in self.configs
         )
+
+    def models(self) -> dict[Model, tuple[str, ...]]:
+        """The models that generate splits' images, each with the keys of its splits (`config/split`)."""
+        found: dict[Model, tuple[str, ...]] = {}
+        for key, (_, split) in self.by_key().items():
+            if split.model is not None:
+                found[split.model] = (*found.get(split.model, ()), key)
+        return found
 
     def splits(self) -> Iterator[tuple[Config, Split]]:
         """Yield all splits in declared order, each with its config; for a joined split, its parts."""
@@ -205,7 +202,8 @@ class Benchmark:
 
     def sources(self) -> tuple[Source, ...]:
         """All sources that the splits need, in order of first use."""
-        return tuple({split.source.key: split.source for _, split in self.splits()}.values())
+        needed = [source for _, split in self.splits() for source in split.sources]
+        return tuple({source.key: source for source in needed}.values())
 
 
 def split_of(key: str) -> str:

@@ -5,8 +5,9 @@ ILSVRC2012's validation images are in-distribution. Configs:
 - broad-reference: these images in two parts. `test` has the originals of the images that are made, and is the clean
   side of every comparison; `held_out` has the rest, 45,000 images, on which mixtures of scores are fitted.
 - broad-novel-classes: three existing sets of classes that ImageNet-1k does not have.
-- broad-synthetic: images that BigGAN and Stable Diffusion make of the classes.
-- broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad_multi_label`).
+- broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad.multi_label`).
+- broad-synthetic: images that BigGAN and Stable Diffusion make of the classes (`builders.broad.synthetic`).
+- broad-adversarial, broad-synthetic: the authors' own images, with --adopt-partial-broad (`builders.broad.adopted`).
 
 `label` counts ImageNet-1k's classes, the sorted wnids.
 """
@@ -25,21 +26,21 @@ from builders.benchmark import (
     Benchmark,
     ClassesOf,
     Config,
-    Model,
     PaperCount,
     PerClass,
     Rest,
     Split,
     Variant,
 )
-from builders.broad_multi_label import LAST_OBJECTS, MULTI_LABEL
+from builders.broad.adopted import ADOPTED, ORIGINALS
+from builders.broad.multi_label import LAST_OBJECTS, MULTI_LABEL
+from builders.broad.synthetic import SYNTHETIC
 from builders.executors.processes import without_pandas
-from builders.generate.synthetic import biggan
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
 from builders.sources.inaturalist import INATURALIST
 from builders.sources.openimage_o import OPENIMAGE_O
-from builders.sources.synthetic import BIGGAN_IMAGES, PARTITION
+from builders.sources.partial_broad import PARTIAL_BROAD
 
 LABELS = ClassesOf(IMAGENET)
 ALL_KNOWN = AllClasses("the benchmark's in-distribution classes are all 1,000 (section 2)")
@@ -106,29 +107,13 @@ OPENIMAGE_O_ALL = Variant(
     },
 )
 
-# 25 a class and 1,000 classes (section 2.3).
-_synthetic = functools.partial(
-    Split,
-    role="synthetic",
-    partitions=(PARTITION,),
-    classes=ALL_KNOWN,
-    quota=AllImages(),
-    paper=PaperCount(25_000),
-)
-
-SYNTHETIC = Config(
-    name="broad-synthetic",
-    labels=LABELS,
-    description="Images of ImageNet-1k's classes that generative models made: BigGAN-deep of the class itself, Stable "
-    "Diffusion 2 of a prompt with one of the class's names.",
-    splits=(_synthetic("biggan", source=BIGGAN_IMAGES, generator=biggan.BIGGAN),),
-)
-BIGGAN_WEIGHTS = Model(
-    name="biggan",
-    given="DIR",
-    help=f"Folder with biggan-deep-256's {biggan.WEIGHTS} and {biggan.CONFIG}, for broad-synthetic/biggan.",
-    splits=("broad-synthetic/biggan",),
-    load=biggan.with_weights,
+ADOPT_PARTIAL_BROAD = Variant(
+    name="adopt-partial-broad",
+    help="Folder of the authors' own images (ServiceNow/PartialBROAD): build the adversarial and synthetic configs of "
+    "them, and take the adversarial images' originals as broad-reference/test.",
+    splits={"broad-reference/test": originals("test", "in_distribution", paper=PaperCount(5_000), quota=ORIGINALS)},
+    configs=ADOPTED,
+    source=PARTIAL_BROAD,
 )
 
 BENCHMARK = Benchmark(
@@ -139,8 +124,7 @@ BENCHMARK = Benchmark(
     paper=papers.GUILLE_2023,
     citation=papers.GUILLE_2023_BIBTEX,
     configs=(REFERENCE, NOVEL_CLASSES, SYNTHETIC, MULTI_LABEL),
-    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS),
-    models=(BIGGAN_WEIGHTS,),
+    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS, ADOPT_PARTIAL_BROAD),
 )
 
 

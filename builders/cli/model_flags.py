@@ -5,7 +5,7 @@ Tested by `tests/builders/generate/synthetic/test_release.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import click
@@ -16,7 +16,7 @@ from builders.generate.contract import Generator
 from builders.generate.synthetic.models import AUTO, DEVICES
 
 
-def model_options(models: Sequence[Model]) -> list[Callable[[Any], Any]]:
+def model_options(models: Collection[Model]) -> list[Callable[[Any], Any]]:
     """Return a flag `--<name>` for each model, and `--device` if there are any."""
     options = [
         click.option(f"--{model.name}", _parameter(model), metavar=model.given, help=model.help) for model in models
@@ -58,8 +58,8 @@ def with_given_models(
     """
     generators: dict[str, Generator] = {}
     left_out: list[str] = []
-    for model in benchmark.models:
-        wanted = [key for key in splits if key in model.splits]
+    for model, keys in benchmark.models().items():
+        wanted = [key for key in splits if key in keys]
         given = flags[_parameter(model)]
         if not wanted:
             continue
@@ -78,11 +78,11 @@ def with_given_models(
             )
     kept = tuple(key for key in splits if key not in left_out)
     if not kept:
-        raise BuildError(f"No split is left to build without models. Give {_flags(benchmark.models)}.")
+        raise BuildError(f"No split is left to build without models. Give {_flags(benchmark.models())}.")
     return benchmark.with_generators(generators), kept
 
 
-def _flags(models: Sequence[Model]) -> str:
+def _flags(models: Collection[Model]) -> str:
     return " or ".join(f"--{model.name} {model.given}" for model in models)
 
 
