@@ -117,7 +117,6 @@ REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 SMALL = {
     "builders/audit",
     "builders/broad",
-    "builders/generate/synthetic",
     "builders/sources/formats",
     "evaluation/demo",
     "evaluation/metrics",

@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 
 from builders.benchmark import AllClasses, AllImages, ClassesOf, Config, Model, PaperCount, Split
-from builders.generate.synthetic import biggan
+from builders.generate.synthetic import biggan, stable_diffusion
 from builders.sources.imagenet import IMAGENET
-from builders.sources.synthetic import BIGGAN_IMAGES, PARTITION
+from builders.sources.synthetic import BIGGAN_IMAGES, PARTITION, STABLE_DIFFUSION_IMAGES
 
 # 25 images of each class by each model (section 2.3).
 _made = functools.partial(
@@ -29,10 +29,26 @@ BIGGAN = Model(
     load=biggan.with_weights,
 )
 
+STABLE_DIFFUSION = Model(
+    name="stable-diffusion",
+    given="DIR|ORG/NAME",
+    help="Stable Diffusion 2 in the format of diffusers, a folder or a repository on the Hub (ORG/NAME or "
+    "ORG/NAME@REVISION): makes broad-synthetic/stable_diffusion.",
+    load=stable_diffusion.with_weights,
+)
+
 SYNTHETIC = Config(
     name="broad-synthetic",
     labels=ClassesOf(IMAGENET),
     description="Images of ImageNet-1k's classes that generative models made: BigGAN-deep of the class itself, Stable "
-    "Diffusion 2 of a prompt with one of the class's names.",
-    splits=(_made("biggan", source=BIGGAN_IMAGES, generator=biggan.BIGGAN, model=BIGGAN),),
+    "Diffusion 2 of a prompt with one of the class's names. Two classes are named crane, and two maillot.",
+    splits=(
+        _made("biggan", source=BIGGAN_IMAGES, generator=biggan.BIGGAN, model=BIGGAN),
+        _made(
+            "stable_diffusion",
+            source=STABLE_DIFFUSION_IMAGES,
+            generator=stable_diffusion.STABLE_DIFFUSION,
+            model=STABLE_DIFFUSION,
+        ),
+    ),
 )

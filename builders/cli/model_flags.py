@@ -1,7 +1,4 @@
-"""The flags that give a person's generative models, and the splits whose images they make.
-
-Tested by `tests/builders/generate/synthetic/test_release.py`.
-"""
+"""The flags that give a person's generative models, and the splits whose images they make."""
 
 from __future__ import annotations
 

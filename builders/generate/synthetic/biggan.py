@@ -94,7 +94,7 @@ def as_pixels(images: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     Returns:
         Shape (n, height, width, 3).
     """
-    return np.clip((images.transpose(0, 2, 3, 1) + 1) / 2 * 256, 0, 255).astype(np.uint8)
+    return np.ascontiguousarray(np.clip((images.transpose(0, 2, 3, 1) + 1) / 2 * 256, 0, 255), np.uint8)
 
 
 def read_config(path: Path) -> Config:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra generate is not installed")
+pytest.importorskip("diffusers", reason="the extra generate is not installed")
 
 from builders.broad.synthetic import SYNTHETIC  # noqa: E402
 from builders.broad_benchmark import BENCHMARK  # noqa: E402
@@ -20,7 +21,7 @@ from tests.builders.conftest import files_of  # noqa: E402
 from tests.builders.generate.synthetic import tiny  # noqa: E402
 from tests.manifests import manifest_of  # noqa: E402
 
-IMAGES = 5
+IMAGES = 3
 
 
 def few():
@@ -36,7 +37,11 @@ def build(out, *flags):
 @pytest.fixture(scope="module")
 def given(tmp_path_factory):
     """The flags that give tiny models."""
-    return [f"--biggan={tiny.write_biggan(tmp_path_factory.mktemp('models') / 'biggan')}"]
+    root = tmp_path_factory.mktemp("models")
+    return [
+        f"--biggan={tiny.write_biggan(root / 'biggan')}",
+        f"--stable-diffusion={tiny.write_pipeline(root / 'sd2')}",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +79,17 @@ def test_biggan_rows_have_their_class_and_seed(release):
         assert row["label"] == indices[row["class_id"]]
         assert row["seed"] == models.seed_of(row["id"])
         assert np.asarray(row["image"]).shape == (256, 256, 3)
+        assert row["prompt"] == ""
+
+
+def test_stable_diffusion_rows_have_their_prompt_and_seed(release):
+    rows = list(loaded(release, "stable_diffusion"))
+    assert len(rows) == IMAGES
+    for row in rows:
+        assert row["id"] == f"stable_diffusion/{row['source_id']}#stable-diffusion-2"
+        assert row["prompt"] in [f"High quality image of a {name}." for name in models.class_names(row["class_id"])]
+        assert row["seed"] == models.seed_of(row["id"])
+        assert np.asarray(row["image"]).shape == (64, 64, 3)
 
 
 def test_the_manifest_records_what_made_the_pixels(release, given):
@@ -83,13 +99,17 @@ def test_the_manifest_records_what_made_the_pixels(release, given):
     assert set(entry["generator"]["weights"]) == {"biggan/pytorch_model.bin", "biggan/config.json"}
     licences = {key: source["licence"] for key, source in manifest_of(release)["sources"].items()}
     assert licences["biggan"]["publish"] == "gated" and licences["biggan"]["name"] == "not stated"
+    assert licences["stable_diffusion"]["publish"] == "open"
+    assert "Open RAIL++-M" in licences["stable_diffusion"]["name"]
 
 
 def test_another_worker_and_a_rerun_change_no_byte(release, given, tmp_path):
-    assert build(tmp_path / "out", *given, "--workers=2") == 0
-    assert files_of(tmp_path / "out") == files_of(release)
-    assert build(tmp_path / "out", *given) == 0
-    assert files_of(tmp_path / "out") == files_of(release)
+    assert build(tmp_path / "out", given[0], "--splits=broad-synthetic/biggan", "--workers=2") == 0
+    index = "index/broad-synthetic/biggan.parquet"
+    assert files_of(tmp_path / "out")[index] == files_of(release)[index]
+    again = shutil.copytree(release, tmp_path / "again")
+    assert build(again, *given) == 0
+    assert files_of(again) == files_of(release)
 
 
 def test_other_weights_are_another_folder(release, given, tmp_path, capsys):
@@ -110,28 +130,3 @@ def test_published_images_are_copied_and_never_made_again(release, tmp_path, mon
     index = shutil.copytree(release, tmp_path / "index", ignore=shutil.ignore_patterns("data", ".state"))
     assert materialize.main([str(index), *flags, f"--out={tmp_path / 'none'}"]) == 2
     assert "cannot be generated again" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("model", [model.name for model in BENCHMARK.models()])
-def test_without_a_model_it_says_which_flag_gives_it(tmp_path, capsys, model):
-    split = f"broad-synthetic/{model.replace('-', '_')}"
-    for asked in (split, "broad-synthetic"):
-        assert build(tmp_path / "out", f"--splits={asked}", "--demo") == 2
-        message = capsys.readouterr().err
-        assert "No model was given for broad-synthetic/" in message and (asked != split or f"--{model} " in message)
-    assert not (tmp_path / "out").exists()
-
-
-def test_splits_that_nobody_names_are_left_out_without_their_model(tmp_path, capsys):
-    assert run_command(few(), ["--dry-run", f"--out={tmp_path / 'out'}"]) == 2
-    said = capsys.readouterr().err
-    assert all(f"left out, because no --{model.name} {model.given} is given" in said for model in BENCHMARK.models())
-    assert "No split is left" in said
-
-
-def test_a_model_that_no_split_needs_is_not_read(tmp_path, capsys):
-    command = run_command(
-        BENCHMARK, ["--splits=broad-novel-classes/imagenet_o", "--biggan=none", f"--out={tmp_path / 'out'}"]
-    )
-    assert command == 2
-    assert "--imagenet_o DIR" in capsys.readouterr().err

@@ -62,3 +62,77 @@ def write_biggan(folder, values=TINY_BIGGAN, tensors=None):
     (folder / biggan.CONFIG).write_text(json.dumps(values))
     torch.save(biggan_tensors(values) if tensors is None else tensors, folder / biggan.WEIGHTS)
     return folder
+
+
+def write_tokenizer(folder):
+    """A tokenizer of single letters, in the files of the published one."""
+    folder.mkdir(parents=True)
+    letters = [chr(code) for code in range(33, 127)]
+    words = [*letters, *(f"{letter}</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
+    (folder / "vocab.json").write_text(json.dumps({word: number for number, word in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "CLIPTokenizer", "model_max_length": 77, "do_lower_case": True})
+    )
+    return len(words)
+
+
+def write_pipeline(folder, side=8):
+    """A pipeline of the parts of Stable Diffusion 2 with random weights, in its published layout."""
+    import diffusers
+    import transformers
+
+    torch.manual_seed(0)
+    words = write_tokenizer(folder / "tokenizer")
+    few = {"norm_num_groups": 8, "layers_per_block": 1}
+    parts = {
+        "unet": diffusers.UNet2DConditionModel(
+            sample_size=side,
+            block_out_channels=(32, 32),
+            down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+            up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+            cross_attention_dim=16,
+            attention_head_dim=(2, 4),
+            use_linear_projection=True,
+            **few,
+        ),
+        "vae": diffusers.AutoencoderKL(
+            block_out_channels=(8, 8, 8, 8),
+            down_block_types=("DownEncoderBlock2D",) * 4,
+            up_block_types=("UpDecoderBlock2D",) * 4,
+            latent_channels=4,
+            **few,
+        ),
+        "text_encoder": transformers.CLIPTextModel(
+            transformers.CLIPTextConfig(
+                vocab_size=words,
+                hidden_size=16,
+                intermediate_size=32,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                bos_token_id=words - 2,
+                eos_token_id=words - 1,
+                pad_token_id=0,
+            )
+        ),
+        "scheduler": diffusers.DDIMScheduler(
+            beta_start=0.00085,
+            beta_end=0.012,
+            beta_schedule="scaled_linear",
+            clip_sample=False,
+            set_alpha_to_one=False,
+            steps_offset=1,
+            prediction_type="v_prediction",
+        ),
+    }
+    with torch.no_grad():
+        # Larger than they are at first, so that prompts and noise show in the pixels.
+        for parameter in parts["unet"].parameters():
+            parameter.mul_(1.5)
+    index = {"_class_name": "StableDiffusionPipeline", "safety_checker": [None, None]}
+    index["tokenizer"] = ["transformers", "CLIPTokenizer"]
+    for name, part in parts.items():
+        part.save_pretrained(folder / name)
+        index[name] = [type(part).__module__.split(".")[0], type(part).__name__]
+    (folder / "model_index.json").write_text(json.dumps(index))
+    return folder
