@@ -34,7 +34,7 @@ def test_a_name_means_one_recipe():
         for _, split in benchmark.splits():
             if split.image_generator is not None:
                 assert found.setdefault(split.image_generator.name, split.image_generator) == split.image_generator
-    assert set(found) == {"", "fixed-resize-32", "gaussian-32"}
+    assert set(found) == {"", "fixed-resize-32", "gaussian-32", "biggan-deep-256", "stable-diffusion-2"}
 
 
 @pytest.mark.parametrize("generator", [AS_PNG, FIXED_RESIZE, GAUSSIAN_NOISE])
