@@ -32,6 +32,7 @@ from builders.generate.synthetic.models import (
     class_indices,
     device_name,
     digest_of,
+    memory_errors_as_build_errors,
     require_packages,
     seed_of,
     versions,
@@ -208,7 +209,9 @@ class _Start:
         for weights, name in zip(generator.weights, (WEIGHTS, CONFIG), strict=True):
             weights.verified(Path(self.folder, name))
         config = read_config(Path(self.folder, CONFIG))
-        return functools.partial(_generate, Network(config, read_tensors(path, config), TRUNCATION, self.device))
+        tensors = read_tensors(path, config)
+        with memory_errors_as_build_errors():
+            return functools.partial(_generate, Network(config, tensors, TRUNCATION, self.device))
 
 
 def _generate(network: Network, images: Sequence[SourceImage]) -> list[Generated]:
@@ -217,7 +220,7 @@ def _generate(network: Network, images: Sequence[SourceImage]) -> list[Generated
     seeds = [seed_of(image.id) for image in images]
     noise = np.stack([truncated_noise(seed, network.config.z_dim, TRUNCATION) for seed in seeds])
     classes = torch.tensor([class_indices()[image.class_id] for image in images], device=network.device)
-    with torch.inference_mode():
+    with torch.inference_mode(), memory_errors_as_build_errors():
         made = network(torch.from_numpy(noise).to(network.device), classes)
     return [
         Generated(pixels, {SEED.name: seed}) for pixels, seed in zip(as_pixels(made.cpu().numpy()), seeds, strict=True)

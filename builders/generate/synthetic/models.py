@@ -9,7 +9,8 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from builders.errors import BuildError
@@ -84,6 +85,20 @@ def device_name(device: str) -> str:
     import torch
 
     return str(torch.cuda.get_device_name()) if device == "cuda" else device
+
+
+@contextmanager
+def memory_errors_as_build_errors() -> Iterator[None]:
+    """Turn a GPU's lack of memory into a `BuildError`."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise BuildError(
+            "The GPU has too little free memory for the model and its images. End other programs that use it, or give "
+            "--device cpu in another --out; on this GPU the same command goes on where it stopped."
+        ) from error
 
 
 def digest_of(name: str, path: Path) -> Weights:

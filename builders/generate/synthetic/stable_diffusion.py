@@ -25,6 +25,7 @@ from builders.generate.synthetic.models import (
     class_names,
     device_name,
     digest_of,
+    memory_errors_as_build_errors,
     require_packages,
     seed_of,
     versions,
@@ -73,7 +74,8 @@ class _Start:
             torch.set_num_threads(1)  # a worker has one core
         for weights in generator.weights:
             weights.verified(Path(self.folder, weights.name.partition("/")[2]))
-        pipeline = load_pipeline(Path(self.folder)).to(self.device)
+        with memory_errors_as_build_errors():
+            pipeline = load_pipeline(Path(self.folder)).to(self.device)
         pipeline.set_progress_bar_config(disable=True)
         return functools.partial(_generate, pipeline, generator)
 
@@ -86,13 +88,14 @@ def _generate(pipeline: Any, generator: Generator, images: Sequence[SourceImage]
     shape = (pipeline.unet.config.in_channels, side, side)
     # One generator an image, on the CPU, where the same seed gives the same numbers on every machine.
     latents = torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
-    made = pipeline(
-        prompts,
-        num_inference_steps=generator.parameters["steps"],
-        guidance_scale=generator.parameters["guidance"],
-        latents=latents,
-        output_type="np",
-    ).images
+    with memory_errors_as_build_errors():
+        made = pipeline(
+            prompts,
+            num_inference_steps=generator.parameters["steps"],
+            guidance_scale=generator.parameters["guidance"],
+            latents=latents,
+            output_type="np",
+        ).images
     values: list[dict[str, Value]] = [
         {PROMPT.name: prompt, SEED.name: seed} for prompt, seed in zip(prompts, seeds, strict=True)
     ]

@@ -239,6 +239,16 @@ def test_weights_that_changed_since_the_start_are_refused(tmp_path):
         generator.start(generator)
 
 
+def test_too_little_memory_is_said_in_a_sentence(folder):
+    class Full(Network):
+        def __call__(self, noise, classes):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    network = Full(tiny.config_of(tiny.TINY_BIGGAN), tiny.biggan_tensors(tiny.TINY_BIGGAN), 0.4, "cpu")
+    with pytest.raises(BuildError, match=r"^The GPU has too little free memory .* --device cpu"):
+        biggan._generate(network, rows("n01440764/00"))
+
+
 def test_without_the_extra_or_a_device_it_says_so(folder, monkeypatch):
     if not torch.cuda.is_available():
         with pytest.raises(BuildError, match=r"torch finds no CUDA device.*--device cpu"):
