@@ -128,8 +128,10 @@ def load_pipeline(folder: Path) -> Any:
     import transformers
     from safetensors import SafetensorError
 
-    diffusers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.disable_progress_bar()
+    for library in (diffusers, transformers):
+        # Both report on stderr what is refused below.
+        library.utils.logging.disable_progress_bar()
+        library.utils.logging.set_verbosity_error()
     parts: dict[str, Any] = {}
     for part, (name, weights) in _MODELS.items():
         library = transformers if part == "text_encoder" else diffusers
