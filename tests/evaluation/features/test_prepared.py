@@ -12,7 +12,10 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 from PIL import Image  # noqa: E402
 
 from evaluation.__main__ import main  # noqa: E402
+from evaluation.features.blocks import RowBlocks  # noqa: E402
+from evaluation.features.extract import Runner  # noqa: E402
 from evaluation.features.store import Store  # noqa: E402
+from evaluation.models.models import open_model  # noqa: E402
 from evaluation.protocols.results import read_figures  # noqa: E402
 from evaluation.releases import open_release  # noqa: E402
 from evaluation.scoring.scores import read_scores  # noqa: E402
@@ -122,6 +125,18 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
     }
     clean = {line["n_known"] for line in figures if line["unknown"] == "cocomagenet" and not line["statistic"]}
     assert clean == {9}  # three quarters of the 12 clean rows are of the 17 classes
+
+
+def test_what_reaches_the_model_is_what_is_stored_bit_for_bit(weights, tmp_path):
+    """In every pass over the images (features, ODIN's), for which `Runner` loads the batches."""
+    key = ("broad-corruptions", "snow")
+    release = open_release(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
+    runner = Runner(release, open_model(f"timm:{MODEL}", weights, len(LABELS), device="cpu"), batch_size=5, workers=1)
+    blocks = RowBlocks(tmp_path / "blocks")
+    runner.run(lambda images, ids: {"input": images.flatten(1).numpy()}, blocks, *key, lambda count: None)
+    stored = np.stack([np.asarray(row["image"]) for row in release.images(*key)]).transpose(0, 3, 1, 2)
+    expected = (stored.astype(np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
+    assert np.array_equal(blocks.read(("input",))["input"], expected.reshape(len(stored), -1))
 
 
 def test_a_release_that_says_nothing_is_evaluated_with_the_usual_geometry(extract, model, tmp_path):
