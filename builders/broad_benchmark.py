@@ -5,7 +5,8 @@ ILSVRC2012's validation images are in-distribution. Configs:
 - broad-reference: these images in two parts. `test` has the originals of the images that are made, and is the clean
   side of every comparison; `held_out` has the rest, 45,000 images, on which mixtures of scores are fitted.
 - broad-novel-classes: three existing sets of classes that ImageNet-1k does not have.
-- broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad_multi_label`).
+- broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad.multi_label`).
+- broad-adversarial, broad-synthetic: the authors' own images, with --adopt-partial-broad (`builders.broad.adopted`).
 
 `label` counts ImageNet-1k's classes, the sorted wnids.
 """
@@ -30,12 +31,14 @@ from builders.benchmark import (
     Split,
     Variant,
 )
-from builders.broad_multi_label import LAST_OBJECTS, MULTI_LABEL
+from builders.broad.adopted import ADOPTED, ORIGINALS
+from builders.broad.multi_label import LAST_OBJECTS, MULTI_LABEL
 from builders.executors.processes import without_pandas
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
 from builders.sources.inaturalist import INATURALIST
 from builders.sources.openimage_o import OPENIMAGE_O
+from builders.sources.partial_broad import PARTIAL_BROAD
 
 LABELS = ClassesOf(IMAGENET)
 ALL_KNOWN = AllClasses("the benchmark's in-distribution classes are all 1,000 (section 2)")
@@ -102,6 +105,15 @@ OPENIMAGE_O_ALL = Variant(
     },
 )
 
+ADOPT_PARTIAL_BROAD = Variant(
+    name="adopt-partial-broad",
+    help="Folder of the authors' own images (ServiceNow/PartialBROAD): build the adversarial and synthetic configs of "
+    "them, and take the adversarial images' originals as broad-reference/test.",
+    splits={"broad-reference/test": originals("test", "in_distribution", paper=PaperCount(5_000), quota=ORIGINALS)},
+    configs=ADOPTED,
+    source=PARTIAL_BROAD,
+)
+
 BENCHMARK = Benchmark(
     name="broad",
     title="BROAD, Benchmarking Resilience Over Anomaly Diversity",
@@ -110,7 +122,7 @@ BENCHMARK = Benchmark(
     paper=papers.GUILLE_2023,
     citation=papers.GUILLE_2023_BIBTEX,
     configs=(REFERENCE, NOVEL_CLASSES, MULTI_LABEL),
-    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS),
+    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS, ADOPT_PARTIAL_BROAD),
 )
 
 

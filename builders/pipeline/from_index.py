@@ -147,6 +147,9 @@ def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:
     for key in sorted(entries.keys() - recorded_splits(benchmark, entries)):
         for part in entries[key].pieces():
             wanted.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
+        companions = benchmark.by_key()[key][1].companions if key in benchmark.by_key() else None
+        if companions is not None:
+            wanted.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))
     return {source: tuple(wanted[source.key]) for source in benchmark.sources() if source.key in wanted}
 
 
