@@ -22,7 +22,7 @@ from hf_scripts import export, materialize, verify
 from tests.builders.conftest import files_of
 from tests.builders.generate import toy
 from tests.killing import watched_at_renames
-from tests.manifests import as_json, manifest_of
+from tests.manifests import as_json, manifest_of, save_manifest
 
 ROOT = Path(__file__).parents[3]
 
@@ -103,6 +103,17 @@ def test_an_export_says_what_images_are_prepared_for(release, tmp_path):
 def test_it_verifies(release, capsys):
     assert verify.main([str(release), "--workers", "1"]) == 0, capsys.readouterr()
     assert "5 splits" in capsys.readouterr().out
+
+
+def test_images_of_another_size_than_they_are_prepared_for_are_found(release, tmp_path, capsys):
+    shutil.copytree(release, tmp_path / "wrong", ignore=shutil.ignore_patterns(".state"))
+    manifest = manifest_of(release)
+    manifest["configs"]["toy"]["splits"]["attacked"]["generator"]["prepared"] = 384
+    save_manifest(tmp_path / "wrong", manifest)
+    capsys.readouterr()
+    assert verify.main([str(tmp_path / "wrong"), "--workers", "1"]) == 1
+    said = capsys.readouterr()
+    assert "the image has 224 x 224 pixels in a split prepared for 384 x 384" in said.out + said.err
 
 
 @pytest.mark.parametrize("streaming", [False, True])
