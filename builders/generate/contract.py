@@ -127,6 +127,7 @@ class Generator:
         weights: files that `start` reads.
         reproducible: whether the pixels are `exact` or `recorded`.
         together: greatest number of images per call; all of them are in memory.
+        requires: packages of the extra `generate` that `start` imports, such as `imagecorruptions-imaug==1.1.5`.
 
     Raises:
         ValueError: the name cannot be part of an id, or a size, number or column is invalid.
@@ -143,6 +144,7 @@ class Generator:
     weights: tuple[Weights, ...] = ()
     reproducible: Reproducible = "exact"
     together: int = 1
+    requires: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z0-9._-]*", self.name):
