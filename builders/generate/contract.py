@@ -144,6 +144,7 @@ class Generator:
         prepared: width and height of the input of the models that the images are prepared for, all of which have this
             size; evaluations then neither resize nor crop them. 0 if they are ordinary pictures. It is not part of
             the identity.
+        requires: packages of the extra `generate` that `start` imports, such as `imagecorruptions-imaug==1.1.5`.
 
     Raises:
         ValueError: the name cannot be part of an id, or a size, number or column is invalid.
@@ -163,6 +164,7 @@ class Generator:
     companions: bool = False
     stored: Stored = "pixels"
     prepared: int = 0
+    requires: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z0-9._-]*", self.name):

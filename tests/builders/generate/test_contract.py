@@ -10,6 +10,7 @@ import pytest
 from builders.errors import BuildError
 from builders.generate.arrays import AS_PNG
 from builders.generate.contract import Generated, Generator, SourceImage, Weights, differences
+from builders.generate.corruptions import DESCRIPTIONS
 from builders.generate.noise import GAUSSIAN_NOISE
 from builders.generate.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
@@ -35,7 +36,8 @@ def test_a_name_means_one_recipe():
         for _, split in benchmark.splits():
             if split.image_generator is not None:
                 assert found.setdefault(split.image_generator.name, split.image_generator) == split.image_generator
-    assert set(found) == {"", "fixed-resize-32", "gaussian-32"}
+    corruptions = {f"{name}-{severity}" for name in DESCRIPTIONS for severity in range(1, 6)}
+    assert set(found) == {"", "fixed-resize-32", "gaussian-32"} | corruptions
 
 
 @pytest.mark.parametrize("generator", [AS_PNG, FIXED_RESIZE, GAUSSIAN_NOISE])
