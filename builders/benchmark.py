@@ -177,6 +177,11 @@ class Benchmark:
             found[split_of(key)] = (*found.get(split_of(key), ()), key)
         return found
 
+    def usual(self) -> tuple[str, ...]:
+        """The splits (`config/split`) that are built if none are named: all but those of optional configs."""
+        optional = {config.name for config in self.configs if config.optional}
+        return tuple(key for key in self.parts() if key.partition("/")[0] not in optional)
+
     def published(self) -> Mapping[str, str]:
         """Place of each split in the authors' archive, by `config/split`; splits that it lacks are missing."""
         names = {f"{config.name}/{split.name}": split.published for config in self.configs for split in config.splits}

@@ -8,6 +8,8 @@ ILSVRC2012's validation images are in-distribution. Configs:
 - broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad.multi_label`).
 - broad-synthetic: images that BigGAN and Stable Diffusion make of the classes (`builders.broad.synthetic`).
 - broad-adversarial, broad-synthetic: the authors' own images, with --adopt-partial-broad (`builders.broad.adopted`).
+- broad-corruptions: corrupted copies of the reference's images. broad-corruptions-more has all other corruptions and
+  severities of ImageNet-C, and is only built if `--splits` names it.
 
 `label` counts ImageNet-1k's classes, the sorted wnids.
 """
@@ -36,6 +38,7 @@ from builders.broad.adopted import ADOPTED, ORIGINALS
 from builders.broad.multi_label import LAST_OBJECTS, MULTI_LABEL
 from builders.broad.synthetic import SYNTHETIC
 from builders.executors.processes import without_pandas
+from builders.generate.corruptions import DESCRIPTIONS, SEVERITIES, corruption
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
 from builders.sources.inaturalist import INATURALIST
@@ -116,6 +119,48 @@ ADOPT_PARTIAL_BROAD = Variant(
     source=PARTIAL_BROAD,
 )
 
+_UNKNOWN_SIZE = "the paper does not say how many images it corrupts; these are as many as its attacks change"
+
+
+def _corrupted(name: str, kind: str, severity: int) -> Split:
+    generator = corruption(kind, severity)
+    return originals(name, "corruption", generator=generator, paper=PaperCount(5_000, _UNKNOWN_SIZE))
+
+
+# Section 2.4; severity 5 is the only one that the paper uses.
+PAPERS_CORRUPTIONS = ("defocus_blur", "gaussian_noise", "snow", "brightness")
+CORRUPTIONS = Config(
+    name="broad-corruptions",
+    labels=LABELS,
+    description="The images of `broad-reference/test` with four corruptions of ImageNet-C at their greatest severity. "
+    "The authors published none of theirs.",
+    splits=tuple(_corrupted(name, name, 5) for name in PAPERS_CORRUPTIONS),
+)
+MORE_CORRUPTIONS = Config(
+    name="broad-corruptions-more",
+    labels=LABELS,
+    description="The same images with other corruptions and severities of ImageNet-C, which are not in the paper.",
+    splits=tuple(
+        _corrupted(f"{kind}_{severity}", kind, severity)
+        for kind in DESCRIPTIONS
+        for severity in SEVERITIES
+        if severity < 5 or kind not in PAPERS_CORRUPTIONS
+    ),
+    optional=True,
+)
+CORRUPT_ALL = Variant(
+    name="corrupt-all",
+    help="Corrupt all 50,000 validation images instead of the 5,000 of broad-reference/test.",
+    splits={
+        f"{config.name}/{split.name}": dataclasses.replace(
+            split, quota=AllImages(), paper=PaperCount(5_000, f"asked for with --corrupt-all; {_UNKNOWN_SIZE}")
+        )
+        for config in (CORRUPTIONS, MORE_CORRUPTIONS)
+        for split in config.splits
+        if isinstance(split, Split)
+    },
+)
+
 BENCHMARK = Benchmark(
     name="broad",
     title="BROAD, Benchmarking Resilience Over Anomaly Diversity",
@@ -123,8 +168,8 @@ BENCHMARK = Benchmark(
     seed=0,
     paper=papers.GUILLE_2023,
     citation=papers.GUILLE_2023_BIBTEX,
-    configs=(REFERENCE, NOVEL_CLASSES, SYNTHETIC, MULTI_LABEL),
-    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS, ADOPT_PARTIAL_BROAD),
+    configs=(REFERENCE, NOVEL_CLASSES, SYNTHETIC, CORRUPTIONS, MORE_CORRUPTIONS, MULTI_LABEL),
+    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS, CORRUPT_ALL, ADOPT_PARTIAL_BROAD),
 )
 
 

@@ -154,7 +154,8 @@ class Config:
     """Splits that are used together; the column `label` numbers the in-distribution classes `labels`.
 
     `duplicates_of` names the split (`config/split`) in which near-duplicates of the config's images are searched, for
-    the release's table of duplicates. The images of both are 32 x 32.
+    the release's table of duplicates. The images of both are 32 x 32. `optional`: its splits are only built if they
+    are asked for by name.
     """
 
     name: str
@@ -162,6 +163,7 @@ class Config:
     description: str
     splits: tuple[Split | JoinedSplit, ...]
     duplicates_of: str = ""
+    optional: bool = False
 
     @property
     def drawn_labels(self) -> Classes | None:

@@ -19,8 +19,9 @@ from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sour
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
+from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest, Run, compared_with, parts_of, with_parents
+from builders.pipeline.request import BuildRequest, Run, compared_with, generators_of, parts_of, with_parents
 from builders.pipeline.run import write_release
 from builders.pipeline.state import locked, refuse_foreign
 from builders.pipeline.summary import built_text, dry_run_text
@@ -178,6 +179,8 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
     variant = flags["withdraw"] == DUPLICATES
     refuse_foreign(out)
     with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
+        if not flags["dry_run"]:
+            splits = _installed_splits(benchmark, splits, flags, meter.note)
         if flags["demo"]:
             roots = _demo_roots(out, cleanup, dry_run=flags["dry_run"], quiet=flags["quiet"])
         else:
@@ -212,11 +215,11 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
 
 
 def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Names as `config/split`, in declared order; all of them where none is named."""
+    """Names as `config/split`, in declared order; the usual ones if none are named."""
     declared = list(benchmark.parts())
     names = [name for group in wanted for name in group.split(",") if name]
     if not names:
-        return tuple(declared)
+        return benchmark.usual()
     configs = {config.name for config in benchmark.configs}
     for name in names:
         if name not in declared and name not in configs:
@@ -225,6 +228,20 @@ def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ..
                 f"Name configs ({', '.join(sorted(configs))}) or splits such as {declared[0]}."
             )
     return tuple(key for key in declared if key in names or key.split("/")[0] in names)
+
+
+def _installed_splits(
+    benchmark: Benchmark, splits: tuple[str, ...], flags: Mapping[str, Any], log: Callable[[str], object]
+) -> tuple[str, ...]:
+    """The splits whose generators' packages are installed, if all of a demo is built; otherwise all must be."""
+    generators = generators_of(benchmark, splits)
+    if not flags["demo"] or flags["splits"]:
+        check_installed(generators)
+        return splits
+    lacking = without_packages(generators)
+    if lacking:
+        log(f"left out {', '.join(lacking)}: {not_installed(lacking.values())}. For these, too: {INSTALL}")
+    return tuple(key for key in splits if key not in lacking)
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:

@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from builders.generate.batches import Batch, cut, generated_table, read_pixels
+from builders.generate.contract import Generator
+from builders.generate.extra import check_installed
 from builders.generate.task import BatchTask
 from builders.pipeline.request import Run
 from builders.release.schema import arrow_schema
@@ -114,14 +116,13 @@ class ShardWork:
         if not wanted:
             return
         tasks = []
-        for key in dict.fromkeys(key for key, _ in wanted):
+        generators = {key: self._generator(key) for key in dict.fromkeys(key for key, _ in wanted)}
+        check_installed(generators)
+        for key, generator in generators.items():
             plan = self.generated[key]
             plan.unpack()
             path = self.staging / f"{key.replace('/', '-')}.arrow"
             write_plan(plan, path)
-            generator = plan.image_generator
-            if generator is None:
-                raise AssertionError(f"{key} has no generator")
             tasks += [
                 BatchTask(path, batch, self.roots, generator, self.run.request.allow_partial)
                 for of, batch in wanted
@@ -129,6 +130,12 @@ class ShardWork:
             ]
         self.run.meter.step("generating images", sum(task.batch.stop - task.batch.start for task in tasks))
         self.run.executor.run(tasks, self.run.meter.advance)
+
+    def _generator(self, key: str) -> Generator:
+        generator = self.generated[key].image_generator
+        if generator is None:
+            raise AssertionError(f"{key} has no generator")
+        return generator
 
     def _with_images(self, plan: ReadPlan) -> ReadPlan:
         generator = plan.image_generator

@@ -104,7 +104,10 @@ def variant_version(version: str, *, decode: bool) -> str:
 def compared_with(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
     """The given splits and those that they are compared with, as `config/split` in declared order."""
     names = {group_name(benchmark, key.partition("/")[0]) for key in splits}
-    return tuple(key for key in benchmark.parts() if group_name(benchmark, key.partition("/")[0]) in names)
+    known = {*benchmark.usual(), *splits}
+    return tuple(
+        key for key in benchmark.parts() if key in known and group_name(benchmark, key.partition("/")[0]) in names
+    )
 
 
 def parts_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
