@@ -21,6 +21,7 @@ from builders.selection import (
     Draw,
     Half,
     Largest,
+    Originals,
     PerClass,
     Quota,
     Rest,
@@ -47,6 +48,7 @@ __all__ = [
     "JoinedSplit",
     "Largest",
     "Oodness",
+    "Originals",
     "PaperCount",
     "Part",
     "PerClass",
@@ -76,11 +78,14 @@ class Variant:
 
     `splits` are declared in place of the splits of these keys (`config/split`). The name joins the version as build
     metadata (semver.org 2.0.0, item 10), as in `1.0.0+openimage-o-all`, so that no folder mixes two readings.
+    `configs` are only in this reading. With a `source` that only this reading needs, the flag takes its folder.
     """
 
     name: str
     help: str
     splits: Mapping[str, Split | JoinedSplit]
+    configs: tuple[Config, ...] = ()
+    source: Source | None = None
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,8 @@ class Benchmark:
             for config in self.configs
         )
         version = ".".join([f"{self.version}+{variants[0].name}", *(variant.name for variant in variants[1:])])
-        return dataclasses.replace(self, configs=configs, version=version, variants=())
+        added = tuple(config for variant in variants for config in variant.configs)
+        return dataclasses.replace(self, configs=configs + added, version=version, variants=())
 
     def splits(self) -> Iterator[tuple[Config, Split]]:
         """Yield all splits in declared order, each with its config; for a joined split, its parts."""
@@ -179,7 +185,8 @@ class Benchmark:
 
     def sources(self) -> tuple[Source, ...]:
         """All sources that the splits need, in order of first use."""
-        return tuple({split.source.key: split.source for _, split in self.splits()}.values())
+        needed = [source for _, split in self.splits() for source in split.sources]
+        return tuple({source.key: source for source in needed}.values())
 
 
 def split_of(key: str) -> str:

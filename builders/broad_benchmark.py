@@ -5,7 +5,8 @@ ILSVRC2012's validation images are in-distribution. Configs:
 - broad-reference: these images in two parts. `test` has the originals of the images that are made, and is the clean
   side of every comparison; `held_out` has the rest, 45,000 images, on which mixtures of scores are fitted.
 - broad-novel-classes: three existing sets of classes that ImageNet-1k does not have.
-- broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad_multi_label`).
+- broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad.multi_label`).
+- broad-adversarial, broad-synthetic: the authors' own images, with --adopt-partial-broad (`builders.broad.adopted`).
 - broad-corruptions: corrupted copies of the reference's images. broad-corruptions-more has all other corruptions and
   severities of ImageNet-C, and is only built if `--splits` names it.
 
@@ -18,6 +19,7 @@ import dataclasses
 import functools
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from builders import papers
 from builders.benchmark import (
@@ -32,13 +34,15 @@ from builders.benchmark import (
     Split,
     Variant,
 )
-from builders.broad_multi_label import LAST_OBJECTS, MULTI_LABEL
+from builders.broad.adopted import ADOPTED, ORIGINALS
+from builders.broad.multi_label import LAST_OBJECTS, MULTI_LABEL
 from builders.executors.processes import without_pandas
 from builders.generate.corruptions import DESCRIPTIONS, SEVERITIES, corruption
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
 from builders.sources.inaturalist import INATURALIST
 from builders.sources.openimage_o import OPENIMAGE_O
+from builders.sources.partial_broad import PARTIAL_BROAD
 
 LABELS = ClassesOf(IMAGENET)
 ALL_KNOWN = AllClasses("the benchmark's in-distribution classes are all 1,000 (section 2)")
@@ -134,17 +138,34 @@ MORE_CORRUPTIONS = Config(
     ),
     optional=True,
 )
+
+
+def _all_corrupted(**changes: Any) -> dict[str, Split]:
+    declared = [(config.name, split) for config in (CORRUPTIONS, MORE_CORRUPTIONS) for split in config.splits]
+    return {
+        f"{config}/{split.name}": dataclasses.replace(split, **changes)
+        for config, split in declared
+        if isinstance(split, Split)
+    }
+
+
 CORRUPT_ALL = Variant(
     name="corrupt-all",
     help="Corrupt all 50,000 validation images instead of the 5,000 of broad-reference/test.",
+    splits=_all_corrupted(
+        quota=AllImages(), paper=PaperCount(5_000, f"asked for with --corrupt-all; {_UNKNOWN_SIZE}")
+    ),
+)
+ADOPT_PARTIAL_BROAD = Variant(
+    name="adopt-partial-broad",
+    help="Folder of the authors' own images (ServiceNow/PartialBROAD): build the adversarial and synthetic configs of "
+    "them, and take the adversarial images' originals as broad-reference/test.",
     splits={
-        f"{config.name}/{split.name}": dataclasses.replace(
-            split, quota=AllImages(), paper=PaperCount(5_000, f"asked for with --corrupt-all; {_UNKNOWN_SIZE}")
-        )
-        for config in (CORRUPTIONS, MORE_CORRUPTIONS)
-        for split in config.splits
-        if isinstance(split, Split)
+        "broad-reference/test": originals("test", "in_distribution", paper=PaperCount(5_000), quota=ORIGINALS),
+        **_all_corrupted(quota=ORIGINALS),
     },
+    configs=ADOPTED,
+    source=PARTIAL_BROAD,
 )
 
 BENCHMARK = Benchmark(
@@ -155,7 +176,7 @@ BENCHMARK = Benchmark(
     paper=papers.GUILLE_2023,
     citation=papers.GUILLE_2023_BIBTEX,
     configs=(REFERENCE, NOVEL_CLASSES, CORRUPTIONS, MORE_CORRUPTIONS, MULTI_LABEL),
-    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS, CORRUPT_ALL),
+    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS, ADOPT_PARTIAL_BROAD, CORRUPT_ALL),
 )
 
 

@@ -13,7 +13,7 @@ from builders.generate.arrays import AS_PNG
 from builders.generate.contract import Generator
 from builders.release.columns import OODNESS, Column
 from builders.release.schema import KNOWN_CLASS_ROLES, Role
-from builders.selection import AllClasses, Classes, ClassesOf, Quota, after
+from builders.selection import AllClasses, Classes, ClassesOf, Originals, Quota, after
 from builders.sources.base import Source
 
 
@@ -85,6 +85,17 @@ class Split:
     def image_generator(self) -> Generator | None:
         """Generator of the stored images, which for arrays only encodes PNG; None if the source's bytes are copied."""
         return self.generator or (AS_PNG if self.source.arrays else None)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Its source, and one that says which of its images are taken."""
+        return (self.source, self.quota.of) if isinstance(self.quota, Originals) else (self.source,)
+
+    @property
+    def companions(self) -> Originals | None:
+        """The images that its generator is given beside the source's, if it takes any."""
+        takes = self.generator is not None and self.generator.companions
+        return self.quota if takes and isinstance(self.quota, Originals) else None
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -41,7 +41,7 @@ papers                  :
 storage                 : errors
 executors               : errors
 release                 : errors storage
-demo                    : taxonomy.tables
+demo                    : storage taxonomy.tables
 sources.base            : demo errors release
 sources.formats         :
 sources.readers         : errors sources.base sources.formats storage
@@ -59,8 +59,8 @@ writing                 : benchmark errors executors generate plan release sourc
 imagenet_benchmark      : benchmark executors papers sources
 cifar_benchmark         : benchmark executors generate papers sources
 facets_benchmark        : benchmark executors papers sources taxonomy.rules
-broad_multi_label       : benchmark sources taxonomy.tables
-broad_benchmark         : benchmark broad_multi_label executors generate papers sources
+broad                   : benchmark generate sources taxonomy.tables
+broad_benchmark         : benchmark broad executors generate papers sources
 registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
 cli                     : errors sources sources.base storage
 demo.write              : demo errors sources
@@ -110,14 +110,14 @@ COMMAND_LINE = "builders.pipeline.command"
 FEWEST, MOST = 5, 12
 """Modules of a folder, without `__init__`."""
 
-REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
-"""Folders with a module for each source or family of detectors, which may have more."""
+REGISTRIES = {"builders/demo", "builders/generate", "builders/sources", "evaluation/detectors"}
+"""Folders with a module for each source, generator or family of detectors, which may have more."""
 
 SMALL = {
     "builders/audit",
     "builders/cli",
+    "builders/broad",
     "builders/sources/formats",
-    "builders/writing",
     "evaluation/demo",
     "evaluation/metrics",
     "taxonomy/wordnet",
@@ -393,8 +393,10 @@ def test_the_readme_counts_what_is_declared():
 
 
 NAMES_SOURCES = {
-    "builders/broad_multi_label.py": "the config that draws from COCO",
+    "builders/broad/adopted.py": "the configs that draw from PartialBROAD",
+    "builders/broad/multi_label.py": "the config that draws from COCO",
     "builders/demo/duplicates.py": "pictures that two sources share",
+    "builders/demo/partial_broad.py": "ciphers of another source's images",
     "builders/sources/registry.py": "the registry",
     "builders/sources/svhn_full.py": "has the licence of the other SVHN",
     "builders/sources/unpack.py": "one unpacker for each kind of container",

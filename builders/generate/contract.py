@@ -21,6 +21,7 @@ from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
 from builders.release.columns import Column, Value
 from builders.release.entries import GeneratorEntry, Reproducible
+from builders.release.images import Stored
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,14 @@ class Weights:
 
 
 @dataclass(frozen=True)
+class Companion:
+    """An image of another source that is made of a source image: its bytes, and the source image's published hash."""
+
+    data: bytes = field(repr=False)
+    original_hash: str
+
+
+@dataclass(frozen=True)
 class SourceImage:
     """Input of a generator: a row of the release, and the source image to generate its image from.
 
@@ -57,8 +66,10 @@ class SourceImage:
         id: id of the row, such as `imagenet/val/ILSVRC2012_val_00000293.JPEG#fixed-resize-32`.
         class_id: id of the class in the source.
         class_name: name of the class.
-        image: the decoded image, upright, in its own mode; None if the source has no images.
+        image: the decoded image, upright, in its own mode; None if the source has no images or the generator takes
+            companions.
         data: the image's bytes in the source; empty if the source has no images.
+        companion: the image that another source made of this one, for a generator that takes companions.
     """
 
     id: str
@@ -66,6 +77,7 @@ class SourceImage:
     class_name: str
     image: Image.Image | None
     data: bytes = field(repr=False)
+    companion: Companion | None = None
 
     @property
     def rgb(self) -> Image.Image:
@@ -127,6 +139,8 @@ class Generator:
         weights: files that `start` reads.
         reproducible: whether the pixels are `exact` or `recorded`.
         together: greatest number of images per call; all of them are in memory.
+        companions: it takes another source's image with the bytes of each source image, which is not decoded.
+        stored: what the rows say of their bytes; a value whose digest is over pixels.
         requires: packages of the extra `generate` that `start` imports, such as `imagecorruptions-imaug==1.1.5`.
 
     Raises:
@@ -144,6 +158,8 @@ class Generator:
     weights: tuple[Weights, ...] = ()
     reproducible: Reproducible = "exact"
     together: int = 1
+    companions: bool = False
+    stored: Stored = "pixels"
     requires: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from builders.benchmark import Benchmark
+from builders.benchmark import Benchmark, Variant, split_of
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
@@ -20,7 +20,7 @@ from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest, Run, compared_with, generators_of, parts_of
+from builders.pipeline.request import BuildRequest, Run, compared_with, generators_of, parts_of, with_parents
 from builders.pipeline.run import write_release
 from builders.pipeline.state import locked, refuse_foreign
 from builders.pipeline.summary import built_text, dry_run_text
@@ -59,13 +59,45 @@ def make_command(benchmark: Benchmark) -> click.Command:
     )
     def command(**flags: Any) -> None:
         with os_errors_as_build_errors("read the sources and write the release"):
-            chosen = [variant.name for variant in benchmark.variants if flags[variant.name.replace("-", "_")]]
+            chosen = [
+                variant.name for variant in benchmark.variants if flags[_parameter(variant)] not in (None, False)
+            ]
+            for variant in benchmark.variants:
+                _give_folder(variant, flags)
             _main(benchmark.with_variants(chosen), module, flags)
 
-    variants = [click.option(f"--{variant.name}", is_flag=True, help=variant.help) for variant in benchmark.variants]
-    for option in (*source_options(benchmark.sources()), *variants, *_shared_options(benchmark)):
+    sources = [*benchmark.sources(), *(variant.source for variant in benchmark.variants if variant.source is not None)]
+    for option in (
+        *source_options(sources),
+        *map(_variant_option, benchmark.variants),
+        *_shared_options(benchmark),
+    ):
         command = option(command)
     return command
+
+
+def _parameter(variant: Variant) -> str:
+    """The name of a variant's flag among the parsed ones."""
+    return variant.name.replace("-", "_")
+
+
+def _give_folder(variant: Variant, flags: dict[str, Any]) -> None:
+    """Take the folder of a variant's source from the variant's own flag, where it is given there."""
+    if variant.source is None:
+        return
+    key, given = variant.source.key, flags[_parameter(variant)]
+    if given is None and flags[key] is not None:
+        raise BuildError(f"--{key} is only used with --{variant.name}. Add that, or leave --{key} out.")
+    flags[key] = given or flags[key]
+
+
+def _variant_option(variant: Variant) -> Callable[[Any], Any]:
+    if variant.source is None:
+        return click.option(f"--{variant.name}", is_flag=True, help=variant.help)
+    # Its folder may be left out where the source's own flag, a sources file or --demo gives it.
+    return click.option(
+        f"--{variant.name}", type=str, is_flag=False, flag_value="", metavar="[DIR]", help=variant.help
+    )
 
 
 def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
@@ -246,12 +278,13 @@ def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapp
     roots: dict[str, Path] = {}
     missing: dict[Source, list[str]] = {}
     for key in parts_of(benchmark, splits):
-        source = declared[key][1].source
-        root = flags.get(source.key) or listed.get(source.key)
-        if root is not None:
-            roots[source.key] = root
-        elif source.on_disk:
-            missing.setdefault(source, []).append(key)
+        drawn_from = with_parents(benchmark, [split_of(key)])
+        for source in dict.fromkeys(source for part in (key, *drawn_from) for source in declared[part][1].sources):
+            root = flags.get(source.key) or listed.get(source.key)
+            if root is not None:
+                roots[source.key] = Path(root)
+            elif source.on_disk:
+                missing.setdefault(source, []).append(key)
     if missing:
         lines = [f"No folder was given for {len(missing)} source{'s' if len(missing) > 1 else ''} of these splits:"]
         lines += missing_sources((source, ", ".join(needing)) for source, needing in missing.items())

@@ -23,7 +23,8 @@ from builders.generate.task import BatchTask
 from builders.pipeline.request import Run
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
-from builders.writing.read_plan import STAGING, ReadPlan, write_plan
+from builders.writing.places import STAGING
+from builders.writing.read_plan import ReadPlan, write_plan
 from builders.writing.shards import ShardTask, read_record
 
 
@@ -81,6 +82,7 @@ class ShardWork:
 
     def task(self, split: ReadPlan, shard: int, *, plan: Path, data: Path | None, part: Path) -> ShardTask:
         """The task that writes one shard, or without `data` only looks at its images and writes its index rows."""
+        generator = split.image_generator
         return ShardTask(
             plan=plan,
             start=split.starts[shard],
@@ -94,6 +96,7 @@ class ShardWork:
             drop_unreadable=self.run.request.allow_partial,
             columns=tuple(column.name for column in split.config.columns if column.name in split.table.column_names),
             generated=split.key in self.batches,
+            stored="pixels" if generator is None else generator.stored,
         )
 
     def _restore(self, shards: Sequence[tuple[ReadPlan, int]]) -> None:

@@ -65,7 +65,7 @@ def check_images(rows: pa.RecordBatch, path: str, first: int, problems: Problems
             buffer = value.as_buffer()
             if buffer is None:
                 problems.add("image missing", f"{where}: has no image bytes")
-            elif stored[i] != "pixels" or decode:
+            elif stored[i] not in images.BY_PIXELS or decode:
                 _check_digest(buffer, stored[i], digests[i], where, problems)
                 if decode:
                     _check_decoding(buffer, names[i], where, problems)
@@ -76,7 +76,7 @@ def _check_digest(buffer: pa.Buffer, stored: str, expected: str, where: str, pro
         # A digest over the bytes needs no copy of them.
         found = (
             images.content_sha256("pixels", buffer.to_pybytes())
-            if stored == "pixels"
+            if stored in images.BY_PIXELS
             else hashlib.sha256(buffer).hexdigest()
         )
     except images.DECODE_ERRORS:

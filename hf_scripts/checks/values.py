@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,11 @@ import pyarrow.compute as pc
 
 from builders.release.columns import Column
 from builders.release.entries import ConfigEntry, SplitEntry
+from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import ROLES, Role
 from hf_scripts.checks.problems import Problems
 
-_STORED = pa.array(["source", "metadata_removed", "pixels"])
+_STORED = pa.array(get_args(Stored))
 HEX_SHA256 = "^[0-9a-f]{64}$"
 _ABSOLUTE = r"^(/|~|\\|[A-Za-z]:[\\/]|file:)"
 # Places365 names its classes /a/airfield: a slash, one letter, a slash.
@@ -151,7 +153,7 @@ class _Checker:
                 ),
             )
         wanted = pc.binary_join_element_wise(self.rows["source"], self.rows["source_id"], "/")
-        made = pc.equal(self.rows["stored"], "pixels")
+        made = pc.is_in(self.rows["stored"], value_set=pa.array(sorted(BY_PIXELS)))
         other = pc.not_equal(self.rows["id"], wanted).to_numpy().copy()
         for i in np.flatnonzero(other & made.to_numpy()):
             # The id of a generated image continues with the name of its generator.

@@ -71,6 +71,12 @@ class Info:
     gated: bool
 
 
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} instead of text")
+    return value
+
+
 def git_oid(path: Path) -> str:
     """The git blob id of a file: SHA-1 of `blob`, its length, a zero byte and the content."""
     digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
@@ -193,7 +199,7 @@ class Repository:
                 refs = self.api.list_repo_refs(self.name, repo_type="dataset")
             except RepositoryNotFoundError:
                 return {}
-            return {tag.name: tag.target_commit for tag in refs.tags}
+            return {_text(tag.name): _text(tag.target_commit) for tag in refs.tags}
 
         return with_retries(f"list the tags of {self.name}", ask, self.log)
 
@@ -205,24 +211,28 @@ class Repository:
                 commits = self.api.list_repo_commits(self.name, repo_type="dataset")
             except RepositoryNotFoundError:
                 return []
-            return [(commit.commit_id, commit.title) for commit in commits]
+            return [(_text(commit.commit_id), _text(commit.title)) for commit in commits]
 
         return with_retries(f"list the commits of {self.name}", ask, self.log)
 
     def tree(self, commit: str, *, recursive: bool = True) -> dict[str, RemoteFile]:
         """The files of a commit by path, without the one that the Hub adds; `recursive` includes folders."""
-        entries = with_retries(
-            f"list the files of {self.name}",
-            lambda: list(
-                self.api.list_repo_tree(self.name, recursive=recursive, revision=commit, repo_type="dataset")
-            ),
-            self.log,
-        )
-        return {
-            entry.path: RemoteFile(entry.path, entry.size, entry.blob_id, entry.lfs.sha256 if entry.lfs else "")
-            for entry in entries
-            if isinstance(entry, RepoFile) and entry.path != GITATTRIBUTES
-        }
+
+        def ask() -> list[RemoteFile]:
+            entries = self.api.list_repo_tree(self.name, recursive=recursive, revision=commit, repo_type="dataset")
+            return [
+                RemoteFile(
+                    _text(entry.path),
+                    int(entry.size),
+                    _text(entry.blob_id),
+                    _text(entry.lfs.sha256 if entry.lfs else ""),
+                )
+                for entry in entries
+                if isinstance(entry, RepoFile)
+            ]
+
+        files = with_retries(f"list the files of {self.name}", ask, self.log)
+        return {file.path: file for file in files if file.path != GITATTRIBUTES}
 
     def fetch(self, stored: RemoteFile, commit: str, into: Path) -> Path:
         """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest."""

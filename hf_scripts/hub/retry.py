@@ -31,6 +31,9 @@ MAX_WAIT = 300
 TRANSIENT_STATUSES = (408, 429, 500, 502, 503, 504)
 """The status codes that huggingface_hub itself retries (`utils.http_backoff`)."""
 
+MALFORMED = (KeyError, IndexError, TypeError, AttributeError)
+"""What huggingface_hub 1.x raises of an answer that is JSON but lacks a field, or has another type there."""
+
 _MAX_EXPLANATION = 200
 """Characters of the Hub's own explanation that a message repeats."""
 
@@ -57,11 +60,16 @@ def with_retries(doing: str, call: Callable[[], T], log: Log) -> T:
         log: prints every wait.
 
     Raises:
-        BuildError: the error is permanent, or there were too many. Other exceptions of `call` are bugs, and pass.
+        BuildError: the error is permanent, or there were too many, or the answer is malformed.
     """
     for wait in (*WAITS, None):
         try:
             return call()
+        except MALFORMED as error:
+            raise BuildError(
+                f"Cannot {doing}: the Hub's answer lacks what its client reads there ({type(error).__name__}). Update "
+                "huggingface_hub, and run the same command again."
+            ) from error
         except (HfHubHTTPError, httpx.HTTPError, OSError, RuntimeError, ValueError, ChecksumError) as error:
             pause = None if wait is None else _delay(error, wait)
             if pause is None:

@@ -173,6 +173,14 @@ def test_all_50000_by_flag_is_another_version():
     assert whole.count("broad-reference/test").rows == 5_000
 
 
+def test_with_the_authors_images_their_originals_are_corrupted(demo, tmp_path):
+    pytest.importorskip("imagecorruptions", reason="needs the extra generate")
+    flags = [f"--adopt-partial-broad={demo['partial_broad']}"]
+    assert build(demo["imagenet"], tmp_path, f"broad-reference/test,{CONFIG}/gaussian_noise", *flags) == 0
+    clean = rows_of(tmp_path, "broad-reference/test", "source_id", "label")
+    assert rows_of(tmp_path, f"{CONFIG}/gaussian_noise", "source_id", "label") == clean
+
+
 # --- without the extra
 
 

@@ -1,0 +1,90 @@
+"""Each file of a small release, damaged where it lies, against `verify`."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from unittest import mock
+
+from builders.errors import BuildError
+from builders.pipeline import state
+from builders.release.duplicates import Row, pair_of, read_pairs, write_pairs
+from hf_scripts import verify
+from hf_scripts.checks import manifest as check_manifest
+from hf_scripts.checks.problems import Problems
+from hf_scripts.checks.rows import FileTask, Outcome
+from tests.fuzz.target import Target
+from tests.hf_scripts.samples import make_release
+
+SPLITS = {"bench/test": range(6), "bench/near_ood": range(50, 54), "bench-train/train": range(100, 104)}
+
+STATE = b"""{"version": "1.0.0", "seed": 0, "limit_per_class": null, "demo": true, "allow_partial": false,
+"adopted": {"bench/test": ""}, "plans": {"bench/test": "ab"}, "generators": {"bench/test": {"name": "resize"}}}"""
+
+
+@functools.cache
+def release() -> dict[str, bytes]:
+    """The files of a release by their paths."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    root = make_release(folder / "release", SPLITS, shards=2)
+    found = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if not name.startswith(".state")}
+
+
+def place(file: str):
+    """Writes the release with one file replaced."""
+
+    def write(folder: Path, data: bytes) -> None:
+        for name, content in {**release(), file: data}.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+
+    return write
+
+
+def here(tasks: Sequence[FileTask], workers: int, advance: object) -> list[Outcome]:
+    """Run the checks in this process, under its limits."""
+    return [task.run(lambda images, size: None) for task in tasks]
+
+
+def verified(folder: Path) -> object:
+    """Verify a release; its problems are raised as one sentence, which has to be printable as theirs are."""
+    problems = Problems()
+    manifest = check_manifest.load(folder, problems)
+    if manifest is not None:
+        with mock.patch.object(verify, "_run", here):
+            found, _ = verify.verify(folder, manifest, decode=True, workers=1, advance=lambda size: None)
+        problems.merge(found)
+    if problems.total():
+        raise BuildError(f"{'; '.join(problems.lines())}.")
+    return manifest
+
+
+def of_release(name: str, file: str) -> Target:
+    """The target of one file of a release."""
+    return Target(name, file, lambda: [release()[file]], verified, place=place(file))
+
+
+def pairs() -> list[bytes]:
+    """A table of duplicates."""
+    rows = [Row(f"c/{split}", f"a/{split}", "near_ood", "lynx") for split in ("one", "other", "third")]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "pairs.parquet"
+        write_pairs(path, [pair_of(rows[0], rows[1], 0.0), pair_of(rows[1], rows[2], 0.25)])
+        return [path.read_bytes()]
+
+
+TARGETS = (
+    of_release("release-manifest", "manifest.json"),
+    of_release("release-card", "README.md"),
+    of_release("release-exclusions", "excluded/bench.csv"),
+    of_release("release-index", "index/bench/test.parquet"),
+    of_release("release-shard", "data/bench/test-00000-of-00002.parquet"),
+    Target("release-duplicates", "x.parquet", pairs, lambda folder: read_pairs(folder / "x.parquet")),
+    Target("state", "x.json", lambda: [STATE], lambda folder: state._read(folder / "x.json")),
+)
