@@ -222,7 +222,7 @@ def test_a_demo_without_the_extra_leaves_corruptions_out_and_says_so(tmp_path, n
     monkeypatch.setattr("builders.pipeline.command.prepare", reached)
     monkeypatch.setattr("builders.pipeline.command._demo_roots", lambda *_, **__: {})
     with pytest.raises(ReachedError) as caught:
-        main(["--demo", "--out", str(tmp_path)])
+        main(["--demo", "--quiet", "--out", str(tmp_path)])
     assert caught.value.args[0] == tuple(key for key in BENCHMARK.usual() if not key.startswith(f"{CONFIG}/"))
     assert (
         "left out broad-corruptions/defocus_blur, broad-corruptions/gaussian_noise, broad-corruptions/snow, "
