@@ -149,13 +149,6 @@ def _all_corrupted(**changes: Any) -> dict[str, Split]:
     }
 
 
-CORRUPT_ALL = Variant(
-    name="corrupt-all",
-    help="Corrupt all 50,000 validation images instead of the 5,000 of broad-reference/test.",
-    splits=_all_corrupted(
-        quota=AllImages(), paper=PaperCount(5_000, f"asked for with --corrupt-all; {_UNKNOWN_SIZE}")
-    ),
-)
 ADOPT_PARTIAL_BROAD = Variant(
     name="adopt-partial-broad",
     help="Folder of the authors' own images (ServiceNow/PartialBROAD): build the adversarial and synthetic configs of "
@@ -166,6 +159,13 @@ ADOPT_PARTIAL_BROAD = Variant(
     },
     configs=ADOPTED,
     source=PARTIAL_BROAD,
+)
+CORRUPT_ALL = Variant(
+    name="corrupt-all",
+    help="Corrupt all 50,000 validation images instead of the 5,000 of broad-reference/test.",
+    splits=_all_corrupted(
+        quota=AllImages(), paper=PaperCount(5_000, f"asked for with --corrupt-all; {_UNKNOWN_SIZE}")
+    ),
 )
 
 BENCHMARK = Benchmark(

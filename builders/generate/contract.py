@@ -141,6 +141,9 @@ class Generator:
         together: greatest number of images per call; all of them are in memory.
         companions: it takes another source's image with the bytes of each source image, which is not decoded.
         stored: what the rows say of their bytes; a value whose digest is over pixels.
+        prepared: width and height of the input of the models that the images are prepared for, all of which have this
+            size; evaluations then neither resize nor crop them. 0 if they are ordinary pictures. It is not part of
+            the identity.
         requires: packages of the extra `generate` that `start` imports, such as `imagecorruptions-imaug==1.1.5`.
 
     Raises:
@@ -160,6 +163,7 @@ class Generator:
     together: int = 1
     companions: bool = False
     stored: Stored = "pixels"
+    prepared: int = 0
     requires: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -169,6 +173,8 @@ class Generator:
             )
         if min(*self.size, self.together, self.version) < 1:
             raise ValueError(f"{self.name}: version, size and together must be at least 1.")
+        if self.prepared and self.size != (self.prepared, self.prepared):
+            raise ValueError(f"{self.name}: images that are prepared for {self.prepared} pixels have another size.")
         names = [column.name for column in self.columns]
         if len(set(names)) != len(names):
             raise ValueError(f"{self.name} has two columns with the same name: {', '.join(names)}.")
@@ -183,17 +189,18 @@ class Generator:
         return self.size[0] * self.size[1] * 3
 
     def entry(self) -> GeneratorEntry:
-        """The manifest's entry: everything but the sources that the images depend on."""
+        """The manifest's entry: what the images are prepared for, and depend on besides the sources."""
         return GeneratorEntry(
             name=self.name,
             version=self.version,
             parameters=dict(self.parameters),
             weights={weights.name: weights.sha256 for weights in self.weights},
             reproducible=self.reproducible,
+            prepared=self.prepared,
         )
 
     def identity(self) -> dict[str, object]:
-        """The same as a dictionary, which the state records."""
+        """What the images depend on as a dictionary, which the state records."""
         return self.entry().identity()
 
 

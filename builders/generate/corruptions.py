@@ -122,6 +122,7 @@ def corruption(name: str, severity: int) -> Generator:
         start=_start,
         parameters={"corruption": name, "severity": severity, "library": f"{LIBRARY} {LIBRARY_VERSION}"},
         columns=(CORRUPTION, SEVERITY),
+        prepared=_SIDE,
         requires=(f"{LIBRARY}=={LIBRARY_VERSION}",),
     )
 

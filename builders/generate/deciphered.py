@@ -81,6 +81,7 @@ def partial_broad(attack: Literal["pgd", "autoattack"], model: Literal["resnet50
         columns=(ATTACK, MODEL, ORIGINAL_HASH, HASH_PUBLISHED),
         companions=True,
         stored="adopted",
+        prepared=side,
     )
 
 

@@ -144,7 +144,8 @@ def _shifts(clean: Rows, kind: str, shifted: Rows) -> list[Figure]:
         clean, known = clean.where(np.isin(clean.class_id, MULTI_LABEL_CLASSES)), "test, the 17 classes"
         if not len(clean):
             raise EvaluationError(
-                "There are no clean rows of CoComageNet's 17 classes, by their class_id. Score all of test."
+                "There are no clean rows of CoComageNet's 17 classes, by their class_id. Score all of test, or leave "
+                "the multi-label config out with --protocol broad=CONFIG,CONFIG."
             )
     return [
         figure

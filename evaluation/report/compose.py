@@ -184,6 +184,16 @@ def missing_figures(scored: Sequence[ScoredRun], wanted: Mapping[str, Sequence[s
     return list(dict.fromkeys(notes))
 
 
+def resized_images(scored: Sequence[ScoredRun]) -> list[str]:
+    """List the splits whose images are prepared for another input than a run's model has, in sentences."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in scored:
+        for key, way in one.run.prepared.items():
+            if "resized" in way:
+                found.setdefault((one.run.model, way), []).append(key)
+    return [f"{model} got images of {way}: {', '.join(dict.fromkeys(keys))}" for (model, way), keys in found.items()]
+
+
 def compute_figures(
     scored: Sequence[ScoredRun], wanted: Mapping[str, Sequence[str]], progress: Progress
 ) -> list[DetectorFigures]:
@@ -302,6 +312,7 @@ def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
         model_digest=provenance.model_digest,
         hyperparameters=provenance.hyperparameters,
         versions={"judged": ours, "scored": provenance.versions},
+        prepared=provenance.prepared,
     )
 
 

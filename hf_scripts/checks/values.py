@@ -40,19 +40,21 @@ class Split:
     """The facts of the manifest that a split's rows are checked against.
 
     `key` is `config/split`. `kinds` has several entries only if the split is joined from parts. `columns` are the
-    config's own columns.
+    config's own columns. `prepared` is the width and height of its images if they are prepared for a model's input.
     """
 
     key: str
     kinds: tuple[Kind, ...]
     label_names: tuple[str, ...]
     columns: tuple[Column, ...] = ()
+    prepared: int = 0
 
 
 def split_of(key: str, config: ConfigEntry, entry: SplitEntry) -> Split:
     """Read them from the manifest's entries of a config and of its split."""
     kinds = [Kind(piece.role, piece.source, piece.labelled) for piece in entry.pieces()]
-    return Split(key, tuple(dict.fromkeys(kinds)), config.label_names, config.own_columns())
+    prepared = entry.generator.prepared if entry.generator is not None else 0
+    return Split(key, tuple(dict.fromkeys(kinds)), config.label_names, config.own_columns(), prepared)
 
 
 def check_values(rows: pa.Table, split: Split, path: str, first: int, problems: Problems) -> None:

@@ -191,6 +191,20 @@ def test_one_split_at_a_time_and_more_workers_change_no_byte(broad_release, demo
     assert {name: found[name] for name in names} == {name: expected[name] for name in names}
 
 
+def test_the_card_counts_rows_of_each_shift(broad_release):
+    card = (broad_release / "README.md").read_text(encoding="utf-8")
+    start = card.index("Rows per kind of shift:")
+    splits = "`broad-novel-classes/imagenet_o`, `broad-novel-classes/inaturalist`, `broad-novel-classes/openimage_o`"
+    pair = "`broad-multi-label/cocomagenet`, `broad-multi-label/cocomagenet_mono`"
+    assert card[start:].splitlines()[2:7] == [
+        "| kind of shift | splits | rows | expected | paper |",
+        "|---|---|---:|---:|---:|",
+        f"| novel_class | {splits} | 674 | 27,869 | 27,869 |",
+        f"| multi_label | {pair} | 92 | 4,000 | 4,000 |",
+        "",
+    ]
+
+
 def test_all_of_openimage_o_by_flag_is_another_version(demo, tmp_path, capsys):
     split = "broad-novel-classes/openimage_o"
     flags = [f"--openimage_o={demo['openimage_o']}", f"--splits={split}", "--allow-partial", "--workers=1", "--quiet"]

@@ -16,6 +16,7 @@ from builders.generate.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
 from builders.release.columns import Column
 from builders.release.entries import ColumnEntry, column_entry, listed_column
+from tests.manifests import as_json
 
 
 def generator(**changes):
@@ -55,6 +56,7 @@ def test_a_generator_is_a_value_that_can_be_pickled(generator):
         ({"name": "a\tb"}, "cannot name a generator"),
         ({"size": (0, 2)}, "must be at least 1"),
         ({"together": 0}, "must be at least 1"),
+        ({"size": (4, 2), "prepared": 4}, "prepared for 4 pixels have another size"),
         ({"version": 0}, "must be at least 1"),
         ({"columns": (Column("a", "bool", "x"), Column("a", "int64", "y"))}, "two columns with the same name: a, a"),
     ],
@@ -62,6 +64,13 @@ def test_a_generator_is_a_value_that_can_be_pickled(generator):
 def test_a_wrong_declaration_fails_at_once(changes, sentence):
     with pytest.raises(ValueError, match=sentence):
         generator(**changes)
+
+
+def test_what_images_are_prepared_for_is_recorded_and_changes_no_identity():
+    one, other = generator(), generator(prepared=2)
+    assert one.identity() == other.identity()
+    assert "prepared" not in as_json(one.entry())
+    assert as_json(other.entry())["prepared"] == 2
 
 
 def test_identities_are_compared_by_what_the_images_follow_from():
