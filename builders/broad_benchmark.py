@@ -20,6 +20,7 @@ import dataclasses
 import functools
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from builders import papers
 from builders.benchmark import (
@@ -110,15 +111,6 @@ OPENIMAGE_O_ALL = Variant(
     },
 )
 
-ADOPT_PARTIAL_BROAD = Variant(
-    name="adopt-partial-broad",
-    help="Folder of the authors' own images (ServiceNow/PartialBROAD): build the adversarial and synthetic configs of "
-    "them, and take the adversarial images' originals as broad-reference/test.",
-    splits={"broad-reference/test": originals("test", "in_distribution", paper=PaperCount(5_000), quota=ORIGINALS)},
-    configs=ADOPTED,
-    source=PARTIAL_BROAD,
-)
-
 _UNKNOWN_SIZE = "the paper does not say how many images it corrupts; these are as many as its attacks change"
 
 
@@ -148,17 +140,34 @@ MORE_CORRUPTIONS = Config(
     ),
     optional=True,
 )
+
+
+def _all_corrupted(**changes: Any) -> dict[str, Split]:
+    declared = [(config.name, split) for config in (CORRUPTIONS, MORE_CORRUPTIONS) for split in config.splits]
+    return {
+        f"{config}/{split.name}": dataclasses.replace(split, **changes)
+        for config, split in declared
+        if isinstance(split, Split)
+    }
+
+
+ADOPT_PARTIAL_BROAD = Variant(
+    name="adopt-partial-broad",
+    help="Folder of the authors' own images (ServiceNow/PartialBROAD): build the adversarial and synthetic configs of "
+    "them, and take the adversarial images' originals as broad-reference/test.",
+    splits={
+        "broad-reference/test": originals("test", "in_distribution", paper=PaperCount(5_000), quota=ORIGINALS),
+        **_all_corrupted(quota=ORIGINALS),
+    },
+    configs=ADOPTED,
+    source=PARTIAL_BROAD,
+)
 CORRUPT_ALL = Variant(
     name="corrupt-all",
     help="Corrupt all 50,000 validation images instead of the 5,000 of broad-reference/test.",
-    splits={
-        f"{config.name}/{split.name}": dataclasses.replace(
-            split, quota=AllImages(), paper=PaperCount(5_000, f"asked for with --corrupt-all; {_UNKNOWN_SIZE}")
-        )
-        for config in (CORRUPTIONS, MORE_CORRUPTIONS)
-        for split in config.splits
-        if isinstance(split, Split)
-    },
+    splits=_all_corrupted(
+        quota=AllImages(), paper=PaperCount(5_000, f"asked for with --corrupt-all; {_UNKNOWN_SIZE}")
+    ),
 )
 
 BENCHMARK = Benchmark(
@@ -169,7 +178,7 @@ BENCHMARK = Benchmark(
     paper=papers.GUILLE_2023,
     citation=papers.GUILLE_2023_BIBTEX,
     configs=(REFERENCE, NOVEL_CLASSES, SYNTHETIC, CORRUPTIONS, MORE_CORRUPTIONS, MULTI_LABEL),
-    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS, CORRUPT_ALL, ADOPT_PARTIAL_BROAD),
+    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS, ADOPT_PARTIAL_BROAD, CORRUPT_ALL),
 )
 
 

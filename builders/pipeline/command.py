@@ -180,7 +180,7 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
     refuse_foreign(out)
     with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
         if not flags["dry_run"]:
-            splits = _installed_splits(benchmark, splits, flags, meter.note)
+            splits = _installed_splits(benchmark, splits, flags)
         if flags["demo"]:
             roots = _demo_roots(out, cleanup, dry_run=flags["dry_run"], quiet=flags["quiet"])
         else:
@@ -230,9 +230,7 @@ def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ..
     return tuple(key for key in declared if key in names or key.split("/")[0] in names)
 
 
-def _installed_splits(
-    benchmark: Benchmark, splits: tuple[str, ...], flags: Mapping[str, Any], log: Callable[[str], object]
-) -> tuple[str, ...]:
+def _installed_splits(benchmark: Benchmark, splits: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[str, ...]:
     """The splits whose generators' packages are installed, if all of a demo is built; otherwise all must be."""
     generators = generators_of(benchmark, splits)
     if not flags["demo"] or flags["splits"]:
@@ -240,7 +238,8 @@ def _installed_splits(
         return splits
     lacking = without_packages(generators)
     if lacking:
-        log(f"left out {', '.join(lacking)}: {not_installed(lacking.values())}. For these, too: {INSTALL}")
+        text = f"left out {', '.join(lacking)}: {not_installed(lacking.values())}. For these, too: {INSTALL}"
+        click.echo(text, err=True)  # also with --quiet: it is no progress
     return tuple(key for key in splits if key not in lacking)
 
 

@@ -99,7 +99,7 @@ def test_another_order_smaller_batches_and_more_workers_change_no_byte(release, 
 def test_the_release_verifies_and_says_how_it_was_made(release, capsys):
     assert verify.main([str(release), "--workers", "1"]) == 0, capsys.readouterr()
     entry = manifest_of(release)["configs"][CONFIG]["splits"]["snow"]
-    assert entry["generator"] == corruption("snow", 5).identity()
+    assert entry["generator"] == corruption("snow", 5).identity() | {"prepared": 224}
     card = (release / "README.md").read_text(encoding="utf-8")
     assert "ImageNet-C's own files are JPEGs of quality 85; these are PNGs without that loss" in card
     assert "the snow is blurred by the library's own 25 taps instead of ImageMagick's." in card
@@ -173,6 +173,14 @@ def test_all_50000_by_flag_is_another_version():
     assert whole.count("broad-reference/test").rows == 5_000
 
 
+def test_with_the_authors_images_their_originals_are_corrupted(demo, tmp_path):
+    pytest.importorskip("imagecorruptions", reason="needs the extra generate")
+    flags = [f"--adopt-partial-broad={demo['partial_broad']}"]
+    assert build(demo["imagenet"], tmp_path, f"broad-reference/test,{CONFIG}/gaussian_noise", *flags) == 0
+    clean = rows_of(tmp_path, "broad-reference/test", "source_id", "label")
+    assert rows_of(tmp_path, f"{CONFIG}/gaussian_noise", "source_id", "label") == clean
+
+
 # --- without the extra
 
 
@@ -214,7 +222,7 @@ def test_a_demo_without_the_extra_leaves_corruptions_out_and_says_so(tmp_path, n
     monkeypatch.setattr("builders.pipeline.command.prepare", reached)
     monkeypatch.setattr("builders.pipeline.command._demo_roots", lambda *_, **__: {})
     with pytest.raises(ReachedError) as caught:
-        main(["--demo", "--out", str(tmp_path)])
+        main(["--demo", "--quiet", "--out", str(tmp_path)])
     assert caught.value.args[0] == tuple(key for key in BENCHMARK.usual() if not key.startswith(f"{CONFIG}/"))
     assert (
         "left out broad-corruptions/defocus_blur, broad-corruptions/gaussian_noise, broad-corruptions/snow, "
