@@ -22,6 +22,7 @@ from builders.benchmark import Benchmark, Split
 from builders.errors import BuildError
 from builders.plan.classes import Adopted
 from builders.sources.base import SourceIndex
+from builders.storage.regular import read_regular
 
 SUFFIX = ".json"
 """The ending by which a split's published list is known to be one of numbers (`Split.published`)."""
@@ -64,8 +65,8 @@ def adopt_list(split: Split, path: Path, indexes: Mapping[str, SourceIndex]) -> 
     title = split.source.title
     try:
         with reading_copy(path):
-            listed = msgspec.json.decode(path.read_bytes(), type=dict[str, list[int]])
-    except msgspec.DecodeError as error:
+            listed = msgspec.json.decode(read_regular(path), type=dict[str, list[int]])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BuildError(
             f'{path} is not a list of image numbers by label, such as {{"-1": [397, 450]}} ({error}). Give the '
             "authors' own file."

@@ -204,7 +204,7 @@ def _read(path: Path) -> _Recorded:
         return _Recorded()
     try:
         return msgspec.json.decode(read_regular(path), type=_Recorded)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BuildError(
             f"The state of an earlier run is damaged, in {path}. Give another --out, or remove the whole release "
             "folder and build it again."

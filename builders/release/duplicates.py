@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairCount
 from builders.storage.atomic import atomic_path
 from builders.storage.regular import open_buffered
@@ -135,10 +135,10 @@ def read_pairs(path: Path) -> list[Pair]:
             table = parquet.read()
         rows = [column.to_pylist() for column in table.columns]
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = one_line(str(error).partition("\n")[0])
         raise _not_pairs(path, f"cannot be read as Parquet ({reason})") from error
     if not table.schema.equals(schema()):
-        columns = ", ".join(table.column_names)[:_SHOWN]
+        columns = one_line(", ".join(table.column_names), _SHOWN)
         raise _not_pairs(path, f"has the columns {columns}, not those of a table of duplicates")
     if any(column.null_count for column in table.columns):
         raise _not_pairs(path, "has cells without a value")

@@ -110,10 +110,17 @@ def test_the_next_run_removes_what_killed_runs_left(tmp_path, only_loopback, num
     with Hub() as hub:
         environment = {**hub.environment(tmp_path / "home"), "TMPDIR": str(temporary)}
 
+        def default():
+            """A run under nohup ignores SIGHUP, and its children would."""
+            if number != signal.SIGKILL:
+                signal.signal(number, signal.SIG_DFL)
+
         def begun(command, step):
             hub.slow(step, 3600)
             asked = len(hub.asked(step))
-            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            process = subprocess.Popen(
+                command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=default
+            )
             while len(hub.asked(step)) <= asked and process.poll() is None:
                 time.sleep(0.02)
             assert process.poll() is None
