@@ -5,6 +5,7 @@ ILSVRC2012's validation images are in-distribution. Configs:
 - broad-reference: these images in two parts. `test` has the originals of the images that are made, and is the clean
   side of every comparison; `held_out` has the rest, 45,000 images, on which mixtures of scores are fitted.
 - broad-novel-classes: three existing sets of classes that ImageNet-1k does not have.
+- broad-adversarial: the originals of broad-reference, attacked on two models. Needs their weights.
 - broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad_multi_label`).
 
 `label` counts ImageNet-1k's classes, the sorted wnids.
@@ -15,7 +16,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from builders import papers
 from builders.benchmark import (
@@ -27,11 +29,14 @@ from builders.benchmark import (
     PaperCount,
     PerClass,
     Rest,
+    Settings,
     Split,
     Variant,
 )
 from builders.broad_multi_label import LAST_OBJECTS, MULTI_LABEL
 from builders.executors.processes import without_pandas
+from builders.generate.adversarial import flags
+from builders.generate.contract import Generator
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
 from builders.sources.inaturalist import INATURALIST
@@ -102,6 +107,28 @@ OPENIMAGE_O_ALL = Variant(
     },
 )
 
+
+def _attacked(generators: Mapping[str, Generator]) -> dict[str, Split]:
+    """The splits of broad-adversarial that some generators make, by their keys."""
+    return {
+        f"broad-adversarial/{name}": originals(name, "adversarial", generator=generator, paper=PaperCount(5_000))
+        for name, generator in generators.items()
+    }
+
+
+def _asked_for(values: Mapping[str, Any]) -> dict[str, Split]:
+    return _attacked(flags.generators(values))
+
+
+ADVERSARIAL = Config(
+    name="broad-adversarial",
+    labels=LABELS,
+    description="The originals of `broad-reference`'s test, attacked on two models within an L-infinity distance of "
+    "0.05, at each model's own size. Pixels are rounded to 8 bits and at most 12 steps from the original's, and the "
+    "columns are about what is stored: a row whose attack failed (`success`) stays. Not the authors' own images, "
+    "which differ in whatever the paper does not name, such as the length of PGD's steps.",
+    splits=tuple(_attacked(flags.declared()).values()),
+)
 BENCHMARK = Benchmark(
     name="broad",
     title="BROAD, Benchmarking Resilience Over Anomaly Diversity",
@@ -109,8 +136,9 @@ BENCHMARK = Benchmark(
     seed=0,
     paper=papers.GUILLE_2023,
     citation=papers.GUILLE_2023_BIBTEX,
-    configs=(REFERENCE, NOVEL_CLASSES, MULTI_LABEL),
+    configs=(REFERENCE, NOVEL_CLASSES, ADVERSARIAL, MULTI_LABEL),
     variants=(OPENIMAGE_O_ALL, LAST_OBJECTS),
+    settings=(Settings(flags.FLAGS, _asked_for),),
 )
 
 

@@ -48,10 +48,11 @@ sources.readers         : errors sources.base sources.formats storage
 sources                 : demo errors release sources.base sources.formats sources.readers storage taxonomy.decisions
                           taxonomy.tables taxonomy.wordnet
 generate                : errors executors release sources storage
+generate.adversarial    : errors executors generate release storage taxonomy.tables
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
 declaration_checks      : selection splits taxonomy.decisions
-benchmark               : declaration_checks selection sources.base splits
+benchmark               : declaration_checks generate selection sources.base splits
 duplicates              : benchmark executors generate release storage
 plan                    : benchmark errors release sources.base storage taxonomy.decisions
 adopt                   : benchmark errors plan release sources sources.base sources.readers storage
@@ -60,7 +61,7 @@ imagenet_benchmark      : benchmark executors papers sources
 cifar_benchmark         : benchmark executors generate papers sources
 facets_benchmark        : benchmark executors papers sources taxonomy.rules
 broad_multi_label       : benchmark sources taxonomy.tables
-broad_benchmark         : benchmark broad_multi_label executors papers sources
+broad_benchmark         : benchmark broad_multi_label executors generate generate.adversarial papers sources
 registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
 cli                     : errors sources sources.base storage
 demo.write              : demo errors sources

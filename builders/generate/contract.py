@@ -127,6 +127,8 @@ class Generator:
         weights: files that `start` reads.
         reproducible: whether the pixels are `exact` or `recorded`.
         together: greatest number of images per call; all of them are in memory.
+        needs: what a user has to give before it can generate, as flags; empty if nothing is missing. Then neither its
+            parameters nor its weights are final.
 
     Raises:
         ValueError: the name cannot be part of an id, or a size, number or column is invalid.
@@ -143,6 +145,7 @@ class Generator:
     weights: tuple[Weights, ...] = ()
     reproducible: Reproducible = "exact"
     together: int = 1
+    needs: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z0-9._-]*", self.name):

@@ -18,8 +18,9 @@ from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sour
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
+from builders.generate.flags import Flag
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest, Run, compared_with, parts_of
+from builders.pipeline.request import BuildRequest, Run, compared_with, generators_of, parts_of
 from builders.pipeline.run import write_release
 from builders.pipeline.state import locked, refuse_foreign
 from builders.pipeline.summary import built_text, dry_run_text
@@ -59,12 +60,40 @@ def make_command(benchmark: Benchmark) -> click.Command:
     def command(**flags: Any) -> None:
         with os_errors_as_build_errors("read the sources and write the release"):
             chosen = [variant.name for variant in benchmark.variants if flags[variant.name.replace("-", "_")]]
-            _main(benchmark.with_variants(chosen), module, flags)
+            values = {flag.name: flags[_parameter(flag)] for flag in _flags(benchmark)}
+            _main(benchmark.with_variants(chosen).with_settings(values), module, flags)
 
     variants = [click.option(f"--{variant.name}", is_flag=True, help=variant.help) for variant in benchmark.variants]
-    for option in (*source_options(benchmark.sources()), *variants, *_shared_options(benchmark)):
+    settings = [_option(flag) for flag in _flags(benchmark)]
+    for option in (*source_options(benchmark.sources()), *variants, *settings, *_shared_options(benchmark)):
         command = option(command)
     return command
+
+
+def _flags(benchmark: Benchmark) -> tuple[Flag, ...]:
+    """The flags that make generators; several settings may share one."""
+    return tuple(dict.fromkeys(flag for settings in benchmark.settings for flag in settings.flags))
+
+
+def _parameter(flag: Flag) -> str:
+    return flag.name.replace("-", "_")
+
+
+def _option(flag: Flag) -> Callable[[Any], Any]:
+    if flag.default is False:
+        return click.option(f"--{flag.name}", is_flag=True, help=flag.help)
+    kind: Any = click.Choice(flag.choices) if flag.choices else str if flag.default is None else type(flag.default)
+    if flag.least is not None:
+        kind = click.IntRange(min=flag.least)
+    return click.option(
+        f"--{flag.name}",
+        type=kind,
+        multiple=flag.multiple,
+        default=flag.default,
+        show_default=flag.default is not None,
+        metavar=flag.metavar or None,
+        help=flag.help,
+    )
 
 
 def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
@@ -138,6 +167,8 @@ def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
 
 def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
     splits = _chosen_splits(benchmark, flags["splits"])
+    generators = generators_of(benchmark, parts_of(benchmark, splits)).values()
+    gpus = max((generator.resources.gpus for generator in generators), default=0)
     out: Path = flags["out"]
     variant = flags["withdraw"] == DUPLICATES
     refuse_foreign(out)
@@ -161,8 +192,12 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             withdrawn=read_withdrawn(Path(flags["withdraw"])) if flags["withdraw"] and not variant else {},
             without_duplicates=variant,
         )
+        if not flags["splits"]:
+            for key in [key for key in benchmark.parts() if key not in splits]:
+                meter.note(f"{key}: left out, since it is made with {benchmark.needs(key)}")
         started = time.monotonic()
-        with LocalExecutor(1 if flags["dry_run"] else flags["workers"], preload=WORKER_IMPORTS) as executor:
+        workers = 1 if flags["dry_run"] else flags["workers"]
+        with LocalExecutor(workers, gpus=gpus, preload=WORKER_IMPORTS) as executor:
             planned = prepare(Run.of(benchmark, request, executor, meter))
             images = sum(len(split.rows) for split in planned.planned)
             meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
@@ -175,11 +210,17 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
 
 
 def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Names as `config/split`, in declared order; all of them where none is named."""
-    declared = list(benchmark.parts())
+    """Names as `config/split`, in declared order; all that can be generated where none is named.
+
+    A config stands for its splits that can be generated.
+
+    Raises:
+        BuildError: there is no such config or split, or something has to be given before it can be generated.
+    """
+    declared, ready = list(benchmark.parts()), benchmark.ready()
     names = [name for group in wanted for name in group.split(",") if name]
     if not names:
-        return tuple(declared)
+        return ready
     configs = {config.name for config in benchmark.configs}
     for name in names:
         if name not in declared and name not in configs:
@@ -187,7 +228,14 @@ def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ..
                 f"--splits {name} is no config or split of this benchmark{_suggestion(name, [*configs, *declared])}. "
                 f"Name configs ({', '.join(sorted(configs))}) or splits such as {declared[0]}."
             )
-    return tuple(key for key in declared if key in names or key.split("/")[0] in names)
+    for name in names:
+        inside = [key for key in declared if key == name or key.split("/")[0] == name]
+        if not set(inside) & set(ready):
+            raise BuildError(
+                f"--splits {name} cannot be generated yet: {inside[0]} is made with {benchmark.needs(inside[0])}. Add "
+                "these flags."
+            )
+    return tuple(key for key in declared if key in names or (key.split("/")[0] in names and key in ready))
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:
