@@ -150,6 +150,8 @@ class _Start:
 
         if self.settings.device == "cpu":
             torch.set_num_threads(1)  # every worker has a core, and sums do not depend on their number
+        else:
+            torch.backends.cudnn.deterministic = True  # a batch that is made again has the same pixels
         path = generator.weights[0].verified(Path(self.weights))
         network = load_network(self.settings.model, path, self.settings.device, list(_labels()))
         return Attacker(self.settings, network)

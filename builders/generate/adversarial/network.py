@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
+from builders.generate.adversarial.folding import folded
 from builders.generate.adversarial.models import Model
 from builders.generate.adversarial.weights import load_strictly, read_weights
 
@@ -29,6 +30,7 @@ class Network:
     Attributes:
         model: its description.
         module: a `torch.nn.Module` from pixels in [0, 1], float32 (n, 3, size, size), to logits (n, classes).
+        fast: the same but for rounding, with its batch norms folded into convolutions: for gradients.
         device: `cpu` or `cuda`.
         classes: number of logits.
     """
@@ -44,6 +46,8 @@ class Network:
         if not isinstance(found, torch.Tensor) or found.ndim != 2:
             raise BuildError(f"{model.name} does not return one row of logits per image. Give a classifier.")
         self.classes = int(found.shape[1])
+        drawn = torch.Generator().manual_seed(0)
+        self.fast = folded(self.module, torch.rand(1, 3, model.size, model.size, generator=drawn).to(device))
 
     def pixels(self, images: npt.NDArray[np.uint8]) -> Any:
         """Images of shape (n, size, size, 3) as a tensor on the device: float32 in [0, 1], (n, 3, size, size)."""
@@ -56,7 +60,8 @@ class Network:
         """Classify images of shape (n, size, size, 3) in float32, also where a device would rather use TF32."""
         import torch
 
-        with torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
+        exact = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
+        with torch.inference_mode(), exact:
             shares = torch.softmax(self.module(self.pixels(images)), dim=1)
             confidences, predictions = shares.max(dim=1)
             own = shares[torch.arange(len(images), device=self.device), torch.from_numpy(labels).to(self.device)]

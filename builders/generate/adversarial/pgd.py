@@ -57,7 +57,7 @@ class PGD:
             attacked = (images + self.epsilon * (2 * uniform(seeds, images) - 1)).clamp_(0, 1)
         for _ in range(self.steps):
             attacked = attacked.detach().requires_grad_()
-            loss = torch.nn.functional.cross_entropy(network.module(attacked), labels, reduction="sum")
+            loss = torch.nn.functional.cross_entropy(network.fast(attacked), labels, reduction="sum")
             (gradient,) = torch.autograd.grad(loss, attacked)
             with torch.no_grad():
                 moved = gradient.sign_().mul_(self.step_size).add_(attacked).sub_(images)

@@ -1,7 +1,9 @@
 """Adversarial images of real pictures on real weights, from the source to the judged release."""
 
 import dataclasses
+import functools
 import hashlib
+import importlib.metadata
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,6 +12,7 @@ from PIL import Image
 
 from builders.broad_benchmark import main
 from builders.errors import BuildError
+from builders.generate.adversarial.autoattack import PARTS, AutoAttack
 from builders.generate.adversarial.generator import AttackSettings, _Best, adversarial, seed_of, stored_pixels
 from builders.generate.adversarial.models import RESNET50, model_named
 from builders.generate.adversarial.network import Judged, load_network
@@ -19,6 +22,7 @@ from builders.release.images import decode
 from builders.sources.imagenet import IMAGENET
 from evaluation.protocols import broad
 from hf_scripts import materialize, verify
+from taxonomy import tables
 from tests.builders.conftest import files_of
 from tests.builders.generate.adversarial import real
 from tests.manifests import manifest_of
@@ -128,6 +132,34 @@ def test_the_manifest_records_how_and_the_release_verifies(world, release, tmp_p
     # A pack that is made again on the same device has the same pixels.
     assert main(arguments(world, *out)) == 0
     assert files_of(release) == before
+
+
+@real.REAL
+@real.needed("torchattacks")
+def test_autoattack_keeps_the_best_of_its_parts(world, tmp_path, monkeypatch):
+    few = functools.partial(AutoAttack, steps=3, targets=1, queries=5)
+    monkeypatch.setattr("builders.generate.adversarial.flags.AutoAttack", few)
+    source = real.write_source(tmp_path / "imagenet", count=4)
+    flags = arguments((world[0], source), "--attack=autoattack", "--workers=1", f"--out={tmp_path / 'out'}")
+    key = "broad-adversarial/autoattack_tf_efficientnet_lite0"
+    assert main([*(flag for flag in flags if flag != "--attack=pgd"), f"--splits={key},broad-reference/test"]) == 0
+    rows = table(tmp_path / "out", key)
+    originals = table(tmp_path / "out", "broad-reference/test")
+    assert len(rows) == len(originals) == 4
+    network = load_network(model_named(real.MODEL), world[0], "cpu", [row.wnid for row in tables.imagenet1k()])
+    for row, original in zip(rows, originals, strict=True):
+        before = prepared(decode(original["image"]["bytes"]).convert("RGB"), network.model)
+        stored = np.asarray(decode(row["image"]["bytes"]))
+        assert 0 < np.abs(stored.astype(int) - before.astype(int)).max() <= 12
+        judged = network.judge(stored[None], np.array([row["label"]]))
+        assert row["prediction"] == judged.predictions[0] != row["label"]
+        assert (row["attack"], row["steps"], row["step_size"]) == ("autoattack", 3, 0.0)
+        assert row["part"] in PARTS
+    recorded = manifest_of(tmp_path / "out")["configs"]["broad-adversarial"]["splits"][key.partition("/")[2]][
+        "generator"
+    ]
+    assert recorded["parameters"]["parts"] == ", ".join(PARTS)
+    assert recorded["parameters"]["torchattacks"] == importlib.metadata.version("torchattacks")
 
 
 @real.REAL
