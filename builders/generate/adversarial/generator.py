@@ -179,23 +179,38 @@ class Attacker:
         labels = np.array([_labels()[image.class_id] for image in images])
         originals = np.stack([prepared(image.rgb, self.settings.model) for image in images])
         seeds = [seed_of(image.id) for image in images]
-        made = self.halving.each(len(images), lambda rows: self._attack(originals[rows], labels[rows], seeds[rows]))
-        return [generated for batch in made for generated in batch]
+        before = self._judge(originals, labels)
+        if self.check is not None:
+            self.check.add(len(labels), int((before.predictions == labels).sum()))
+
+        def attack(rows: slice) -> list[Generated]:
+            return self._attack(originals[rows], labels[rows], seeds[rows], before.rows(rows))
+
+        return [generated for batch in self.halving.each(len(images), attack) for generated in batch]
+
+    def _judge(self, originals: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> Judged:
+        batches = self.halving.each(len(labels), lambda rows: self.network.judge(originals[rows], labels[rows]))
+        return Judged(
+            np.concatenate([batch.predictions for batch in batches]),
+            np.concatenate([batch.confidences for batch in batches]),
+            np.concatenate([batch.own for batch in batches]),
+        )
 
     def _attack(
-        self, originals: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], seeds: Sequence[int]
+        self,
+        originals: npt.NDArray[np.uint8],
+        labels: npt.NDArray[np.int64],
+        seeds: Sequence[int],
+        before: Judged,
     ) -> list[Generated]:
         import torch
 
         network, attack = self.network, self.settings.attack
-        before = network.judge(originals, labels)
         images, classes = network.pixels(originals), torch.from_numpy(labels).to(network.device)
         best = _Best(originals, before)
         for part, found in attack.candidates(network, images, classes, seeds):
             pixels = stored_pixels(found, originals, self.settings.levels)
             best.take(part, pixels, network.judge(pixels, labels), labels)
-        if self.check is not None:
-            self.check.add(len(labels), int((before.predictions == labels).sum()))
         return [self._generated(row, before, best, int(label)) for row, label in enumerate(labels)]
 
     def _generated(self, row: int, before: Judged, best: _Best, label: int) -> Generated:

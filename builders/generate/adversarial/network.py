@@ -23,6 +23,10 @@ class Judged(NamedTuple):
     own: npt.NDArray[np.float64]
     """The probability of each image's own class."""
 
+    def rows(self, rows: slice) -> Judged:
+        """What it says of some of the images."""
+        return Judged(self.predictions[rows], self.confidences[rows], self.own[rows])
+
 
 class Network:
     """A model that is ready to be attacked.

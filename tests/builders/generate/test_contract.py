@@ -34,7 +34,8 @@ def test_a_name_means_one_recipe():
         for _, split in benchmark.splits():
             if split.image_generator is not None:
                 assert found.setdefault(split.image_generator.name, split.image_generator) == split.image_generator
-    assert set(found) == {"", "fixed-resize-32", "gaussian-32"}
+    attacked = {f"{attack}-{model}" for attack in ("pgd", "autoattack") for model in ("resnet50", "vit")}
+    assert set(found) == {"", "fixed-resize-32", "gaussian-32"} | attacked
 
 
 @pytest.mark.parametrize("generator", [AS_PNG, FIXED_RESIZE, GAUSSIAN_NOISE])

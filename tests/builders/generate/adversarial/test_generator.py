@@ -28,7 +28,7 @@ from tests.builders.generate.adversarial import real
 from tests.manifests import manifest_of
 
 KEY = "broad-adversarial/pgd_tf_efficientnet_lite0"
-STEPS = 5
+STEPS = 3
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_the_manifest_records_how_and_the_release_verifies(world, release, tmp_p
     out = ["--splits=broad-adversarial", "--workers=1", "--attack-batch=8", f"--out={release}"]
     before = files_of(release)
     assert main([*arguments(world, *out), "--pgd-steps=6"]) == 2
-    assert "this run has steps 6 instead of 5" in capsys.readouterr().err
+    assert "this run has steps 6 instead of 3" in capsys.readouterr().err
     assert files_of(release) == before
     # A pack that is made again on the same device has the same pixels.
     assert main(arguments(world, *out)) == 0
@@ -160,6 +160,36 @@ def test_autoattack_keeps_the_best_of_its_parts(world, tmp_path, monkeypatch):
     ]
     assert recorded["parameters"]["parts"] == ", ".join(PARTS)
     assert recorded["parameters"]["torchattacks"] == importlib.metadata.version("torchattacks")
+
+
+@real.REAL
+def test_images_of_a_declared_model_are_copied_with_whatever_weights(tmp_path, capsys):
+    import timm
+    import torch
+
+    real.one_thread()
+    weights, source, out = (
+        tmp_path / "resnet50.pth",
+        real.write_source(tmp_path / "imagenet", count=2),
+        tmp_path / "out",
+    )
+    torch.save(timm.create_model("resnet50", pretrained=False).state_dict(), weights)
+    given = [f"--imagenet={source}", "--model=resnet50", f"--weights={weights}", "--attack=pgd", "--pgd-steps=1"]
+    given += ["--splits=broad-adversarial", "--allow-partial", "--workers=1", "--quiet", f"--out={out}"]
+    assert main(given) == 0
+    copied = [str(out), "broad-adversarial", "--workers=1", "--quiet"]
+    assert materialize.main([*copied, f"--out={tmp_path / 'copy'}"]) == 0
+    ours, theirs = files_of(tmp_path / "copy"), files_of(out)
+    names = [name for name in ours if "pgd_resnet50" in name]
+    assert len(names) == 2
+    assert all(ours[name] == theirs[name] for name in names)
+    # None of 2 right may be chance, so random weights pass.
+    parameters = manifest_of(out)["configs"]["broad-adversarial"]["splits"]["pgd_resnet50"]["generator"]["parameters"]
+    assert parameters["accuracy_check"] is True
+    for file in (tmp_path / "copy" / "data").rglob("*.parquet"):
+        file.unlink()
+    assert materialize.main([str(tmp_path / "copy"), *copied[1:], f"--out={tmp_path / 'again'}"]) == 2
+    assert "pgd_resnet50 cannot be generated again" in capsys.readouterr().err
 
 
 @real.REAL
