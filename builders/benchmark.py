@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from builders.declaration_checks import problems
+from builders.generate.contract import Generator
 from builders.generate.flags import Flag
 from builders.selection import (
     AllClasses,
@@ -23,6 +24,7 @@ from builders.selection import (
     Draw,
     Half,
     Largest,
+    Originals,
     PerClass,
     Quota,
     Rest,
@@ -32,7 +34,7 @@ from builders.selection import (
     parent,
 )
 from builders.sources.base import Source
-from builders.splits import AuthorsImages, Config, JoinedSplit, Oodness, PaperCount, Part, Split
+from builders.splits import AuthorsImages, Config, JoinedSplit, Model, Oodness, PaperCount, Part, Split
 
 __all__ = [
     "AllClasses",
@@ -48,7 +50,9 @@ __all__ = [
     "Half",
     "JoinedSplit",
     "Largest",
+    "Model",
     "Oodness",
+    "Originals",
     "PaperCount",
     "Part",
     "PerClass",
@@ -79,21 +83,26 @@ class Variant:
 
     `splits` are declared in place of the splits of these keys (`config/split`). The name joins the version as build
     metadata (semver.org 2.0.0, item 10), as in `1.0.0+openimage-o-all`, so that no folder mixes two readings.
+    `configs` are only in this reading, and take the place of those with their names. With a `source` that only this
+    reading needs, the flag takes its folder.
     """
 
     name: str
     help: str
     splits: Mapping[str, Split | JoinedSplit]
+    configs: tuple[Config, ...] = ()
+    source: Source | None = None
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Flags whose values make generators.
+    """Flags whose values make generators of a config's splits.
 
-    `splits` returns the splits that some values (by the flags' names) ask for, by `config/split`: each stands for the
-    split of that key, or is one more of its config.
+    `splits` returns the splits that some values (by the flags' names) ask for, by name: each stands for the config's
+    split of that name, or is one more of its splits.
     """
 
+    config: str
     flags: tuple[Flag, ...]
     splits: Callable[[Mapping[str, Any]], Mapping[str, Split]]
 
@@ -145,13 +154,12 @@ class Benchmark:
         Raises:
             BuildError: a value cannot be used.
         """
-        asked = {key: split for settings in self.settings for key, split in settings.splits(values).items()}
+        asked = {settings.config: found for settings in self.settings if (found := settings.splits(values))}
         if not asked:
             return self
         configs = []
         for config in self.configs:
-            splits = {split.name: split for split in config.splits}
-            splits |= {split.name: split for key, split in asked.items() if key == f"{config.name}/{split.name}"}
+            splits = {split.name: split for split in config.splits} | dict(asked.get(config.name, {}))
             configs.append(dataclasses.replace(config, splits=tuple(splits.values())))
         return dataclasses.replace(self, configs=tuple(configs))
 
@@ -167,14 +175,34 @@ class Benchmark:
 
     def _read_as(self, variants: Sequence[Variant]) -> Benchmark:
         other = {key: split for variant in variants for key, split in variant.splits.items()}
-        configs = tuple(
+        version = ".".join([f"{self.version}+{variants[0].name}", *(variant.name for variant in variants[1:])])
+        added = {config.name: config for variant in variants for config in variant.configs}
+        kept = {config.name: config for config in self._with_splits(other)}
+        configs = tuple((kept | added).values())
+        return dataclasses.replace(self, configs=configs, version=version, variants=())
+
+    def with_generators(self, generators: Mapping[str, Generator]) -> Benchmark:
+        """The benchmark with the generators of loaded models, by the keys of their splits (`config/split`)."""
+        declared = self.by_key()
+        other = {key: dataclasses.replace(declared[key][1], generator=made) for key, made in generators.items()}
+        return dataclasses.replace(self, configs=self._with_splits(other)) if other else self
+
+    def _with_splits(self, other: Mapping[str, Split | JoinedSplit]) -> tuple[Config, ...]:
+        """The configs with other splits in place of those of some keys."""
+        return tuple(
             dataclasses.replace(
                 config, splits=tuple(other.get(f"{config.name}/{split.name}", split) for split in config.splits)
             )
             for config in self.configs
         )
-        version = ".".join([f"{self.version}+{variants[0].name}", *(variant.name for variant in variants[1:])])
-        return dataclasses.replace(self, configs=configs, version=version, variants=())
+
+    def models(self) -> dict[Model, tuple[str, ...]]:
+        """The models that generate splits' images, each with the keys of its splits (`config/split`)."""
+        found: dict[Model, tuple[str, ...]] = {}
+        for key, (_, split) in self.by_key().items():
+            if split.model is not None:
+                found[split.model] = (*found.get(split.model, ()), key)
+        return found
 
     def splits(self) -> Iterator[tuple[Config, Split]]:
         """Yield all splits in declared order, each with its config; for a joined split, its parts."""
@@ -190,6 +218,11 @@ class Benchmark:
         for key in self.by_key():
             found[split_of(key)] = (*found.get(split_of(key), ()), key)
         return found
+
+    def usual(self) -> tuple[str, ...]:
+        """The splits (`config/split`) that are built if none are named: all but those of optional configs."""
+        optional = {config.name for config in self.configs if config.optional}
+        return tuple(key for key in self.parts() if key.partition("/")[0] not in optional)
 
     def published(self) -> Mapping[str, str]:
         """Place of each split in the authors' archive, by `config/split`; splits that it lacks are missing."""
@@ -216,7 +249,8 @@ class Benchmark:
 
     def sources(self) -> tuple[Source, ...]:
         """All sources that the splits need, in order of first use."""
-        return tuple({split.source.key: split.source for _, split in self.splits()}.values())
+        needed = [source for _, split in self.splits() for source in split.sources]
+        return tuple({source.key: source for source in needed}.values())
 
 
 def split_of(key: str) -> str:

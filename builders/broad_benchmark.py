@@ -5,8 +5,12 @@ ILSVRC2012's validation images are in-distribution. Configs:
 - broad-reference: these images in two parts. `test` has the originals of the images that are made, and is the clean
   side of every comparison; `held_out` has the rest, 45,000 images, on which mixtures of scores are fitted.
 - broad-novel-classes: three existing sets of classes that ImageNet-1k does not have.
-- broad-adversarial: the originals of broad-reference, attacked on two models. Needs their weights.
-- broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad_multi_label`).
+- broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad.multi_label`).
+- broad-synthetic: images that BigGAN and Stable Diffusion make of the classes (`builders.broad.synthetic`).
+- broad-adversarial: the originals of broad-reference, attacked on two models (`builders.broad.adversarial`).
+  With --adopt-partial-broad it and broad-synthetic have the authors' own images (`builders.broad.adopted`).
+- broad-corruptions: corrupted copies of the reference's images. broad-corruptions-more has all other corruptions and
+  severities of ImageNet-C, and is only built if `--splits` names it.
 
 `label` counts ImageNet-1k's classes, the sorted wnids.
 """
@@ -16,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from builders import papers
@@ -24,39 +28,26 @@ from builders.benchmark import (
     AllClasses,
     AllImages,
     Benchmark,
-    ClassesOf,
     Config,
     PaperCount,
-    PerClass,
     Rest,
-    Settings,
     Split,
     Variant,
 )
-from builders.broad_multi_label import LAST_OBJECTS, MULTI_LABEL
+from builders.broad.adopted import ADOPTED, ORIGINALS
+from builders.broad.adversarial import ADVERSARIAL, ATTACKS
+from builders.broad.multi_label import LAST_OBJECTS, MULTI_LABEL
+from builders.broad.originals import ALL_KNOWN, LABELS, originals
+from builders.broad.synthetic import SYNTHETIC
 from builders.executors.processes import without_pandas
-from builders.generate.adversarial import flags
-from builders.generate.contract import Generator
+from builders.generate.corruptions import DESCRIPTIONS, SEVERITIES, corruption
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
 from builders.sources.inaturalist import INATURALIST
 from builders.sources.openimage_o import OPENIMAGE_O
+from builders.sources.partial_broad import PARTIAL_BROAD
 
-LABELS = ClassesOf(IMAGENET)
-ALL_KNOWN = AllClasses("the benchmark's in-distribution classes are all 1,000 (section 2)")
 ALL_NEW = AllClasses("the set was made of classes that ImageNet-1k does not have (section 2.1)")
-
-# The originals: the clean side of every comparison, and what is shifted. A split of images that are generated from
-# them is declared as `originals(name, role, generator=..., paper=...)` in a config of its own, and has the same images
-# in the same order. Neither the paper nor its repository says which 5,000 they are; 5 a class is ours.
-originals = functools.partial(
-    Split,
-    source=IMAGENET,
-    partitions=("val",),
-    classes=ALL_KNOWN,
-    quota=PerClass(5, half=True),
-    ranked_as="broad-reference/test",
-)
 
 REFERENCE = Config(
     name="broad-reference",
@@ -107,28 +98,65 @@ OPENIMAGE_O_ALL = Variant(
     },
 )
 
+_UNKNOWN_SIZE = "the paper does not say how many images it corrupts; these are as many as its attacks change"
 
-def _attacked(generators: Mapping[str, Generator]) -> dict[str, Split]:
-    """The splits of broad-adversarial that some generators make, by their keys."""
+
+def _corrupted(name: str, kind: str, severity: int) -> Split:
+    generator = corruption(kind, severity)
+    return originals(name, "corruption", generator=generator, paper=PaperCount(5_000, _UNKNOWN_SIZE))
+
+
+# Section 2.4; severity 5 is the only one that the paper uses.
+PAPERS_CORRUPTIONS = ("defocus_blur", "gaussian_noise", "snow", "brightness")
+CORRUPTIONS = Config(
+    name="broad-corruptions",
+    labels=LABELS,
+    description="The images of `broad-reference/test` with four corruptions of ImageNet-C at their greatest severity. "
+    "The authors published none of theirs.",
+    splits=tuple(_corrupted(name, name, 5) for name in PAPERS_CORRUPTIONS),
+)
+MORE_CORRUPTIONS = Config(
+    name="broad-corruptions-more",
+    labels=LABELS,
+    description="The same images with other corruptions and severities of ImageNet-C, which are not in the paper.",
+    splits=tuple(
+        _corrupted(f"{kind}_{severity}", kind, severity)
+        for kind in DESCRIPTIONS
+        for severity in SEVERITIES
+        if severity < 5 or kind not in PAPERS_CORRUPTIONS
+    ),
+    optional=True,
+)
+
+
+def _all_corrupted(**changes: Any) -> dict[str, Split]:
+    declared = [(config.name, split) for config in (CORRUPTIONS, MORE_CORRUPTIONS) for split in config.splits]
     return {
-        f"broad-adversarial/{name}": originals(name, "adversarial", generator=generator, paper=PaperCount(5_000))
-        for name, generator in generators.items()
+        f"{config}/{split.name}": dataclasses.replace(split, **changes)
+        for config, split in declared
+        if isinstance(split, Split)
     }
 
 
-def _asked_for(values: Mapping[str, Any]) -> dict[str, Split]:
-    return _attacked(flags.generators(values))
-
-
-ADVERSARIAL = Config(
-    name="broad-adversarial",
-    labels=LABELS,
-    description="The originals of `broad-reference`'s test, attacked on two models within an L-infinity distance of "
-    "0.05, at each model's own size. Pixels are rounded to 8 bits and at most 12 steps from the original's, and the "
-    "columns are about what is stored: a row whose attack failed (`success`) stays. Not the authors' own images, "
-    "which differ in whatever the paper does not name, such as the length of PGD's steps.",
-    splits=tuple(_attacked(flags.declared()).values()),
+ADOPT_PARTIAL_BROAD = Variant(
+    name="adopt-partial-broad",
+    help="Folder of the authors' own images (ServiceNow/PartialBROAD): build the adversarial and synthetic configs of "
+    "them, and take the adversarial images' originals as broad-reference/test.",
+    splits={
+        "broad-reference/test": originals("test", "in_distribution", paper=PaperCount(5_000), quota=ORIGINALS),
+        **_all_corrupted(quota=ORIGINALS),
+    },
+    configs=ADOPTED,
+    source=PARTIAL_BROAD,
 )
+CORRUPT_ALL = Variant(
+    name="corrupt-all",
+    help="Corrupt all 50,000 validation images instead of the 5,000 of broad-reference/test.",
+    splits=_all_corrupted(
+        quota=AllImages(), paper=PaperCount(5_000, f"asked for with --corrupt-all; {_UNKNOWN_SIZE}")
+    ),
+)
+
 BENCHMARK = Benchmark(
     name="broad",
     title="BROAD, Benchmarking Resilience Over Anomaly Diversity",
@@ -136,9 +164,9 @@ BENCHMARK = Benchmark(
     seed=0,
     paper=papers.GUILLE_2023,
     citation=papers.GUILLE_2023_BIBTEX,
-    configs=(REFERENCE, NOVEL_CLASSES, ADVERSARIAL, MULTI_LABEL),
-    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS),
-    settings=(Settings(flags.FLAGS, _asked_for),),
+    configs=(REFERENCE, NOVEL_CLASSES, ADVERSARIAL, SYNTHETIC, CORRUPTIONS, MORE_CORRUPTIONS, MULTI_LABEL),
+    variants=(OPENIMAGE_O_ALL, LAST_OBJECTS, ADOPT_PARTIAL_BROAD, CORRUPT_ALL),
+    settings=(ATTACKS,),
 )
 
 

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from builders.selection import Classes, Largest, Rest, parent
+from builders.selection import Classes, Largest, Originals, Rest, parent
 from builders.splits import Config, JoinedSplit, Part, Split
 from taxonomy import decisions
 
@@ -81,6 +81,14 @@ def _wrong_split(key: str, split: Split, declared: Mapping[str, Split], whole: C
             yield f"{split.source.title} has no partition {partition} (it has {', '.join(known)})"
     if isinstance(split.classes, Classes):
         yield from _wrong_classes(split.classes, whole)
+    if isinstance(split.quota, Originals):
+        for partition in split.quota.partitions:
+            if partition not in split.quota.of.expected():
+                yield f"{split.quota.of.title} has no partition {partition}"
+    if split.generator is not None and split.generator.companions:
+        one = isinstance(split.quota, Originals) and len(split.quota.partitions) == 1
+        if not one:
+            yield "its generator takes companions, so its quota is the originals of one partition"
     if split.ranked_as and split.ranked_as not in whole:
         yield f"ranked_as names {split.ranked_as}, which is no split"
     if isinstance(split.quota, Largest):

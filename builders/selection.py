@@ -114,6 +114,19 @@ class Total:
 
 
 @dataclass(frozen=True)
+class Originals:
+    """Every image from which another source made the images of some of its partitions; complete, these are `images`.
+
+    The other source's index has the id of each image's original in a column `original_id`. A split with a generator
+    that takes companions has one partition here, and the generator is given its image beside each original.
+    """
+
+    of: Source
+    partitions: tuple[str, ...]
+    images: int
+
+
+@dataclass(frozen=True)
 class Largest:
     """The `images` with the largest values of the source's column `by`, of those with a value above 0.
 
@@ -127,7 +140,7 @@ class Largest:
     evenly: bool = False
 
 
-Quota = AllImages | Half | Largest | PerClass | Rest | Total
+Quota = AllImages | Half | Largest | Originals | PerClass | Rest | Total
 
 
 def parent(quota: Quota) -> str:
@@ -183,6 +196,8 @@ def images_of(quota: Quota, sizes: Sequence[int]) -> int:
 
     Those of `PerClass` and `Total` hold after another split too: every complete source has enough images.
     """
+    if isinstance(quota, Originals):
+        return quota.images
     if isinstance(quota, Largest):
         return min(quota.images, sum(sizes))
     if isinstance(quota, Total):

@@ -13,7 +13,7 @@ from builders.generate.arrays import AS_PNG
 from builders.generate.contract import Generator
 from builders.release.columns import OODNESS, Column
 from builders.release.schema import KNOWN_CLASS_ROLES, Role
-from builders.selection import AllClasses, Classes, ClassesOf, Quota, after
+from builders.selection import AllClasses, Classes, ClassesOf, Originals, Quota, after
 from builders.sources.base import Source
 
 
@@ -60,12 +60,27 @@ class AuthorsImages:
 
 
 @dataclass(frozen=True)
+class Model:
+    """A generative model that a person has, and gives with the flag `--<name>`.
+
+    `given` is what the flag takes, as help shows it (such as `DIR`). `load` gets that and a device (`auto`, `cpu` or
+    `cuda`), and returns the generator with the model's weights and all that its images depend on.
+    """
+
+    name: str
+    given: str
+    help: str
+    load: Callable[[str, str], Generator]
+
+
+@dataclass(frozen=True)
 class Split:
     """One split: its role, source, classes and quota, and its place in the authors' archive (`published`).
 
     `generator` generates the stored images; without it they are the source's own. `oodness` adds the column of that
     name to the config. `ranked_as` names the `config/split` that keys the rank of the images instead of the split
     itself, so that splits which share it prefer the same images. `authors` is the list that a draw is compared with.
+    Of a split with a `model`, the generator only says what its images are until the model is loaded.
     """
 
     name: str
@@ -80,11 +95,23 @@ class Split:
     oodness: Oodness | None = None
     ranked_as: str = ""
     authors: AuthorsImages | None = None
+    model: Model | None = None
 
     @property
     def image_generator(self) -> Generator | None:
         """Generator of the stored images, which for arrays only encodes PNG; None if the source's bytes are copied."""
         return self.generator or (AS_PNG if self.source.arrays else None)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Its source, and one that says which of its images are taken."""
+        return (self.source, self.quota.of) if isinstance(self.quota, Originals) else (self.source,)
+
+    @property
+    def companions(self) -> Originals | None:
+        """The images that its generator is given beside the source's, if it takes any."""
+        takes = self.generator is not None and self.generator.companions
+        return self.quota if takes and isinstance(self.quota, Originals) else None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -127,7 +154,8 @@ class Config:
     """Splits that are used together; the column `label` numbers the in-distribution classes `labels`.
 
     `duplicates_of` names the split (`config/split`) in which near-duplicates of the config's images are searched, for
-    the release's table of duplicates. The images of both are 32 x 32.
+    the release's table of duplicates. The images of both are 32 x 32. `optional`: its splits are only built if they
+    are asked for by name.
     """
 
     name: str
@@ -135,6 +163,7 @@ class Config:
     description: str
     splits: tuple[Split | JoinedSplit, ...]
     duplicates_of: str = ""
+    optional: bool = False
 
     @property
     def drawn_labels(self) -> Classes | None:

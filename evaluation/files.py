@@ -92,6 +92,13 @@ def parse_json(data: bytes) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
+def is_text_by_text(value: object) -> bool:
+    """Whether a value from JSON is an object whose keys and values are printable text."""
+    return isinstance(value, dict) and all(
+        isinstance(text, str) and text.isprintable() for text in (*value, *value.values())
+    )
+
+
 def read_parquet(source: Path | bytes, name: str) -> pa.Table:
     """Read a Parquet table that somebody else wrote, within bounds, and check all its values.
 

@@ -95,6 +95,10 @@ class Release:
         """The digest that identifies a split's rows."""
         return str(self._split(config, split)["digest"])
 
+    def prepared(self, config: str, split: str) -> int:
+        """Width and height of the model input that a split's images are prepared for; 0 if the release names none."""
+        return int((self._split(config, split).get("generator") or {}).get("prepared", 0))
+
     def rows(self, config: str, split: str) -> pa.Table:
         """Load all columns of a split except the image, in the release's order; `label` and `role` are integers.
 
@@ -272,6 +276,8 @@ def _manifest(path: Path, where: str) -> Mapping[str, Any]:
             texts = [*config["label_names"], *digests]
             if not isinstance(config["label_names"], list) or not all(map(_is_line, texts)):
                 raise TypeError("names and digests are text")
+            if not all(_is_side((one.get("generator") or {}).get("prepared", 0)) for one in config["splits"].values()):
+                raise ValueError("no size in pixels")
             if not all(map(_NAME.fullmatch, (name, *config["splits"]))):  # they become names of folders and files
                 raise ValueError("another name")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -287,6 +293,10 @@ def _manifest(path: Path, where: str) -> Mapping[str, Any]:
     duplicate_pairs.check_entry(manifest, where)
     found: Mapping[str, Any] = manifest
     return found
+
+
+def _is_side(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**16
 
 
 def _is_line(value: object) -> bool:

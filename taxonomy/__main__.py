@@ -20,8 +20,8 @@ def main() -> None:
 def explain(source: str, class_: str) -> None:
     """Explain why CLASS of SOURCE is selected or not.
 
-    SOURCE is imagenet, tiny158, cifar100, food101, caltech256, places365 or sun397, or a decision table of FACETS such
-    as facets-wordnet-t45; CLASS is a class's id or name.
+    SOURCE is imagenet, tiny158, cifar100, food101, caltech256, places365, sun397 or coco2017, or a decision table such
+    as facets-wordnet-t45 or cocomagenet; CLASS is a class's id or name.
     """
     with refusing():
         click.echo(explanation(source, class_))

@@ -14,8 +14,11 @@ from taxonomy.wordnet.nouns import load as load_wordnet
 
 _OF_WNIDS = ("imagenet", "tiny158", *explain_facets.SOURCES["imagenet"])  # tables whose classes are synsets themselves
 
-_LISTED_BY = {"sun397": "facets-t1-sun397"}
+_LISTED_BY = {"sun397": "facets-t1-sun397", "coco2017": "cocomagenet"}
 """A table with the classes of a source that has no table of its own name."""
+
+_BY_MATCH = ("cocomagenet", "coco2017")
+"""Subjects whose classes are found by the wnid of the ImageNet class that they share, too."""
 
 SUBJECTS = (*TABLES, *_LISTED_BY)
 """The sources and decision tables that `explain` knows."""
@@ -26,7 +29,8 @@ def find(subject: str, wanted: str) -> Decision:
 
     Args:
         subject: One of `SUBJECTS`.
-        wanted: The class id or the class name; case does not matter, and spaces count as underscores.
+        wanted: The class id or the class name, or the wnid of the ImageNet class that a COCO category is shared with;
+            case does not matter, and spaces count as underscores.
 
     Raises:
         TaxonomyError: No such subject or class, or several classes of that name.
@@ -40,6 +44,8 @@ def find(subject: str, wanted: str) -> Decision:
     key = _key(wanted)
     found = [decision for decision in decisions if _key(decision.class_id) == key]
     found = found or [decision for decision in decisions if _key(decision.class_name) == key]
+    if not found and subject in _BY_MATCH:
+        found = [item for item in decisions if item.decision == "shared" and item.matched == key]
     if not found:
         names = [_key(name) for item in decisions for name in (item.class_id, item.class_name)]
         raise TaxonomyError(
@@ -68,7 +74,9 @@ def explain(subject: str, wanted: str) -> str:
         TaxonomyError: See `find`.
     """
     decision = find(subject, wanted)
-    parts = [_explain_decision(subject, decision)] if subject in TABLES else []
+    parts = []
+    if subject in TABLES or subject not in explain_facets.SOURCES:
+        parts.append(_explain_decision(_LISTED_BY.get(subject, subject), decision))
     if subject in explain_facets.SOURCES:
         parts.append(explain_facets.explain_facets(subject, decision.class_id))
     return "\n\n".join(parts)
@@ -108,6 +116,8 @@ def _marks(wordnet: WordNet, table: str, decision: Decision) -> dict[int, str]:
             "shared_name": f"Places365 class '{decision.keyword}'",
             "within_threshold": f"Places365 class '{decision.keyword}'",
             "beyond_threshold": f"Places365 class '{decision.keyword}'",
+            "category_lemma": f"ImageNet class, COCO category '{decision.class_id}'",
+            "category_plural": f"ImageNet class, COCO category '{decision.class_id}'",
         }
         role = roles.get(decision.rule, f"matches '{decision.keyword}'")
         marks.setdefault(wordnet.row(decision.matched), []).append(role)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from builders.demo.images import digest, draw
+from builders.demo.images import ENCODERS, digest, draw
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,11 @@ class DemoFiles:
     lists: Callable[[Sequence[Drawing]], dict[str, str]] = lambda _: {}
     troubles: Mapping[str, str] = field(default_factory=dict, hash=False)
     strays: tuple[str, ...] = ()
+
+    def encoded(self, key: str, image: Drawing, seed: int) -> bytes:
+        """The file of an image, given the source's key."""
+        pixels = image.draw(digest(seed, key, image.class_id), digest(seed, key, image.source_id))
+        return ENCODERS[self.troubles.get(image.path, image.kind)](pixels)
 
 
 @dataclass(frozen=True)

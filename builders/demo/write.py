@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from builders.demo.base import Demo, DemoContainers, DemoFiles, Drawing
+from builders.demo.base import Demo, DemoContainers, DemoFiles
 from builders.demo.duplicates import COPIES, DUPLICATES
-from builders.demo.images import ENCODERS, digest, draw, jpeg
+from builders.demo.images import digest, draw, jpeg
 from builders.errors import BuildError
 from builders.sources.registry import SOURCES
 
@@ -56,7 +56,7 @@ def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str
     with tqdm(total=sum(map(len, drawings.values())), unit="image", disable=None if progress else True) as bar:
         for key, images in drawings.items():
             for image in images:
-                _write_image(root, key, files[key], image, seed)
+                _write(root / key / image.path, files[key].encoded(key, image, seed))
                 bar.update()
     for copy in DUPLICATES:
         if {copy.source, copy.of_source} <= drawings.keys():
@@ -84,11 +84,6 @@ def edition() -> str:
 def is_demo(folder: Path) -> bool:
     """Whether a folder is a demo or one of its sources."""
     return (folder / MARKER).is_file()
-
-
-def _write_image(root: Path, key: str, demo: DemoFiles, image: Drawing, seed: int) -> None:
-    pixels = image.draw(digest(seed, key, image.class_id), digest(seed, key, image.source_id))
-    _write(root / key / image.path, ENCODERS[demo.troubles.get(image.path, image.kind)](pixels))
 
 
 def _write_stray(path: Path, name: str, drawn_from: bytes) -> None:

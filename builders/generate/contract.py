@@ -21,6 +21,7 @@ from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
 from builders.release.columns import Column, Value
 from builders.release.entries import GeneratorEntry, Reproducible
+from builders.release.images import Stored
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,14 @@ class Weights:
 
 
 @dataclass(frozen=True)
+class Companion:
+    """An image of another source that is made of a source image: its bytes, and the source image's published hash."""
+
+    data: bytes = field(repr=False)
+    original_hash: str
+
+
+@dataclass(frozen=True)
 class SourceImage:
     """Input of a generator: a row of the release, and the source image to generate its image from.
 
@@ -57,8 +66,10 @@ class SourceImage:
         id: id of the row, such as `imagenet/val/ILSVRC2012_val_00000293.JPEG#fixed-resize-32`.
         class_id: id of the class in the source.
         class_name: name of the class.
-        image: the decoded image, upright, in its own mode; None if the source has no images.
+        image: the decoded image, upright, in its own mode; None if the source has no images or the generator takes
+            companions.
         data: the image's bytes in the source; empty if the source has no images.
+        companion: the image that another source made of this one, for a generator that takes companions.
     """
 
     id: str
@@ -66,6 +77,7 @@ class SourceImage:
     class_name: str
     image: Image.Image | None
     data: bytes = field(repr=False)
+    companion: Companion | None = None
 
     @property
     def rgb(self) -> Image.Image:
@@ -127,6 +139,12 @@ class Generator:
         weights: files that `start` reads.
         reproducible: whether the pixels are `exact` or `recorded`.
         together: greatest number of images per call; all of them are in memory.
+        companions: it takes another source's image with the bytes of each source image, which is not decoded.
+        stored: what the rows say of their bytes; a value whose digest is over pixels.
+        prepared: width and height of the input of the models that the images are prepared for, all of which have this
+            size; evaluations then neither resize nor crop them. 0 if they are ordinary pictures. It is not part of
+            the identity.
+        requires: packages of the extra `generate` that `start` imports, such as `imagecorruptions-imaug==1.1.5`.
         needs: what a user has to give before it can generate, as flags; empty if nothing is missing. Then neither its
             parameters nor its weights are final.
 
@@ -145,6 +163,10 @@ class Generator:
     weights: tuple[Weights, ...] = ()
     reproducible: Reproducible = "exact"
     together: int = 1
+    companions: bool = False
+    stored: Stored = "pixels"
+    prepared: int = 0
+    requires: tuple[str, ...] = ()
     needs: str = ""
 
     def __post_init__(self) -> None:
@@ -154,6 +176,8 @@ class Generator:
             )
         if min(*self.size, self.together, self.version) < 1:
             raise ValueError(f"{self.name}: version, size and together must be at least 1.")
+        if self.prepared and self.size != (self.prepared, self.prepared):
+            raise ValueError(f"{self.name}: images that are prepared for {self.prepared} pixels have another size.")
         names = [column.name for column in self.columns]
         if len(set(names)) != len(names):
             raise ValueError(f"{self.name} has two columns with the same name: {', '.join(names)}.")
@@ -168,17 +192,18 @@ class Generator:
         return self.size[0] * self.size[1] * 3
 
     def entry(self) -> GeneratorEntry:
-        """The manifest's entry: everything but the sources that the images depend on."""
+        """The manifest's entry: what the images are prepared for, and depend on besides the sources."""
         return GeneratorEntry(
             name=self.name,
             version=self.version,
             parameters=dict(self.parameters),
             weights={weights.name: weights.sha256 for weights in self.weights},
             reproducible=self.reproducible,
+            prepared=self.prepared,
         )
 
     def identity(self) -> dict[str, object]:
-        """The same as a dictionary, which the state records."""
+        """What the images depend on as a dictionary, which the state records."""
         return self.entry().identity()
 
 

@@ -1,7 +1,8 @@
 """Reads the source images of generated images, and computes a digest of each.
 
-The digest of an image file is the SHA-256 of its bytes. That of an array is `builders.release.images.rgb_sha256`,
-which does not depend on how a copy of the source stores it. It is empty if there is no source image.
+The digest of an image file is the SHA-256 of its bytes; with a companion, of the bytes of both, joined. That of an
+array is `builders.release.images.rgb_sha256`, which does not depend on how a copy of the source stores it. It is empty
+if there is no source image.
 
 Tested by `tests/builders/generate/test_task.py`.
 """
@@ -23,7 +24,7 @@ from PIL import Image
 
 from builders.executors.base import Progress
 from builders.generate.arrays import SIDE
-from builders.generate.contract import SourceImage
+from builders.generate.contract import Companion, SourceImage
 from builders.release import images
 from builders.storage.byte_ranges import Reader
 
@@ -44,11 +45,24 @@ class _Place(NamedTuple):
     form: str
 
 
+class _CompanionPlace(NamedTuple):
+    companion_root: str
+    companion_file: str
+    companion_offset: int
+    companion_size: int
+    original_hash: str
+
+
+COMPANION_COLUMNS = _CompanionPlace._fields
+"""Columns that a plan has where its generator takes companions: their places, and the source images' hashes."""
+
+
 class Inputs:
     """The source images of some rows of a plan.
 
     Args:
-        rows: `id`, `class_id`, `class_name`, `root`, `file`, `offset`, `size` and `form`.
+        rows: `id`, `class_id`, `class_name`, `root`, `file`, `offset`, `size` and `form`, and `COMPANION_COLUMNS` if
+            the generator takes companions.
         roots: the folder of each name in `root`.
         reader: reads the files.
     """
@@ -63,6 +77,13 @@ class Inputs:
     def _places(self) -> list[_Place]:
         columns = (self._rows[name].to_pylist() for name in _Place._fields)
         return [_Place(*values) for values in zip(*columns, strict=True)]
+
+    @functools.cached_property
+    def _companions(self) -> list[_CompanionPlace] | None:
+        if COMPANION_COLUMNS[0] not in self._rows.column_names:
+            return None
+        columns = (self._rows[name].to_pylist() for name in COMPANION_COLUMNS)
+        return [_CompanionPlace(*values) for values in zip(*columns, strict=True)]
 
     def path(self, number: int) -> str:
         """Path of an image's file, for messages."""
@@ -85,7 +106,17 @@ class Inputs:
         data = self._reader.read(self.path(number), place.offset, place.size)
         if place.form in ARRAY_FORMS:
             return data, images.rgb_sha256(_pixels(data, place.form))[0]
-        return data, hashlib.sha256(data).hexdigest()
+        companion = self._companion(number)
+        return data, hashlib.sha256(data + companion.data if companion else data).hexdigest()
+
+    def _companion(self, number: int) -> Companion | None:
+        """Read the companion of an image, if it has one."""
+        if self._companions is None:
+            return None
+        place = self._companions[number]
+        path = str(Path(self._roots[place.companion_root], place.companion_file))
+        data = self._reader.read(path, place.companion_offset, place.companion_size)
+        return Companion(data, place.original_hash)
 
     def decoded(self, number: int, data: bytes) -> SourceImage:
         """Decode an image as the input of a generator.
@@ -95,6 +126,9 @@ class Inputs:
         """
         place = self._places[number]
         image = None
+        companion = self._companion(number)
+        if companion is not None:
+            return SourceImage(place.id, place.class_id, place.class_name, None, data, companion)
         if place.form in ARRAY_FORMS:
             image = Image.fromarray(_pixels(data, place.form)[0])
         elif place.form != "none":

@@ -139,8 +139,12 @@ class _Work:
 
     def _call(self, generate: Generate, sources: Sequence[SourceImage]) -> Sequence[Generated]:
         results = generate(sources) if sources else ()
+        generator = self.task.generator
         if len(results) != len(sources):
-            raise ValueError(f"{self.task.generator.name} generated {len(results)} images of {len(sources)}")
+            raise ValueError(f"{generator.name} generated {len(results)} images of {len(sources)}")
+        shape = (generator.prepared, generator.prepared, 3)
+        if generator.prepared and any(one.pixels is not None and one.pixels.shape != shape for one in results):
+            raise ValueError(f"{generator.name} generated an image of another size than it is prepared for")
         return results
 
     def _refuse_changed(self, number: int, digest: str) -> None:

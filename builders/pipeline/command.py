@@ -11,16 +11,18 @@ from typing import Any
 
 import click
 
-from builders.benchmark import Benchmark
+from builders.benchmark import Benchmark, Variant, split_of
+from builders.cli.model_flags import gpus_needed, model_options, with_given_models
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
+from builders.cli.setting_flags import given_values, setting_options
 from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
-from builders.generate.flags import Flag
+from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest, Run, compared_with, generators_of, parts_of
+from builders.pipeline.request import BuildRequest, Run, compared_with, generators_of, parts_of, with_parents
 from builders.pipeline.run import write_release
 from builders.pipeline.state import locked, refuse_foreign
 from builders.pipeline.summary import built_text, dry_run_text
@@ -59,40 +61,45 @@ def make_command(benchmark: Benchmark) -> click.Command:
     )
     def command(**flags: Any) -> None:
         with os_errors_as_build_errors("read the sources and write the release"):
-            chosen = [variant.name for variant in benchmark.variants if flags[variant.name.replace("-", "_")]]
-            values = {flag.name: flags[_parameter(flag)] for flag in _flags(benchmark)}
-            _main(benchmark.with_variants(chosen).with_settings(values), module, flags)
+            chosen = [variant for variant in benchmark.variants if flags[_parameter(variant)] not in (None, False)]
+            for variant in benchmark.variants:
+                _give_folder(variant, flags)
+            read = benchmark.with_variants([variant.name for variant in chosen])
+            _main(read.with_settings(given_values(benchmark, chosen, flags)), module, flags)
 
-    variants = [click.option(f"--{variant.name}", is_flag=True, help=variant.help) for variant in benchmark.variants]
-    settings = [_option(flag) for flag in _flags(benchmark)]
-    for option in (*source_options(benchmark.sources()), *variants, *settings, *_shared_options(benchmark)):
+    sources = [*benchmark.sources(), *(variant.source for variant in benchmark.variants if variant.source is not None)]
+    for option in (
+        *source_options(sources),
+        *map(_variant_option, benchmark.variants),
+        *model_options(benchmark.models()),
+        *setting_options(benchmark),
+        *_shared_options(benchmark),
+    ):
         command = option(command)
     return command
 
 
-def _flags(benchmark: Benchmark) -> tuple[Flag, ...]:
-    """The flags that make generators; several settings may share one."""
-    return tuple(dict.fromkeys(flag for settings in benchmark.settings for flag in settings.flags))
+def _parameter(variant: Variant) -> str:
+    """The name of a variant's flag among the parsed ones."""
+    return variant.name.replace("-", "_")
 
 
-def _parameter(flag: Flag) -> str:
-    return flag.name.replace("-", "_")
+def _give_folder(variant: Variant, flags: dict[str, Any]) -> None:
+    """Take the folder of a variant's source from the variant's own flag, where it is given there."""
+    if variant.source is None:
+        return
+    key, given = variant.source.key, flags[_parameter(variant)]
+    if given is None and flags[key] is not None:
+        raise BuildError(f"--{key} is only used with --{variant.name}. Add that, or leave --{key} out.")
+    flags[key] = given or flags[key]
 
 
-def _option(flag: Flag) -> Callable[[Any], Any]:
-    if flag.default is False:
-        return click.option(f"--{flag.name}", is_flag=True, help=flag.help)
-    kind: Any = click.Choice(flag.choices) if flag.choices else str if flag.default is None else type(flag.default)
-    if flag.least is not None:
-        kind = click.IntRange(min=flag.least)
+def _variant_option(variant: Variant) -> Callable[[Any], Any]:
+    if variant.source is None:
+        return click.option(f"--{variant.name}", is_flag=True, help=variant.help)
+    # Its folder may be left out where the source's own flag, a sources file or --demo gives it.
     return click.option(
-        f"--{flag.name}",
-        type=kind,
-        multiple=flag.multiple,
-        default=flag.default,
-        show_default=flag.default is not None,
-        metavar=flag.metavar or None,
-        help=flag.help,
+        f"--{variant.name}", type=str, is_flag=False, flag_value="", metavar="[DIR]", help=variant.help
     )
 
 
@@ -167,12 +174,14 @@ def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
 
 def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
     splits = _chosen_splits(benchmark, flags["splits"])
-    generators = generators_of(benchmark, parts_of(benchmark, splits)).values()
-    gpus = max((generator.resources.gpus for generator in generators), default=0)
+    if benchmark.models():
+        benchmark, splits = with_given_models(benchmark, splits, flags, optional=not flags["splits"])
     out: Path = flags["out"]
     variant = flags["withdraw"] == DUPLICATES
     refuse_foreign(out)
     with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
+        if not flags["dry_run"]:
+            splits = _installed_splits(benchmark, splits, flags)
         if flags["demo"]:
             roots = _demo_roots(out, cleanup, dry_run=flags["dry_run"], quiet=flags["quiet"])
         else:
@@ -193,11 +202,11 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             without_duplicates=variant,
         )
         if not flags["splits"]:
-            for key in [key for key in benchmark.parts() if key not in splits]:
+            for key in [key for key in benchmark.usual() if benchmark.needs(key)]:
                 meter.note(f"{key}: left out, since it is made with {benchmark.needs(key)}")
         started = time.monotonic()
-        workers = 1 if flags["dry_run"] else flags["workers"]
-        with LocalExecutor(workers, gpus=gpus, preload=WORKER_IMPORTS) as executor:
+        gpus = gpus_needed(benchmark, splits)
+        with LocalExecutor(1 if flags["dry_run"] else flags["workers"], gpus=gpus, preload=WORKER_IMPORTS) as executor:
             planned = prepare(Run.of(benchmark, request, executor, meter))
             images = sum(len(split.rows) for split in planned.planned)
             meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
@@ -210,7 +219,7 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
 
 
 def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Names as `config/split`, in declared order; all that can be generated where none is named.
+    """Names as `config/split`, in declared order; the usual ones that can be generated if none are named.
 
     A config stands for its splits that can be generated.
 
@@ -220,7 +229,7 @@ def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ..
     declared, ready = list(benchmark.parts()), benchmark.ready()
     names = [name for group in wanted for name in group.split(",") if name]
     if not names:
-        return ready
+        return tuple(key for key in benchmark.usual() if key in ready)
     configs = {config.name for config in benchmark.configs}
     for name in names:
         if name not in declared and name not in configs:
@@ -236,6 +245,19 @@ def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ..
                 "these flags."
             )
     return tuple(key for key in declared if key in names or (key.split("/")[0] in names and key in ready))
+
+
+def _installed_splits(benchmark: Benchmark, splits: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """The splits whose generators' packages are installed, if all of a demo is built; otherwise all must be."""
+    generators = generators_of(benchmark, splits)
+    if not flags["demo"] or flags["splits"]:
+        check_installed(generators)
+        return splits
+    lacking = without_packages(generators)
+    if lacking:
+        text = f"left out {', '.join(lacking)}: {not_installed(lacking.values())}. For these, too: {INSTALL}"
+        click.echo(text, err=True)  # also with --quiet: it is no progress
+    return tuple(key for key in splits if key not in lacking)
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:
@@ -277,12 +299,13 @@ def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapp
     roots: dict[str, Path] = {}
     missing: dict[Source, list[str]] = {}
     for key in parts_of(benchmark, splits):
-        source = declared[key][1].source
-        root = flags.get(source.key) or listed.get(source.key)
-        if root is not None:
-            roots[source.key] = root
-        elif source.on_disk:
-            missing.setdefault(source, []).append(key)
+        drawn_from = with_parents(benchmark, [split_of(key)])
+        for source in dict.fromkeys(source for part in (key, *drawn_from) for source in declared[part][1].sources):
+            root = flags.get(source.key) or listed.get(source.key)
+            if root is not None:
+                roots[source.key] = Path(root)
+            elif source.on_disk:
+                missing.setdefault(source, []).append(key)
     if missing:
         lines = [f"No folder was given for {len(missing)} source{'s' if len(missing) > 1 else ''} of these splits:"]
         lines += missing_sources((source, ", ".join(needing)) for source, needing in missing.items())

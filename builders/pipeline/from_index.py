@@ -114,14 +114,16 @@ def benchmark_of(published: Published) -> Benchmark:
     if name not in BENCHMARKS:
         known = ", ".join(sorted(BENCHMARKS))
         raise BuildError(f"These tools do not build the benchmark {name}, only {known}. Update the tools.")
-    # A variant (after the plus) has the declaration of its benchmark.
-    if BENCHMARKS[name].version != version.partition("+")[0]:
+    # What is asked for with flags stands after the plus; a variant without duplicates has the benchmark's declaration.
+    plain, _, variants = version.partition("+")
+    if BENCHMARKS[name].version != plain:
         raise BuildError(
             f"The benchmark {name} was published as version {version}, and these tools build version "
             f"{BENCHMARKS[name].version}. Use the tools that published it."
         )
-    _refuse_undeclared(published, BENCHMARKS[name])
-    return BENCHMARKS[name]
+    benchmark = BENCHMARKS[name].with_variants(variants.split("."))
+    _refuse_undeclared(published, benchmark)
+    return benchmark
 
 
 def _refuse_undeclared(published: Published, benchmark: Benchmark) -> None:
@@ -145,6 +147,9 @@ def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:
     for key in sorted(entries.keys() - recorded_splits(benchmark, entries)):
         for part in entries[key].pieces():
             wanted.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
+        companions = benchmark.by_key()[key][1].companions if key in benchmark.by_key() else None
+        if companions is not None:
+            wanted.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))
     return {source: tuple(wanted[source.key]) for source in benchmark.sources() if source.key in wanted}
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from builders.adopt.copies import adopt, adoption_digest
 from builders.adopt.text_lists import adopt_indexes
+from builders.benchmark import Originals
 from builders.errors import NAMED, BuildError, more
 from builders.pipeline.finish import Contents, contents_of, finish_split
 from builders.pipeline.request import Run, compared_with, needed_partitions, parts_of, with_parents
@@ -25,6 +26,7 @@ from builders.pipeline.without_duplicates import Gone, find_duplicates, short_cl
 from builders.plan.agreement import agreements
 from builders.plan.classes import Adopted, Draws
 from builders.plan.completeness import shortfalls
+from builders.plan.originals import missing_originals, shared_originals
 from builders.plan.planner import PlannedSplit, plan
 from builders.release.entries import Manifest
 from builders.sources.base import SourceIndex, open_source
@@ -113,15 +115,16 @@ def prepare(run: Run) -> PlannedFromSources:
     indexes = _open_sources(run, asked)
     needed = parts_of(benchmark, asked)
     draws = Draws(benchmark, request.seed, _adopted(run, needed, indexes))
-    lacking = _lacking(draws, needed, indexes)
-    if lacking and not request.allow_partial:
-        key, sentences = next(iter(lacking.items()))
-        root = indexes[benchmark.by_key()[key][1].source.key].root
+    found = _lacking(draws, needed, indexes)
+    lacking = {key: tuple(sentence for sentence, _ in sentences) for key, sentences in found.items()}
+    if found and not request.allow_partial:
+        sentence, root = next(iter(found.values()))[0]
         raise BuildError(
-            f"{sentences[0]}, in {root}. Complete that source, or build what there is with --allow-partial (the "
+            f"{sentence}, in {root}. Complete that source, or build what there is with --allow-partial (the "
             "manifest will say so)."
         )
     _refuse_resized(run, indexes)
+    _note_originals(run, needed, indexes)
     opened = PlannedFromSources(run, indexes, draws, lacking, ())
     planned = opened.plan(parts_of(benchmark, request.splits), {})
     _note_strangers(run, planned)
@@ -152,17 +155,37 @@ def _adopted(run: Run, parts: Sequence[str], indexes: Mapping[str, SourceIndex])
     return adopt(benchmark, parts, copy, indexes, log, seed=run.request.seed)
 
 
-def _lacking(draws: Draws, parts: Sequence[str], indexes: Mapping[str, SourceIndex]) -> dict[str, tuple[str, ...]]:
-    """What the sources lack of what each part draws from, in sentences by its key."""
+def _lacking(
+    draws: Draws, parts: Sequence[str], indexes: Mapping[str, SourceIndex]
+) -> dict[str, list[tuple[str, Path]]]:
+    """What the sources lack of what each part draws from, by its key: sentences, each with the source's folder."""
     declared = draws.benchmark.by_key()
     lacking = {}
     for key in parts:
         _, split = declared[key]
         if key in draws.adopted and draws.adopted[key].source_ids is not None:
             continue  # the copy names its images, and each of them was found
-        if sentences := shortfalls(indexes[split.source.key], split.partitions, draws.classes(key)):
-            lacking[key] = tuple(sentences)
+        index = indexes[split.source.key]
+        short = [(sentence, index.root) for sentence in shortfalls(index, split.partitions, draws.classes(key))]
+        if isinstance(split.quota, Originals):
+            made = indexes[split.quota.of.key]
+            # Other validation images than the originals may be missing.
+            sentences = shortfalls(made, split.quota.partitions, list(made.source.classes()))
+            short = [(sentence, made.root) for sentence in sentences]
+            if sentence := missing_originals(split.quota, made, index):
+                short.append((sentence, index.root))
+        if short:
+            lacking[key] = short
     return lacking
+
+
+def _note_originals(run: Run, parts: Sequence[str], indexes: Mapping[str, SourceIndex]) -> None:
+    """Say of a split that takes the originals of several partitions whether these share them."""
+    declared = run.benchmark.by_key()
+    for key in parts:
+        quota = declared[key][1].quota
+        if isinstance(quota, Originals) and len(quota.partitions) > 1:
+            run.meter.note(f"{key}: of {quota.of.title}, {shared_originals(quota, indexes[quota.of.key])}")
 
 
 def _refuse_empty(planned: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex]) -> None:

@@ -17,11 +17,14 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from builders.generate.batches import Batch, cut, generated_table, read_pixels
+from builders.generate.contract import Generator
+from builders.generate.extra import check_installed
 from builders.generate.task import BatchTask
 from builders.pipeline.request import Run
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
-from builders.writing.read_plan import STAGING, ReadPlan, write_plan
+from builders.writing.places import STAGING
+from builders.writing.read_plan import ReadPlan, write_plan
 from builders.writing.shards import ShardTask, read_record
 
 
@@ -79,6 +82,7 @@ class ShardWork:
 
     def task(self, split: ReadPlan, shard: int, *, plan: Path, data: Path | None, part: Path) -> ShardTask:
         """The task that writes one shard, or without `data` only looks at its images and writes its index rows."""
+        generator = split.image_generator
         return ShardTask(
             plan=plan,
             start=split.starts[shard],
@@ -92,6 +96,7 @@ class ShardWork:
             drop_unreadable=self.run.request.allow_partial,
             columns=tuple(column.name for column in split.config.columns if column.name in split.table.column_names),
             generated=split.key in self.batches,
+            stored="pixels" if generator is None else generator.stored,
         )
 
     def _restore(self, shards: Sequence[tuple[ReadPlan, int]]) -> None:
@@ -111,14 +116,13 @@ class ShardWork:
         if not wanted:
             return
         tasks = []
-        for key in dict.fromkeys(key for key, _ in wanted):
+        generators = {key: self._generator(key) for key in dict.fromkeys(key for key, _ in wanted)}
+        check_installed(generators)
+        for key, generator in generators.items():
             plan = self.generated[key]
             plan.unpack()
             path = self.staging / f"{key.replace('/', '-')}.arrow"
             write_plan(plan, path)
-            generator = plan.image_generator
-            if generator is None:
-                raise AssertionError(f"{key} has no generator")
             tasks += [
                 BatchTask(path, batch, self.roots, generator, self.run.request.allow_partial)
                 for of, batch in wanted
@@ -126,6 +130,12 @@ class ShardWork:
             ]
         self.run.meter.step("generating images", sum(task.batch.stop - task.batch.start for task in tasks))
         self.run.executor.run(tasks, self.run.meter.advance)
+
+    def _generator(self, key: str) -> Generator:
+        generator = self.generated[key].image_generator
+        if generator is None:
+            raise AssertionError(f"{key} has no generator")
+        return generator
 
     def _with_images(self, plan: ReadPlan) -> ReadPlan:
         generator = plan.image_generator

@@ -5,14 +5,13 @@ Tested by `tests/builders/generate/test_toy_release.py`.
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from builders.benchmark import Benchmark
 from builders.errors import BuildError
-from builders.generate.contract import Weights, differences
+from builders.generate.contract import differences
 from builders.pipeline.request import generators_of
 from builders.release.digests import file_sha256
 from builders.release.entries import GeneratorEntry, SplitEntry
@@ -34,10 +33,7 @@ def recorded_splits(benchmark: Benchmark, entries: Mapping[str, SplitEntry]) -> 
     for key, generator in generators.items():
         # Releases of format 1 record none: their images were generated as the generators' first versions do.
         published = entries[key].generator or generator.entry()
-        if generator.needs:
-            # Its parameters and weights were the publisher's choice.
-            generator = dataclasses.replace(generator, parameters=published.parameters, weights=_named(published))
-        if differing := differences(published.identity(), generator.identity()):
+        if differing := differences(_compared(published), _compared(generator.entry())):
             raise BuildError(
                 f"The images of {key} were generated in another way than these tools generate them: with "
                 f"{', '.join(differing)}. Use the tools that published it."
@@ -45,8 +41,14 @@ def recorded_splits(benchmark: Benchmark, entries: Mapping[str, SplitEntry]) -> 
     return [key for key, generator in generators.items() if generator.reproducible == "recorded"]
 
 
-def _named(entry: GeneratorEntry) -> tuple[Weights, ...]:
-    return tuple(Weights(name, sha256) for name, sha256 in sorted(entry.weights.items()))
+def _compared(entry: GeneratorEntry) -> dict[str, object]:
+    """What has to be the declared generator's: all, or of images that are only copied, the recipe that they followed.
+
+    Parameters and weights of a model are those of the person who ran it.
+    """
+    if entry.reproducible == "exact":
+        return entry.identity()
+    return {name: entry.identity()[name] for name in ("name", "version", "reproducible")}
 
 
 def copy_pixels(key: str, entry: SplitEntry, published: Path, layout: Layout) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from builders.benchmark import Benchmark, group_name, parent
+from builders.benchmark import Benchmark, Originals, group_name, parent
 from builders.executors.base import Executor, Meter
 from builders.generate.contract import Generator
 from builders.release.entries import BenchmarkEntry
@@ -104,7 +104,10 @@ def variant_version(version: str, *, decode: bool) -> str:
 def compared_with(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
     """The given splits and those that they are compared with, as `config/split` in declared order."""
     names = {group_name(benchmark, key.partition("/")[0]) for key in splits}
-    return tuple(key for key in benchmark.parts() if group_name(benchmark, key.partition("/")[0]) in names)
+    known = {*benchmark.usual(), *splits}
+    return tuple(
+        key for key in benchmark.parts() if key in known and group_name(benchmark, key.partition("/")[0]) in names
+    )
 
 
 def parts_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
@@ -139,4 +142,6 @@ def needed_partitions(benchmark: Benchmark, splits: Sequence[str]) -> dict[Sourc
     for key in with_parents(benchmark, splits):
         _, split = declared[key]
         needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
+        if isinstance(split.quota, Originals):
+            needed.setdefault(split.quota.of.key, {}).update(dict.fromkeys(split.quota.partitions))
     return {source: tuple(needed[source.key]) for source in benchmark.sources() if source.key in needed}

@@ -23,6 +23,7 @@ from builders.pipeline.finish import Contents, finish_release
 from builders.pipeline.generated import ShardWork
 from builders.pipeline.request import Run, generators_of
 from builders.pipeline.state import State, locked
+from builders.plan.originals import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.entries import Manifest, SplitEntry
 from builders.release.layout import Layout
@@ -30,7 +31,8 @@ from builders.release.manifest import read_or_empty
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import estimated_bytes
 from builders.writing.packs import remove_packs, unpack
-from builders.writing.read_plan import STAGING, ReadPlan, join, locate, packed_rows
+from builders.writing.places import STAGING, Places, packed_rows, rows_taken
+from builders.writing.read_plan import ReadPlan, join, locate
 
 
 class PlannedRelease(abc.ABC):
@@ -129,15 +131,18 @@ def locate_splits(planned: PlannedRelease, splits: Sequence[PlannedSplit]) -> li
     staging = run.layout.state / STAGING
     _refuse_full_disk_for_packs(splits, indexes, run.layout)
     run.meter.step("finding", sum(len(split.rows) for split in splits))
-    unpacked = {
-        key: unpack(index, rows, staging, run.meter.advance)
-        for key, index in indexes.items()
-        if len(rows := packed_rows(index, [split for split in splits if split.split.source.key == key]))
-    }
+    places = Places(
+        indexes,
+        {
+            key: unpack(index, rows, staging, run.meter.advance)
+            for key, index in indexes.items()
+            if len(rows := packed_rows(index, rows_taken(indexes, splits, key)))
+        },
+        run.meter.advance,
+    )
     parts: dict[str, list[ReadPlan]] = {}
     for split in splits:
-        key = split.split.source.key
-        located = locate(split, indexes[key], unpacked.get(key), advance=run.meter.advance)
+        located = locate(split, places)
         parts.setdefault(split.split_key, []).append(located)
     return [join(found, planned.order(key)) for key, found in parts.items()]
 
@@ -160,11 +165,17 @@ def _refuse_full_disk_for_packs(
         return
     needed = 0
     for split in splits:
-        index = indexes[split.split.source.key]
-        pieces = [piece for piece in index.pieces if piece.partition in split.split.partitions]
-        if any(piece.how not in IN_PLACE for piece in pieces):
-            needed += 2 * estimated_bytes(index, split.rows)
+        needed += _packed_bytes(indexes[split.split.source.key], split.split.partitions, split.rows)
+        if (companions := split.split.companions) is not None:
+            index = indexes[companions.of.key]
+            rows = companion_rows(index, companions.partitions[0], split.table["source_id"])
+            needed += _packed_bytes(index, companions.partitions, rows)
     _refuse_full_disk(needed, layout)
+
+
+def _packed_bytes(index: SourceIndex, partitions: Sequence[str], rows: npt.NDArray[np.int64]) -> int:
+    pieces = [piece for piece in index.pieces if piece.partition in partitions]
+    return 2 * estimated_bytes(index, rows) if any(piece.how not in IN_PLACE for piece in pieces) else 0
 
 
 def _refuse_full_disk(needed: int, layout: Layout) -> None:

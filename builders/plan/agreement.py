@@ -1,6 +1,6 @@
 """Compares a draw with the authors' own list of its images, where they publish one and the draw follows a rule.
 
-Tested by `tests/builders/test_broad_multi_label.py`.
+Tested by `tests/builders/broad/test_multi_label.py`.
 """
 
 from __future__ import annotations

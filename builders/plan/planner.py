@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import Config, Count, Split, group_name, parent, split_of
+from builders.benchmark import Config, Count, Originals, Split, group_name, parent, split_of
 from builders.plan.classes import Adopted, Draws
 from builders.plan.exclusions import Accounts, in_order, reasons_by_class
+from builders.plan.originals import original_ids
 from builders.plan.quotas import IndexArrays, Rows, within_quota
 from builders.plan.ranking import first_of_each
 from builders.release.columns import OODNESS
@@ -168,6 +169,10 @@ class _Planner:
         if listed is not None:
             ids = view.ids.take(pa.array(candidates))
             keep = pc.is_in(ids, value_set=pa.array(listed, pa.string()))
+            candidates = candidates[keep.to_numpy(zero_copy_only=False)]
+        elif isinstance(split.quota, Originals):
+            made = original_ids(self.views[split.quota.of.key].index, split.quota.partitions)
+            keep = pc.is_in(view.ids.take(pa.array(candidates)), value_set=made)
             candidates = candidates[keep.to_numpy(zero_copy_only=False)]
         elif first := parent(split.quota):
             candidates = candidates[~view.mask(self.select(first))[candidates]]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.benchmark import AllImages, Half, Largest, PerClass, Quota, Rest, Split, Total
+from builders.benchmark import AllImages, Half, Largest, Originals, PerClass, Quota, Rest, Split, Total
 from builders.plan.ranking import even_shares, first_of_each, largest_remainders
 from builders.sources.base import SourceIndex
 
@@ -63,7 +63,7 @@ class IndexArrays:
 def within_quota(split: Split, view: IndexArrays, order: Rows) -> Rows:
     """Cut ranked candidates, best first, down to the split's quota."""
     quota = split.quota
-    if isinstance(quota, AllImages | Rest):
+    if isinstance(quota, AllImages | Originals | Rest):
         return order
     if isinstance(quota, Total):
         return _taken_total(quota, split, view, order)
@@ -108,6 +108,8 @@ def not_drawn(quota: Quota) -> tuple[str, str]:
         return ("in-other-split", f"drawn for {quota.of}")
     if isinstance(quota, AllImages):
         return ("image-not-drawn", "every image of the class is taken")
+    if isinstance(quota, Originals):
+        return ("image-not-drawn", f"{quota.of.title} has no image made of it in {', '.join(quota.partitions)}")
     if isinstance(quota, Half):
         return ("image-not-drawn", "keyed rank beyond half of the class's images")
     if isinstance(quota, Largest):

@@ -15,6 +15,7 @@ from builders.release.duplicates import CONFIG, SPLIT
 from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import SHARD_NUMBER, file_entry, write_manifest
+from builders.release.schema import SHIFT_ROLES, Role
 from builders.storage.atomic import write_text
 
 # The Hub's categories (hub-docs, datasetcard.md); the larger ones are beyond any release of ours.
@@ -51,8 +52,35 @@ def render(manifest: Manifest) -> str:
         keep_trailing_newline=True,
     )
     front = yaml.safe_dump(front_matter(manifest), sort_keys=False, allow_unicode=True)
-    text: str = environment.get_template("dataset_card.md.j2").render(front_matter=front, manifest=manifest)
+    text: str = environment.get_template("dataset_card.md.j2").render(
+        front_matter=front, manifest=manifest, shifts=shifts(manifest)
+    )
     return text
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Rows of one kind of distribution shift: their splits (`config/split`), and how many they are."""
+
+    kind: Role
+    splits: tuple[str, ...]
+    rows: int
+    expected: int
+    paper: int
+
+
+def shifts(manifest: Manifest) -> list[Shift]:
+    """Count the rows of each kind of shift over all configs; kinds without a split are left out."""
+    pieces = [(key, piece) for key, split in manifest.by_key().items() for piece in split.pieces()]
+    found = []
+    for kind in SHIFT_ROLES:
+        mine = [(key, piece) for key, piece in pieces if piece.role == kind]
+        if mine:
+            rows, expected, paper = (
+                sum(numbers) for numbers in zip(*((p.rows, p.expected, p.paper) for _, p in mine), strict=True)
+            )
+            found.append(Shift(kind, tuple(dict.fromkeys(key for key, _ in mine)), rows, expected, paper))
+    return found
 
 
 def front_matter(manifest: Manifest) -> dict[str, Any]:

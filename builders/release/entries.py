@@ -144,18 +144,31 @@ class WithdrawnRow(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     split: Text = ""
 
 
-class GeneratorEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A generator of images as recorded (`builders.generate.contract.Generator`); `weights` are SHA-256 by name."""
+InputSize = Annotated[int, Meta(ge=0, le=2**16 - 1)]
+"""Width and height of a model's input in pixels; 0 for none."""
+
+
+class GeneratorEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A generator of images as recorded (`builders.generate.contract.Generator`); `weights` are SHA-256 by name.
+
+    `prepared`: the input size of the models that the images are prepared for; they are to be evaluated as they are
+    stored, without another resize or crop.
+    """
 
     name: Text
     version: Count
     parameters: dict[Text, Text | bool | int | float]
     weights: dict[Text, Sha256]
     reproducible: Reproducible
+    prepared: InputSize = 0
 
     def identity(self) -> dict[str, object]:
-        """The fields by name, for `builders.generate.contract.differences`."""
-        return asdict(self)
+        """What determines the images, by name, for `builders.generate.contract.differences`.
+
+        `prepared` says how to evaluate them and changes no pixel: a generator that works at that size has the size
+        among its parameters.
+        """
+        return {name: value for name, value in asdict(self).items() if name != "prepared"}
 
 
 class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):

@@ -21,13 +21,16 @@ from PIL.TiffImagePlugin import IFDRational
 from builders.errors import BuildError
 from builders.release.jpeg import Header, has_hole, looks_whole, read_header
 
-Stored = Literal["source", "metadata_removed", "pixels"]
+Stored = Literal["source", "metadata_removed", "pixels", "adopted"]
 """The origin of a row's bytes.
 
 `source`: the bytes of the source file. `metadata_removed`: these without EXIF and XMP blocks that break decoding.
-`pixels`: a generated image, as PNG. `content_sha256` is over the stored bytes in the first two cases, and over the
-pixels in the third, because PNG bytes differ between encoder versions.
+`pixels`: a generated image, as PNG. `adopted`: an image that the benchmark's authors generated, as PNG.
+`content_sha256` is over the stored bytes in the first two cases, and over the pixels in the others (`BY_PIXELS`),
+because PNG bytes differ between encoder versions.
 """
+
+BY_PIXELS: frozenset[str] = frozenset({"pixels", "adopted"})
 
 DECODE_ERRORS = (
     ArithmeticError,
@@ -146,7 +149,7 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
 
 def content_sha256(stored: Stored, data: bytes) -> str:
     """The digest that identifies a row's content, as lower-case hex; see `Stored`."""
-    if stored != "pixels":
+    if stored not in BY_PIXELS:
         return hashlib.sha256(data).hexdigest()
     return pixel_sha256(Image.open(io.BytesIO(data)))
 

@@ -31,6 +31,9 @@ ROLES: tuple[Role, ...] = get_args(Role)
 KNOWN_CLASS_ROLES: tuple[Role, ...] = ("in_distribution", "adversarial", "synthetic", "corruption")
 """Roles of images of in-distribution classes. A shift that keeps the class keeps the label."""
 
+SHIFT_ROLES: tuple[Role, ...] = ("novel_class", "adversarial", "synthetic", "corruption", "multi_label")
+"""Roles that name a kind of distribution shift, in the order of BROAD's table 2."""
+
 PIXEL_DIGEST = "pixel_sha256"
 """Column of part files, which stay in the folder's state: `builders.release.images.pixel_sha256` of decoded images."""
 

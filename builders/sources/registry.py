@@ -14,6 +14,7 @@ from builders.sources.imagenet_o import IMAGENET_O
 from builders.sources.inaturalist import INATURALIST
 from builders.sources.lsun import LSUN
 from builders.sources.openimage_o import OPENIMAGE_O
+from builders.sources.partial_broad import PARTIAL_BROAD
 from builders.sources.places365 import PLACES365
 from builders.sources.sun397 import SUN397
 from builders.sources.svhn import SVHN
@@ -36,6 +37,7 @@ SOURCES: dict[str, Source] = {
         IMAGENET_O,
         OPENIMAGE_O,
         COCO2017,
+        PARTIAL_BROAD,
     )
 }
 """Every source by its key, which is also its flag on the command line."""

@@ -1,1 +1,1 @@
-"""Reads byte ranges of files, and writes files atomically."""
+"""Reads byte ranges of files, writes files atomically, and deciphers what a file is the key of."""

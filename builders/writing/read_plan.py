@@ -23,21 +23,20 @@ from builders.benchmark import Config, Part
 from builders.generate.contract import Generator
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
-from builders.sources.base import IN_PLACE, SourceIndex
-from builders.sources.sizes import look_up_sizes
 from builders.storage.atomic import atomic_path
-from builders.writing.packs import Pack, Unpacked
+from builders.writing.packs import Pack
+from builders.writing.places import Places
 from builders.writing.shards import SHARD_BYTES
-
-STAGING = "staging"
-"""Root key of pack files, beside the source keys."""
 
 Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """A planned split with its places: `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`.
+    """A planned split with its places.
+
+    `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`, and where the generator takes
+    companions theirs (`builders.generate.inputs.COMPANION_COLUMNS`).
 
     `parts` are the plans that it is joined from, or its own alone. Shard i is the rows `starts[i]:starts[i + 1]`.
     `digest` changes with any row, its order, or a shard's start. `packs` are what must be unpacked before the images
@@ -99,51 +98,30 @@ class ReadPlan:
         return int(pc.sum(self.rows_of(shard)["size"]).as_py() or 0)
 
 
-def locate(
-    planned: PlannedSplit,
-    index: SourceIndex,
-    unpacked: Unpacked | None,
-    *,
-    advance: Callable[[int], None],
-    shard_bytes: int = SHARD_BYTES,
-) -> ReadPlan:
+def locate(planned: PlannedSplit, places: Places, *, shard_bytes: int = SHARD_BYTES) -> ReadPlan:
     """Find the bytes of a planned split and cut it into shards.
 
     Args:
         planned: what to find.
-        index: the source it was planned from.
-        unpacked: where the index's images are that lie in containers; None where none do.
-        advance: called with the number of images found since the last call.
+        places: finds the images of its source, and of the source of its companions.
         shard_bytes: image bytes in one shard; only the last image of a shard may go beyond.
 
     Raises:
         BuildError: a file of the index is no longer there or cannot be looked at.
     """
-    rows = pa.array(planned.rows)
-    places = index.table.select(["how", "file", "offset", "size", "form"]).take(rows)
-    files = places["file"].combine_chunks()
-    roots = pa.array([index.source.key] * len(rows), pa.string())
-    packs: tuple[Pack, ...] = ()
-    offsets = places["offset"].to_numpy().copy()
-    sizes = places["size"].to_numpy().copy()
-    how = places["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
-    if unpacked is not None:
-        inside = np.flatnonzero(~np.isin(how, IN_PLACE))
-        found = unpacked.find(planned.rows[inside])
-        offsets[inside], sizes[inside] = unpacked.offsets[found], unpacked.sizes[found]
-        packs = tuple(unpacked.packs[number] for number in np.unique(unpacked.pack_of[found]))
-        files = _replaced(files, inside, [unpacked.packs[number].path.name for number in unpacked.pack_of[found]])
-        roots = _replaced(roots, inside, [STAGING] * len(inside))
-    look_up_sizes(index, files, np.flatnonzero((how == "file") & (sizes < 0)), sizes, advance)
+    key = planned.split.source.key
+    found, beside = places.find(key, planned.rows), places.find_companions(planned)
+    form = places.indexes[key].table["form"].take(pa.array(planned.rows)).cast(pa.string())
+    columns = {**found.columns, "form": form, **(beside.columns if beside else {})}
     table = planned.table
-    columns = {"root": roots, "file": files, "offset": pa.array(offsets), "size": pa.array(sizes)}
-    for name, column in (columns | {"form": places["form"].cast(pa.string())}).items():
+    for name, column in columns.items():
         table = table.append_column(name, column)
     generator = planned.split.image_generator
     # Generated images are cut by their pixels: their encoded bytes are not known yet, and may differ with the
     # encoder's version.
-    shard_sizes = sizes if generator is None else np.full(len(sizes), generator.nominal_bytes, dtype=np.int64)
-    starts = shard_starts(shard_sizes, shard_bytes)
+    sizes = found.sizes if generator is None else np.full(len(form), generator.nominal_bytes, dtype=np.int64)
+    starts = shard_starts(sizes, shard_bytes)
+    packs = found.packs + (beside.packs if beside else ())
     return ReadPlan((planned,), table, starts, _digest(planned.config, planned.table, starts), packs)
 
 
@@ -174,16 +152,6 @@ def join(parts: Sequence[ReadPlan], order: Callable[[pa.Table], Int64], *, shard
         _digest(parts[0].config, table, starts),
         tuple(packs.values()),
     )
-
-
-def packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:
-    """The rows of an index that some split needs and that lie in containers, ascending."""
-    if not splits or all(piece.how in IN_PLACE for piece in index.pieces):
-        return np.zeros(0, np.int64)
-    in_place = pc.is_in(index.table["how"].cast(pa.string()), value_set=pa.array(IN_PLACE)).to_numpy()
-    rows = np.unique(np.concatenate([split.rows for split in splits]))
-    wanted: Int64 = rows[~in_place[rows]]
-    return wanted
 
 
 def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
@@ -217,9 +185,3 @@ def _digest(config: Config, plan: pa.Table, starts: tuple[int, ...]) -> str:
         # A source's list or annotations may change while its images stay.
         rows += f" {json.dumps(plan.select(own).to_pydict())}"
     return hashlib.sha256(f"{rows} {starts}".encode()).hexdigest()
-
-
-def _replaced(column: pa.Array, rows: Int64, values: list[str]) -> pa.Array:
-    names = np.array(column.to_pylist(), dtype=object)
-    names[rows] = values
-    return pa.array(names.tolist(), pa.string())

@@ -111,7 +111,7 @@ class Images:
                 buffer.keep(number, digest, "source" if mended is None else "metadata_removed", pixels)
         yield from buffer.group()
 
-    def generated(self, reader: Reader) -> Iterator[Group]:
+    def generated(self, reader: Reader, stored: images.Stored = "pixels") -> Iterator[Group]:
         """Read generated images from packs.
 
         The plan has their `content_sha256`, and in `unreadable` the reason if an image could not be generated.
@@ -141,8 +141,8 @@ class Images:
                 if expected and digest != expected[number]:
                     raise self._other_content(number, digest, self._path(self.rows, number))
             offsets = pa.array(np.concatenate([[0], ends[first:last] - before]), pa.int32())
-            stored: Sequence[images.Stored] = ["pixels"] * (last - first)
-            yield Group(pa.array(numbers[first:last]), offsets, pa.py_buffer(data), digests[first:last], stored)
+            all_stored: Sequence[images.Stored] = [stored] * (last - first)
+            yield Group(pa.array(numbers[first:last]), offsets, pa.py_buffer(data), digests[first:last], all_stored)
             first = last
 
     def _read_generated(self, rows: pa.Table, target: memoryview, reader: Reader) -> None:

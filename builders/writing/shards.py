@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.executors.base import ONE_CORE, Progress, Resources
+from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import PIXEL_DIGEST
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import Reader
@@ -38,9 +39,9 @@ class ShardTask:
 
     `plan` is an Arrow IPC file with the plan's columns, the config's own (`columns`), and `root`, `file`, `offset`,
     `size`; the shard is its rows `start:stop`, with `size` bytes of images. Plans of `generated` images also have
-    `content_sha256`, and in `unreadable` the reason if an image could not be generated. `roots` maps the names in
-    `root` to folders. `data` is the file for the images (None: index only), `part` the file for the index rows and
-    the shard's record.
+    `content_sha256`, and in `unreadable` the reason if an image could not be generated; their rows say `stored` of
+    their bytes. `roots` maps the names in `root` to folders. `data` is the file for the images (None: index only),
+    `part` the file for the index rows and the shard's record.
     """
 
     plan: Path
@@ -55,6 +56,7 @@ class ShardTask:
     drop_unreadable: bool
     columns: tuple[str, ...] = ()
     generated: bool = False
+    stored: Stored = "pixels"
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> None:
@@ -97,7 +99,7 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
         images = Images(rows, task.roots, progress)
         with _data_writer(task) as (sink, writer), Reader() as reader:
             groups = (
-                images.generated(reader)
+                images.generated(reader, task.stored)
                 if task.generated
                 else images.copied(reader, decode=task.decode, drop_unreadable=task.drop_unreadable)
             )
@@ -194,7 +196,7 @@ def _write_group(task: ShardTask, rows: pa.Table, group: Group, writer: pq.Parqu
 
 def _file_name(source_id: str, stored: str) -> str:
     name = source_id.rpartition("/")[2]
-    return name if stored != "pixels" else f"{os.path.splitext(name)[0]}.png"  # noqa: PTH122 - a name, not a path
+    return name if stored not in BY_PIXELS else f"{os.path.splitext(name)[0]}.png"  # noqa: PTH122 - a name, not a path
 
 
 def _index_rows(task: ShardTask, rows: pa.Table, group: Group) -> pa.Table:

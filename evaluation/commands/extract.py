@@ -54,7 +54,8 @@ def command(
     """Extract features of a release with a model, in one forward pass per image.
 
     Stores each image's logits, penultimate features (the input of the last linear layer) and pooled block outputs. An
-    interrupted run resumes. A folder with features of another release or model is refused.
+    interrupted run resumes. Images that the release says are prepared for a model's input are used as they are stored
+    if the model has this input, and resized otherwise. A folder with features of another release or model is refused.
     """
     from evaluation.features.extract import Runner, bytes_a_row, extract, identity
     from evaluation.features.store import Store
@@ -70,6 +71,9 @@ def command(
     click.echo(f"model    {ready.name} on {ready.device}, digest {ready.digest[:12]}")
     head = ready.head.weight.shape
     click.echo(f"features {head[0]} logits from {head[1]} of {ready.layers.head}; blocks {', '.join(whose.blocks)}")
+    for config, split in chosen:
+        if way := whose.prepared.get(f"{config}/{split}"):
+            click.echo(f"{config}/{split}: images of {way}")
     if dry_run:
         size = bytes_a_row(ready)
         for config, split in chosen:

@@ -79,6 +79,7 @@ def command(
         load,
         missing_figures,
         parse_scores_file,
+        resized_images,
         tabulate,
         titles,
     )
@@ -101,7 +102,8 @@ def command(
     for name, of in wanted.items():
         click.echo(f"{name}: {', '.join(of)}")
     duplicates = duplicates_left_out(scored, wanted)
-    notes = [*missing_figures(scored, wanted), *([] if duplicates is None else [describe_left_out(duplicates)])]
+    notes = [*missing_figures(scored, wanted), *resized_images(scored)]
+    notes += [] if duplicates is None else [describe_left_out(duplicates)]
     click.echo("".join(f"note: {note}\n" for note in notes), nl=False)
     if dry_run:
         click.echo(f"dry run: nothing was written; the report would go to {out}")

@@ -83,7 +83,7 @@ def command(
     --release, --model and --weights.
     """
     from evaluation.features.cache import FeatureCache
-    from evaluation.features.extract import Runner
+    from evaluation.features.extract import Runner, prepared_splits
     from evaluation.models.models import open_model
     from evaluation.scoring.fit import Scorer, expand, find_fit_splits
     from evaluation.scoring.run import (
@@ -116,6 +116,7 @@ def command(
             )
         ready = open_model(model, weights, len(store.identity.label_names), device=device)
         store.check_model(ready.name, ready.digest)
+        store.check_prepared(prepared_splits(opened, ready))
         runner = Runner(opened, ready, batch_size, workers)
     cache = FeatureCache(store, [Store.open(member) for member in members], runner, seed, quiet)
     scorer = Scorer(cache, sources, search=not no_search, log=log)

@@ -16,6 +16,7 @@ from evaluation.features.reuse import ReusableFeatures
 from evaluation.features.store import Identity, Store, block_column
 from evaluation.models.loading import batches
 from evaluation.models.models import Model
+from evaluation.models.preprocessing import Preprocessing
 from evaluation.progress import Progress
 from evaluation.releases import Release
 
@@ -97,7 +98,7 @@ class Runner:
         new = [np.flatnonzero(~reusable.has[block.start : block.stop]) + block.start for block in missing]
         images = batches(
             self.release.images(config, split),
-            self.model.preprocessing,
+            self._preprocessing(config, split),
             [numbers.tolist() for numbers in new],
             batch_size=self.batch_size,
             workers=self.workers,
@@ -114,6 +115,10 @@ class Runner:
             row_blocks.write(block, own | joined, len(rows), self.environment)
         computed = sum(map(len, new))
         return PassCounts(computed, sum(map(len, missing)) - computed)
+
+    def _preprocessing(self, config: str, split: str) -> Preprocessing:
+        side = self.release.prepared(config, split)
+        return self.model.preprocessing.prepared(side) if side else self.model.preprocessing
 
     def _batches(
         self,
@@ -144,14 +149,32 @@ def identity(release: Release, model: Model, label_names: tuple[str, ...]) -> Id
         model: the model.
         label_names: the classes of the configs that the model is run on.
     """
-    description = model.preprocessing.description
-    return Identity(release.digest, model.name, model.digest, label_names, model.layers.blocks, description)
+    return Identity(
+        release_digest=release.digest,
+        model=model.name,
+        model_digest=model.digest,
+        label_names=label_names,
+        blocks=model.layers.blocks,
+        preprocessing=model.preprocessing.description,
+        prepared=prepared_splits(release, model),
+    )
+
+
+def prepared_splits(release: Release, model: Model) -> dict[str, str]:
+    """Say of each split whose images are prepared for a model's input how this model gets them, by `config/split`."""
+    sides = {
+        (config, split): release.prepared(config, split)
+        for config in release.configs
+        for split in release.splits(config)
+    }
+    return {"/".join(key): model.preprocessing.describe_prepared(side) for key, side in sides.items() if side}
 
 
 def extract(runner: Runner, store: Store, config: str, split: str, progress: Progress) -> PassCounts:
     """Run the model over a split and store logits, penultimate features and pooled blocks as float32.
 
-    Images that the store already has from another split are not run again.
+    Images that the store already has from another split are not run again. Images that the release says are prepared
+    for a model's input are neither resized nor cropped for a model with this input, and resized for others.
 
     At a fixed batch size, a row's features do not depend on the number of workers, on the other rows or on their
     order, except for the last digit of very small layers (a 10 x 4 matrix), which may change with the row's place in
@@ -166,7 +189,8 @@ def extract(runner: Runner, store: Store, config: str, split: str, progress: Pro
         progress: called first with the number of rows that are there already.
 
     Raises:
-        EvaluationError: as for `Runner.run`, or the logits are not the output of the last linear layer.
+        EvaluationError: as for `Runner.run`, an image is not of the size that it is prepared for, or the logits are
+            not the output of the last linear layer.
     """
     model = runner.model
 

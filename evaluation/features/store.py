@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,15 @@ import filelock
 
 from evaluation.errors import EvaluationError, unknown_name
 from evaluation.features.blocks import Arrays, RowBlocks
-from evaluation.files import atomic_path, read_json
+from evaluation.files import atomic_path, is_text_by_text, read_json
 from evaluation.models.features import Features, Head, LazyBlocks
 
 FORMAT = 1
 """Version of the folder's format."""
 
 _RECORD = "features.json"
+
+_ORDINARY = "the model's own preprocessing"
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,9 @@ class Identity:
         model_digest: digest of the weights, code and preprocessing, see `weights.model_digest`.
         label_names: the classes in the order of the logits.
         blocks: names of the blocks, first to last.
-        preprocessing: description of the preprocessing, see `Preprocessing.about`.
+        preprocessing: description of the preprocessing, see `Preprocessing.description`.
+        prepared: how images that are prepared for a model's input were brought to this model's, by `config/split`,
+            see `Preprocessing.describe_prepared`; other splits are missing.
     """
 
     release_digest: str
@@ -47,6 +51,7 @@ class Identity:
     label_names: tuple[str, ...]
     blocks: tuple[str, ...]
     preprocessing: Mapping[str, Any]
+    prepared: Mapping[str, str] = field(default_factory=dict)
 
 
 class Store:
@@ -112,6 +117,7 @@ class Store:
             store = cls.open(root)
             store.check_release(identity.release_digest)
             store.check_model(identity.model, identity.model_digest)
+            store.check_prepared(identity.prepared)
             if _canonical(identity) != _canonical(store.identity):
                 raise EvaluationError(
                     f"{root} has features of other classes or blocks ({len(store.identity.label_names)} classes; "
@@ -148,6 +154,21 @@ class Store:
                 f"The features in {self.root} are of the model {self.identity.model} with digest "
                 f"{self.identity.model_digest[:12]}, not of {name} with digest {digest[:12]}. Give that model's "
                 "weights and code, or another folder."
+            )
+
+    def check_prepared(self, prepared: Mapping[str, str]) -> None:
+        """Check that images were brought to the model's input as they would be now.
+
+        Raises:
+            EvaluationError: another manifest of the same rows said something else of them.
+        """
+        before = self.identity.prepared
+        differing = [key for key in sorted({*before, *prepared}) if before.get(key) != prepared.get(key)]
+        if differing:
+            key = differing[0]
+            raise EvaluationError(
+                f"The features of {key} in {self.root} are of images with {before.get(key, _ORDINARY)}, and the "
+                f"release now asks for {prepared.get(key, _ORDINARY)}. Choose another folder."
             )
 
     @contextlib.contextmanager
@@ -253,6 +274,7 @@ def _is_identity(found: Mapping[str, Any]) -> bool:
         all(isinstance(text, str) and text.isprintable() for text in texts)
         and all(isinstance(one, list) for one in lists)
         and isinstance(found["preprocessing"], dict)
+        and is_text_by_text(found.get("prepared", {}))
     )
 
 
@@ -266,4 +288,5 @@ def _head_of(root: Path) -> RowBlocks:
 
 
 def _canonical(identity: Identity) -> str:
-    return json.dumps({"format": FORMAT, **asdict(identity)}, indent=1, sort_keys=True) + "\n"
+    values = {name: value for name, value in asdict(identity).items() if name != "prepared" or value}
+    return json.dumps({"format": FORMAT, **values}, indent=1, sort_keys=True) + "\n"

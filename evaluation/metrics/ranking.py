@@ -90,6 +90,10 @@ class Ranking:
         raise EvaluationError(f"There is no class {positive!r}; choose known or unknown as the positive one.")
 
 
+NOTHING = Ranking(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+"""The ranking of no rows at all, whose areas are undefined."""
+
+
 def rank(scores: npt.ArrayLike, *flags: npt.ArrayLike) -> tuple[Ranking, ...]:
     """Rank rows once, for one or more ways to divide them into two classes.
 

@@ -32,6 +32,11 @@ class _Images:
                 warnings.simplefilter("error", _bombs()[0])
                 return self._preprocessing(self._images[number]["image"])
         # Returned and not raised, because a worker's exception arrives with its traceback as text.
+        except EvaluationError as error:
+            name = self._ids[number]["id"]
+            return EvaluationError(
+                f"The image of row {name} cannot be used: {error}. Build the release again, or get it again."
+            )
         except _decode_errors() as error:
             name = self._ids[number]["id"]
             return EvaluationError(
@@ -59,7 +64,7 @@ def batches(
         Row numbers, and a float32 tensor of shape (batch_size, 3, H, W) that begins with their images.
 
     Raises:
-        EvaluationError: an image cannot be decoded.
+        EvaluationError: an image cannot be decoded, or is not of the size that it is prepared for.
     """
     from torch.utils.data import DataLoader
 

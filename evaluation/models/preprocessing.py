@@ -5,8 +5,8 @@ Tested by `tests/evaluation/models/test_models.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evaluation.errors import EvaluationError, unknown_name
@@ -28,16 +28,59 @@ class Preprocessing:
         mean: mean of each channel, subtracted from pixels in [0, 1].
         std: standard deviation of each channel, by which the result is divided.
         description: the same as JSON values, for records and digests.
+        size: height and width of the model's input.
+        interpolation: how images are resized, by Pillow's names.
     """
 
     transform: Callable[[Any], Any]
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     description: Mapping[str, Any]
+    size: tuple[int, int]
+    interpolation: str
 
     def __call__(self, image: Any) -> Any:
         """Convert an image to RGB and transform it."""
         return self.transform(image.convert("RGB"))
+
+    def prepared(self, side: int) -> Preprocessing:
+        """Return the preprocessing of images that are prepared for an input of side x side pixels.
+
+        A model with this input gets what is stored: the usual resize and crop (256 and 224) would zoom in, and weaken
+        an attack. For another model the whole image is resized to its input, without a crop.
+        """
+        from torchvision import transforms
+
+        normalize = [transforms.ToTensor(), transforms.Normalize(self.mean, self.std)]
+        if self.size == (side, side):
+            steps = normalize
+        else:
+            mode = transforms.InterpolationMode(self.interpolation)
+            steps = [transforms.Resize(self.size, mode, antialias=True), *normalize]
+        return replace(self, transform=_Prepared(side, transforms.Compose(steps)))
+
+    def describe_prepared(self, side: int) -> str:
+        """Say in a few words what `prepared` does to images."""
+        stored, (height, width) = f"{side} x {side}", self.size
+        if self.size == (side, side):
+            return f"{stored} pixels as stored"
+        return f"{stored} pixels resized to {width} x {height} ({self.interpolation})"
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """The transform of images that are prepared for an input; a class, so that it can be pickled for workers."""
+
+    side: int
+    transform: Callable[[Any], Any]
+
+    def __call__(self, image: Any) -> Any:
+        if image.size != (self.side, self.side):
+            raise EvaluationError(
+                f"it has {image.width} x {image.height} pixels, but the manifest says that its split is prepared for "
+                f"{self.side} x {self.side}"
+            )
+        return self.transform(image)
 
 
 def of_timm(module: Any) -> Preprocessing:
@@ -46,7 +89,9 @@ def of_timm(module: Any) -> Preprocessing:
 
     config = timm.data.resolve_model_data_config(module)
     description = {"from": "timm", **{key: config[key] for key in _TIMM}}
-    return _preprocessing(timm.data.create_transform(**config, is_training=False), description)
+    return _preprocessing(
+        timm.data.create_transform(**config, is_training=False), description, config["input_size"][1:]
+    )
 
 
 def of_torchvision(weights: Any) -> Preprocessing:
@@ -61,7 +106,7 @@ def of_torchvision(weights: Any) -> Preprocessing:
         "mean": list(transform.mean),
         "std": list(transform.std),
     }
-    return _preprocessing(transform, description)
+    return _preprocessing(transform, description, (transform.crop_size * 2)[:2])
 
 
 def declared(values: Any, name: str) -> Preprocessing:
@@ -104,9 +149,19 @@ def declared(values: Any, name: str) -> Preprocessing:
             transforms.Normalize(mean, std),
         ]
     )
-    return _preprocessing(transform, description)
+    return _preprocessing(transform, description, size)
 
 
-def _preprocessing(transform: Callable[[Any], Any], description: Mapping[str, Any]) -> Preprocessing:
+def _preprocessing(
+    transform: Callable[[Any], Any], description: Mapping[str, Any], size: Sequence[int]
+) -> Preprocessing:
     mean, std = (tuple(float(number) for number in description[key]) for key in ("mean", "std"))
-    return Preprocessing(transform, mean, std, description)  # type: ignore[arg-type] # three channels each
+    height, width = size
+    return Preprocessing(
+        transform,
+        mean,  # type: ignore[arg-type] # three channels
+        std,  # type: ignore[arg-type] # three channels
+        description,
+        (height, width),
+        description["interpolation"],
+    )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.errors import EvaluationError
-from evaluation.metrics.ranking import Ranking
+from evaluation.metrics.ranking import NOTHING, Ranking
 from evaluation.protocols.figures import Figure, means, measure
 from evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
 
@@ -19,11 +19,17 @@ NAME = "broad"
 SETTINGS = {"dsd": "Distribution shift detection", "ed": "Error detection"}
 WITH_PREDICTIONS = ("ed",)
 
-KINDS = ("novel_class", "adversarial", "synthetic", "corruption", "multi_label")
-"""Roles of shifted rows, in the order of the paper's table 2."""
+PAPER = {
+    "novel_class": ("broad-novel-classes", ("inaturalist", "imagenet_o", "openimage_o")),
+    "adversarial": ("broad-adversarial", ("pgd_resnet50", "autoattack_resnet50", "pgd_vit", "autoattack_vit")),
+    "synthetic": ("broad-synthetic", ("biggan", "stable_diffusion")),
+    "corruption": ("broad-corruptions", ("defocus_blur", "gaussian_noise", "snow", "brightness")),
+    "multi_label": ("broad-multi-label", ("cocomagenet",)),
+}
+"""The kinds of shift as roles of rows, in the order of the paper's table 2, each with the config and the splits that
+the table's column averages."""
 
-KINDS_WITH_ERRORS = ("adversarial", "corruption")
-"""Kinds of shift that keep an image's class; the paper reports error detection for these (section 4)."""
+KINDS = tuple(PAPER)
 
 NOT_AVERAGED = ("cocomagenet_mono",)
 """Splits that are reported but not averaged: table 2's multi-label column is that of CoComageNet alone in table 4."""
@@ -53,10 +59,15 @@ MULTI_LABEL_CLASSES = (
 def figures(rows: Rows) -> list[Figure]:
     """Compute AUROC in two settings: each split, the mean of each kind of shift, the mean over kinds.
 
-    DSD, distribution shift detection: shifted rows against clean ones; multi-label rows against clean rows of their 17
-    classes only. ED, error detection: rows that the shift turns from correctly classified to misclassified against all
-    correctly classified clean rows, and misclassified clean rows against the same. (As in section 4 of the paper; its
-    section 2.2 uses, for attacks, only the originals of these rows on the clean side.)
+    DSD, distribution shift detection: shifted rows against clean ones, whatever is predicted; multi-label rows against
+    clean rows of their 17 classes only (sections 2.2 and 2.5).
+
+    ED, error detection, for the kinds of table 8:
+
+    - attacks: rows that are classified right before and wrong after, against their originals (section 2.2);
+    - corruptions: misclassified rows against correctly classified clean rows (sections 2.4 and 4), whether or not the
+      model was right about the original;
+    - in-distribution: misclassified clean rows against correctly classified ones (section 4).
 
     Args:
         rows: rows of all BROAD configs to evaluate; clean rows are the in-distribution rows of `test`.
@@ -65,8 +76,8 @@ def figures(rows: Rows) -> list[Figure]:
         DSD, and ED if rows have predictions. Means are over the available figures, and name them.
 
     Raises:
-        EvaluationError: there are no clean or no shifted rows, no clean rows of the 17 classes, or a shifted row's
-            clean original is missing.
+        EvaluationError: there are no clean or no shifted rows, no clean rows of the 17 classes, or the clean original
+            of an attacked row is missing.
     """
     clean = known_rows(rows, "test")
     shifted = {kind: rows.where(rows.role == kind) for kind in KINDS if np.any(rows.role == kind)}
@@ -85,10 +96,30 @@ def figures(rows: Rows) -> list[Figure]:
             "the label names of the config."
         )
     errors = {"in_distribution": _auroc("ed", clean, "test, right", "test, wrong", rank_errors(clean))}
-    for kind in KINDS_WITH_ERRORS:
-        if kind in shifted:
-            errors[kind] = _errors(right, clean, shifted[kind])
+    if "adversarial" in shifted:
+        errors["adversarial"] = _attacks(clean, shifted["adversarial"])
+    if "corruption" in shifted:
+        errors["corruption"] = _corruptions(right, shifted["corruption"])
     return detected + averaged(errors)
+
+
+def absent(rows: Rows) -> list[str]:
+    """List in sentences which of the paper's sets are not among the rows, and which others are averaged with them.
+
+    Args:
+        rows: as for `figures`.
+    """
+    lost = [config for kind, (config, _) in PAPER.items() if not np.any(rows.role == kind)]
+    notes = [f"no rows of {', '.join(lost)}: BROAD's means are over the other kinds of shift"] if lost else []
+    for kind, (config, splits) in PAPER.items():
+        here = set(rows.split[(rows.role == kind) & (rows.config == config)].tolist())
+        missing = [split for split in splits if split not in here]
+        others = sorted(here - {*splits, *NOT_AVERAGED})
+        if here and missing:
+            notes.append(f"{config} has no {', '.join(missing)}: its mean is over the other splits")
+        if others:
+            notes.append(f"{config} has {', '.join(others)}, which the paper has not: its mean is over these, too")
+    return notes
 
 
 def averaged(kinds: Mapping[str, Sequence[Figure]]) -> list[Figure]:
@@ -113,7 +144,8 @@ def _shifts(clean: Rows, kind: str, shifted: Rows) -> list[Figure]:
         clean, known = clean.where(np.isin(clean.class_id, MULTI_LABEL_CLASSES)), "test, the 17 classes"
         if not len(clean):
             raise EvaluationError(
-                "There are no clean rows of CoComageNet's 17 classes, by their class_id. Score all of test."
+                "There are no clean rows of CoComageNet's 17 classes, by their class_id. Score all of test, or leave "
+                "the multi-label config out with --protocol broad=CONFIG,CONFIG."
             )
     return [
         figure
@@ -122,13 +154,25 @@ def _shifts(clean: Rows, kind: str, shifted: Rows) -> list[Figure]:
     ]
 
 
-def _errors(right: Rows, clean: Rows, shifted: Rows) -> list[Figure]:
+def _attacks(clean: Rows, shifted: Rows) -> list[Figure]:
     found = []
     for split, rows in shifted.by("split").items():
-        before = ~clean.wrong[_originals(clean, rows, split)]
-        ranking = rank_known_unknown(right, rows.where(before & rows.wrong))
-        found += _auroc("ed", rows, "test, right", f"{split}, wrong since the shift", ranking)
+        originals = _originals(clean, rows, split)
+        succeeded = ~clean.wrong[originals] & rows.wrong
+        before = clean.where(np.isin(np.arange(len(clean)), originals[succeeded]))
+        ranking = rank_known_unknown(before, rows.where(succeeded)) if succeeded.any() else NOTHING
+        found += _auroc("ed", rows, "test, the originals", f"{split}, wrong since the attack", ranking)
     return found
+
+
+def _corruptions(right: Rows, shifted: Rows) -> list[Figure]:
+    return [
+        figure
+        for split, rows in shifted.by("split").items()
+        for figure in _auroc(
+            "ed", rows, "test, right", f"{split}, wrong", rank_known_unknown(right, rows.where(rows.wrong))
+        )
+    ]
 
 
 def _auroc(setting: str, shifted: Rows, known: str, unknown: str, ranking: Ranking) -> list[Figure]:

@@ -22,6 +22,7 @@ class Protocol:
         settings: its tasks by their names in figures, with titles for display.
         with_predictions: the settings that need predictions.
         judge: computes the figures of rows, without any treatment of duplicates.
+        absent: lists in sentences which of the paper's sets are not among the rows.
     """
 
     title: str
@@ -29,6 +30,7 @@ class Protocol:
     settings: Mapping[str, str]
     with_predictions: tuple[str, ...]
     judge: Callable[[Rows], list[Figure]]
+    absent: Callable[[Rows], list[str]] = lambda rows: []
 
 
 PROTOCOLS: Mapping[str, Protocol] = {
@@ -52,6 +54,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
         broad.SETTINGS,
         broad.WITH_PREDICTIONS,
         broad.figures,
+        broad.absent,
     ),
     od_test.NAME: Protocol(
         "OD-test",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from evaluation.errors import EvaluationError, one_line
 from evaluation.files import atomic_path, read_parquet
 from evaluation.protocols.figures import Figure
 
-FORMAT = 2
+FORMAT = 3
 """Version of the schema below; readers refuse other versions."""
 
 METADATA = b"unknown_detection_figures"
@@ -65,6 +65,11 @@ COLUMNS: Mapping[str, Column] = {
     "n_known": Column(pa.int64(), "number of known rows"),
     "n_unknown": Column(pa.int64(), "number of unknown rows"),
     "left_out": Column(pa.int64(), "number of rows left out as duplicates; 0 `as_published`"),
+    "prepared": Column(
+        pa.string(),
+        "how the run's model got images that are prepared for a model's input, by `config/split`, as JSON: as stored, "
+        "or resized for a model with another input",
+    ),
     "versions": Column(
         pa.string(), "versions of the packages that `scored` the rows and `judged` the scores, as JSON"
     ),
@@ -92,6 +97,7 @@ class Run:
         model_digest: digest of the model, or empty.
         hyperparameters: hyperparameters by detector.
         versions: versions of the packages that `scored` the rows and `judged` the scores.
+        prepared: how the model got images that are prepared for a model's input, by `config/split`.
     """
 
     name: str
@@ -101,6 +107,7 @@ class Run:
     model_digest: str
     hyperparameters: Mapping[str, Mapping[str, float]]
     versions: Mapping[str, Mapping[str, str]]
+    prepared: Mapping[str, str] = field(default_factory=dict)
 
 
 def tidy(
@@ -138,6 +145,7 @@ def tidy(
             "seed": run.seed,
             "detector": detector,
             "hyperparameters": _json(run.hyperparameters.get(detector, {})),
+            "prepared": _json(run.prepared),
             "versions": _json(run.versions),
         }
         lines += [of_run | asdict(figure) for figure in figures]

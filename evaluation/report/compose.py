@@ -171,12 +171,27 @@ def missing_figures(scored: Sequence[ScoredRun], wanted: Mapping[str, Sequence[s
     if without and settings:
         asked = ", ".join(dict.fromkeys(settings))
         notes.append(f"no predictions of {', '.join(without)}, so no figures of {asked}")
+    for protocol, configs in wanted.items():
+        for one in scored:
+            if protocol in PROTOCOLS and set(configs) & set(one.configs):
+                # All detectors of a file have scores of the same splits, except those for fitting and tuning.
+                notes += PROTOCOLS[protocol].absent(_of_configs(one, next(iter(one.rows.values())), configs))
     if robustness.NAME in wanted:
         few = [name for name in names if name not in robust_detectors(scored)]
         if few:
             models = "two models for each of two training methods"
             notes.append(f"{robustness.NAME} needs {models} and has fewer of {', '.join(few)}")
-    return notes
+    return list(dict.fromkeys(notes))
+
+
+def resized_images(scored: Sequence[ScoredRun]) -> list[str]:
+    """List the splits whose images are prepared for another input than a run's model has, in sentences."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in scored:
+        for key, way in one.run.prepared.items():
+            if "resized" in way:
+                found.setdefault((one.run.model, way), []).append(key)
+    return [f"{model} got images of {way}: {', '.join(dict.fromkeys(keys))}" for (model, way), keys in found.items()]
 
 
 def compute_figures(
@@ -297,6 +312,7 @@ def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
         model_digest=provenance.model_digest,
         hyperparameters=provenance.hyperparameters,
         versions={"judged": ours, "scored": provenance.versions},
+        prepared=provenance.prepared,
     )
 
 

@@ -170,12 +170,13 @@ def _broad(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
         title = f"BROAD: {broad.SETTINGS[setting]}"
         note = "AUROC in percent."
         averages = [line for line in distinct(found) if line["statistic"]]
-        # The mean over kinds is last; it names the kinds in the order of their own means.
-        kinds = [*averages[-1]["unknown"].split(" + "), "average"]
-        columns = [
-            (Heading("", display_name(kind), "higher"), line) for kind, line in zip(kinds, averages, strict=True)
-        ]
-        yield builder.by_method((broad.NAME, setting), title, note, columns, found), True
+        if averages:  # CoComageNet-mono alone has none
+            # The mean over kinds is last; it names the kinds in the order of their own means.
+            kinds = [*averages[-1]["unknown"].split(" + "), "average"]
+            columns = [
+                (Heading("", display_name(kind), "higher"), line) for kind, line in zip(kinds, averages, strict=True)
+            ]
+            yield builder.by_method((broad.NAME, setting), title, note, columns, found), True
         splits = [line for line in distinct(found) if not line["statistic"]]
         columns = [(Heading("", display_name(line["unknown"].partition(",")[0]), "higher"), line) for line in splits]
         yield builder.by_method((broad.NAME, setting, "splits"), f"{title}, each split", note, columns, found), False

@@ -21,6 +21,10 @@ from evaluation.progress import Log
 
 TRAIN, VALIDATION, EXTERNAL = "train", "validation", "external_validation"
 
+HELD_OUT = "held_out"
+"""BROAD's validation split: "a held-out validation set of 45,000 samples", on which it fits mixtures of scores
+(section 3)."""
+
 
 @dataclass(frozen=True)
 class FitSplits:
@@ -29,7 +33,7 @@ class FitSplits:
     Attributes:
         train: most detectors are fitted on it; the validation split if there are no training rows.
         validation: for detectors that must be fitted on rows outside the training set; the in-distribution side of a
-            search.
+            search. The split `validation`, or BROAD's `held_out`.
         external: the OoD side of a search, and the only unknown rows that any choice depends on.
     """
 
@@ -88,17 +92,17 @@ def find_fit_splits(
     for config in fit_configs:
         if config not in splits:
             raise unknown_name("config with features to fit on", config, splits)
-        if not {TRAIN, VALIDATION} & set(splits[config]):
+        if not {TRAIN, VALIDATION, HELD_OUT} & set(splits[config]):
             raise EvaluationError(
-                f"{config} has no features of train or validation to fit on, only of {', '.join(splits[config])}. "
-                "Extract one of the two."
+                f"{config} has no features of train, validation or held_out to fit on, only of "
+                f"{', '.join(splits[config])}. Extract one of them."
             )
 
     def first(split: str, where: Iterable[str]) -> Key | None:
         return next(((config, split) for config in where if split in splits.get(config, ())), None)
 
     training = [*configs, *(f"{config}-train" for config in configs)]
-    validation = first(VALIDATION, [*fit_configs, *configs])
+    validation = first(VALIDATION, [*fit_configs, *configs]) or first(HELD_OUT, [*fit_configs, *configs])
     return FitSplits(first(TRAIN, fit_configs or training) or validation, validation, first(EXTERNAL, configs))
 
 
@@ -228,7 +232,8 @@ class Scorer:
             return chosen.make(None, self._head, **arguments)
         key = self.fit_splits.train if chosen.fit == "train" else self.fit_splits.validation
         if key is None:
-            wanted = f"{TRAIN} or {VALIDATION}" if chosen.fit == "train" else VALIDATION
+            wanted = f"{VALIDATION} or {HELD_OUT}"
+            wanted = f"{TRAIN}, {wanted}" if chosen.fit == "train" else wanted
             raise EvaluationError(
                 f"{self.cache.store.root} has no features of {wanted}, on which {chosen.name} is fitted. Extract such "
                 "a split."

@@ -18,7 +18,7 @@ from evaluation.scoring.duplicates import find_duplicates
 from evaluation.scoring.rows import Rows
 from evaluation.scoring.scores import summarize_ids
 
-FIT_AND_TUNE_SPLITS = ("external_validation", "train", "validation")
+FIT_AND_TUNE_SPLITS = ("external_validation", "held_out", "train", "validation")
 """Splits for fitting and tuning; a scores file may omit one of them, but only as a whole."""
 
 _SPARSE, _FEW = 1000, 10**7

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from evaluation.errors import EvaluationError, unknown_name
 from evaluation.features.cache import FeatureCache, Key
-from evaluation.features.store import Store
+from evaluation.features.store import Identity, Store
 from evaluation.files import atomic_path
 from evaluation.progress import Log, Progress
 from evaluation.scoring.fit import Fitted, Scorer, expand, find_fit_splits
@@ -163,7 +163,15 @@ def run_provenance(cache: FeatureCache, configs: Sequence[str], fitted: Sequence
             for one in fitted
         },
         versions={"python": platform.python_version(), **_versions()},
+        prepared=_prepared(identities, configs),
     )
+
+
+def _prepared(identities: Sequence[Identity], configs: Sequence[str]) -> dict[str, str]:
+    """Say how prepared images of the scored configs were brought to each model's input, by `config/split`."""
+    keys = [key for key in identities[0].prepared if key.partition("/")[0] in configs]
+    ways = {key: [identity.prepared.get(key, "") for identity in identities] for key in keys}
+    return {key: " + ".join(dict.fromkeys(texts)) for key, texts in ways.items()}
 
 
 def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:

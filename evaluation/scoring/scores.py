@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from evaluation.errors import EvaluationError, first_line, one_line
-from evaluation.files import atomic_path, parse_json, read_parquet
+from evaluation.files import atomic_path, is_text_by_text, parse_json, read_parquet
 
 METADATA = b"unknown_detection"
 """Key of the `Provenance` in a Parquet schema's metadata."""
@@ -55,6 +55,7 @@ class Provenance:
         seed: seed of the run.
         hyperparameters: hyperparameters of each detector, by name.
         versions: versions of the packages that the scores depend on, by name.
+        prepared: how images that are prepared for a model's input were brought to this model's, by `config/split`.
     """
 
     release_digest: str
@@ -64,6 +65,7 @@ class Provenance:
     seed: int
     hyperparameters: dict[str, dict[str, float]]
     versions: dict[str, str]
+    prepared: dict[str, str] = field(default_factory=dict)
 
 
 def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
@@ -81,7 +83,8 @@ def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
     if path.suffix != ".parquet":
         raise EvaluationError(f"The scores file must end in .parquet, found {path}. Rename it.")
     table = _checked(scores, str(path), COLUMNS)
-    table = table.replace_schema_metadata({METADATA: json.dumps(asdict(provenance), sort_keys=True)})
+    said = {name: value for name, value in asdict(provenance).items() if name != "prepared" or value}
+    table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True)})
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
@@ -185,10 +188,10 @@ def _is_provenance(found: Any) -> bool:
     if not isinstance(found, dict) or not isinstance(found["configs"], list) or type(found["seed"]) is not int:
         return False
     values, versions = found["hyperparameters"], found["versions"]
-    if not isinstance(values, dict) or not isinstance(versions, dict):
+    if not isinstance(values, dict) or not is_text_by_text(versions) or not is_text_by_text(found.get("prepared", {})):
         return False
     texts = [found[name] for name in ("release_digest", "model", "model_digest")]
-    texts += [*found["configs"], *values, *versions, *versions.values()]
+    texts += [*found["configs"], *values]
     numbers = [number for one in values.values() if isinstance(one, dict) for number in one.values()]
     return (
         all(isinstance(text, str) and text.isprintable() for text in texts)

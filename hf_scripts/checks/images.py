@@ -41,7 +41,9 @@ def decode_rows(rows: pa.RecordBatch, wanted: frozenset[str]) -> dict[str, Decod
     return found
 
 
-def check_images(rows: pa.RecordBatch, path: str, first: int, problems: Problems, *, decode: bool) -> None:
+def check_images(
+    rows: pa.RecordBatch, path: str, first: int, problems: Problems, *, decode: bool, prepared: int = 0
+) -> None:
     """Check the file name, the digest and, with `decode`, the decoding of every image.
 
     Args:
@@ -51,6 +53,7 @@ def check_images(rows: pa.RecordBatch, path: str, first: int, problems: Problems
         problems: collects the problems.
         decode: decode as `datasets` does. Without it no image is decoded, so the digests of generated images, which
             are over pixels, are not compared either.
+        prepared: width and height that decoded images must have; 0 for any.
     """
     column = rows.column("image")
     names = pc.struct_field(column, "path").to_pylist()
@@ -65,10 +68,10 @@ def check_images(rows: pa.RecordBatch, path: str, first: int, problems: Problems
             buffer = value.as_buffer()
             if buffer is None:
                 problems.add("image missing", f"{where}: has no image bytes")
-            elif stored[i] != "pixels" or decode:
+            elif stored[i] not in images.BY_PIXELS or decode:
                 _check_digest(buffer, stored[i], digests[i], where, problems)
                 if decode:
-                    _check_decoding(buffer, names[i], where, problems)
+                    _check_decoding(buffer, names[i], where, problems, prepared)
 
 
 def _check_digest(buffer: pa.Buffer, stored: str, expected: str, where: str, problems: Problems) -> None:
@@ -76,7 +79,7 @@ def _check_digest(buffer: pa.Buffer, stored: str, expected: str, where: str, pro
         # A digest over the bytes needs no copy of them.
         found = (
             images.content_sha256("pixels", buffer.to_pybytes())
-            if stored == "pixels"
+            if stored in images.BY_PIXELS
             else hashlib.sha256(buffer).hexdigest()
         )
     except images.DECODE_ERRORS:
@@ -85,12 +88,18 @@ def _check_digest(buffer: pa.Buffer, stored: str, expected: str, where: str, pro
         problems.add("image digest", f"{where}: the image has the digest {found}, not {expected} as in content_sha256")
 
 
-def _check_decoding(buffer: pa.Buffer, name: str | None, where: str, problems: Problems) -> None:
+def _check_decoding(buffer: pa.Buffer, name: str | None, where: str, problems: Problems, prepared: int) -> None:
     from datasets import Image
 
     try:
-        Image().decode_example({"bytes": buffer.to_pybytes(), "path": name})
+        size = Image().decode_example({"bytes": buffer.to_pybytes(), "path": name}).size
     except images.DECODE_ERRORS as error:
         # Pillow's message for unknown bytes ends with the address of a buffer.
         reason = str(error).split(" <_io.BytesIO")[0] or type(error).__name__
         problems.add("image decoding", f"{where}: datasets cannot decode the image: {reason}")
+        return
+    if prepared and size != (prepared, prepared):
+        problems.add(
+            "image size",
+            f"{where}: the image has {size[0]} x {size[1]} pixels in a split prepared for {prepared} x {prepared}",
+        )

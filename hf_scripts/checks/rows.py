@@ -118,7 +118,8 @@ class ShardTask(FileTask):
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group]):
                 rows = pa.Table.from_batches([batch])
                 check_values(rows.drop_columns("image"), self.split, self.file.path, first, problems)
-                check_images(batch, self.file.path, first, problems, decode=self.decode)
+                prepared = self.split.prepared
+                check_images(batch, self.file.path, first, problems, decode=self.decode, prepared=prepared)
                 if index is not None:
                     _compare(rows, index.take(batch.num_rows), self, first, problems)
                 if self.decode and self.wanted:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,11 @@ import pyarrow.compute as pc
 
 from builders.release.columns import Column
 from builders.release.entries import ConfigEntry, SplitEntry
+from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import ROLES, Role
 from hf_scripts.checks.problems import Problems
 
-_STORED = pa.array(["source", "metadata_removed", "pixels"])
+_STORED = pa.array(get_args(Stored))
 HEX_SHA256 = "^[0-9a-f]{64}$"
 _ABSOLUTE = r"^(/|~|\\|[A-Za-z]:[\\/]|file:)"
 # Places365 names its classes /a/airfield: a slash, one letter, a slash.
@@ -38,19 +40,21 @@ class Split:
     """The facts of the manifest that a split's rows are checked against.
 
     `key` is `config/split`. `kinds` has several entries only if the split is joined from parts. `columns` are the
-    config's own columns.
+    config's own columns. `prepared` is the width and height of its images if they are prepared for a model's input.
     """
 
     key: str
     kinds: tuple[Kind, ...]
     label_names: tuple[str, ...]
     columns: tuple[Column, ...] = ()
+    prepared: int = 0
 
 
 def split_of(key: str, config: ConfigEntry, entry: SplitEntry) -> Split:
     """Read them from the manifest's entries of a config and of its split."""
     kinds = [Kind(piece.role, piece.source, piece.labelled) for piece in entry.pieces()]
-    return Split(key, tuple(dict.fromkeys(kinds)), config.label_names, config.own_columns())
+    prepared = entry.generator.prepared if entry.generator is not None else 0
+    return Split(key, tuple(dict.fromkeys(kinds)), config.label_names, config.own_columns(), prepared)
 
 
 def check_values(rows: pa.Table, split: Split, path: str, first: int, problems: Problems) -> None:
@@ -151,7 +155,7 @@ class _Checker:
                 ),
             )
         wanted = pc.binary_join_element_wise(self.rows["source"], self.rows["source_id"], "/")
-        made = pc.equal(self.rows["stored"], "pixels")
+        made = pc.is_in(self.rows["stored"], value_set=pa.array(sorted(BY_PIXELS)))
         other = pc.not_equal(self.rows["id"], wanted).to_numpy().copy()
         for i in np.flatnonzero(other & made.to_numpy()):
             # The id of a generated image continues with the name of its generator.

@@ -51,6 +51,11 @@ A split with several roles also has a list for each: imglists/{config}/{split}-i
 unknowns.
 """
 
+_PREPARED = """\
+Prepared for models with an input of {side} x {side} pixels: {splits}. Evaluate these images as they are stored:
+another resize or crop, as of OpenOOD's usual preprocessing, would weaken attacks.
+"""
+
 _MIXED = """\
 There are images of several formats in {splits}. `datasets` infers columns from the first five samples: give
 load_dataset features with an Image() for each format, or it fails, or drops the images of the other formats.
@@ -93,6 +98,12 @@ def _how_to_read(
     classes = len(manifest.configs[config].label_names)
     parts = [_READING[chosen_format].format(config=config, split=split, classes=classes)]
     described = manifest.by_key()
+    sides: dict[int, list[str]] = {}
+    for key in sorted(splits):
+        generator = described[key].generator
+        if generator is not None and generator.prepared:
+            sides.setdefault(generator.prepared, []).append(key)
+    parts += [_PREPARED.format(side=side, splits=", ".join(keys)) for side, keys in sorted(sides.items())]
     several_roles = [key for key in sorted(splits) if len(described[key].roles) > 1]
     if chosen_format == "openood" and several_roles:
         config, _, split = several_roles[0].partition("/")

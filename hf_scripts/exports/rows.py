@@ -102,7 +102,7 @@ def _rows(batch: pa.RecordBatch, key: str, root: Path) -> Iterator[Row]:
 
 
 def _content_sha256(stored: str, image: memoryview, where: str) -> str:
-    if stored != "pixels":
+    if stored not in images.BY_PIXELS:
         return hashlib.sha256(image).hexdigest()
     try:
         return images.pixel_sha256(images.decode_or_mend(bytes(image))[0])

@@ -118,6 +118,20 @@ def openimage_o_mirror(openimage_o, root):
 
 INATURALIST = (inaturalist_bare, inaturalist_archive, inaturalist_tar, inaturalist_mirror)
 OPENIMAGE_O = (openimage_o_beside, openimage_o_inside, openimage_o_archive, openimage_o_mirror)
+
+
+def partial_broad_converted(partial_broad, root):
+    """The branch refs/convert/parquet, in several files where a partition is large."""
+    for path in sorted((partial_broad / "data").glob("*.parquet")):
+        table = pq.read_table(path)
+        folder = root / "default" / path.name.partition("-")[0]
+        folder.mkdir(parents=True)
+        for number, first in enumerate(range(0, table.num_rows, 600)):
+            pq.write_table(table.slice(first, 600), folder / f"{number:04d}.parquet")
+    return root
+
+
+PARTIAL_BROAD = (partial_broad_converted,)
 IMAGENET_O = (imagenet_o_inside, imagenet_o_archive, imagenet_o_converted)
 
 

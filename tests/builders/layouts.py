@@ -241,4 +241,5 @@ LAYOUTS = {
     "imagenet_o": (one_level_up, *broad_layouts.IMAGENET_O),
     "openimage_o": (one_level_up, *broad_layouts.OPENIMAGE_O),
     "coco2017": (one_level_up, *broad_layouts.COCO2017),
+    "partial_broad": (one_level_up, *broad_layouts.PARTIAL_BROAD),
 }

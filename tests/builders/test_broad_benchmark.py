@@ -55,14 +55,14 @@ def test_reference_is_all_of_validation_in_two_parts(reference):
 def shifted():
     """BROAD with one more config, as those of generated images are declared."""
     generated = originals("resized", "corruption", generator=FIXED_RESIZE, paper=PaperCount(5_000))
-    config = dataclasses.replace(REFERENCE, name="broad-corruptions", splits=(generated,))
+    config = dataclasses.replace(REFERENCE, name="broad-resized", splits=(generated,))
     return dataclasses.replace(BENCHMARK, configs=(*BENCHMARK.configs, config))
 
 
 def test_generated_images_are_of_the_same_originals(reference, shifted):
     # What the protocol's error detection asks for: every shifted row has its original among the rows of test.
     index = {"imagenet": whole_index(shifted.sources()[0], ["val"])}
-    (split,) = plan(Draws(shifted, 0), index, splits=("broad-corruptions/resized",))
+    (split,) = plan(Draws(shifted, 0), index, splits=("broad-resized/resized",))
     clean = reference["test"].table
     assert split.table["source_id"].equals(clean["source_id"])
     assert split.table["label"].equals(clean["label"])
@@ -70,8 +70,8 @@ def test_generated_images_are_of_the_same_originals(reference, shifted):
 
 
 def test_generated_images_keep_their_labels_and_verify(demo, shifted, broad_release, tmp_path):
-    manifest = build_demo(demo, tmp_path, benchmark=shifted, splits=("broad-corruptions/resized",))
-    assert manifest["configs"]["broad-corruptions"]["splits"]["resized"]["labelled"] is True
+    manifest = build_demo(demo, tmp_path, benchmark=shifted, splits=("broad-resized/resized",))
+    assert manifest["configs"]["broad-resized"]["splits"]["resized"]["labelled"] is True
     problems = Problems()
     found, _ = verify.verify(
         tmp_path, check_manifest.load(tmp_path, problems), decode=False, workers=1, advance=lambda _: None
@@ -79,7 +79,7 @@ def test_generated_images_keep_their_labels_and_verify(demo, shifted, broad_rele
     problems.merge(found)
     assert list(problems.lines()) == []
     columns = ["source_id", "label"]
-    rows = pq.read_table(tmp_path / "index" / "broad-corruptions" / "resized.parquet", columns=columns)
+    rows = pq.read_table(tmp_path / "index" / "broad-resized" / "resized.parquet", columns=columns)
     clean = pq.read_table(broad_release / "index" / "broad-reference" / "test.parquet", columns=columns)
     assert rows.to_pylist() == clean.to_pylist()
 
@@ -189,6 +189,20 @@ def test_one_split_at_a_time_and_more_workers_change_no_byte(broad_release, demo
     names = {name for name in found if name.endswith(".parquet") and "duplicates" not in name}
     assert len(names) == 4
     assert {name: found[name] for name in names} == {name: expected[name] for name in names}
+
+
+def test_the_card_counts_rows_of_each_shift(broad_release):
+    card = (broad_release / "README.md").read_text(encoding="utf-8")
+    start = card.index("Rows per kind of shift:")
+    splits = "`broad-novel-classes/imagenet_o`, `broad-novel-classes/inaturalist`, `broad-novel-classes/openimage_o`"
+    pair = "`broad-multi-label/cocomagenet`, `broad-multi-label/cocomagenet_mono`"
+    assert card[start:].splitlines()[2:7] == [
+        "| kind of shift | splits | rows | expected | paper |",
+        "|---|---|---:|---:|---:|",
+        f"| novel_class | {splits} | 674 | 27,869 | 27,869 |",
+        f"| multi_label | {pair} | 92 | 4,000 | 4,000 |",
+        "",
+    ]
 
 
 def test_all_of_openimage_o_by_flag_is_another_version(demo, tmp_path, capsys):

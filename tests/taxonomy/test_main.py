@@ -9,6 +9,7 @@ from taxonomy import compile_wordnet, explain, freeze, tables
 from taxonomy.__main__ import main
 from taxonomy.decisions import TABLES, load
 from taxonomy.rules import facets
+from tests.taxonomy.rules.test_broad import TABLE_3
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -105,6 +106,14 @@ def test_a_sun397_class_is_explained_with_its_grade_and_tables():
         "  facets-t1-sun397  out_of_distribution",
         "  facets-t2-sun397  in_distribution",
     ]
+
+
+@pytest.mark.parametrize(("category", "wnid"), TABLE_3.items())
+def test_the_classes_of_cocomagenet_are_explained_by_the_names_of_both_sides(category, wnid):
+    lines = run("explain", "coco2017", category).stdout.splitlines()
+    assert lines[0] == f"cocomagenet {category}: shared"
+    assert lines[-1].endswith(f"({wnid})  <- ImageNet class, COCO category '{category}'")
+    assert run("explain", "cocomagenet", wnid).stdout.splitlines() == lines
 
 
 def test_every_sun397_class_can_be_explained():

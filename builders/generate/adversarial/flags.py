@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from builders.errors import BuildError
 from builders.generate.adversarial.autoattack import AutoAttack
 from builders.generate.adversarial.generator import BATCH, Attack, AttackSettings, adversarial, with_weights
-from builders.generate.adversarial.models import MODELS, model_named
+from builders.generate.adversarial.models import MODELS, RESNET50, model_named
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.adversarial.weights import weights_of
 from builders.generate.contract import Generator
+from builders.generate.devices import DEVICE, chosen_device
+from builders.generate.extra import check_installed
 from builders.generate.flags import Flag
 
 _ATTACKS = ("pgd", "autoattack")
@@ -23,9 +24,7 @@ FLAGS = (
     Flag("model", "Attack this model; as often as --weights.", metavar="resnet50|vit|timm:NAME", multiple=True),
     Flag("weights", "The weights of that --model: a file of torch.save.", metavar="FILE", multiple=True),
     Flag("attack", "Make only this attack's images; both without it.", choices=_ATTACKS, multiple=True),
-    Flag(
-        "device", "Where models run; cuda is the first GPU that CUDA_VISIBLE_DEVICES leaves.", ("cpu", "cuda"), "cpu"
-    ),
+    DEVICE,
     Flag("epsilon", "Greatest change of a channel by an attack, of pixels in [0, 1].", default=PGD.epsilon),
     Flag("pgd-steps", "Steps of PGD.", default=PGD.steps, least=1),
     Flag("pgd-step-size", "Length of PGD's step.", default=PGD.step_size),
@@ -64,8 +63,9 @@ def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
         return {}
     attacks = _attacks(values)
     packages = sorted({package for attack in attacks for package in attack.packages})
-    _require(packages)
-    _require_device(values["device"])
+    # Before timm is asked for a model; what is required does not depend on it.
+    check_installed({attack.name: adversarial(AttackSettings(RESNET50, attack)) for attack in attacks})
+    device = chosen_device(values["device"])
     versions = {package: importlib.metadata.version(package) for package in packages}
     found = {}
     for name, file in zip(models, files, strict=True):
@@ -77,7 +77,7 @@ def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
                 f"The accuracy of {name} is not known here, so its weights cannot be checked. Add --no-accuracy-check."
             )
         for attack in attacks:
-            settings = AttackSettings(model, attack, values["device"], values["attack-batch"], check)
+            settings = AttackSettings(model, attack, device, values["attack-batch"], check)
             of_attack = {package: versions[package] for package in attack.packages}
             found[f"{attack.name}_{model.split_name}"] = with_weights(settings, path, digest, of_attack)
     return found
@@ -89,20 +89,3 @@ def _attacks(values: Mapping[str, Any]) -> list[Attack]:
         raise BuildError(f"--pgd-step-size {step_size:g} is out of range. Give a number above 0 and up to 1.")
     every: tuple[Attack, ...] = (PGD(epsilon, values["pgd-steps"], step_size), AutoAttack(epsilon))
     return [attack for attack in every if not values["attack"] or attack.name in values["attack"]]
-
-
-def _require(packages: Sequence[str]) -> None:
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if missing:
-        raise BuildError(
-            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed, but needed to attack images. "
-            "Install the extra with pip install 'unknown-detection[generate]' (in a checkout: pip install -e "
-            "'.[generate]')."
-        )
-
-
-def _require_device(device: str) -> None:
-    import torch
-
-    if device == "cuda" and not torch.cuda.is_available():
-        raise BuildError("torch finds no GPU on this machine. Leave --device cuda out, or run where there is one.")

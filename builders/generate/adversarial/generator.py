@@ -49,6 +49,9 @@ COLUMNS = (
 
 Attack = PGD | AutoAttack
 
+_PINNED = {"torchattacks": "torchattacks==3.3.0"}
+"""The version whose attacks were read and are tested; the extra `generate` has it."""
+
 
 @dataclass(frozen=True)
 class AttackSettings:
@@ -114,6 +117,8 @@ def adversarial(settings: AttackSettings, needs: str = "") -> Generator:
         reproducible="recorded",
         together=settings.batch,
         needs=needs,
+        prepared=model.size,
+        requires=tuple(_PINNED.get(package, package) for package in attack.packages),
     )
 
 

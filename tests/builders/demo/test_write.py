@@ -122,7 +122,7 @@ def test_pixels_depend_on_the_seed_and_names_do_not(demo, tmp_path, monkeypatch)
 
 def test_containers_depend_on_the_seed_and_keys_and_labels_do_not(demo, tmp_path, monkeypatch):
     containers = {key: demo for key, demo in DEMOS.items() if isinstance(demo, DemoContainers)}
-    assert set(containers) == {"cifar100", "svhn", "lsun"}
+    assert set(containers) == {"cifar100", "svhn", "lsun", "partial_broad"}
     monkeypatch.setattr(demo_module, "DEMOS", containers)
     again, other = write_demo(tmp_path / "same"), write_demo(tmp_path / "other", seed=1)
     for key in containers:

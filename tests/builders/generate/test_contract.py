@@ -10,11 +10,13 @@ import pytest
 from builders.errors import BuildError
 from builders.generate.arrays import AS_PNG
 from builders.generate.contract import Generated, Generator, SourceImage, Weights, differences
+from builders.generate.corruptions import DESCRIPTIONS
 from builders.generate.noise import GAUSSIAN_NOISE
 from builders.generate.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
 from builders.release.columns import Column
 from builders.release.entries import ColumnEntry, column_entry, listed_column
+from tests.manifests import as_json
 
 
 def generator(**changes):
@@ -34,8 +36,10 @@ def test_a_name_means_one_recipe():
         for _, split in benchmark.splits():
             if split.image_generator is not None:
                 assert found.setdefault(split.image_generator.name, split.image_generator) == split.image_generator
+    corruptions = {f"{name}-{severity}" for name in DESCRIPTIONS for severity in range(1, 6)}
+    models = {"biggan-deep-256", "stable-diffusion-2"}
     attacked = {f"{attack}-{model}" for attack in ("pgd", "autoattack") for model in ("resnet50", "vit")}
-    assert set(found) == {"", "fixed-resize-32", "gaussian-32"} | attacked
+    assert set(found) == {"", "fixed-resize-32", "gaussian-32"} | corruptions | models | attacked
 
 
 @pytest.mark.parametrize("generator", [AS_PNG, FIXED_RESIZE, GAUSSIAN_NOISE])
@@ -54,6 +58,7 @@ def test_a_generator_is_a_value_that_can_be_pickled(generator):
         ({"name": "a\tb"}, "cannot name a generator"),
         ({"size": (0, 2)}, "must be at least 1"),
         ({"together": 0}, "must be at least 1"),
+        ({"size": (4, 2), "prepared": 4}, "prepared for 4 pixels have another size"),
         ({"version": 0}, "must be at least 1"),
         ({"columns": (Column("a", "bool", "x"), Column("a", "int64", "y"))}, "two columns with the same name: a, a"),
     ],
@@ -61,6 +66,13 @@ def test_a_generator_is_a_value_that_can_be_pickled(generator):
 def test_a_wrong_declaration_fails_at_once(changes, sentence):
     with pytest.raises(ValueError, match=sentence):
         generator(**changes)
+
+
+def test_what_images_are_prepared_for_is_recorded_and_changes_no_identity():
+    one, other = generator(), generator(prepared=2)
+    assert one.identity() == other.identity()
+    assert "prepared" not in as_json(one.entry())
+    assert as_json(other.entry())["prepared"] == 2
 
 
 def test_identities_are_compared_by_what_the_images_follow_from():
@@ -120,5 +132,5 @@ def test_a_column_is_listed_and_read_back():
 
 @pytest.mark.parametrize("entry", ["epsilon", ColumnEntry("label", "string", ""), ColumnEntry("A", "string", "")])
 def test_a_listed_column_that_is_none_is_refused(entry):
-    with pytest.raises(ValueError, match=r"expected one of|cannot name a column"):
+    with pytest.raises(ValueError, match=r"epsilon is unknown; known without a type are|cannot name a column"):
         listed_column(entry)

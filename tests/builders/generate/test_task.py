@@ -248,13 +248,14 @@ def test_a_generators_reason_is_refused_or_recorded(tmp_path):
     [
         ([], "generated 0 images of 1"),
         ([Generated(np.zeros((2, 2, 3), np.uint8), {"first": 1})], "are not those of the columns"),
+        ([Generated(np.zeros((3, 2, 3), np.uint8))], "an image of another size than it is prepared for"),
     ],
 )
 def test_a_generator_that_breaks_the_contract_is_noticed(tmp_path, returned, sentence, monkeypatch):
     monkeypatch.setattr(f"{__name__}.RETURNED", returned)
     rows = plan_of(tmp_path, squares(10), ["encoded"])
     with pytest.raises(ValueError, match=sentence):
-        make(tmp_path, rows, dataclasses.replace(SHADES, start=start_returning))
+        make(tmp_path, rows, dataclasses.replace(SHADES, start=start_returning, size=(2, 2), prepared=2))
 
 
 RETURNED = []

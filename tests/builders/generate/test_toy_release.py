@@ -18,11 +18,11 @@ from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from builders.pipeline.from_index import Published, rebuild
 from builders.release import images
-from hf_scripts import materialize, verify
+from hf_scripts import export, materialize, verify
 from tests.builders.conftest import files_of
 from tests.builders.generate import toy
 from tests.killing import watched_at_renames
-from tests.manifests import as_json, manifest_of
+from tests.manifests import as_json, manifest_of, save_manifest
 
 ROOT = Path(__file__).parents[3]
 
@@ -75,17 +75,45 @@ def test_the_manifest_and_the_card_say_how(release):
         "parameters": {"by": 20},
         "weights": {"gain": toy.BRIGHT.weights[0].sha256},
         "reproducible": "exact",
+        "prepared": 224,
     }
+    assert "prepared" not in configs["toy-synthetic"]["splits"]["drawn"]["generator"]
     card = (release / "README.md").read_text(encoding="utf-8")
     assert "`attacked` holds images that were made: enlarged to 224 x 224 and brightened.\n" in card
     assert "`clipped` (int64): how many samples were above 255.\n" in card
     assert "cannot be made again: steps 50, version 1, weights gain with SHA-256 " in card
     assert card.count("cannot be made again") == 2
+    assert card.count("prepared for models with an input of 224 x 224 pixels: evaluate them as they are stored") == 2
+    # `expected` is of a whole Caltech-256, and the toy has no paper.
+    rows = [line for line in card.splitlines() if line.startswith(("| adversarial", "| synthetic", "| corruption"))]
+    splits = configs["toy"]["splits"]
+    assert rows == [
+        f"| adversarial | `toy/attacked` | 10 | {splits['attacked']['expected']:,} | 0 |",
+        "| synthetic | `toy-synthetic/drawn`, `toy-synthetic/redrawn` | 10 | 10 | 0 |",
+        f"| corruption | `toy/corrupted` | 10 | {splits['corrupted']['expected']:,} | 0 |",
+    ]
+
+
+def test_an_export_says_what_images_are_prepared_for(release, tmp_path):
+    assert export.main([str(release), "--format", "openood", "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    text = " ".join((tmp_path / "out" / "README.txt").read_text(encoding="utf-8").split())
+    assert "with an input of 224 x 224 pixels: toy/attacked, toy/corrupted. Evaluate these images as they are" in text
 
 
 def test_it_verifies(release, capsys):
     assert verify.main([str(release), "--workers", "1"]) == 0, capsys.readouterr()
     assert "5 splits" in capsys.readouterr().out
+
+
+def test_images_of_another_size_than_they_are_prepared_for_are_found(release, tmp_path, capsys):
+    shutil.copytree(release, tmp_path / "wrong", ignore=shutil.ignore_patterns(".state"))
+    manifest = manifest_of(release)
+    manifest["configs"]["toy"]["splits"]["attacked"]["generator"]["prepared"] = 384
+    save_manifest(tmp_path / "wrong", manifest)
+    capsys.readouterr()
+    assert verify.main([str(tmp_path / "wrong"), "--workers", "1"]) == 1
+    said = capsys.readouterr()
+    assert "the image has 224 x 224 pixels in a split prepared for 384 x 384" in said.out + said.err
 
 
 @pytest.mark.parametrize("streaming", [False, True])

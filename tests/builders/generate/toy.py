@@ -1,7 +1,7 @@
 """A benchmark whose images are made by toy generators, which need a device. Workers import this module.
 
-`bright-224` is exact: it enlarges a source image to 224 x 224 and brightens it. `drawn-224` and `redrawn-224` make
-images from nothing and say that they could not make the same ones again.
+`bright-224` is exact: it enlarges a source image to 224 x 224, a model's input, and brightens it. `drawn-224` and
+`redrawn-224` make images from nothing and say that they could not make the same ones again.
 """
 
 import dataclasses
@@ -122,6 +122,7 @@ BRIGHT = Generator(
         Column("strength", "float64", "what was added, of 1"),
     ),
     **NEEDS,
+    prepared=SIDE,
 )
 SEED = Column("seed", "int64", "what the image was drawn by")
 PROMPT = Column("prompt", "string", "what was asked for", absent="")

@@ -33,6 +33,15 @@ NEAR = Row("c/near_ood", "a/9", "near_ood", "lynx")
 TRAIN = Row("c-train/train", "a/7", "in_distribution", "dog")
 
 
+def test_a_table_of_many_groups_is_read_though_it_compresses_well(tmp_path):
+    """All pairs of 300 rows that show one picture take less than a byte each."""
+    rows = [Row("c/test", f"a/n01440764/n01440764_{number:05}.JPEG", "near_ood", "lynx") for number in range(300)]
+    pairs = sorted(pair_of(one, other, 0.0) for one, other in itertools.combinations(rows, 2))
+    write_pairs(tmp_path / "pairs.parquet", pairs)
+    assert (tmp_path / "pairs.parquet").stat().st_size < len(pairs)
+    assert read_pairs(tmp_path / "pairs.parquet") == pairs
+
+
 def test_a_pair_stands_once_whichever_row_is_named_first():
     expected = Pair("a/9", "a/2", "c/near_ood", "c/test", "near_ood", "in_distribution", "lynx", "cat", 0.25)
     assert pair_of(TEST, NEAR, 0.25) == pair_of(NEAR, TEST, 0.25) == expected

@@ -419,6 +419,8 @@ def test_a_column_of_another_form(columns, reason):
         ({"parameters": {"by": [20]}}, "generator.parameters.by: expected"),
         ({"weights": {"w": "abc"}}, "generator.weights.w: expected a SHA-256 in lower-case hex"),
         ({"reproducible": "perhaps"}, "generator.reproducible: invalid enum value 'perhaps'"),
+        ({"prepared": True}, "generator.prepared: expected `int`, got `bool`"),
+        ({"prepared": 1 << 16}, "generator.prepared: expected `int` <= 65535"),
     ],
 )
 def test_a_generator_of_another_form(change, reason):

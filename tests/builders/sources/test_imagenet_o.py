@@ -84,7 +84,7 @@ def test_a_short_copy_is_told_with_its_counts(demo):
     [
         ({"n01443537/n01443537_10026.JPEG": ""}, "the partition images (2,000 images) is not in"),  # ImageNet-1k
         ({"imagenet-o/n00007846/person_0.5.JPEG": ""}, "is not one of ImageNet-1k's classes"),
-        ({"imagenet-o.tar": "no archive"}, "has no complete, uncompressed tar"),
+        ({"imagenet-o.tar": "no archive"}, "is not a whole, uncompressed tar"),
         ({"default/test/0000.parquet": "no Parquet"}, "cannot be read as Parquet"),
     ],
 )

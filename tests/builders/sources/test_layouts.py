@@ -40,8 +40,9 @@ def test_official_layout_has_every_class_and_image_of_the_demo(demo, key):
         assert index.table.num_rows == sum(DEMOS[key].per_class)
     else:
         assert sorted(found) == sorted(SOURCES[key].classes())
-        # The images of one channel; of COCO's classes three have 40 (several), 2 (other) and 4 (banana) instead of 3.
-        on_top = {"food101": 3, "coco2017": 37 - 1 + 1}.get(key, 0)
+        # The images of one channel; of COCO's classes three have 40 (several), 2 (other) and 4 (banana) instead of 3;
+        # the ciphers.
+        on_top = {"food101": 3, "coco2017": 37 - 1 + 1, "partial_broad": 40}.get(key, 0)
         assert index.table.num_rows == sum(DEMOS[key].per_class) * len(SOURCES[key].classes()) + on_top
     assert index.table.schema.names[:5] == ["class_id", "source_id", "file", "offset", "size"]
     own = {column.name: column.arrow for column in SOURCES[key].columns}
@@ -138,6 +139,14 @@ def test_expected_totals_are_the_owners():
         "imagenet_o": {"images": 2_000},
         "openimage_o": {"test": 15_869, "val": 1_763},
         "coco2017": {"train": 117_266},
+        "partial_broad": {
+            **{
+                f"adversarial_{attack}_{model}": 5_000
+                for attack in ("pgd", "autoattack")
+                for model in ("resnet", "vit")
+            },
+            **dict.fromkeys(("synthetic_gan", "synthetic_diffusion"), 25_000),
+        },
     }
 
 

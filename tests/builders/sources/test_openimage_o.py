@@ -99,7 +99,7 @@ def test_lists_that_do_not_fit(tmp_path, text, words):
     [
         ({"images/photo.jpg": ""}, "the partition test (15,869 images) is not in"),
         ({A: ""}, "is not known: there is no test_openimage_o.txt beside them. Put OpenOOD's list there"),
-        ({"openimage_o.tar": "cut"}, "has no complete, uncompressed tar"),
+        ({"openimage_o.tar": "cut"}, "is not a whole, uncompressed tar"),
     ],
 )
 def test_copies_of_something_else(tmp_path, files, words):

@@ -1,5 +1,6 @@
 """Opening models: by name from timm and torchvision, from a file, with the preprocessing that belongs to each."""
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ torchvision = pytest.importorskip("torchvision", reason="opens torchvision's mod
 from evaluation.errors import EvaluationError  # noqa: E402
 from evaluation.models import models  # noqa: E402
 from evaluation.models.models import open_model, pick_device  # noqa: E402
+from evaluation.models.preprocessing import declared, of_torchvision  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 
@@ -97,6 +99,67 @@ def test_models_of_torchvision(weights):
         assert model.preprocessing.description["resize_size"] == entry.transforms().resize_size
         digests.add(model.digest)
     assert len(digests) == 2
+
+
+def noise(width, height):
+    """A picture that any resize changes."""
+    return Image.fromarray(np.random.default_rng(width * height).integers(0, 256, (height, width, 3), np.uint8))
+
+
+def normalized(image, preprocessing):
+    """Pixels / 255, less the mean, by the std: in float32, operation by operation."""
+    values = np.asarray(image).transpose(2, 0, 1).astype(np.float32) / np.float32(255)
+    mean, std = (np.array(numbers, np.float32)[:, None, None] for numbers in (preprocessing.mean, preprocessing.std))
+    return (values - mean) / std
+
+
+def test_prepared_images_are_what_is_stored(weights):
+    """Bit for bit, where the usual geometry (timm: 168 and 160 pixels; torchvision: 256 and 224) changes them."""
+    tiny = of_seed(timm.create_model, model_name="test_resnet", num_classes=4)
+    usual = [
+        (160, open_model("timm:test_resnet", weights(tiny), 4, device="cpu").preprocessing),
+        (224, of_torchvision(torchvision.models.ResNet50_Weights.IMAGENET1K_V1)),
+        (384, of_torchvision(torchvision.models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1)),
+        (8, declared(small_models.PREPROCESSING, "cnn")),
+    ]
+    for side, preprocessing in usual:
+        stored = noise(side, side)
+        found = preprocessing.prepared(side)(stored).numpy()
+        assert np.array_equal(found, normalized(stored, preprocessing))
+        back = (found * np.array(preprocessing.std)[:, None, None] + np.array(preprocessing.mean)[:, None, None]) * 255
+        assert np.array_equal(back.round().astype(np.uint8), np.asarray(stored).transpose(2, 0, 1))
+        assert preprocessing.describe_prepared(side) == f"{side} x {side} pixels as stored"
+    for side, preprocessing in usual[:2]:
+        assert not np.array_equal(
+            preprocessing(noise(side, side)).numpy(), normalized(noise(side, side), preprocessing)
+        )
+
+
+@pytest.mark.parametrize(("side", "other"), [(224, 384), (384, 224)])
+def test_images_prepared_for_another_model_are_resized_whole(side, other):
+    """Against Pillow's own resize of the whole image, and no crop; the two models of BROAD."""
+    resnet = of_torchvision(torchvision.models.ResNet50_Weights.IMAGENET1K_V1)
+    vit = of_torchvision(torchvision.models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1)
+    preprocessing, filter_ = {
+        224: (resnet, Image.Resampling.BILINEAR),
+        384: (vit, Image.Resampling.BICUBIC),
+    }[other]
+    found = preprocessing.prepared(side)(noise(side, side)).numpy()
+    assert np.array_equal(found, normalized(noise(side, side).resize((other, other), filter_), preprocessing))
+    way = f"{side} x {side} pixels resized to {other} x {other} ({filter_.name.lower()})"
+    assert preprocessing.describe_prepared(side) == way
+
+
+def test_prepared_images_for_a_model_that_is_not_square():
+    preprocessing = declared(small_models.of_three.preprocessing, "of_three")
+    assert tuple(preprocessing.prepared(8)(noise(8, 8)).shape) == (3, 6, 8)
+    assert preprocessing.describe_prepared(8) == "8 x 8 pixels resized to 8 x 6 (nearest)"
+
+
+def test_prepared_images_of_another_size_are_refused():
+    prepared = pickle.loads(pickle.dumps(declared(small_models.PREPROCESSING, "cnn").prepared(8)))
+    with pytest.raises(EvaluationError, match=r"it has 9 x 8 pixels, .* prepared for 8 x 8"):
+        prepared(noise(9, 8))
 
 
 def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from evaluation.errors import EvaluationError
+from evaluation.protocols import broad
 from evaluation.protocols.broad import MULTI_LABEL_CLASSES
 from evaluation.protocols.registry import figures
 from tests.evaluation.made_rows import make_rows, only
@@ -83,13 +84,97 @@ def test_multi_labels_are_held_against_clean_rows_of_their_classes(split):
     assert figure.known == "test, the 17 classes"
 
 
-@pytest.mark.parametrize("split", ["pgd_vit", "autoattack_vit", "snow"])
-def test_errors_are_rows_right_before_and_wrong_after(split):
-    figure = found("ed", unknown=f"{split}, wrong since the shift", statistic="")
-    broken = SCORES[split][~CLEAN_WRONG[ORDER] & WRONG_AFTER]
-    assert 0 < len(broken) < WRONG_AFTER.sum()
-    assert figure.value == pytest.approx(auc(CLEAN[~CLEAN_WRONG], broken), abs=1e-12)
-    assert (figure.n_known, figure.n_unknown) == (30, len(broken))
+@pytest.mark.parametrize("split", ["pgd_vit", "autoattack_vit"])
+def test_errors_of_attacks_are_rows_right_before_and_wrong_after_against_their_originals(split):
+    figure = found("ed", unknown=f"{split}, wrong since the attack", statistic="")
+    succeeded = ~CLEAN_WRONG[ORDER] & WRONG_AFTER
+    assert 0 < succeeded.sum() < WRONG_AFTER.sum()
+    assert figure.value == pytest.approx(auc(CLEAN[ORDER[succeeded]], SCORES[split][succeeded]), abs=1e-12)
+    assert (figure.known, figure.n_known, figure.n_unknown) == ("test, the originals", succeeded.sum(), figure.n_known)
+
+
+def test_errors_under_corruption_are_all_misclassified_rows_against_the_clean_ones_that_are_right():
+    figure = found("ed", unknown="snow, wrong", statistic="")
+    assert figure.value == pytest.approx(auc(CLEAN[~CLEAN_WRONG], SCORES["snow"][WRONG_AFTER]), abs=1e-12)
+    assert (figure.known, figure.n_known, figure.n_unknown) == ("test, right", 30, WRONG_AFTER.sum())
+
+
+BY_HAND = (
+    (
+        "broad-reference",
+        "test",
+        "in_distribution",
+        [1, 2, 3, 4, 5, 6],
+        {
+            "wrong": [False, False, True, False, True, False],
+            "source_id": list("abcdef"),
+            "class_id": ["n01440764", "n03793489", "n01440764", "n01440764", "n07930864", "n01440764"],
+        },
+    ),
+    # f is attacked in vain, c was wrong before.
+    (
+        "broad-adversarial",
+        "pgd_resnet50",
+        "adversarial",
+        [8, 7, 9, 1.5],
+        {"label": [0] * 4, "wrong": [False, True, True, True], "source_id": list("facb")},
+    ),
+    # The original of the first is not among the clean rows: with all of validation corrupted, most are not.
+    (
+        "broad-corruptions",
+        "snow",
+        "corruption",
+        [3.5, 2.5, 0],
+        {"label": [0] * 3, "wrong": [True, True, False], "source_id": list("zcb")},
+    ),
+    ("broad-multi-label", "cocomagenet", "multi_label", [3, 6]),
+    ("broad-multi-label", "cocomagenet_mono", "multi_label", [1, 4]),
+)
+
+
+@pytest.mark.parametrize(
+    ("setting", "unknown", "value", "rows"),
+    [
+        # Of 6 x 4 pairs, 6 + 6 + 6 + 1 are in order.
+        ("dsd", "pgd_resnet50", 19 / 24, (6, 4)),
+        # Of 6 x 3, 3 + 2 + 0.
+        ("dsd", "snow", 5 / 18, (6, 3)),
+        # Against b and e, of the 17 classes: 3 is above one of them, 6 above both.
+        ("dsd", "cocomagenet", 3 / 4, (2, 2)),
+        ("dsd", "cocomagenet_mono", 1 / 4, (2, 2)),
+        # a: 1 before, 7 after; b: 2 before, 1.5 after.
+        ("ed", "pgd_resnet50, wrong since the attack", 3 / 4, (2, 2)),
+        # 3.5 and 2.5 against 1, 2, 4, 6.
+        ("ed", "snow, wrong", 4 / 8, (4, 2)),
+        # 3 and 5 against 1, 2, 4, 6.
+        ("ed", "test, wrong", 5 / 8, (4, 2)),
+        ("dsd", "adversarial + corruption + multi_label", (19 / 24 + 5 / 18 + 3 / 4) / 3, (14, 9)),
+        ("ed", "in_distribution + adversarial + corruption", (5 / 8 + 3 / 4 + 4 / 8) / 3, (10, 6)),
+    ],
+)
+def test_each_setting_by_hand(setting, unknown, value, rows):
+    # The mean over a kind of one split has the split's name, too.
+    statistic = "mean" if " + " in unknown else ""
+    figure = only(figures("broad", make_rows(*BY_HAND)), setting=setting, unknown=unknown, statistic=statistic)
+    assert figure.value == pytest.approx(value, abs=1e-12)
+    assert (figure.n_known, figure.n_unknown) == rows
+
+
+def test_rows_held_out_are_on_no_side():
+    held_out = ("broad-reference", "held_out", "in_distribution", [100] * 9, {"wrong": [True] * 9})
+    assert figures("broad", make_rows(*BY_HAND, held_out)) == figures("broad", make_rows(*BY_HAND))
+
+
+def test_what_a_release_lacks_of_the_paper_is_said():
+    other = ("broad-corruptions", "fog", "corruption", [1.0])
+    assert broad.absent(make_rows(*BY_HAND, other)) == [
+        "no rows of broad-novel-classes, broad-synthetic: BROAD's means are over the other kinds of shift",
+        "broad-adversarial has no autoattack_resnet50, pgd_vit, autoattack_vit: its mean is over the other splits",
+        "broad-corruptions has no defocus_blur, gaussian_noise, brightness: its mean is over the other splits",
+        "broad-corruptions has fog, which the paper has not: its mean is over these, too",
+    ]
+    whole = [(config, split, kind, [1.0]) for kind, (config, splits) in broad.PAPER.items() for split in splits]
+    assert broad.absent(make_rows(REFERENCE, *whole, SHIFTED[7])) == []
 
 
 def test_errors_among_clean_rows_are_one_more_kind():
@@ -136,16 +221,20 @@ def test_mono_alone_has_no_mean():
     assert [(f.unknown, f.statistic) for f in every] == [("cocomagenet_mono", "")]
 
 
-def test_a_shift_that_breaks_nothing_leaves_a_gap():
-    config, split, role, scores, columns = SHIFTED[5]
+@pytest.mark.parametrize(
+    ("place", "unknown", "n_known"), [(5, "snow, wrong", 30), (3, "autoattack_vit, wrong since the attack", 0)]
+)
+def test_a_shift_that_breaks_nothing_leaves_a_gap(place, unknown, n_known):
+    config, split, role, scores, columns = SHIFTED[place]
     harmless = (config, split, role, scores, {**columns, "wrong": [False] * 30})
-    every = [f for f in figures("broad", make_rows(REFERENCE, SHIFTED[2], harmless)) if f.setting == "ed"]
-    gap = only(every, unknown="snow, wrong since the shift", statistic="")
-    assert (np.isnan(gap.value), gap.n_unknown) == (True, 0)
+    others = [SHIFTED[other] for other in (2, 5) if other != place]
+    every = [f for f in figures("broad", make_rows(REFERENCE, *others, harmless)) if f.setting == "ed"]
+    gap = only(every, unknown=unknown, statistic="")
+    assert (np.isnan(gap.value), gap.n_known, gap.n_unknown) == (True, n_known, 0)
     assert np.isnan(only(every, unknown="in_distribution + adversarial + corruption").value)
 
 
-def test_a_changed_row_without_its_clean_one_is_refused():
+def test_an_attacked_row_without_its_clean_one_is_refused():
     rows = make_rows(*GROUPS)
     without = rows.where(~(rows.known & (rows.source_id == IMAGES[ORDER[0]])))
     with pytest.raises(
@@ -163,7 +252,7 @@ def test_clean_images_that_come_twice_are_refused():
 def test_clean_rows_of_other_classes_alone_are_refused():
     config, split, role, scores, columns = REFERENCE
     other = (config, split, role, scores, {**columns, "class_id": ["n01440764"] * N})
-    with pytest.raises(EvaluationError, match="no clean rows of CoComageNet's 17 classes"):
+    with pytest.raises(EvaluationError, match=r"no clean rows of CoComageNet's 17 classes.* --protocol broad=CONFIG"):
         figures("broad", make_rows(other, *SHIFTED))
 
 

@@ -69,6 +69,7 @@ def test_every_figure_is_a_line_with_its_run_and_its_release():
             "n_known": 4,
             "n_unknown": 6,
             "left_out": 0,
+            "prepared": "{}",
             "versions": '{"numpy": "2.0"}',
         }
     ]
@@ -156,5 +157,5 @@ def test_what_are_no_figures_is_refused(tmp_path):
     with pytest.raises(EvaluationError, match=r"Cannot read the figures .* as Parquet"):
         read_figures(tmp_path)
     pq.write_table(pa.table({"value": [1.0]}), tmp_path / "figures.parquet")
-    with pytest.raises(EvaluationError, match="has format none, but this version reads format 2"):
+    with pytest.raises(EvaluationError, match="has format none, but this version reads format 3"):
         read_figures(tmp_path)

@@ -392,18 +392,32 @@ def test_too_few_rows_of_a_class(score, tmp_path):
     assert "mahalanobis needs at least 2 rows of each of the 4 classes to fit on, found 0 of class 2" in said
 
 
+def test_held_out_rows_of_broad_fit_what_validation_rows_fit_elsewhere(score, tmp_path):
+    """The mixture and the temperature; both score files are of the same rows, so they are compared as a whole."""
+    for name in ("held_out", "validation"):
+        splits = {(f"broad-{name}", "test"): TEST, (f"broad-{name}", name): VALIDATION, ("broad-shift", "near"): NEAR}
+        fill(tmp_path / name, splits)
+        flags = ("--config", f"broad-{name}", "--config", "broad-shift")
+        found = score(*flags, detectors="ens_f,temperature", features=tmp_path / name, out=f"{name}.parquet")
+        assert f"fitted: broad-{name}/{name}" in found[1].splitlines()
+    held_out, validation = (read_scores(tmp_path / f"{name}.parquet")[0] for name in ("held_out", "validation"))
+    assert held_out.sort_by([("detector", "ascending"), ("id", "ascending")]) == validation.sort_by(
+        [("detector", "ascending"), ("id", "ascending")]
+    )
+
+
 def test_no_rows_to_fit_on(score, tmp_path):
     fill(tmp_path / "test", only(("toy", "test")))
-    assert "has no features of train or validation, on which knn is fitted" in refused(
+    assert "has no features of train, validation or held_out, on which knn is fitted" in refused(
         score("--no-search", detectors="knn", features=tmp_path / "test")
     )
     fill(tmp_path / "trained", only(("toy", "test"), ("toy-train", "train")))
-    assert "has no features of validation, on which temperature is fitted" in refused(
+    assert "has no features of validation or held_out, on which temperature is fitted" in refused(
         score(detectors="temperature", features=tmp_path / "trained")
     )
     fill(tmp_path / "x", only(("toy", "test")) | {("other", "near_ood"): NEAR})
     said = refused(score("--fit-config", "other", detectors="msp", features=tmp_path / "x"))
-    assert "other has no features of train or validation to fit on, only of near_ood" in said
+    assert "other has no features of train, validation or held_out to fit on, only of near_ood" in said
 
 
 def test_nothing_to_judge(score, tmp_path):

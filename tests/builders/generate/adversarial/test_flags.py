@@ -1,5 +1,7 @@
 """The flags of adversarial images: what they ask for, and what each mistake gets."""
 
+import importlib.metadata
+
 import pytest
 
 from builders.benchmark import split_of
@@ -32,6 +34,7 @@ def test_the_benchmark_declares_the_papers_four_splits_without_weights():
         # The same originals, in the same order, as the clean side.
         assert (split.role, split.ranked_as) == ("adversarial", "broad-reference/test")
         model = key.rpartition("_")[2]
+        assert split.generator.size == (split.generator.prepared,) * 2
         assert split.generator.size == {"resnet50": (224, 224), "vit": (384, 384)}[model]
         assert BENCHMARK.needs(key) == f"--model {model} --weights FILE"
         assert BENCHMARK.count(key).rows == BENCHMARK.count(key).paper == 5_000
@@ -87,16 +90,32 @@ def test_a_gpu_that_is_not_there_is_refused(weights):
 
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    with pytest.raises(BuildError, match="torch finds no GPU"):
+    with pytest.raises(BuildError, match="torch finds no CUDA device"):
         asked(model=("resnet50",), weights=(weights,), attack=("pgd",), device="cuda")
 
 
 def test_without_the_extra_one_sentence_names_it(weights, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(
-        BuildError, match=r"timm, torch, torchattacks are not installed.*unknown-detection\[generate\]"
-    ):
+    def version(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("builders.generate.extra.importlib.metadata.version", version)
+    with pytest.raises(BuildError) as caught:
         asked(model=("vit",), weights=(weights,))
+    assert "timm, torch, torchattacks 3.3.0 are not installed" in str(caught.value)
+    assert "unknown-detection[generate]" in str(caught.value)
+
+
+def test_the_authors_images_and_own_attacks_exclude_each_other(weights, tmp_path, capsys):
+    out = tmp_path / "out"
+    for given in (f"--weights={weights}", "--model=vit", "--epsilon=0.1"):
+        assert main([f"--adopt-partial-broad={tmp_path}", given, f"--out={out}"]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert "--adopt-partial-broad" in said and given.partition("=")[0] in said and "broad-adversarial" in said
+    assert not out.exists()
+    # Without one, the authors' take the place of all that needs weights.
+    adopted = BENCHMARK.with_variants(["adopt-partial-broad"])
+    assert set(adopted.parts()) == set(BENCHMARK.parts()) == set(adopted.ready())
 
 
 def test_without_weights_the_command_says_what_to_give(tmp_path, capsys):

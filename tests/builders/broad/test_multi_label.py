@@ -10,8 +10,8 @@ import pytest
 from datasets import load_dataset
 
 from builders.benchmark import Benchmark, DeclarationError, Largest
+from builders.broad.multi_label import MULTI_LABEL
 from builders.broad_benchmark import BENCHMARK, main
-from builders.broad_multi_label import MULTI_LABEL
 from builders.cli.progress import TerminalMeter
 from builders.demo.write import MARKER
 from builders.executors.local import LocalExecutor

@@ -16,7 +16,7 @@ first, the smallest or the mean). The 11 images of one category alone contradict
 lists with both readings, `--last-object-areas` draws by the other one, and `--adopt` builds exactly what the authors
 list.
 
-Tested by `tests/builders/test_broad_multi_label.py`.
+Tested by `tests/builders/broad/test_multi_label.py`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,212 @@
+"""The corruptions of ImageNet-C: noise, blur, weather and digital changes of an image, each at five severities.
+
+Hendrycks and Dietterich (ICLR 2019, section 4.1) define 15 of them, and 4 more for validation. They are computed by
+imagecorruptions-imaug, which has the definitions and numbers of the authors' code.
+
+What ImageNet-C did is done here: the image in RGB, its shorter side resized to 256 by Pillow's BILINEAR (smaller
+images are enlarged), the 224 x 224 at the centre, the corruption, and truncation to 8 bits. What differs:
+
+- rows store these pixels as PNG; ImageNet-C has JPEG files of quality 85;
+- random numbers are seeded by the row's id; those of ImageNet-C are not known;
+- an image is turned upright by its EXIF orientation first, as in all rows that are decoded;
+- `snow` is blurred by the library's own 25 taps instead of ImageMagick's, and its layer is rounded, not truncated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import decimal
+import functools
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from builders.errors import BuildError
+from builders.generate.contract import Generate, Generated, Generator, SourceImage
+from builders.release.columns import Column
+
+LIBRARY, LIBRARY_VERSION = "imagecorruptions-imaug", "1.1.5"
+
+SEVERITIES = (1, 2, 3, 4, 5)
+
+DESCRIPTIONS: Mapping[str, str] = {
+    "gaussian_noise": "Gaussian noise",
+    "shot_noise": "Poisson noise",
+    "impulse_noise": "salt-and-pepper noise",
+    "defocus_blur": "blur by a disk",
+    "glass_blur": "blur as through frosted glass",
+    "motion_blur": "blur along a line in a random direction",
+    "zoom_blur": "blur towards the centre",
+    "snow": "falling snow",
+    "frost": "frost on the lens, of six photographs",
+    "fog": "fog, a random fractal",
+    "brightness": "a higher value of HSV",
+    "contrast": "less contrast",
+    "elastic_transform": "stretched and compressed small regions",
+    "pixelate": "large pixels",
+    "jpeg_compression": "compression as JPEG",
+    "speckle_noise": "noise that grows with a pixel's value",
+    "gaussian_blur": "Gaussian blur",
+    "spatter": "drops of water or mud on the lens",
+    "saturate": "another saturation of HSV",
+}
+"""The corruptions by the library's names. The last four are ImageNet-C's for validation."""
+
+TAKES_SEED = ("glass_blur", "impulse_noise")
+"""Corruptions that draw from generators of their own, seeded by an argument, instead of NumPy's global state."""
+
+_SHORTER_SIDE, _SIDE = 256, 224
+
+_MOST_PIXELS = 100_000_000
+"""Pixels of a resized image: 300 MB. A longer one than 390,000 at 256 is no photograph."""
+
+CORRUPTION = Column("corruption", "string", "the corruption, by its name in ImageNet-C")
+SEVERITY = Column("severity", "int64", "its severity, 1 to 5")
+
+
+class TooNarrowError(ValueError):
+    """An image is so narrow that its resized copy would not fit into memory."""
+
+
+def prepared(image: Image.Image) -> Image.Image:
+    """Prepare an image as ImageNet-C did: RGB, shorter side 256, and the 224 x 224 at the centre.
+
+    Sizes and offsets are those of torchvision's `Resize(256)` and `CenterCrop(224)`. Columns and rows are resized in
+    two calls, which gives the same pixels under Pillow 11, 12 and 13 (`builders.generate.resize`).
+
+    Args:
+        image: any mode and size. An alpha channel is dropped, as by `convert`.
+
+    Returns:
+        224 x 224, mode RGB.
+
+    Raises:
+        TooNarrowError: its resized copy would have more than 100 million pixels.
+    """
+    rgb = image if image.mode == "RGB" else image.convert("RGB")
+    shorter = min(rgb.size)
+    width, height = (_SHORTER_SIDE * side // shorter for side in rgb.size)
+    if width * height > _MOST_PIXELS:
+        raise TooNarrowError(f"it is too narrow to be resized ({image.width:,} x {image.height:,} pixels)")
+    columns = rgb.resize((width, rgb.height), Image.Resampling.BILINEAR)
+    resized = columns.resize((width, height), Image.Resampling.BILINEAR)
+    # Python rounds halves to even, as in torchvision.
+    left, top = (round((side - _SIDE) / 2) for side in resized.size)
+    return resized.crop((left, top, left + _SIDE, top + _SIDE))
+
+
+def corruption(name: str, severity: int) -> Generator:
+    """The generator of one corruption.
+
+    Its pixels follow from the source image and the row's id: not from other images, their order, or the worker.
+    Code that OpenCV and NumPy choose by the CPU is avoided: its last bits differ, and truncation turns them into whole
+    levels, in even regions everywhere.
+
+    Raises:
+        ValueError: there is no such corruption or severity.
+    """
+    if name not in DESCRIPTIONS or severity not in SEVERITIES:
+        raise ValueError(f"ImageNet-C has no {name} at severity {severity}")
+    return Generator(
+        name=f"{name}-{severity}",
+        version=1,
+        description=f"ImageNet-C's {name} ({DESCRIPTIONS[name]}) at severity {severity}, by {LIBRARY} "
+        f"{LIBRARY_VERSION}: RGB, shorter side resized to 256 (BILINEAR; smaller images are enlarged), the 224 x 224 "
+        "at the centre, the corruption seeded by the row's id, and truncation to 8 bits. ImageNet-C's own files are "
+        "JPEGs of quality 85; these are PNGs without that loss" + _DIFFERENCES.get(name, ""),
+        size=(_SIDE, _SIDE),
+        start=_start,
+        parameters={"corruption": name, "severity": severity, "library": f"{LIBRARY} {LIBRARY_VERSION}"},
+        columns=(CORRUPTION, SEVERITY),
+        prepared=_SIDE,
+        requires=(f"{LIBRARY}=={LIBRARY_VERSION}",),
+    )
+
+
+_DIFFERENCES: Mapping[str, str] = {
+    "snow": ", and the snow is blurred by the library's own 25 taps instead of ImageMagick's",
+}
+
+
+def seed_words(row_id: str) -> npt.NDArray[np.uint32]:
+    """The seed of a row: the SHA-256 of its id as eight 32-bit words, as `builders.generate.noise` has it."""
+    return np.frombuffer(hashlib.sha256(row_id.encode()).digest(), dtype="<u4").astype(np.uint32)
+
+
+Corrupt = Callable[..., Any]
+"""A function of the library: takes a Pillow image and a severity, and returns an array of 0 to 255 or an image."""
+
+
+def _start(generator: Generator) -> Generate:
+    try:
+        import cv2
+        from imagecorruptions import corruptions
+    except ImportError as error:
+        raise BuildError(
+            f"Cannot import {LIBRARY} ({error}). Install what it needs; on a machine without a display, "
+            "opencv-python-headless can take the place of opencv-python."
+        ) from error
+    # One core per worker, and the code that is the same for every CPU of an architecture: with AVX2 `defocus_blur`
+    # differs in single pixels, and with IPP `frost` in one of ten.
+    cv2.setNumThreads(1)
+    cv2.setUseOptimized(False)
+    name, severity = str(generator.parameters["corruption"]), int(generator.parameters["severity"])
+    if name == "glass_blur":  # compiled by Numba here, which reads `exp` of NumPy
+        corruptions.glass_blur(Image.new("RGB", (32, 32)), severity, seed=0)
+    return functools.partial(_generate, getattr(corruptions, name), name, severity)
+
+
+def _generate(corrupt: Corrupt, name: str, severity: int, images: Sequence[SourceImage]) -> list[Generated]:
+    return [_one(corrupt, name, severity, image) for image in images]
+
+
+def _one(corrupt: Corrupt, name: str, severity: int, image: SourceImage) -> Generated:
+    try:
+        source = prepared(image.rgb)
+    except TooNarrowError as error:
+        return Generated(None, reason=str(error))
+    words = seed_words(image.id)
+    arguments = {"seed": int(words[0])} if name in TAKES_SEED else {}
+    with _numpy_seeded(words), _same_exp():
+        values = np.asarray(corrupt(source, severity, **arguments))
+    return Generated(values.astype(np.uint8, order="C"), {"corruption": name, "severity": severity})
+
+
+@contextlib.contextmanager
+def _same_exp() -> Iterator[None]:
+    """Replace NumPy's `exp` by one that is correctly rounded, and put it back at the end.
+
+    NumPy's has other last bits on CPUs with AVX-512, and the C library's on those without FMA. The library and SciPy
+    compute the kernels of blurs by it: 49 numbers at most, and few kernels.
+    """
+    before = np.exp
+    np.exp = _exp  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        np.exp = before
+
+
+def _exp(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    exponents = np.asarray(values, np.float64)
+    return np.array([_exp_of(value) for value in exponents.ravel().tolist()]).reshape(exponents.shape)
+
+
+@functools.lru_cache(maxsize=4096)
+def _exp_of(value: float) -> float:
+    return float(decimal.Decimal(value).exp(decimal.Context(prec=50)))
+
+
+@contextlib.contextmanager
+def _numpy_seeded(words: npt.NDArray[np.uint32]) -> Iterator[None]:
+    """Seed NumPy's global random state, and put the former state back at the end."""
+    before = np.random.get_state()
+    np.random.seed(words)
+    try:
+        yield
+    finally:
+        np.random.set_state(before)

@@ -1,0 +1,95 @@
+"""Deciphers the adversarial images that the authors of BROAD publish as ciphers of ImageNet's files (PartialBROAD).
+
+Tested by `tests/builders/broad/test_adopted.py`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from PIL import Image
+
+from builders.generate.contract import Generate, Generated, Generator, SourceImage
+from builders.release.columns import Column
+from builders.release.images import DECODE_ERRORS
+from builders.storage.file_cipher import deciphered, file_hash
+
+_NO_HASH = "none"
+
+ATTACK = Column("attack", "string", "the attack on the image")
+MODEL = Column("model", "string", "the model that was attacked")
+ORIGINAL_HASH = Column(
+    "original_hash",
+    "string",
+    "the first 64 hex digits of the SHA-512 of the original's file, as the authors published it or else as found",
+)
+HASH_PUBLISHED = Column(
+    "hash_published",
+    "bool",
+    "whether the authors published that hash; without it nothing says that the file is theirs",
+)
+
+
+def decipher(image: SourceImage, size: tuple[int, int]) -> Generated:
+    """Decipher the cipher that accompanies an original's file, or say why it gives no image.
+
+    Args:
+        image: the original, with the cipher as its companion.
+        size: width and height that the image must have.
+    """
+    companion = image.companion
+    if companion is None:
+        raise ValueError(f"{image.id} has no cipher")
+    found = file_hash(image.data)
+    if companion.original_hash not in (found, _NO_HASH):
+        return Generated(
+            None,
+            reason=f"it is not the file that the authors of BROAD had, as a copy that was encoded again is not (its "
+            f"hash is {found[:12]}, not {companion.original_hash[:12]})",
+        )
+    try:
+        # Any lossy format would give a cipher of other samples.
+        cipher = Image.open(io.BytesIO(companion.data), formats=("PNG",))
+        if (cipher.mode, cipher.size) != ("RGB", size):
+            return Generated(
+                None,
+                reason=f"its cipher in PartialBROAD has {cipher.width} x {cipher.height} pixels of mode "
+                f"{cipher.mode} instead of {size[0]} x {size[1]} of mode RGB",
+            )
+        samples = np.asarray(cipher)
+    except DECODE_ERRORS as error:
+        # Pillow's message for unknown bytes ends with the address of a buffer.
+        return Generated(
+            None, reason=f"its cipher in PartialBROAD is not a whole PNG ({str(error).split(' <_io')[0]})"
+        )
+    pixels = deciphered(samples, image.data)
+    return Generated(pixels, {ORIGINAL_HASH.name: found, HASH_PUBLISHED.name: companion.original_hash != _NO_HASH})
+
+
+def partial_broad(attack: Literal["pgd", "autoattack"], model: Literal["resnet50", "vit"], side: int) -> Generator:
+    """The generator of one of the four adversarial sets."""
+    return Generator(
+        name=f"partial-broad-{attack}-{model}",
+        version=1,
+        description="the authors' own adversarial images, deciphered with the original's file",
+        size=(side, side),
+        start=_start,
+        parameters={"attack": attack, "model": model},
+        columns=(ATTACK, MODEL, ORIGINAL_HASH, HASH_PUBLISHED),
+        companions=True,
+        stored="adopted",
+        prepared=side,
+    )
+
+
+def _start(generator: Generator) -> Generate:
+    said = {ATTACK.name: generator.parameters["attack"], MODEL.name: generator.parameters["model"]}
+
+    def generate(images: Sequence[SourceImage]) -> list[Generated]:
+        found = [decipher(image, generator.size) for image in images]
+        return [one if one.pixels is None else Generated(one.pixels, {**said, **one.values}) for one in found]
+
+    return generate

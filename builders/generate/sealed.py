@@ -1,0 +1,206 @@
+"""Seals generated pixels, so that they can be published without the image that they were generated from.
+
+An attacked ImageNet image shows an image that nobody may publish. What is published instead is its residual against
+the prepared original (cropped and resized as the attacked model takes it), encrypted with a key that only somebody
+who has the original file can derive. `seal` makes it, `unseal` turns it back into the pixels.
+
+A sealed residual protects what the residual shows of the original from people without the original's file. It does
+not hide the size of the image, or how well the residual compresses; it is no protection from somebody who has the
+file, and it makes nobody's use of ImageNet lawful.
+
+Format, version 1, integers little-endian:
+
+- header: `UDSR`, version, height, width, bytes of the ciphertext, key check (8 bytes), digest (32 bytes);
+- ciphertext: AES-256-GCM with its tag; the header is authenticated, too.
+
+The plaintext is (pixels - prepared) mod 256, compressed with zstd. HKDF-SHA256 (RFC 5869) turns the original file's
+bytes into the key check, which tells another file, and two secrets. The first keys the digest, an HMAC-SHA256 of the
+plaintext; the second and the digest give the key of the cipher. So each key encrypts one plaintext only, also when
+images are generated again under the same ids, and one nonce serves all. AES-GCM-SIV (RFC 8452), which is made for that
+purpose, would give the same protection, but OpenSSL's takes twenty times as long as its AES-GCM, which makes opening
+half as slow again, and not every OpenSSL that `cryptography` is built with has it.
+
+Equal inputs give equal bytes, but another version of zstd may compress to others; what identifies a row is the digest
+over its pixels.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from builders.errors import BuildError
+from builders.release.images import rgb_sha256
+
+VERSION = 1
+
+Pixels = npt.NDArray[np.uint8]
+
+_MAGIC = b"UDSR"
+_HEADER = struct.Struct("<4sBIII8s32s")
+_SALT = b"unknown-detection sealed residual 1"
+_CHECK_BYTES, _KEY_BYTES, _TAG_BYTES = 8, 32, 16
+_NONCE = bytes(12)
+
+_LEVEL = 1
+"""zstd's level. A residual of noise has nothing to be matched, so that higher levels cost time and often bytes; the
+entropy coder, which all levels share, does the work (`python -m benchmarks.sealing`)."""
+
+
+class Original(NamedTuple):
+    """The original of a generated image: id of the generated row, bytes of the file, and its pixels as prepared.
+
+    `prepared` is uint8 of shape (height, width, 3).
+    """
+
+    row_id: str
+    data: bytes
+    prepared: Pixels
+
+
+def seal(pixels: Pixels, original: Original) -> bytes:
+    """Seal generated pixels.
+
+    Args:
+        pixels: uint8, of the shape of the prepared original.
+        original: what they were generated from.
+
+    Raises:
+        ValueError: the two differ in shape or are not uint8 of shape (height, width, 3).
+    """
+    prepared = original.prepared
+    if pixels.shape != prepared.shape or pixels.shape[2:] != (3,) or {pixels.dtype, prepared.dtype} != {_UINT8}:
+        raise ValueError(
+            f"pixels {pixels.dtype} {pixels.shape} cannot be sealed against {prepared.dtype} {prepared.shape}"
+        )
+    # Unsigned bytes wrap around, and so does the sum that undoes this: no pixel is lost, whatever the difference.
+    plain = _codec().compress(np.ascontiguousarray(pixels - prepared), asbytes=True)
+    secrets = _Secrets.of(original)
+    digest = hmac.digest(secrets.digest_key, plain, "sha256")
+    height, width, _ = pixels.shape
+    header = _HEADER.pack(_MAGIC, VERSION, height, width, len(plain) + _TAG_BYTES, secrets.check, digest)
+    return header + secrets.encrypt(plain, digest, header)
+
+
+def unseal(sealed: bytes, original: Original) -> Pixels:
+    """Restore the pixels of a sealed residual; shape (height, width, 3).
+
+    Raises:
+        BuildError: the residual is of another version, damaged or cut, or was sealed against another file, under
+            another id or against other dimensions.
+    """
+    name, prepared = original.row_id, original.prepared
+    if len(sealed) < _HEADER.size or sealed[:4] != _MAGIC:
+        raise BuildError(f"The residual of {name} is not sealed as these tools seal. {_FETCH}")
+    header = sealed[: _HEADER.size]
+    _, version, height, width, size, check, digest = _HEADER.unpack(header)
+    if version != VERSION:
+        raise BuildError(
+            f"The residual of {name} is sealed in version {version} of the format, and these tools open version "
+            f"{VERSION}. Use the tools that published it."
+        )
+    if len(sealed) != _HEADER.size + size:
+        raise BuildError(
+            f"The residual of {name} is not whole: it has {len(sealed):,} bytes, not {_HEADER.size + size:,}. {_FETCH}"
+        )
+    secrets = _Secrets.of(original)
+    if not hmac.compare_digest(check, secrets.check):
+        raise BuildError(
+            f"The file given as the original of {name} is not the one that its residual was sealed with. {_EDITION}"
+        )
+    # Nothing is unpacked before this: what the publisher did not write never reaches the decompressor.
+    plain = secrets.decrypt(memoryview(sealed)[_HEADER.size :], digest, header)
+    if plain is None:
+        raise BuildError(f"The residual of {name} is damaged. {_FETCH}")
+    if prepared.shape != (height, width, 3):
+        raise BuildError(
+            f"The residual of {name} is of {width} x {height} pixels, and its original was prepared at "
+            f"{prepared.shape[1]} x {prepared.shape[0]}. Use the tools that published it."
+        )
+    return _expanded(plain, name, prepared)
+
+
+def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content_sha256: str) -> Pixels:
+    """Restore the pixels of a published row, and compare them with its digests.
+
+    Args:
+        sealed: the sealed residual.
+        original: the original as prepared here.
+        prepared_sha256: the publisher's digest of the prepared original (`builders.release.images.rgb_sha256`).
+        content_sha256: the publisher's digest of the pixels.
+
+    Raises:
+        BuildError: as `unseal`, or the pixels are not the published ones.
+    """
+    pixels = unseal(sealed, original)
+    if rgb_sha256(pixels[np.newaxis])[0] == content_sha256:
+        return pixels
+    found = rgb_sha256(original.prepared[np.newaxis])[0]
+    if found != prepared_sha256:
+        raise BuildError(
+            f"The original of {original.row_id} has other pixels here than where it was sealed (SHA-256 {found}, not "
+            f"{prepared_sha256}), as another JPEG decoder gives. Use the version of Pillow that the release names."
+        )
+    raise BuildError(f"The residual of {original.row_id} does not give the pixels that its row names. {_FETCH}")
+
+
+_UINT8 = np.dtype(np.uint8)
+_FETCH = "Fetch the release again."
+_EDITION = "Give the owner's edition, with its files as they were downloaded."
+
+
+class _Secrets(NamedTuple):
+    """What an original's bytes give: the key check, which is published, and two secrets."""
+
+    check: bytes
+    digest_key: bytes
+    cipher_secret: bytes
+
+    @classmethod
+    def of(cls, original: Original) -> _Secrets:
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        length = _CHECK_BYTES + 2 * _KEY_BYTES
+        derived = HKDF(SHA256(), length, _SALT, original.row_id.encode()).derive(original.data)
+        keys = derived[_CHECK_BYTES:]
+        return cls(derived[:_CHECK_BYTES], keys[:_KEY_BYTES], keys[_KEY_BYTES:])
+
+    def encrypt(self, plain: bytes, digest: bytes, header: bytes) -> bytes:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(self._key(digest)).encrypt(_NONCE, plain, header)
+
+    def decrypt(self, cipher: memoryview, digest: bytes, header: bytes) -> bytes | None:
+        """Return the plaintext; None if one of the three was changed."""
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        try:
+            return AESGCM(self._key(digest)).decrypt(_NONCE, cipher, header)
+        except InvalidTag:
+            return None
+
+    def _key(self, digest: bytes) -> bytes:
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+        return HKDFExpand(SHA256(), _KEY_BYTES, digest).derive(self.cipher_secret)
+
+
+def _expanded(plain: bytes, name: str, prepared: Pixels) -> Pixels:
+    """Decompress a residual, in the memory that one image takes, and add it to the prepared original."""
+    try:
+        residual = np.frombuffer(_codec().decompress(plain, prepared.nbytes), np.uint8)
+    except OSError as error:  # also where there are more or fewer bytes
+        raise BuildError(f"The residual of {name} does not unpack to one image ({error}). {_FETCH}") from error
+    return residual.reshape(prepared.shape) + prepared
+
+
+def _codec() -> pa.Codec:
+    return pa.Codec("zstd", _LEVEL)

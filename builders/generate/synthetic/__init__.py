@@ -1,0 +1,1 @@
+"""Images that generative models make from a class: BigGAN-deep and Stable Diffusion."""

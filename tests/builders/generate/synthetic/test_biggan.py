@@ -1,0 +1,258 @@
+"""BigGAN-deep: its tensors, its images against the old package's, its noise, and folders that are refused."""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import math
+import sys
+import types
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra generate is not installed")
+
+from scipy.stats import kstest, truncnorm  # noqa: E402
+from timm.data import ImageNetInfo  # noqa: E402
+
+from builders.errors import BuildError  # noqa: E402
+from builders.generate.contract import SourceImage  # noqa: E402
+from builders.generate.synthetic import biggan, models  # noqa: E402
+from builders.generate.synthetic.biggan_network import Network  # noqa: E402
+from taxonomy import tables  # noqa: E402
+from tests.builders.generate.synthetic import tiny  # noqa: E402
+
+
+def wheel(monkeypatch):
+    """The package that the weights were published for, whose downloads need boto3; none are made."""
+    if importlib.util.find_spec("pytorch_pretrained_biggan") is None:
+        pytest.skip("pip install --no-deps pytorch-pretrained-biggan")
+    if importlib.util.find_spec("boto3") is None:
+        for name in ("boto3", "botocore", "botocore.exceptions"):
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+            vars(sys.modules[name])["ClientError"] = OSError
+    return importlib.import_module("pytorch_pretrained_biggan")
+
+
+def test_the_published_network_has_the_published_tensors():
+    config = tiny.config_of(tiny.BIGGAN_256)
+    shapes = config.shapes()
+    assert config.side == 256
+    # By hand: 12 blocks of 4 convolutions (weight, u, v, bias) and 4 normalisations (2 statistics, 2 x 3), the
+    # attention's 4 convolutions (weight, u, v) and gamma, the embedding, gen_z, the last normalisation, RGB.
+    assert len(shapes) == 12 * (4 * 4 + 4 * (2 + 2 * 3)) + 4 * 3 + 1 + 1 + 4 + 4 + 4 == 602
+    # float32; the published file has 234,411,737 bytes, and names and offsets for each tensor take some hundred.
+    assert 0 < 234_411_737 - 4 * sum(map(math.prod, shapes.values())) < 602 * 400
+    by_hand = {
+        "embeddings.weight": (128, 1000),
+        "generator.gen_z.weight_orig": (4 * 4 * 16 * 128, 128 + 128),
+        "generator.layers.0.conv_0.weight_orig": (512, 2048, 1, 1),
+        "generator.layers.3.conv_3.weight_orig": (1024, 512, 1, 1),
+        "generator.layers.3.bn_3.offset.weight_v": (256,),
+        "generator.layers.8.snconv1x1_theta.weight_orig": (64, 512, 1, 1),
+        "generator.layers.8.snconv1x1_o_conv.weight_v": (256,),
+        "generator.layers.9.conv_1.weight_v": (128 * 3 * 3,),  # the block behind the attention
+        "generator.layers.12.bn_3.running_means": (51, 64),
+        "generator.conv_to_rgb.weight_orig": (128, 128, 3, 3),
+    }
+    assert {name: shapes[name] for name in by_hand} == by_hand
+
+
+@pytest.mark.parametrize("truncation", [0.4, 1.0])
+def test_images_are_those_of_the_old_package(monkeypatch, truncation):
+    package = wheel(monkeypatch)
+    config, tensors = tiny.config_of(tiny.TINY_BIGGAN), tiny.biggan_tensors(tiny.TINY_BIGGAN)
+    theirs = package.BigGAN(package.BigGANConfig.from_dict(tiny.TINY_BIGGAN)).eval()
+    theirs.load_state_dict(tensors, strict=True)
+    noise = torch.from_numpy(np.stack([biggan.truncated_noise(seed, config.z_dim, truncation) for seed in (1, 2)]))
+    classes = torch.tensor([3, 997])
+    with torch.inference_mode():
+        expected = theirs(noise, torch.nn.functional.one_hot(classes, 1000).float(), truncation)
+        found = Network(config, tensors, truncation, "cpu")(noise, classes)
+    assert found.shape == (2, 3, 256, 256)
+    assert expected.std() > 0.1, "flat images would agree anyway"
+    assert torch.allclose(found, expected, atol=1e-4)
+    ours = biggan.as_pixels(found.numpy())
+    for pixels, image in zip(ours, package.convert_to_images(expected), strict=True):
+        # A number at the edge between two steps may fall on either side.
+        steps = np.abs(pixels.astype(int) - np.asarray(image))
+        assert steps.max() <= 1 and (steps > 0).mean() < 0.02
+
+
+def test_pixels_by_hand():
+    values = np.array([-1, -0.9999, 0, 0.5, 0.99999, 1], np.float32).reshape(1, 1, 1, 6).repeat(3, axis=1)
+    # floor((x + 1) / 2 * 256), at most 255.
+    assert biggan.as_pixels(values)[0, 0, :, 0].tolist() == [0, 0, 128, 192, 255, 255]
+
+
+def test_noise_follows_the_truncated_normal_law_and_the_reference():
+    drawn = np.concatenate([biggan.truncated_noise(seed, 128, 0.4) for seed in range(100)])
+    assert drawn.dtype == np.float32 and np.abs(drawn).max() <= np.float32(0.8)
+    assert kstest(drawn, truncnorm(-2, 2, scale=0.4).cdf).pvalue > 0.01
+    # The call of the package, with the same state.
+    seed = 2**40 + 7
+    state = np.random.RandomState([7, 2**8])
+    expected = 0.4 * truncnorm.rvs(-2, 2, size=128, random_state=state).astype(np.float32)
+    assert np.allclose(biggan.truncated_noise(seed, 128, 0.4), expected, rtol=1e-6, atol=0)
+
+
+def test_a_truncation_off_the_grid_has_no_statistics():
+    config = tiny.config_of(tiny.TINY_BIGGAN)
+    assert [config.row(truncation) for truncation in (0.02, 0.4, 1.0)] == [1, 20, 50]
+    for truncation in (0.0, 0.41, 1.02):
+        with pytest.raises(ValueError, match=r"is no multiple of 0\.02 up to 1"):
+            config.row(truncation)
+
+
+def test_seeds_follow_from_ids_alone():
+    row_id = "biggan/n01440764/07#biggan-deep-256"
+    digest = hashlib.sha256(row_id.encode()).hexdigest()
+    assert models.seed_of(row_id) == int(digest[:16], 16) // 2 < 2**63
+
+
+def test_names_of_classes_are_those_of_the_synset_mapping():
+    # timm has a copy of the mapping's second column.
+    info = ImageNetInfo()
+    for row in tables.imagenet1k():
+        assert ", ".join(models.class_names(row.wnid)) == info.index_to_description(row.index, detailed=False)
+    assert models.class_names("n02012849") == models.class_names("n03126707") == ("crane",)
+    assert set(models.class_names("n03710637")) & set(models.class_names("n03710721")) == {"maillot"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.write_biggan(tmp_path_factory.mktemp("biggan"))
+
+
+def rows(*names):
+    return [SourceImage(f"biggan/{name}#biggan-deep-256", name[:9], "", None, b"") for name in names]
+
+
+def test_images_depend_on_their_row_alone(folder):
+    generator = biggan.with_weights(str(folder), "cpu")
+    given = rows("n01440764/00", "n01440764/01", "n15075141/00")
+    together = generator.start(generator)(given)
+    alone = [generator.start(generator)([row])[0] for row in reversed(given)][::-1]
+    for row, made, again in zip(given, together, alone, strict=True):
+        assert made.pixels.shape == (256, 256, 3)
+        assert np.array_equal(made.pixels, again.pixels)
+        assert made.values == again.values == {"seed": models.seed_of(row.id)}
+    assert not np.array_equal(together[0].pixels, together[1].pixels)
+
+
+def test_what_is_recorded(folder):
+    generator = biggan.with_weights(str(folder), "cpu")
+    entry = generator.entry()
+    assert entry.reproducible == "recorded"
+    assert entry.parameters == {
+        "truncation": 0.4,
+        "batch_size": 16,
+        "dtype": "float32",
+        "device": "cpu",
+        "torch": importlib.metadata.version("torch"),
+    }
+    assert entry.weights == {
+        f"biggan/{name}": hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in folder_names()
+    }
+    assert generator == biggan.with_weights(str(folder), "cpu"), "a worker loads the weights once"
+
+
+def folder_names():
+    return (biggan.WEIGHTS, biggan.CONFIG)
+
+
+def refused(folder):
+    with pytest.raises(BuildError) as caught:
+        generator = biggan.with_weights(str(folder), "cpu")
+        generator.start(generator)
+    message = str(caught.value)
+    assert str(folder) in message and "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("name", folder_names())
+def test_a_folder_without_a_file_is_refused(tmp_path, name):
+    (tiny.write_biggan(tmp_path) / name).unlink()
+    message = refused(tmp_path)
+    assert f"There is no {name} in {tmp_path}." in message and "--biggan DIR" in message
+
+
+CONFIGS = {
+    "not JSON": ("{", "is no configuration"),
+    "not an object": ("[]", "is no configuration"),
+    "no layers": (json.dumps(tiny.TINY_BIGGAN | {"layers": 3}), "is no configuration"),
+    "text for a number": (json.dumps(tiny.TINY_BIGGAN | {"z_dim": "8"}), "is no configuration"),
+    "nested": ("[" * 50_000, "is no configuration"),
+    "huge": (json.dumps(tiny.TINY_BIGGAN | {"channel_width": 10**9}), "a size is out of range"),
+    "other classes": (json.dumps(tiny.TINY_BIGGAN | {"num_classes": 10}), "it has 10 classes instead of 1,000"),
+    "other side": (json.dumps(tiny.TINY_BIGGAN | {"output_dim": 128}), "its output_dim is 128"),
+    "no attention": (json.dumps(tiny.TINY_BIGGAN | {"attention_layer_position": 12}), "before no layer"),
+    "other statistics": (json.dumps(tiny.TINY_BIGGAN | {"n_stats": 50}), "truncation 0.4 is no multiple"),
+}
+
+
+@pytest.mark.parametrize("case", CONFIGS)
+def test_another_configuration_is_refused(folder, tmp_path, case):
+    text, problem = CONFIGS[case]
+    (tmp_path / biggan.WEIGHTS).symlink_to(folder / biggan.WEIGHTS)
+    (tmp_path / biggan.CONFIG).write_text(text)
+    assert problem in refused(tmp_path)
+
+
+def test_biggan_deep_128_is_refused(tmp_path):
+    layers = [layer for number, layer in enumerate(tiny.TINY_BIGGAN["layers"]) if number not in (5, 6)]
+    values = tiny.TINY_BIGGAN | {"layers": layers, "output_dim": 128}
+    assert "makes images of 128 pixels instead of 256" in refused(tiny.write_biggan(tmp_path, values))
+
+
+def test_other_tensors_are_refused(tmp_path):
+    tensors = tiny.biggan_tensors(tiny.TINY_BIGGAN)
+    name = "generator.layers.9.conv_1.weight_u"
+    renamed = {key.replace("_orig", ""): value for key, value in tensors.items() if not key.endswith(("_u", "_v"))}
+    cases = {
+        f"1 missing ({name})": {key: value for key, value in tensors.items() if key != name},
+        "1 unknown (extra)": tensors | {"extra": torch.zeros(1)},
+        f"1 of another shape ({name})": tensors | {name: torch.zeros(1)},
+        "unknown (generator.gen_z.weight": renamed,
+        "602 missing": [1, 2, 3],
+    }
+    for number, (problem, found) in enumerate(cases.items()):
+        message = refused(tiny.write_biggan(tmp_path / str(number), tensors=found))
+        assert problem in message and "exactly the 602 tensors" in message
+
+
+def test_damaged_weights_and_code_in_them_are_refused(folder, tmp_path):
+    whole = (folder / biggan.WEIGHTS).read_bytes()
+    for data in (b"", b"not a state dict", whole[: len(whole) // 2], whole[:100] + b"\xff" * 100 + whole[200:]):
+        tiny.write_biggan(tmp_path)
+        (tmp_path / biggan.WEIGHTS).write_bytes(data)
+        assert "cannot read the weights" in refused(tmp_path)
+    torch.save({"embeddings.weight": print}, tmp_path / biggan.WEIGHTS)
+    assert "cannot read the weights" in refused(tmp_path)
+
+
+def test_weights_that_changed_since_the_start_are_refused(tmp_path):
+    generator = biggan.with_weights(str(tiny.write_biggan(tmp_path)), "cpu")
+    (tmp_path / biggan.CONFIG).write_text(json.dumps(tiny.TINY_BIGGAN | {"eps": 1}))
+    with pytest.raises(BuildError, match=r"does not hold the weights biggan/config\.json"):
+        generator.start(generator)
+
+
+def test_too_little_memory_is_said_in_a_sentence(folder):
+    class Full(Network):
+        def __call__(self, noise, classes):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    network = Full(tiny.config_of(tiny.TINY_BIGGAN), tiny.biggan_tensors(tiny.TINY_BIGGAN), 0.4, "cpu")
+    with pytest.raises(BuildError, match=r"^The GPU has too little free memory .* --device cpu"):
+        biggan._generate(network, rows("n01440764/00"))
+
+
+def test_without_the_extra_or_a_device_it_says_so(folder, monkeypatch):
+    if not torch.cuda.is_available():
+        with pytest.raises(BuildError, match=r"torch finds no CUDA device.*--device cpu"):
+            biggan.with_weights(str(folder), "cuda")
+    monkeypatch.setattr(biggan, "_PACKAGES", ("torch", "no_such_package"))
+    with pytest.raises(BuildError, match=r"^no_such_package is not installed.*\[generate\]"):
+        biggan.with_weights(str(folder), "cpu")

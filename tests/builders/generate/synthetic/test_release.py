@@ -1,0 +1,132 @@
+"""Synthetic images from their flags to a release that is verified, loaded and materialized; flags that are refused."""
+
+import dataclasses
+import shutil
+
+import datasets
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra generate is not installed")
+pytest.importorskip("diffusers", reason="the extra generate is not installed")
+
+from builders.broad.synthetic import SYNTHETIC  # noqa: E402
+from builders.broad_benchmark import BENCHMARK  # noqa: E402
+from builders.generate.synthetic import models  # noqa: E402
+from builders.pipeline.command import run_command  # noqa: E402
+from builders.selection import Total  # noqa: E402
+from hf_scripts import materialize, verify  # noqa: E402
+from taxonomy import tables  # noqa: E402
+from tests.builders.conftest import files_of  # noqa: E402
+from tests.builders.generate.synthetic import tiny  # noqa: E402
+from tests.manifests import manifest_of  # noqa: E402
+
+IMAGES = 3
+
+
+def few():
+    """BROAD's config of synthetic images with some rows of each split."""
+    splits = tuple(dataclasses.replace(split, quota=Total(IMAGES)) for split in SYNTHETIC.splits)
+    return dataclasses.replace(BENCHMARK, configs=(dataclasses.replace(SYNTHETIC, splits=splits),), variants=())
+
+
+def build(out, *flags):
+    return run_command(few(), [f"--out={out}", "--quiet", "--workers=1", "--device=cpu", *flags])
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """The flags that give tiny models."""
+    root = tmp_path_factory.mktemp("models")
+    return [
+        f"--biggan={tiny.write_biggan(root / 'biggan')}",
+        f"--stable-diffusion={tiny.write_pipeline(root / 'sd2')}",
+    ]
+
+
+@pytest.fixture(scope="module")
+def release(given, tmp_path_factory):
+    """An undisturbed release; read only."""
+    out = tmp_path_factory.mktemp("synthetic") / "release"
+    assert build(out, *given) == 0
+    return out
+
+
+def test_the_declaration_counts_as_the_paper():
+    # Section 2.3: 25 images of each of the 1,000 classes, of both models.
+    for split in SYNTHETIC.splits:
+        count = BENCHMARK.count(f"broad-synthetic/{split.name}")
+        assert count.rows == count.paper == 25 * 1_000
+        assert set(split.source.expected()["images"].per_class.values()) == {25}
+    assert all(BENCHMARK.models()[split.model] == (f"broad-synthetic/{split.name}",) for split in SYNTHETIC.splits)
+
+
+def test_it_verifies(release, capsys):
+    assert verify.main([str(release), "--workers", "1"]) == 0, capsys.readouterr()
+
+
+def loaded(release, split):
+    return datasets.load_dataset(str(release), "broad-synthetic", split=split, streaming=True)
+
+
+def test_biggan_rows_have_their_class_and_seed(release):
+    indices = {row.wnid: row.index for row in tables.imagenet1k()}
+    rows = list(loaded(release, "biggan"))
+    assert len(rows) == IMAGES
+    for row in rows:
+        assert row["id"] == f"biggan/{row['source_id']}#biggan-deep-256"
+        assert row["source_id"].split("/")[0] == row["class_id"]
+        assert row["label"] == indices[row["class_id"]]
+        assert row["seed"] == models.seed_of(row["id"])
+        assert np.asarray(row["image"]).shape == (256, 256, 3)
+        assert row["prompt"] == ""
+
+
+def test_stable_diffusion_rows_have_their_prompt_and_seed(release):
+    rows = list(loaded(release, "stable_diffusion"))
+    assert len(rows) == IMAGES
+    for row in rows:
+        assert row["id"] == f"stable_diffusion/{row['source_id']}#stable-diffusion-2"
+        assert row["prompt"] in [f"High quality image of a {name}." for name in models.class_names(row["class_id"])]
+        assert row["seed"] == models.seed_of(row["id"])
+        assert np.asarray(row["image"]).shape == (64, 64, 3)
+
+
+def test_the_manifest_records_what_made_the_pixels(release, given):
+    entry = manifest_of(release)["configs"]["broad-synthetic"]["splits"]["biggan"]
+    assert entry["generator"]["reproducible"] == "recorded"
+    assert {"truncation", "batch_size", "dtype", "device", "torch"} <= set(entry["generator"]["parameters"])
+    assert set(entry["generator"]["weights"]) == {"biggan/pytorch_model.bin", "biggan/config.json"}
+    licences = {key: source["licence"] for key, source in manifest_of(release)["sources"].items()}
+    assert licences["biggan"]["publish"] == "gated" and licences["biggan"]["name"] == "not stated"
+    assert licences["stable_diffusion"]["publish"] == "open"
+    assert "Open RAIL++-M" in licences["stable_diffusion"]["name"]
+
+
+def test_another_worker_and_a_rerun_change_no_byte(release, given, tmp_path):
+    assert build(tmp_path / "out", given[0], "--splits=broad-synthetic/biggan", "--workers=2") == 0
+    index = "index/broad-synthetic/biggan.parquet"
+    assert files_of(tmp_path / "out")[index] == files_of(release)[index]
+    again = shutil.copytree(release, tmp_path / "again")
+    assert build(again, *given) == 0
+    assert files_of(again) == files_of(release)
+
+
+def test_other_weights_are_another_folder(release, given, tmp_path, capsys):
+    out = shutil.copytree(release, tmp_path / "out")
+    other = tiny.write_biggan(tmp_path / "other", tensors=tiny.biggan_tensors(tiny.TINY_BIGGAN, seed=1))
+    assert build(out, *given, f"--biggan={other}", "--splits=broad-synthetic/biggan") == 2
+    message = capsys.readouterr().err
+    assert "were generated in another way" in message and "biggan/pytorch_model.bin" in message
+    assert files_of(out) == files_of(release)
+
+
+def test_published_images_are_copied_and_never_made_again(release, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("builders.pipeline.from_index.BENCHMARKS", {"broad": few()})
+    flags = ["broad-synthetic", "--workers=1", "--quiet"]
+    assert materialize.main([str(release), *flags, f"--out={tmp_path / 'out'}"]) == 0, capsys.readouterr()
+    copied = {name: data for name, data in files_of(tmp_path / "out").items() if name.startswith("data/")}
+    assert copied == {name: data for name, data in files_of(release).items() if name.startswith("data/")}
+    index = shutil.copytree(release, tmp_path / "index", ignore=shutil.ignore_patterns("data", ".state"))
+    assert materialize.main([str(index), *flags, f"--out={tmp_path / 'none'}"]) == 2
+    assert "cannot be generated again" in capsys.readouterr().err

@@ -1,0 +1,172 @@
+"""Sealed residuals: what they give back, how they are built, and what is refused."""
+
+import hashlib
+import hmac
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.sealing import entropy, pgd_residual
+from builders.errors import BuildError
+from builders.generate.sealed import Original, open_row, seal, unseal
+from builders.release.images import rgb_sha256
+
+HEADER = 4 + 1 + 4 + 4 + 4 + 8 + 32
+
+
+def attacked(side=24, seed=0, name="imagenet/val/ILSVRC2012_val_00000293.JPEG#pgd"):
+    """An original, and its pixels after an attack."""
+    generator = np.random.default_rng(seed)
+    prepared = generator.integers(12, 244, (side, side + 3, 3), dtype=np.uint8)
+    residual = generator.integers(-12, 13, prepared.shape)
+    return Original(name, generator.bytes(5_000), prepared), (prepared + residual).astype(np.uint8)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_any_pixels_come_back(height, width, seed):
+    generator = np.random.default_rng(seed)
+    prepared, pixels = generator.integers(0, 256, (2, height, width, 3), dtype=np.uint8)
+    original = Original("id", generator.bytes(1 + seed % 300), prepared)
+    sealed = seal(pixels, original)
+    assert np.array_equal(unseal(sealed, original), pixels)
+    assert seal(pixels, original) == sealed
+
+
+def rfc5869(secret, salt, info, length):
+    """HKDF-SHA256, sections 2.2 and 2.3 of the RFC."""
+    extracted = hmac.new(salt, secret, hashlib.sha256).digest()
+    block, found = b"", b""
+    while len(found) < length:
+        block = hmac.new(extracted, block + info + bytes([len(found) // 32 + 1]), hashlib.sha256).digest()
+        found += block
+    return found[:length]
+
+
+def expand(secret, info):
+    return hmac.new(secret, info + b"\1", hashlib.sha256).digest()
+
+
+def test_the_format_is_the_described_one():
+    original, pixels = attacked()
+    sealed = seal(pixels, original)
+    magic, version, height, width, size, check, digest = struct.unpack("<4sBIII8s32s", sealed[:HEADER])
+    assert (magic, version, height, width, size) == (b"UDSR", 1, *pixels.shape[:2], len(sealed) - HEADER)
+    secrets = rfc5869(original.data, b"unknown-detection sealed residual 1", original.row_id.encode(), 72)
+    assert check == secrets[:8]
+    key = expand(secrets[40:], digest)
+    plain = AESGCM(key).decrypt(bytes(12), sealed[HEADER:], sealed[:HEADER])
+    assert digest == hmac.new(secrets[8:40], plain, hashlib.sha256).digest()
+    residual = pa.decompress(plain, pixels.size, codec="zstd", asbytes=True)
+    assert residual == (pixels.astype(int) - original.prepared).astype(np.int8).tobytes()
+
+
+def test_another_image_under_the_same_id_has_another_key():
+    original, pixels = attacked()
+    first = seal(pixels, original)
+    again = seal(np.flip(pixels, 1), original)
+    # The key follows from the digest in the header, after check and sizes.
+    assert first[HEADER - 40 : HEADER - 32] == again[HEADER - 40 : HEADER - 32]
+    assert first[HEADER - 32 : HEADER] != again[HEADER - 32 : HEADER]
+    renamed = seal(pixels, original._replace(row_id="another id"))
+    assert renamed[HEADER - 40 : HEADER] != first[HEADER - 40 : HEADER]
+
+
+def test_a_residual_as_of_pgd_takes_less_than_six_tenths_of_its_bytes():
+    generator = np.random.default_rng(0)
+    residual = pgd_residual(generator, 224)
+    prepared = generator.integers(12, 244, residual.shape, dtype=np.uint8)
+    pixels = (prepared + residual).astype(np.uint8)
+    share = len(seal(pixels, Original("id", b"file", prepared))) / pixels.size
+    # No code of single values is shorter than their entropy.
+    assert 0.54 < entropy(residual) < share < 0.6
+
+
+def refused(sealed, original):
+    with pytest.raises(BuildError) as caught:
+        unseal(sealed, original)
+    message = str(caught.value)
+    assert original.row_id in message
+    assert message.count(". ") == 1  # what is wrong, and the next step
+    return message
+
+
+def test_another_original_and_another_row_are_refused():
+    original, pixels = attacked()
+    sealed = seal(pixels, original)
+    for other in (original._replace(data=original.data[:-1]), original._replace(row_id="imagenet/val/x#pgd")):
+        assert "is not the one that its residual was sealed with" in refused(sealed, other)
+
+
+def test_damage_is_refused_wherever_it_is():
+    original, pixels = attacked(side=8)
+    sealed = seal(pixels, original)
+    for place in range(len(sealed)):
+        damaged = bytearray(sealed)
+        damaged[place] ^= 1
+        refused(bytes(damaged), original)
+    for size in (0, 3, HEADER - 1, HEADER, len(sealed) - 1):
+        refused(sealed[:size], original)
+    assert f"it has {len(sealed) + 1:,} bytes, not {len(sealed):,}" in refused(sealed + b"x", original)
+    assert "is damaged" in refused(sealed[:-1] + bytes([sealed[-1] ^ 1]), original)
+
+
+def test_another_version_is_named():
+    original, pixels = attacked()
+    sealed = seal(pixels, original)
+    assert "version 2 of the format" in refused(sealed[:4] + b"\2" + sealed[5:], original)
+
+
+def sealed_by(original, plain, shape):
+    """Seal any plaintext with the right keys, as only somebody with the original could."""
+    secrets = rfc5869(original.data, b"unknown-detection sealed residual 1", original.row_id.encode(), 72)
+    digest = hmac.new(secrets[8:40], plain, hashlib.sha256).digest()
+    header = struct.pack("<4sBIII8s32s", b"UDSR", 1, *shape[:2], len(plain) + 16, secrets[:8], digest)
+    return header + AESGCM(expand(secrets[40:], digest)).encrypt(bytes(12), plain, header)
+
+
+def test_what_unpacks_to_more_or_less_than_an_image_is_refused():
+    original, pixels = attacked(side=8)
+    good = pa.compress(bytes(pixels.size), codec="zstd", asbytes=True)
+    assert np.array_equal(unseal(sealed_by(original, good, pixels.shape), original), original.prepared)
+    bomb = pa.compress(bytes(1 << 28), codec="zstd", asbytes=True)  # 256 MB in 8 kB
+    for plain in (bomb, pa.compress(bytes(pixels.size - 1), codec="zstd", asbytes=True), b"", b"no zstd", good * 2):
+        message = refused(sealed_by(original, plain, pixels.shape), original)
+        assert "does not unpack to one image" in message
+
+
+def test_other_dimensions_are_named():
+    original, pixels = attacked()
+    sealed = seal(pixels, original)
+    larger = np.zeros((30, 40, 3), np.uint8)
+    message = refused(sealed, original._replace(prepared=larger))
+    assert "27 x 24 pixels" in message
+    assert "40 x 30" in message
+    with pytest.raises(ValueError, match="cannot be sealed"):
+        seal(larger, original)
+    with pytest.raises(ValueError, match="cannot be sealed"):
+        seal(pixels.astype(np.int16), original)
+
+
+def test_another_decoder_is_told_from_a_wrong_row():
+    original, pixels = attacked()
+    sealed = seal(pixels, original)
+    digests = {
+        "prepared_sha256": rgb_sha256(original.prepared[None])[0],
+        "content_sha256": rgb_sha256(pixels[None])[0],
+    }
+    assert np.array_equal(open_row(sealed, original, **digests), pixels)
+    # A decoder that differs by one in one sample.
+    decoded = original.prepared.copy()
+    decoded[0, 0, 0] += 1
+    other = original._replace(prepared=decoded)
+    with pytest.raises(BuildError, match=r"other pixels here than where it was sealed \(SHA-256 .* Pillow") as caught:
+        open_row(sealed, other, **digests)
+    assert digests["prepared_sha256"] in str(caught.value)
+    with pytest.raises(BuildError, match="does not give the pixels that its row names"):
+        open_row(sealed, original, **{**digests, "content_sha256": "0" * 64})

@@ -1,0 +1,187 @@
+"""Images that are prepared for a model's input: from a release of BROAD to the report, with a model of timm."""
+
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="runs a torch model")
+timm = pytest.importorskip("timm", reason="runs one of timm's models")
+pytest.importorskip("torchvision", reason="preprocesses images")
+
+from PIL import Image  # noqa: E402
+
+from evaluation.__main__ import main  # noqa: E402
+from evaluation.features.blocks import RowBlocks  # noqa: E402
+from evaluation.features.extract import Runner  # noqa: E402
+from evaluation.features.store import Store  # noqa: E402
+from evaluation.models.models import open_model  # noqa: E402
+from evaluation.protocols.results import read_figures  # noqa: E402
+from evaluation.releases import open_release  # noqa: E402
+from evaluation.scoring.scores import read_scores  # noqa: E402
+from tests.evaluation.broad_release import LABELS, OTHER, OWN, SPLITS, make_broad  # noqa: E402
+from tests.evaluation.small_models import of_seed  # noqa: E402
+
+MODEL = "test_resnet"  # of timm's models for tests: 160 x 160 pixels, of which the usual geometry crops 95 %
+CONFIGS = tuple(dict.fromkeys(key.partition("/")[0] for key in SPLITS))
+STORED = f"{OWN} x {OWN} pixels as stored"
+RESIZED = f"{OTHER} x {OTHER} pixels resized to {OWN} x {OWN} (bilinear)"
+WAYS = {
+    "broad-adversarial/pgd_resnet50": STORED,
+    "broad-adversarial/pgd_vit": RESIZED,
+    "broad-corruptions/snow": STORED,
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return of_seed(timm.create_model, model_name=MODEL, num_classes=len(LABELS))
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory, model):
+    path = tmp_path_factory.mktemp("weights") / "resnet.pt"
+    torch.save(model.state_dict(), path)
+    return path
+
+
+@pytest.fixture
+def extract(weights, tmp_path, capsys):
+    """Run the command on a release; the exit code, and what it said on stdout and stderr."""
+
+    def run(release, *flags, configs=CONFIGS, out="features"):
+        capsys.readouterr()
+        named = [text for config in configs for text in ("--config", config)]
+        model = ["--model", f"timm:{MODEL}", "--weights", str(weights), "--device", "cpu"]
+        code = main(
+            ["extract", "--release", str(release), *named, *model, "--out", str(tmp_path / out), "--quiet", *flags]
+        )
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def logits_of(model, images):
+    """The model's own, of images that get no geometry: pixels / 255, less the mean of 0.5, by the std of 0.5."""
+    values = np.stack([np.asarray(image) for image in images]).transpose(0, 3, 1, 2).astype(np.float32)
+    with torch.no_grad():
+        return model(torch.from_numpy((values / np.float32(255) - np.float32(0.5)) / np.float32(0.5))).numpy()
+
+
+def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract, model, weights, tmp_path, capsys):
+    release = make_broad(tmp_path / "release")
+    code, out, err = extract(release, "--workers", "1")
+    assert (code, err) == (0, "")
+    for key, way in WAYS.items():
+        assert f"{key}: images of {way}" in out.splitlines()
+    features = Store.open(tmp_path / "features")
+    assert features.identity.prepared == WAYS
+    opened = open_release(str(release))
+    for split, side in (("pgd_resnet50", OWN), ("pgd_vit", OTHER)):
+        images = [row["image"] for row in opened.images("broad-adversarial", split)]
+        assert {image.size for image in images} == {(side, side)}
+        given = [image.resize((OWN, OWN), Image.Resampling.BILINEAR) for image in images]  # the same size: a copy
+        found = features.features("broad-adversarial", split).logits
+        assert np.allclose(found, logits_of(model, given), atol=1e-5)
+        # The usual geometry gives others, by far.
+        config = timm.data.resolve_data_config({}, model=model)
+        usual = torch.stack([timm.data.create_transform(**config)(image) for image in images])
+        with torch.no_grad():
+            assert np.abs(found - model(usual).numpy()).max() > 100 * 1e-5
+
+    scores = tmp_path / "scores.parquet"
+    again = ["--release", str(release), "--model", f"timm:{MODEL}", "--weights", str(weights), "--device", "cpu"]
+    flags = ["--detectors", "msp,temperature,odin", "--no-search", "--quiet", "--out", str(scores)]
+    assert main(["score", "--features", str(tmp_path / "features"), *again, *flags]) == 0
+    assert "fitted: broad-reference/held_out" in capsys.readouterr().out
+    assert read_scores(scores)[1].prepared == WAYS
+
+    report = ["report", "--release", str(release), "--scores", str(scores), "--protocol", "broad", "--no-plots"]
+    assert main([*report, "--out", str(tmp_path / "report"), "--quiet"]) == 0
+    said = capsys.readouterr().out
+    notes = [line.removeprefix("note: ") for line in said.splitlines() if line.startswith("note: ")]
+    assert notes == [
+        "no rows of broad-novel-classes, broad-synthetic: BROAD's means are over the other kinds of shift",
+        "broad-adversarial has no autoattack_resnet50, autoattack_vit: its mean is over the other splits",
+        "broad-corruptions has no defocus_blur, gaussian_noise, brightness: its mean is over the other splits",
+        f"timm:{MODEL} got images of {RESIZED}: broad-adversarial/pgd_vit",
+    ]
+    page = (tmp_path / "report" / "README.md").read_text(encoding="utf-8")
+    assert all(f"- {note}" in page for note in notes)
+    figures = read_figures(tmp_path / "report").to_pylist()
+    assert {line["prepared"] for line in figures} == {json.dumps(WAYS)}
+    plain = {(line["setting"], line["unknown"]) for line in figures if not line["statistic"]}
+    assert plain == {
+        *(("dsd", split) for split in ("pgd_resnet50", "pgd_vit", "snow", "cocomagenet", "cocomagenet_mono")),
+        *(("ed", f"{split}, wrong since the attack") for split in ("pgd_resnet50", "pgd_vit")),
+        ("ed", "snow, wrong"),
+        ("ed", "test, wrong"),
+    }
+    clean = {line["n_known"] for line in figures if line["unknown"] == "cocomagenet" and not line["statistic"]}
+    assert clean == {9}  # three quarters of the 12 clean rows are of the 17 classes
+
+
+def test_what_reaches_the_model_is_what_is_stored_bit_for_bit(weights, tmp_path):
+    """In every pass over the images (features, ODIN's), for which `Runner` loads the batches."""
+    key = ("broad-corruptions", "snow")
+    release = open_release(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
+    runner = Runner(release, open_model(f"timm:{MODEL}", weights, len(LABELS), device="cpu"), batch_size=5, workers=1)
+    blocks = RowBlocks(tmp_path / "blocks")
+    runner.run(lambda images, ids: {"input": images.flatten(1).numpy()}, blocks, *key, lambda count: None)
+    stored = np.stack([np.asarray(row["image"]) for row in release.images(*key)]).transpose(0, 3, 1, 2)
+    expected = (stored.astype(np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
+    assert np.array_equal(blocks.read(("input",))["input"], expected.reshape(len(stored), -1))
+
+
+def test_a_release_that_says_nothing_is_evaluated_with_the_usual_geometry(extract, model, tmp_path):
+    key = "broad-adversarial/pgd_resnet50"
+    only = {key: SPLITS[key]}
+    release = make_broad(tmp_path / "silent", only, sides={key: 0})
+    code, out, _ = extract(release, configs=("broad-adversarial",))
+    assert code == 0
+    assert "pixels" not in out
+    assert "prepared" not in json.loads((tmp_path / "features" / "features.json").read_text(encoding="utf-8"))
+    config = timm.data.resolve_data_config({}, model=model)
+    images = [row["image"] for row in open_release(str(release)).images("broad-adversarial", "pgd_resnet50")]
+    usual = torch.stack([timm.data.create_transform(**config)(image) for image in images])
+    with torch.no_grad():
+        expected = model(usual).numpy()
+    found = Store.open(tmp_path / "features").features("broad-adversarial", "pgd_resnet50").logits
+    assert np.allclose(found, expected, atol=1e-5)
+
+    # The same rows under a manifest that says more are not mixed with these features.
+    (tmp_path / "telling").mkdir()
+    telling = make_broad(tmp_path / "telling" / "silent", only)
+    code, _, err = extract(telling, configs=("broad-adversarial",))
+    assert code == 2
+    assert f"The features of {key}" in err
+    assert f"the model's own preprocessing, and the release now asks for {STORED}" in err
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_an_image_of_another_size_than_its_manifest_says_is_named(extract, tmp_path, workers):
+    key = "broad-adversarial/pgd_vit"
+    release = make_broad(tmp_path / "release", {key: SPLITS[key]}, sides={key: OWN})
+    code, _, err = extract(release, "--workers", workers, configs=("broad-adversarial",))
+    assert code == 2
+    assert "imagenet/val/0.png#broad-adversarial-pgd_vit cannot be used: it has 96 x 96 pixels" in err
+    assert "prepared for 160 x 160" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("side", [-1, 1 << 16, True, "224", 224.0])
+def test_a_manifest_with_another_value_is_invalid(extract, tmp_path, side):
+    key = "broad-multi-label/cocomagenet"
+    release = make_broad(tmp_path / "release", {key: ("multi_label", 1, 0)})
+    manifest = json.loads((release / "manifest.json").read_text(encoding="utf-8"))
+    manifest["configs"]["broad-multi-label"]["splits"]["cocomagenet"]["generator"] = {"prepared": side}
+    (release / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    code, _, err = extract(release, configs=("broad-multi-label",))
+    assert code == 2
+    assert "manifest.json" in err and "invalid" in err
