@@ -8,11 +8,13 @@ with one `Benchmark` value, which checks itself on construction. The other types
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from builders.declaration_checks import problems
 from builders.generate.contract import Generator
+from builders.generate.flags import Flag
 from builders.selection import (
     AllClasses,
     AllImages,
@@ -56,6 +58,7 @@ __all__ = [
     "PerClass",
     "Quota",
     "Rest",
+    "Settings",
     "Split",
     "Total",
     "Variant",
@@ -92,12 +95,25 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class Settings:
+    """Flags whose values make generators of a config's splits.
+
+    `splits` returns the splits that some values (by the flags' names) ask for, by name: each stands for the config's
+    split of that name, or is one more of its splits.
+    """
+
+    config: str
+    flags: tuple[Flag, ...]
+    splits: Callable[[Mapping[str, Any]], Mapping[str, Split]]
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """One published benchmark. `seed` keys every draw; `version` changes with the rows that a reader sees.
 
     `roles_by_config`: an image may have different roles in different configs. `index_words`: the words by which the
     authors' text lists name a source and its partition (`builders.adopt.text_lists`); empty if an existing copy
-    consists of folders. `variants`: other readings that a flag asks for.
+    consists of folders. `variants`: other readings that a flag asks for. `settings`: flags that make generators.
 
     Raises:
         DeclarationError: a name is used twice or malformed, a key names no split, or a split draws from a partition,
@@ -114,6 +130,7 @@ class Benchmark:
     roles_by_config: bool = False
     index_words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
+    settings: tuple[Settings, ...] = ()
 
     def __post_init__(self) -> None:
         for problem in problems(self.configs):
@@ -130,6 +147,31 @@ class Benchmark:
         """The benchmark as some of its variants declare it; itself if none are named."""
         chosen = [variant for variant in self.variants if variant.name in names]
         return self._read_as(chosen) if chosen else self
+
+    def with_settings(self, values: Mapping[str, Any]) -> Benchmark:
+        """The benchmark with the generators that some values of its flags ask for; itself if they ask for none.
+
+        Raises:
+            BuildError: a value cannot be used.
+        """
+        asked = {settings.config: found for settings in self.settings if (found := settings.splits(values))}
+        if not asked:
+            return self
+        configs = []
+        for config in self.configs:
+            splits = {split.name: split for split in config.splits} | dict(asked.get(config.name, {}))
+            configs.append(dataclasses.replace(config, splits=tuple(splits.values())))
+        return dataclasses.replace(self, configs=tuple(configs))
+
+    def needs(self, key: str) -> str:
+        """What has to be given before a split (`config/split`) can be generated, as flags; empty if nothing."""
+        declared = self.by_key()
+        generators = [declared[part][1].image_generator for part in self.parts()[key]]
+        return next((generator.needs for generator in generators if generator is not None and generator.needs), "")
+
+    def ready(self) -> tuple[str, ...]:
+        """The keys of the splits (`config/split`) for which nothing has to be given."""
+        return tuple(key for key in self.parts() if not self.needs(key))
 
     def _read_as(self, variants: Sequence[Variant]) -> Benchmark:
         other = {key: split for variant in variants for key, split in variant.splits.items()}

@@ -7,7 +7,8 @@ ILSVRC2012's validation images are in-distribution. Configs:
 - broad-novel-classes: three existing sets of classes that ImageNet-1k does not have.
 - broad-multi-label: COCO images of several ImageNet classes, and of one alone (`builders.broad.multi_label`).
 - broad-synthetic: images that BigGAN and Stable Diffusion make of the classes (`builders.broad.synthetic`).
-- broad-adversarial, broad-synthetic: the authors' own images, with --adopt-partial-broad (`builders.broad.adopted`).
+- broad-adversarial: the originals of broad-reference, attacked on two models (`builders.broad.adversarial`).
+  With --adopt-partial-broad it and broad-synthetic have the authors' own images (`builders.broad.adopted`).
 - broad-corruptions: corrupted copies of the reference's images. broad-corruptions-more has all other corruptions and
   severities of ImageNet-C, and is only built if `--splits` names it.
 
@@ -27,16 +28,16 @@ from builders.benchmark import (
     AllClasses,
     AllImages,
     Benchmark,
-    ClassesOf,
     Config,
     PaperCount,
-    PerClass,
     Rest,
     Split,
     Variant,
 )
 from builders.broad.adopted import ADOPTED, ORIGINALS
+from builders.broad.adversarial import ADVERSARIAL, ATTACKS
 from builders.broad.multi_label import LAST_OBJECTS, MULTI_LABEL
+from builders.broad.originals import ALL_KNOWN, LABELS, originals
 from builders.broad.synthetic import SYNTHETIC
 from builders.executors.processes import without_pandas
 from builders.generate.corruptions import DESCRIPTIONS, SEVERITIES, corruption
@@ -46,21 +47,7 @@ from builders.sources.inaturalist import INATURALIST
 from builders.sources.openimage_o import OPENIMAGE_O
 from builders.sources.partial_broad import PARTIAL_BROAD
 
-LABELS = ClassesOf(IMAGENET)
-ALL_KNOWN = AllClasses("the benchmark's in-distribution classes are all 1,000 (section 2)")
 ALL_NEW = AllClasses("the set was made of classes that ImageNet-1k does not have (section 2.1)")
-
-# The originals: the clean side of every comparison, and what is shifted. A split of images that are generated from
-# them is declared as `originals(name, role, generator=..., paper=...)` in a config of its own, and has the same images
-# in the same order. Neither the paper nor its repository says which 5,000 they are; 5 a class is ours.
-originals = functools.partial(
-    Split,
-    source=IMAGENET,
-    partitions=("val",),
-    classes=ALL_KNOWN,
-    quota=PerClass(5, half=True),
-    ranked_as="broad-reference/test",
-)
 
 REFERENCE = Config(
     name="broad-reference",
@@ -177,8 +164,9 @@ BENCHMARK = Benchmark(
     seed=0,
     paper=papers.GUILLE_2023,
     citation=papers.GUILLE_2023_BIBTEX,
-    configs=(REFERENCE, NOVEL_CLASSES, SYNTHETIC, CORRUPTIONS, MORE_CORRUPTIONS, MULTI_LABEL),
+    configs=(REFERENCE, NOVEL_CLASSES, ADVERSARIAL, SYNTHETIC, CORRUPTIONS, MORE_CORRUPTIONS, MULTI_LABEL),
     variants=(OPENIMAGE_O_ALL, LAST_OBJECTS, ADOPT_PARTIAL_BROAD, CORRUPT_ALL),
+    settings=(ATTACKS,),
 )
 
 

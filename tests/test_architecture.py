@@ -48,6 +48,7 @@ sources.readers         : errors sources.base sources.formats storage
 sources                 : demo errors release sources.base sources.formats sources.readers storage taxonomy.decisions
                           taxonomy.tables taxonomy.wordnet
 generate                : errors executors release sources storage
+generate.adversarial    : errors executors generate release storage taxonomy.tables
 generate.synthetic      : errors executors generate release storage taxonomy.tables taxonomy.wordnet
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
@@ -60,10 +61,10 @@ writing                 : benchmark errors executors generate plan release sourc
 imagenet_benchmark      : benchmark executors papers sources
 cifar_benchmark         : benchmark executors generate papers sources
 facets_benchmark        : benchmark executors papers sources taxonomy.rules
-broad                   : benchmark generate generate.synthetic sources taxonomy.tables
+broad                   : benchmark generate generate.adversarial generate.synthetic sources taxonomy.tables
 broad_benchmark         : benchmark broad executors generate papers sources
 registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
-cli                     : benchmark errors generate generate.synthetic sources sources.base storage
+cli                     : benchmark errors generate sources sources.base storage
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
 audit                   : cli errors release
@@ -116,7 +117,6 @@ REGISTRIES = {"builders/demo", "builders/generate", "builders/sources", "evaluat
 
 SMALL = {
     "builders/audit",
-    "builders/broad",
     "builders/sources/formats",
     "evaluation/demo",
     "evaluation/metrics",
@@ -395,6 +395,7 @@ def test_the_readme_counts_what_is_declared():
 NAMES_SOURCES = {
     "builders/broad/adopted.py": "the configs that draw from PartialBROAD",
     "builders/broad/multi_label.py": "the config that draws from COCO",
+    "builders/broad/originals.py": "the images that are shifted, which are ImageNet's",
     "builders/broad/synthetic.py": "the config whose labels are ImageNet's",
     "builders/demo/duplicates.py": "pictures that two sources share",
     "builders/demo/partial_broad.py": "ciphers of another source's images",

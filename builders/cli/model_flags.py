@@ -10,25 +10,13 @@ import click
 from builders.benchmark import Benchmark, Model
 from builders.errors import BuildError
 from builders.generate.contract import Generator
-from builders.generate.synthetic.models import AUTO, DEVICES
 
 
 def model_options(models: Collection[Model]) -> list[Callable[[Any], Any]]:
-    """Return a flag `--<name>` for each model, and `--device` if there are any."""
-    options = [
+    """Return a flag `--<name>` for each model; where they compute, `setting_options` asks."""
+    return [
         click.option(f"--{model.name}", _parameter(model), metavar=model.given, help=model.help) for model in models
     ]
-    if models:
-        options.append(
-            click.option(
-                "--device",
-                type=click.Choice(DEVICES),
-                default=AUTO,
-                show_default=True,
-                help="Where models compute; auto takes the GPU if there is one.",
-            )
-        )
-    return options
 
 
 def _parameter(model: Model) -> str:

@@ -145,6 +145,8 @@ class Generator:
             size; evaluations then neither resize nor crop them. 0 if they are ordinary pictures. It is not part of
             the identity.
         requires: packages of the extra `generate` that `start` imports, such as `imagecorruptions-imaug==1.1.5`.
+        needs: what a user has to give before it can generate, as flags; empty if nothing is missing. Then neither its
+            parameters nor its weights are final.
 
     Raises:
         ValueError: the name cannot be part of an id, or a size, number or column is invalid.
@@ -165,6 +167,7 @@ class Generator:
     stored: Stored = "pixels"
     prepared: int = 0
     requires: tuple[str, ...] = ()
+    needs: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z0-9._-]*", self.name):

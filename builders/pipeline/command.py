@@ -15,6 +15,7 @@ from builders.benchmark import Benchmark, Variant, split_of
 from builders.cli.model_flags import gpus_needed, model_options, with_given_models
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
+from builders.cli.setting_flags import given_values, setting_options
 from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
@@ -60,18 +61,18 @@ def make_command(benchmark: Benchmark) -> click.Command:
     )
     def command(**flags: Any) -> None:
         with os_errors_as_build_errors("read the sources and write the release"):
-            chosen = [
-                variant.name for variant in benchmark.variants if flags[_parameter(variant)] not in (None, False)
-            ]
+            chosen = [variant for variant in benchmark.variants if flags[_parameter(variant)] not in (None, False)]
             for variant in benchmark.variants:
                 _give_folder(variant, flags)
-            _main(benchmark.with_variants(chosen), module, flags)
+            read = benchmark.with_variants([variant.name for variant in chosen])
+            _main(read.with_settings(given_values(benchmark, chosen, flags)), module, flags)
 
     sources = [*benchmark.sources(), *(variant.source for variant in benchmark.variants if variant.source is not None)]
     for option in (
         *source_options(sources),
         *map(_variant_option, benchmark.variants),
         *model_options(benchmark.models()),
+        *setting_options(benchmark),
         *_shared_options(benchmark),
     ):
         command = option(command)
@@ -200,6 +201,9 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             withdrawn=read_withdrawn(Path(flags["withdraw"])) if flags["withdraw"] and not variant else {},
             without_duplicates=variant,
         )
+        if not flags["splits"]:
+            for key in [key for key in benchmark.usual() if benchmark.needs(key)]:
+                meter.note(f"{key}: left out, since it is made with {benchmark.needs(key)}")
         started = time.monotonic()
         gpus = gpus_needed(benchmark, splits)
         with LocalExecutor(1 if flags["dry_run"] else flags["workers"], gpus=gpus, preload=WORKER_IMPORTS) as executor:
@@ -215,11 +219,17 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
 
 
 def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Names as `config/split`, in declared order; the usual ones if none are named."""
-    declared = list(benchmark.parts())
+    """Names as `config/split`, in declared order; the usual ones that can be generated if none are named.
+
+    A config stands for its splits that can be generated.
+
+    Raises:
+        BuildError: there is no such config or split, or something has to be given before it can be generated.
+    """
+    declared, ready = list(benchmark.parts()), benchmark.ready()
     names = [name for group in wanted for name in group.split(",") if name]
     if not names:
-        return benchmark.usual()
+        return tuple(key for key in benchmark.usual() if key in ready)
     configs = {config.name for config in benchmark.configs}
     for name in names:
         if name not in declared and name not in configs:
@@ -227,7 +237,14 @@ def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ..
                 f"--splits {name} is no config or split of this benchmark{_suggestion(name, [*configs, *declared])}. "
                 f"Name configs ({', '.join(sorted(configs))}) or splits such as {declared[0]}."
             )
-    return tuple(key for key in declared if key in names or key.split("/")[0] in names)
+    for name in names:
+        inside = [key for key in declared if key == name or key.split("/")[0] == name]
+        if not set(inside) & set(ready):
+            raise BuildError(
+                f"--splits {name} cannot be generated yet: {inside[0]} is made with {benchmark.needs(inside[0])}. Add "
+                "these flags."
+            )
+    return tuple(key for key in declared if key in names or (key.split("/")[0] in names and key in ready))
 
 
 def _installed_splits(benchmark: Benchmark, splits: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[str, ...]:

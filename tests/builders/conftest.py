@@ -44,7 +44,7 @@ def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, **changes):
     """Build a benchmark (ImageNet's if none is given) from the demo sources; returns the manifest as JSON."""
     values = {
         "out": out,
-        "splits": tuple(benchmark.parts()),
+        "splits": benchmark.ready(),
         "roots": roots,
         "seed": 0,
         "allow_partial": True,

@@ -25,12 +25,11 @@ from scipy.special import ndtr, ndtri
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.executors.base import ONE_CORE, Resources
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
+from builders.generate.devices import chosen_device, device_name
 from builders.generate.synthetic.biggan_network import Config, Network, Tensor
 from builders.generate.synthetic.models import (
     SEED,
-    chosen_device,
     class_indices,
-    device_name,
     digest_of,
     memory_errors_as_build_errors,
     require_packages,

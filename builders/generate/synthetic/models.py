@@ -1,4 +1,4 @@
-"""What generative models share: seeds, names of classes, devices, versions, and the check of the extra `generate`.
+"""What generative models share: seeds, names of classes, versions, and the check of the extra `generate`.
 
 Tested by `tests/builders/generate/synthetic/test_biggan.py`.
 """
@@ -21,9 +21,6 @@ from taxonomy import tables
 from taxonomy.wordnet import nouns
 
 SEED = Column("seed", "int64", "seed of the image's random numbers: the first 63 bits of the SHA-256 of the row's id")
-
-AUTO = "auto"
-DEVICES = (AUTO, "cpu", "cuda")
 
 
 def seed_of(row_id: str) -> int:
@@ -65,26 +62,6 @@ def require_packages(packages: Sequence[str], to: str) -> None:
 def versions(packages: Sequence[str]) -> dict[str, str]:
     """Return the installed versions of some packages by name."""
     return {name: importlib.metadata.version(name) for name in packages}
-
-
-def chosen_device(wanted: str) -> str:
-    """Return `cpu` or `cuda`; `auto` is the GPU where torch finds one.
-
-    Raises:
-        BuildError: a GPU is wanted, and torch finds none.
-    """
-    import torch
-
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise BuildError("torch finds no CUDA device on this machine. Leave --device out, or give --device cpu.")
-    return "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
-
-
-def device_name(device: str) -> str:
-    """Return the name of a device for the manifest: the GPU's, or `cpu`."""
-    import torch
-
-    return str(torch.cuda.get_device_name()) if device == "cuda" else device
 
 
 @contextmanager

@@ -19,11 +19,10 @@ import numpy as np
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
+from builders.generate.devices import chosen_device, device_name
 from builders.generate.synthetic.models import (
     SEED,
-    chosen_device,
     class_names,
-    device_name,
     digest_of,
     memory_errors_as_build_errors,
     require_packages,

@@ -149,9 +149,9 @@ def test_the_flag_without_a_folder_names_the_source(demo, tmp_path, capsys):
     assert "--partial_broad DIR  PartialBROAD, for broad-adversarial/pgd_vit" in message
     assert broad_benchmark.main([*flags, f"--partial_broad={demo['partial_broad']}"]) == 2
     assert "--partial_broad is only used with --adopt-partial-broad" in capsys.readouterr().err
-    # Without the flag there are no such splits yet.
+    # Without the flag these are the images of own attacks, which need weights.
     assert broad_benchmark.main(flags) == 2
-    assert "broad-adversarial/pgd_vit is no config or split" in capsys.readouterr().err
+    assert "broad-adversarial/pgd_vit is made with --model vit --weights FILE" in capsys.readouterr().err
 
 
 def test_an_original_that_was_encoded_again_or_is_missing_is_left_out_with_its_reason(demo, tmp_path):

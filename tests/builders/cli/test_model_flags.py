@@ -5,18 +5,42 @@ import importlib.util
 
 import pytest
 
+from builders.broad.adversarial import ADVERSARIAL
 from builders.broad.synthetic import SYNTHETIC
-from builders.broad_benchmark import BENCHMARK, main
-from builders.pipeline.command import run_command
+from builders.broad_benchmark import BENCHMARK, REFERENCE, main
+from builders.imagenet_benchmark import BENCHMARK as IMAGENET
+from builders.pipeline.command import make_command, run_command
 from tests.builders.conftest import files_of
 
 MODELS = {"biggan": "broad-synthetic/biggan", "stable-diffusion": "broad-synthetic/stable_diffusion"}
+BUILT_WITHOUT_FLAGS = ("broad-reference", "broad-novel-classes", "broad-corruptions", "broad-multi-label")
 
 
 def test_every_model_has_its_flag_and_its_split():
     assert {model.name: keys for model, keys in BENCHMARK.models().items()} == {
         name: (split,) for name, split in MODELS.items()
     }
+
+
+def test_a_flag_that_models_share_is_there_once():
+    # Those that attack and those that generate: whichever a benchmark has, they compute on one device.
+    without_models = dataclasses.replace(BENCHMARK, configs=(REFERENCE, ADVERSARIAL), variants=())
+    without_attacks = dataclasses.replace(BENCHMARK, settings=())
+    for benchmark, times in ((BENCHMARK, 1), (without_models, 1), (without_attacks, 1), (IMAGENET, 0)):
+        names = [option.name for option in make_command(benchmark).params]
+        assert len(names) == len(set(names))
+        assert names.count("device") == times
+    assert {option.name: option.default for option in make_command(BENCHMARK).params}["device"] == "auto"
+
+
+def test_without_flags_all_is_built_but_what_needs_them(tmp_path, demo, capsys):
+    listed = [f"--{key}={demo[key]}" for key in ("imagenet", "inaturalist", "imagenet_o", "openimage_o", "coco2017")]
+    assert main([*listed, "--dry-run", f"--out={tmp_path / 'out'}"]) == 0
+    said = capsys.readouterr()
+    for key in BENCHMARK.parts():
+        assert (key in said.out) == (key.partition("/")[0] in BUILT_WITHOUT_FLAGS), key
+    for model in ("resnet50", "vit"):
+        assert f"broad-adversarial/pgd_{model}: left out, since it is made with --model {model} --weights" in said.err
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -1,0 +1,152 @@
+"""AutoAttack's four attacks in the L-infinity ball, each run on its own.
+
+Croce and Hein, "Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free attacks"
+(ICML 2020). The attacks are torchattacks', with the settings of the authors' `standard` version. The class
+`AutoAttack` and the methods `perturb` of torchattacks are not used: the first has other settings, and the latter seed
+torch's global generator and draw the starts of a whole batch from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from builders.generate.adversarial.network import Network
+from builders.release.columns import Value
+
+PARTS = ("apgd-ce", "apgd-t", "fab-t", "square")
+
+_SLACK = 1e-6
+"""How far float32 results may be outside the ball: a few roundings. FAB's may be much farther, and failed then."""
+
+Run = Callable[[Any, Any, int], Any]
+"""Attacks images with their labels; the last argument is the rank of the target class among the logits."""
+
+
+@dataclass(frozen=True)
+class AutoAttack:
+    """The attack and its settings, whose defaults are the authors' for the L-infinity norm.
+
+    Args:
+        epsilon: radius of the ball, of pixels in [0, 1].
+        steps: steps of APGD-CE, and of APGD and FAB for each target class.
+        targets: target classes of APGD and FAB, the most probable ones but for the right one.
+        queries: queries of Square.
+    """
+
+    epsilon: float = 0.05
+    steps: int = 100
+    targets: int = 9
+    queries: int = 5_000
+
+    name = "autoattack"
+    step_size = 0.0
+    """The attacks choose their steps."""
+    packages = ("torch", "timm", "torchattacks")
+
+    def parameters(self) -> dict[str, Value]:
+        """The settings, as the manifest records them."""
+        return {
+            "parts": ", ".join(PARTS),
+            "steps": self.steps,
+            "targets": self.targets,
+            "queries": self.queries,
+        }
+
+    def candidates(
+        self, network: Network, images: Any, labels: Any, seeds: Sequence[int]
+    ) -> Iterator[tuple[str, Any]]:
+        """Attack images; yields each part's name and results.
+
+        As in the authors' code, an image that the model gets wrong is no longer attacked by a part, and images that it
+        got wrong before only by APGD-CE (by none in the authors' code, which would leave the original).
+
+        Args:
+            network: the model.
+            images: the originals, float32 in [0, 1], (n, 3, size, size).
+            labels: their classes, (n,).
+            seeds: of their random starts.
+        """
+        import torch
+
+        with torch.no_grad():
+            right = network.module(images).argmax(dim=1) == labels
+        for part in PARTS:
+            run, ranks = self._part(part, network, images)
+            attacked = images.clone()
+            left = right | (part == "apgd-ce")
+            for rank in ranks:
+                (rows,) = torch.nonzero(left, as_tuple=True)
+                if not len(rows):
+                    break
+                x, y = images[rows], labels[rows]
+                with _seeded([seeds[row] for row in rows.tolist()], images):
+                    found = run(x, y, rank).detach()
+                with torch.no_grad():
+                    found = torch.clamp(found, x - self.epsilon, x + self.epsilon) if part != "fab-t" else found
+                    inside = (found - x).abs().flatten(1).amax(dim=1) <= self.epsilon + _SLACK
+                    wrong = network.module(found).argmax(dim=1) != y
+                attacked[rows[inside]] = found[inside]
+                left[rows[wrong & inside]] = False
+            yield part, attacked
+
+    def _part(self, part: str, network: Network, images: Any) -> tuple[Run, Sequence[int]]:
+        """A part as a function, and the ranks of its target classes: 2 is the second most probable class."""
+        import torchattacks
+
+        # torchattacks takes the number of classes, and one less is what it aims at.
+        targets = min(self.targets, network.classes - 1)
+        ranks = range(2, targets + 2)
+        if part == "apgd-ce":
+            apgd = torchattacks.APGD(network.module, eps=self.epsilon, steps=self.steps)
+            return (lambda x, y, _: _best(*apgd.attack_single_run(x, y))), (0,)
+        if part == "square":
+            square = torchattacks.Square(network.module, eps=self.epsilon, n_queries=self.queries, resc_schedule=False)
+            square.init_hyperparam(images)
+            return (lambda x, y, _: square.attack_single_run(x, y)[1]), (0,)
+        targeted = (
+            torchattacks.APGDT(network.module, eps=self.epsilon, steps=self.steps)
+            if part == "apgd-t"
+            else torchattacks.FAB(network.module, eps=self.epsilon, steps=self.steps, multi_targeted=True)
+        )
+
+        def run(x: Any, y: Any, rank: int) -> Any:
+            targeted.target_class = rank
+            if part == "apgd-t":
+                return _best(*targeted.attack_single_run(x, y))
+            return targeted.attack_single_run_targeted(x, y)
+
+        return run, ranks
+
+
+def _best(highest: Any, right: Any, _: Any, wrong: Any) -> Any:
+    """Of APGD's results: the last wrong one, as `perturb` returns it, or the one with the highest loss if none is."""
+    import torch
+
+    return torch.where(right.reshape(-1, 1, 1, 1), highest, wrong)
+
+
+def _seeded(seeds: Sequence[int], like: Any) -> Any:
+    """A context in which `torch.rand` draws what it is asked for each image from the image's own generator.
+
+    Anything else, such as the place of Square's next square, it draws from a generator of its own, so that it is the
+    same in every batch. torch's global generator is left alone.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    rand = torch.rand
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    shared = torch.Generator().manual_seed(0)
+
+    class Seeded(TorchFunctionMode):  # type: ignore[misc]  # torch is imported here
+        def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if function is not rand:
+                return function(*args, **(kwargs or {}))
+            shape = tuple(args[0])
+            if len(shape) == like.ndim and shape[0] == len(generators):
+                return torch.stack([rand(shape[1:], generator=generator) for generator in generators])
+            return rand(shape, generator=shared)
+
+    return Seeded()

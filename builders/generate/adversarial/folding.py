@@ -1,0 +1,84 @@
+"""Folds batch norms into the convolutions before them, for gradients that take less time.
+
+In eval mode a batch norm is a linear function of each channel, which a convolution can do as well. Autograd runs it as
+a layer of its own, which takes a third of the time of networks with small convolutions.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+_TOLERANCE = 1e-4
+"""How much logits may differ from those of the network itself, relative to the largest: float32 rounding."""
+
+
+def folded(module: Any, pixels: Any) -> Any:
+    """Return a copy of a network without the batch norms that follow a convolution, or the network itself.
+
+    The network itself is returned if its logits would differ, as where something else reads a convolution's output,
+    too.
+
+    Args:
+        module: a `torch.nn.Module` in eval mode.
+        pixels: some images, on which logits are compared.
+    """
+    import torch
+
+    twin = copy.deepcopy(module)
+    with torch.no_grad():
+        for convolution, name, norm in _pairs(twin, pixels):
+            _fold(convolution, norm)
+            parent, _, child = name.rpartition(".")
+            setattr(twin.get_submodule(parent), child, _rest(norm))
+        expected, found = module(pixels), twin(pixels)
+    # Convolutions without a batch norm between them read what is stored pixel by pixel fastest.
+    same = bool((found - expected).abs().max() <= _TOLERANCE * expected.abs().max())
+    return twin.to(memory_format=torch.channels_last) if same else module
+
+
+def _pairs(module: Any, pixels: Any) -> list[tuple[Any, str, Any]]:
+    """Every convolution whose output a batch norm reads, with the name of the norm and the norm."""
+    import torch
+
+    outputs: dict[int, tuple[Any, Any]] = {}
+    pairs: list[tuple[Any, str, Any]] = []
+
+    def after(layer: Any, _: Any, output: Any) -> None:
+        outputs[id(output)] = (layer, output)  # kept, so that no other tensor gets its id
+
+    def before(name: str) -> Any:
+        def hook(layer: Any, inputs: tuple[Any, ...]) -> None:
+            if id(inputs[0]) in outputs and layer.affine and layer.track_running_stats:
+                pairs.append((outputs[id(inputs[0])][0], name, layer))
+
+        return hook
+
+    handles = []
+    for name, layer in module.named_modules():
+        if isinstance(layer, torch.nn.Conv2d):
+            handles.append(layer.register_forward_hook(after))
+        elif isinstance(layer, torch.nn.BatchNorm2d):
+            handles.append(layer.register_forward_pre_hook(before(name)))
+    module(pixels)
+    for handle in handles:
+        handle.remove()
+    return pairs
+
+
+def _fold(convolution: Any, norm: Any) -> None:
+    """Let a convolution do what the batch norm after it does."""
+    import torch
+
+    scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+    bias = 0 if convolution.bias is None else convolution.bias
+    convolution.weight.mul_(scale.reshape(-1, 1, 1, 1))
+    convolution.bias = torch.nn.Parameter(norm.bias + (bias - norm.running_mean) * scale, requires_grad=False)
+
+
+def _rest(norm: Any) -> Any:
+    """What a batch norm does besides: nothing, or the activation that timm puts into it."""
+    import torch
+
+    activation = getattr(norm, "act", None)
+    return torch.nn.Identity() if activation is None else torch.nn.Sequential(norm.drop, activation)

@@ -1,0 +1,140 @@
+"""Reads a model's weights from a file and loads them strictly; mmcls's names are mapped onto timm's."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import re
+import struct
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from builders.errors import BuildError, more, one_line
+from builders.generate.contract import Weights
+from builders.storage.regular import open_buffered
+
+_WRAPPERS = ("state_dict", "model_state_dict", "model")
+"""Keys of the state dict in checkpoints that hold more; mmcls uses the first."""
+
+_DAMAGED = (
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+    struct.error,
+)
+"""What torch 2.14 raises on files with flipped bytes, of which many are no `UnpicklingError`."""
+
+_NAMED = 2
+
+# mmcls's names in VisionTransformer and VisionTransformerClsHead (mmcls 0.16 and later), and timm's. The order of
+# query, key and value in `qkv`, the epsilon of the norms (1e-6) and the exact GELU are the same.
+_OF_MMCLS = (
+    (r"backbone\.(cls_token|pos_embed)", r"\1"),
+    (r"backbone\.patch_embed\.projection\.(weight|bias)", r"patch_embed.proj.\1"),
+    (r"backbone\.layers\.(\d+)\.ln([12])\.(weight|bias)", r"blocks.\1.norm\2.\3"),
+    (r"backbone\.layers\.(\d+)\.attn\.(qkv|proj)\.(weight|bias)", r"blocks.\1.attn.\2.\3"),
+    (r"backbone\.layers\.(\d+)\.ffn\.layers\.0\.0\.(weight|bias)", r"blocks.\1.mlp.fc1.\2"),
+    (r"backbone\.layers\.(\d+)\.ffn\.layers\.1\.(weight|bias)", r"blocks.\1.mlp.fc2.\2"),
+    (r"backbone\.ln1\.(weight|bias)", r"norm.\1"),
+    (r"head\.layers\.head\.(weight|bias)", r"head.\1"),
+)
+
+
+def weights_of(name: str, path: Path) -> Weights:
+    """Return a file's digest under the name that a generator records.
+
+    Raises:
+        BuildError: the file cannot be read.
+    """
+    try:
+        with open_buffered(path) as opened:
+            return Weights(name, hashlib.file_digest(opened, "sha256").hexdigest())
+    except OSError as error:
+        raise BuildError(
+            f"Cannot read the weights {path}: {error.strerror}. Weights are never downloaded: give the file with "
+            "--weights."
+        ) from error
+
+
+def read_weights(path: Path) -> dict[str, Any]:
+    """Read the tensors of a state dict that `torch.save` wrote, by timm's names; no code in the file is executed.
+
+    Raises:
+        BuildError: the file is no state dict of tensors.
+    """
+    import torch
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of a damaged file's content before it refuses it
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except _DAMAGED as error:
+        raise BuildError(
+            f"torch.load(weights_only=True) cannot read {path}. Save the model's state_dict alone."
+        ) from (error)
+    for key in _WRAPPERS:
+        if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
+            found = found[key]
+            break
+    if not isinstance(found, Mapping) or not found or not all(_is_tensor(*item) for item in found.items()):
+        raise BuildError(f"{path} is not a state dict of tensors. Save the model's state_dict alone.")
+    return {renamed(name.removeprefix("module.")): tensor for name, tensor in found.items()}
+
+
+def renamed(name: str) -> str:
+    """Return timm's name of a tensor of mmcls's vision transformer; any other name stays."""
+    for pattern, ours in _OF_MMCLS:
+        if found := re.fullmatch(pattern, name, re.ASCII):
+            return found.expand(ours)
+    return name
+
+
+def load_strictly(module: Any, weights: Mapping[str, Any], path: Path, name: str) -> None:
+    """Load weights into a network; every name and shape has to fit.
+
+    `num_batches_tracked` may be missing, as in files of torch before 0.4.1; networks in eval mode do not read it.
+
+    Args:
+        module: a `torch.nn.Module`.
+        weights: tensors by name.
+        path: their file, for messages.
+        name: the network, for messages.
+
+    Raises:
+        BuildError: a tensor is missing, unknown or of another shape.
+    """
+    wanted = module.state_dict()
+    missing = sorted(key for key in wanted.keys() - weights.keys() if not key.endswith(".num_batches_tracked"))
+    unknown = sorted(weights.keys() - wanted.keys())
+    other = sorted(key for key in wanted.keys() & weights.keys() if wanted[key].shape != weights[key].shape)
+    shapes = [f"{key} {_shape(weights[key])} for {_shape(wanted[key])}" for key in other]
+    problems = [
+        f"{len(keys):,} {what} ({one_line(', '.join(keys[:_NAMED]))}{more(keys, _NAMED)})"
+        for keys, what in ((missing, "missing"), (unknown, "unknown to it"), (shapes, "of another shape"))
+        if keys
+    ]
+    if problems:
+        raise BuildError(
+            f"{path} does not have the {len(wanted):,} tensors of {name}: {' and '.join(problems)}. Give the weights "
+            "of this very model with --weights."
+        )
+    module.load_state_dict({**{key: wanted[key] for key in wanted.keys() - weights.keys()}, **weights}, strict=True)
+
+
+def _is_tensor(name: object, value: object) -> bool:
+    import torch
+
+    return isinstance(name, str) and isinstance(value, torch.Tensor)
+
+
+def _shape(tensor: Any) -> str:
+    return " x ".join(map(str, tensor.shape)) or "a number"

@@ -1,0 +1,128 @@
+"""The flags of adversarial images: what they ask for, and what each mistake gets."""
+
+import importlib.metadata
+
+import pytest
+
+from builders.benchmark import split_of
+from builders.broad_benchmark import BENCHMARK, main
+from builders.errors import BuildError
+from builders.generate.adversarial import flags
+from tests.builders.generate.adversarial.real import TORCH, needed
+
+DECLARED = ("pgd_resnet50", "autoattack_resnet50", "pgd_vit", "autoattack_vit")
+DEFAULTS = {flag.name: () if flag.multiple else flag.default for flag in flags.FLAGS}
+
+
+def asked(**values):
+    return flags.generators(DEFAULTS | {name.replace("_", "-"): value for name, value in values.items()})
+
+
+@pytest.fixture
+def weights(tmp_path):
+    path = tmp_path / "weights.pth"
+    path.write_bytes(b"abc")
+    return str(path)
+
+
+def test_the_benchmark_declares_the_papers_four_splits_without_weights():
+    assert tuple(flags.declared()) == DECLARED
+    keys = [key for key in BENCHMARK.parts() if key.startswith("broad-adversarial/")]
+    assert keys == [f"broad-adversarial/{name}" for name in DECLARED]
+    for key in keys:
+        _, split = BENCHMARK.by_key()[key]
+        # The same originals, in the same order, as the clean side.
+        assert (split.role, split.ranked_as) == ("adversarial", "broad-reference/test")
+        model = key.rpartition("_")[2]
+        assert split.generator.size == (split.generator.prepared,) * 2
+        assert split.generator.size == {"resnet50": (224, 224), "vit": (384, 384)}[model]
+        assert BENCHMARK.needs(key) == f"--model {model} --weights FILE"
+        assert BENCHMARK.count(key).rows == BENCHMARK.count(key).paper == 5_000
+    assert not set(keys) & set(BENCHMARK.ready())
+    assert BENCHMARK.with_settings(DEFAULTS) is BENCHMARK
+
+
+@needed(*TORCH, "torchattacks")
+def test_a_model_and_its_weights_make_its_two_splits(weights):
+    found = asked(model=("vit",), weights=(weights,))
+    assert tuple(found) == ("pgd_vit", "autoattack_vit")
+    for generator in found.values():
+        assert generator.needs == ""
+        assert generator.weights[0].sha256.startswith("ba7816bf")  # of "abc"
+        assert generator.parameters["accuracy_check"] is True
+    assert "torchattacks" not in found["pgd_vit"].parameters
+    assert found["autoattack_vit"].parameters["torchattacks"]
+    # Croce and Hein's standard version, and BROAD's PGD.
+    assert {name: found["autoattack_vit"].parameters[name] for name in ("steps", "targets", "queries")} == {
+        "steps": 100,
+        "targets": 9,
+        "queries": 5_000,
+    }
+    assert {name: found["pgd_vit"].parameters[name] for name in ("steps", "epsilon")} == {"steps": 40, "epsilon": 0.05}
+    given = BENCHMARK.with_settings(DEFAULTS | {"model": ("vit",), "weights": (weights,)})
+    ready = [key for key in given.ready() if split_of(key).startswith("broad-adversarial")]
+    assert ready == ["broad-adversarial/pgd_vit", "broad-adversarial/autoattack_vit"]
+    assert list(given.parts()) == list(BENCHMARK.parts())
+    one_more = asked(model=("timm:resnet18",), weights=(weights,), attack=("pgd",), no_accuracy_check=True)
+    assert tuple(one_more) == ("pgd_resnet18",)
+
+
+@needed(*TORCH)
+def test_wrong_values_get_a_sentence(weights, tmp_path):
+    one = {"model": ("resnet50",), "weights": (weights,), "attack": ("pgd",)}
+    for values, said in (
+        (one | {"weights": ()}, "--model was given 1 times and --weights 0 times"),
+        (one | {"model": ("resnet",)}, "--model resnet is no model"),
+        (one | {"weights": (str(tmp_path / "none"),)}, "No such file"),
+        (one | {"weights": (str(tmp_path),)}, str(tmp_path)),
+        (one | {"epsilon": 0.0}, "--epsilon 0 is out of range"),
+        (one | {"pgd_step_size": -1.0}, "--pgd-step-size -1 is out of range"),
+        (one | {"model": ("timm:resnet18",)}, "The accuracy of timm:resnet18 is not known here"),
+    ):
+        with pytest.raises(BuildError) as caught:
+            asked(**values)
+        assert said in str(caught.value)
+
+
+@needed(*TORCH)
+def test_a_gpu_that_is_not_there_is_refused(weights):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(BuildError, match="torch finds no CUDA device"):
+        asked(model=("resnet50",), weights=(weights,), attack=("pgd",), device="cuda")
+
+
+def test_without_the_extra_one_sentence_names_it(weights, monkeypatch):
+    def version(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("builders.generate.extra.importlib.metadata.version", version)
+    with pytest.raises(BuildError) as caught:
+        asked(model=("vit",), weights=(weights,))
+    assert "timm, torch, torchattacks 3.3.0 are not installed" in str(caught.value)
+    assert "unknown-detection[generate]" in str(caught.value)
+
+
+def test_the_authors_images_and_own_attacks_exclude_each_other(weights, tmp_path, capsys):
+    out = tmp_path / "out"
+    for given in (f"--weights={weights}", "--model=vit", "--epsilon=0.1"):
+        assert main([f"--adopt-partial-broad={tmp_path}", given, f"--out={out}"]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert "--adopt-partial-broad" in said and given.partition("=")[0] in said and "broad-adversarial" in said
+    assert not out.exists()
+    # Without one, the authors' take the place of all that needs weights.
+    adopted = BENCHMARK.with_variants(["adopt-partial-broad"])
+    assert set(adopted.parts()) == set(BENCHMARK.parts()) == set(adopted.ready())
+
+
+def test_without_weights_the_command_says_what_to_give(tmp_path, capsys):
+    out = tmp_path / "out"
+    for splits in ("broad-adversarial", "broad-adversarial/pgd_vit"):
+        assert main([f"--splits={splits}", f"--out={out}", "--quiet"]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert splits in said and "--weights FILE" in said
+    assert not out.exists()

@@ -1,0 +1,260 @@
+"""Adversarial images of real pictures on real weights, from the source to the judged release."""
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from builders.broad_benchmark import main
+from builders.errors import BuildError
+from builders.generate.adversarial.autoattack import PARTS, AutoAttack
+from builders.generate.adversarial.generator import AttackSettings, _Best, adversarial, seed_of, stored_pixels
+from builders.generate.adversarial.models import RESNET50, model_named
+from builders.generate.adversarial.network import Judged, load_network
+from builders.generate.adversarial.pgd import PGD
+from builders.generate.adversarial.prepare import prepared
+from builders.release.images import decode
+from builders.sources.imagenet import IMAGENET
+from evaluation.protocols import broad
+from hf_scripts import materialize, verify
+from taxonomy import tables
+from tests.builders.conftest import files_of
+from tests.builders.generate.adversarial import real
+from tests.manifests import manifest_of
+
+KEY = "broad-adversarial/pgd_tf_efficientnet_lite0"
+STEPS = 3
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """The weights and a source with 20 pictures, of each of which a mirror image is held out."""
+    root = tmp_path_factory.mktemp("real")
+    return real.write_weights(root / "lite0.pt"), real.write_source(root / "imagenet")
+
+
+def arguments(world, *more):
+    weights, source = world
+    given = [f"--imagenet={source}", f"--model={real.MODEL}", f"--weights={weights}", "--no-accuracy-check"]
+    return [*given, "--attack=pgd", f"--pgd-steps={STEPS}", "--allow-partial", "--quiet", *more]
+
+
+@pytest.fixture(scope="module")
+def release(world, tmp_path_factory):
+    out = tmp_path_factory.mktemp("adversarial") / "release"
+    splits = "--splits=broad-adversarial,broad-reference/test"
+    assert main(arguments(world, splits, "--workers=1", "--attack-batch=8", f"--out={out}")) == 0
+    return out
+
+
+def table(release, key):
+    (path,) = (release / "data" / key.partition("/")[0]).glob(f"{key.partition('/')[2]}-*.parquet")
+    return pq.read_table(path).to_pylist()
+
+
+@real.REAL
+def test_pgd_leaves_no_picture_right_and_the_columns_are_about_what_is_stored(world, release):
+    real.one_thread()
+    weights, _ = world
+    clean, attacked = table(release, "broad-reference/test"), table(release, KEY)
+    assert [row["source_id"] for row in attacked] == [row["source_id"] for row in clean]
+    assert [row["label"] for row in attacked] == [row["label"] for row in clean]
+    network = load_network(model_named(real.MODEL), weights, "cpu", list(IMAGENET.classes()))
+    originals = np.stack([prepared(decode(row["image"]["bytes"]).convert("RGB"), network.model) for row in clean])
+    stored = np.stack([np.asarray(decode(row["image"]["bytes"])) for row in attacked])
+    labels = np.array([row["label"] for row in attacked])
+    assert stored.shape == (20, 224, 224, 3)
+    # 0.05 x 255 = 12.75, so 13 steps would be too many. Of the uniform start alone (12.75 - 11.5) / 12.75 = 9.8 %
+    # round to 12 or 13 steps; PGD moves more pixels to the edge.
+    steps = np.abs(stored.astype(int) - originals.astype(int))
+    assert steps.max() == 12
+    assert (steps == 12).mean() > 0.098
+    # Read again and judged one by one, which is another batch size.
+    before = [network.judge(image[None], label[None]) for image, label in zip(originals, labels, strict=True)]
+    after = [network.judge(image[None], label[None]) for image, label in zip(stored, labels, strict=True)]
+    for row, was, now in zip(attacked, before, after, strict=True):
+        assert (row["prediction_before"], row["prediction"]) == (was.predictions[0], now.predictions[0])
+        assert row["confidence_before"] == pytest.approx(was.confidences[0], abs=1e-3)
+        assert row["confidence"] == pytest.approx(now.confidences[0], abs=1e-3)
+        assert row["success"] is bool(was.predictions[0] == row["label"] != now.predictions[0])
+        assert (row["attack"], row["part"], row["model"]) == ("pgd", "", real.ARCHITECTURE)
+        assert (row["epsilon"], row["steps"], row["step_size"]) == (0.05, STEPS, 2 / 255)
+    # Of the 20 pictures as they are the model gets 18, and of half of them mirrored about as many.
+    right = sum(row["prediction_before"] == row["label"] for row in attacked)
+    assert right >= 16
+    assert sum(row["success"] for row in attacked) == right
+    assert sum(row["prediction"] == row["label"] for row in attacked) == 0
+
+
+@real.REAL
+def test_the_model_gets_18_of_the_20_pictures(world):
+    real.one_thread()
+    network = load_network(model_named(real.MODEL), world[0], "cpu", list(IMAGENET.classes()))
+    images = np.stack([prepared(Image.open(path).convert("RGB"), network.model) for path, _ in real.pictures()])
+    assert (network.judge(images, real.labels()).predictions == real.labels()).sum() == 18
+
+
+@real.REAL
+def test_the_manifest_records_how_and_the_release_verifies(world, release, tmp_path, capsys):
+    entry = manifest_of(release)["configs"]["broad-adversarial"]["splits"]["pgd_tf_efficientnet_lite0"]
+    assert (entry["role"], entry["labelled"]) == ("adversarial", True)
+    assert entry["role"] in broad.KINDS
+    recorded = entry["generator"]
+    assert recorded["reproducible"] == "recorded"
+    assert recorded["weights"] == {real.ARCHITECTURE: hashlib.sha256(world[0].read_bytes()).hexdigest()}
+    wanted = {
+        "attack": "pgd",
+        "epsilon": 0.05,
+        "levels": 12,
+        "steps": STEPS,
+        "step_size": 2 / 255,
+        "random_start": True,
+        "device": "cpu",
+        "accuracy_check": False,
+        "batch": 8,
+        "size": 224,
+        "resize": 256,
+    }
+    assert {name: recorded["parameters"][name] for name in wanted} == wanted
+    assert {"torch", "timm"} <= recorded["parameters"].keys()
+    assert verify.main([str(release), "--workers", "1"]) == 0
+    # With other weights, or other steps, the folder is refused.
+    out = ["--splits=broad-adversarial", "--workers=1", "--attack-batch=8", f"--out={release}"]
+    before = files_of(release)
+    assert main([*arguments(world, *out), "--pgd-steps=6"]) == 2
+    assert "this run has steps 6 instead of 3" in capsys.readouterr().err
+    assert files_of(release) == before
+    # A pack that is made again on the same device has the same pixels.
+    assert main(arguments(world, *out)) == 0
+    assert files_of(release) == before
+
+
+@real.REAL
+@real.needed("torchattacks")
+def test_autoattack_keeps_the_best_of_its_parts(world, tmp_path, monkeypatch):
+    few = functools.partial(AutoAttack, steps=3, targets=1, queries=5)
+    monkeypatch.setattr("builders.generate.adversarial.flags.AutoAttack", few)
+    source = real.write_source(tmp_path / "imagenet", count=4)
+    flags = arguments((world[0], source), "--attack=autoattack", "--workers=1", f"--out={tmp_path / 'out'}")
+    key = "broad-adversarial/autoattack_tf_efficientnet_lite0"
+    assert main([*(flag for flag in flags if flag != "--attack=pgd"), f"--splits={key},broad-reference/test"]) == 0
+    rows = table(tmp_path / "out", key)
+    originals = table(tmp_path / "out", "broad-reference/test")
+    assert len(rows) == len(originals) == 4
+    network = load_network(model_named(real.MODEL), world[0], "cpu", [row.wnid for row in tables.imagenet1k()])
+    for row, original in zip(rows, originals, strict=True):
+        before = prepared(decode(original["image"]["bytes"]).convert("RGB"), network.model)
+        stored = np.asarray(decode(row["image"]["bytes"]))
+        assert 0 < np.abs(stored.astype(int) - before.astype(int)).max() <= 12
+        judged = network.judge(stored[None], np.array([row["label"]]))
+        assert row["prediction"] == judged.predictions[0] != row["label"]
+        assert (row["attack"], row["steps"], row["step_size"]) == ("autoattack", 3, 0.0)
+        assert row["part"] in PARTS
+    recorded = manifest_of(tmp_path / "out")["configs"]["broad-adversarial"]["splits"][key.partition("/")[2]][
+        "generator"
+    ]
+    assert recorded["parameters"]["parts"] == ", ".join(PARTS)
+    assert recorded["parameters"]["torchattacks"] == importlib.metadata.version("torchattacks")
+
+
+@real.REAL
+def test_images_of_a_declared_model_are_copied_with_whatever_weights(tmp_path, capsys):
+    import timm
+    import torch
+
+    real.one_thread()
+    weights, source, out = (
+        tmp_path / "resnet50.pth",
+        real.write_source(tmp_path / "imagenet", count=2),
+        tmp_path / "out",
+    )
+    torch.save(timm.create_model("resnet50", pretrained=False).state_dict(), weights)
+    given = [f"--imagenet={source}", "--model=resnet50", f"--weights={weights}", "--attack=pgd", "--pgd-steps=1"]
+    given += ["--splits=broad-adversarial", "--allow-partial", "--workers=1", "--quiet", f"--out={out}"]
+    assert main(given) == 0
+    copied = [str(out), "broad-adversarial", "--workers=1", "--quiet"]
+    assert materialize.main([*copied, f"--out={tmp_path / 'copy'}"]) == 0
+    ours, theirs = files_of(tmp_path / "copy"), files_of(out)
+    names = [name for name in ours if "pgd_resnet50" in name]
+    assert len(names) == 2
+    assert all(ours[name] == theirs[name] for name in names)
+    # None of 2 right may be chance, so random weights pass.
+    parameters = manifest_of(out)["configs"]["broad-adversarial"]["splits"]["pgd_resnet50"]["generator"]["parameters"]
+    assert parameters["accuracy_check"] is True
+    for file in (tmp_path / "copy" / "data").rglob("*.parquet"):
+        file.unlink()
+    assert materialize.main([str(tmp_path / "copy"), *copied[1:], f"--out={tmp_path / 'again'}"]) == 2
+    assert "pgd_resnet50 cannot be generated again" in capsys.readouterr().err
+
+
+@real.REAL
+def test_nobody_else_makes_the_images_again(release, tmp_path, capsys):
+    arguments = [str(release), "broad-adversarial", f"--out={tmp_path}", "--workers=1", "--quiet"]
+    assert materialize.main(arguments) == 2
+    assert KEY in capsys.readouterr().err  # a model that the benchmark does not declare
+
+
+@pytest.mark.parametrize(("epsilon", "levels"), [(0.05, 12), (8 / 255, 8), (1 / 255, 1), (0.03, 7)])
+def test_pixels_are_projected_after_rounding(epsilon, levels):
+    torch = pytest.importorskip("torch")
+    assert AttackSettings(RESNET50, PGD(epsilon=epsilon)).levels == levels
+    drawn = np.random.RandomState(0)
+    originals = drawn.randint(0, 256, (2, 8, 8, 3)).astype(np.uint8)
+    images = originals.transpose(0, 3, 1, 2) / 255
+    found = (images + epsilon * np.sign(drawn.normal(size=images.shape))).clip(0, 1)
+    pixels = stored_pixels(torch.from_numpy(found.astype(np.float32)), originals, levels)
+    steps = pixels.astype(int) - originals.astype(int)
+    assert np.abs(steps).max() == levels
+    # An original that is stored as it is.
+    np.testing.assert_array_equal(stored_pixels(torch.from_numpy(images.astype(np.float32)), originals, 12), originals)
+
+
+@pytest.mark.parametrize("epsilon", [0, -0.05, 0.001, 1.5, float("nan")])
+def test_an_epsilon_out_of_range_is_refused(epsilon):
+    with pytest.raises(BuildError, match=r"--epsilon .* is out of range"):
+        AttackSettings(RESNET50, PGD(epsilon=epsilon))
+
+
+def test_the_best_of_some_results_is_the_most_confident_misclassification():
+    labels = np.array([0, 0, 0])
+    originals = np.zeros((3, 1, 1, 3), np.uint8)
+    best = _Best(originals, Judged(np.zeros(3, int), np.ones(3), np.ones(3)))
+    results = {
+        # of each image: the class, its probability, that of class 0
+        "a": ([1, 0, 0], [0.6, 0.9, 0.5], [0.3, 0.9, 0.5]),
+        "b": ([2, 0, 0], [0.8, 0.7, 0.6], [0.1, 0.7, 0.6]),
+        "c": ([0, 3, 0], [0.9, 0.2, 0.8], [0.9, 0.1, 0.8]),
+    }
+    for value, (part, judged) in enumerate(results.items(), start=1):
+        best.take(part, originals + np.uint8(value), Judged(*map(np.array, judged)), labels)
+    assert best.parts == ["b", "c", "a"]  # the last was never fooled: the result that is least sure of class 0
+    assert best.pixels[:, 0, 0, 0].tolist() == [2, 3, 1]
+    assert best.predictions.tolist() == [2, 3, 0]
+    assert best.confidences.tolist() == [0.8, 0.2, 0.5]
+
+
+def test_seeds_are_of_the_row():
+    # sha256sum of the id begins with these 16 hex digits, of which the last bit is cut.
+    assert seed_of("abc") == 0xBA7816BF8F01CFEA >> 1
+
+
+def test_a_generator_on_a_gpu_asks_for_one():
+    assert adversarial(AttackSettings(RESNET50, PGD(), "cuda")).resources.gpus == 1
+    assert adversarial(AttackSettings(RESNET50, PGD())).resources.gpus == 0
+
+
+@real.REAL
+def test_weights_of_another_accuracy_end_the_build(world, tmp_path, monkeypatch, capsys):
+    # The 20 pictures are easy ones: as if the card had promised a tenth.
+    model = dataclasses.replace(model_named(real.MODEL), accuracy=0.1, card="a card")
+    monkeypatch.setattr("builders.generate.adversarial.flags.model_named", lambda _: model)
+    flags = [flag for flag in arguments(world) if flag != "--no-accuracy-check"]
+    out = tmp_path / "out"
+    assert main([*flags, f"--splits={KEY}", "--workers=1", "--pgd-steps=1", f"--out={out}"]) == 2
+    assert "of 20 originals right" in capsys.readouterr().err
+    assert not (out / "manifest.json").exists()
