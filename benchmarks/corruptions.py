@@ -20,7 +20,7 @@ from builders.broad_benchmark import PAPERS_CORRUPTIONS
 from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
 from builders.generate import batches
-from builders.generate.corruptions import corruption
+from builders.generate.exact.corruptions import corruption
 from builders.generate.task import BatchTask
 from builders.pipeline.command import WORKER_IMPORTS
 

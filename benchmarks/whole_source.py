@@ -14,7 +14,7 @@ from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
 from builders.generate.contract import Generator
-from builders.generate.resize import FIXED_RESIZE
+from builders.generate.exact.resize import FIXED_RESIZE
 from builders.pipeline.from_sources import PlannedFromSources
 from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release

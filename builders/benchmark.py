@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from builders.declaration_checks import problems
-from builders.generate.contract import Generator
 from builders.generate.flags import Flag
 from builders.selection import (
     AllClasses,
@@ -34,7 +33,7 @@ from builders.selection import (
     parent,
 )
 from builders.sources.base import Source
-from builders.splits import AuthorsImages, Config, JoinedSplit, Model, Oodness, PaperCount, Part, Split
+from builders.splits import AuthorsImages, Config, JoinedSplit, Oodness, PaperCount, Part, Split
 
 __all__ = [
     "AllClasses",
@@ -50,7 +49,6 @@ __all__ = [
     "Half",
     "JoinedSplit",
     "Largest",
-    "Model",
     "Oodness",
     "Originals",
     "PaperCount",
@@ -148,13 +146,18 @@ class Benchmark:
         chosen = [variant for variant in self.variants if variant.name in names]
         return self._read_as(chosen) if chosen else self
 
-    def with_settings(self, values: Mapping[str, Any]) -> Benchmark:
+    def with_settings(self, values: Mapping[str, Any], of: Collection[str] = ()) -> Benchmark:
         """The benchmark with the generators that some values of its flags ask for; itself if they ask for none.
+
+        Args:
+            values: values by the flags' names.
+            of: names of the configs whose flags are looked at; empty for all.
 
         Raises:
             BuildError: a value cannot be used.
         """
-        asked = {settings.config: found for settings in self.settings if (found := settings.splits(values))}
+        wanted = [settings for settings in self.settings if not of or settings.config in of]
+        asked = {settings.config: found for settings in wanted if (found := settings.splits(values))}
         if not asked:
             return self
         configs = []
@@ -181,12 +184,6 @@ class Benchmark:
         configs = tuple((kept | added).values())
         return dataclasses.replace(self, configs=configs, version=version, variants=())
 
-    def with_generators(self, generators: Mapping[str, Generator]) -> Benchmark:
-        """The benchmark with the generators of loaded models, by the keys of their splits (`config/split`)."""
-        declared = self.by_key()
-        other = {key: dataclasses.replace(declared[key][1], generator=made) for key, made in generators.items()}
-        return dataclasses.replace(self, configs=self._with_splits(other)) if other else self
-
     def _with_splits(self, other: Mapping[str, Split | JoinedSplit]) -> tuple[Config, ...]:
         """The configs with other splits in place of those of some keys."""
         return tuple(
@@ -195,14 +192,6 @@ class Benchmark:
             )
             for config in self.configs
         )
-
-    def models(self) -> dict[Model, tuple[str, ...]]:
-        """The models that generate splits' images, each with the keys of its splits (`config/split`)."""
-        found: dict[Model, tuple[str, ...]] = {}
-        for key, (_, split) in self.by_key().items():
-            if split.model is not None:
-                found[split.model] = (*found.get(split.model, ()), key)
-        return found
 
     def splits(self) -> Iterator[tuple[Config, Split]]:
         """Yield all splits in declared order, each with its config; for a joined split, its parts."""

@@ -38,9 +38,9 @@ from builders.broad.adopted import ADOPTED, ORIGINALS
 from builders.broad.adversarial import ADVERSARIAL, ATTACKS
 from builders.broad.multi_label import LAST_OBJECTS, MULTI_LABEL
 from builders.broad.originals import ALL_KNOWN, LABELS, originals
-from builders.broad.synthetic import SYNTHETIC
+from builders.broad.synthetic import GENERATIVE_MODELS, SYNTHETIC
 from builders.executors.processes import without_pandas
-from builders.generate.corruptions import DESCRIPTIONS, SEVERITIES, corruption
+from builders.generate.exact.corruptions import DESCRIPTIONS, SEVERITIES, corruption
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
 from builders.sources.inaturalist import INATURALIST
@@ -166,7 +166,7 @@ BENCHMARK = Benchmark(
     citation=papers.GUILLE_2023_BIBTEX,
     configs=(REFERENCE, NOVEL_CLASSES, ADVERSARIAL, SYNTHETIC, CORRUPTIONS, MORE_CORRUPTIONS, MULTI_LABEL),
     variants=(OPENIMAGE_O_ALL, LAST_OBJECTS, ADOPT_PARTIAL_BROAD, CORRUPT_ALL),
-    settings=(ATTACKS,),
+    settings=(ATTACKS, GENERATIVE_MODELS),
 )
 
 

@@ -24,8 +24,8 @@ from builders.benchmark import (
     Total,
 )
 from builders.executors.processes import without_pandas
-from builders.generate.noise import GAUSSIAN_NOISE
-from builders.generate.resize import FIXED_RESIZE
+from builders.generate.exact.noise import GAUSSIAN_NOISE
+from builders.generate.exact.resize import FIXED_RESIZE
 from builders.sources.cifar100 import CIFAR100
 from builders.sources.dtd import DTD
 from builders.sources.imagenet import IMAGENET

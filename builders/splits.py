@@ -60,27 +60,12 @@ class AuthorsImages:
 
 
 @dataclass(frozen=True)
-class Model:
-    """A generative model that a person has, and gives with the flag `--<name>`.
-
-    `given` is what the flag takes, as help shows it (such as `DIR`). `load` gets that and a device (`auto`, `cpu` or
-    `cuda`), and returns the generator with the model's weights and all that its images depend on.
-    """
-
-    name: str
-    given: str
-    help: str
-    load: Callable[[str, str], Generator]
-
-
-@dataclass(frozen=True)
 class Split:
     """One split: its role, source, classes and quota, and its place in the authors' archive (`published`).
 
     `generator` generates the stored images; without it they are the source's own. `oodness` adds the column of that
     name to the config. `ranked_as` names the `config/split` that keys the rank of the images instead of the split
     itself, so that splits which share it prefer the same images. `authors` is the list that a draw is compared with.
-    Of a split with a `model`, the generator only says what its images are until the model is loaded.
     """
 
     name: str
@@ -95,7 +80,6 @@ class Split:
     oodness: Oodness | None = None
     ranked_as: str = ""
     authors: AuthorsImages | None = None
-    model: Model | None = None
 
     @property
     def image_generator(self) -> Generator | None:

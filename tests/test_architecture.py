@@ -48,8 +48,9 @@ sources.readers         : errors sources.base sources.formats storage
 sources                 : demo errors release sources.base sources.formats sources.readers storage taxonomy.decisions
                           taxonomy.tables taxonomy.wordnet
 generate                : errors executors release sources storage
-generate.adversarial    : errors executors generate release storage taxonomy.tables
-generate.synthetic      : errors executors generate release storage taxonomy.tables taxonomy.wordnet
+generate.exact          : errors generate release storage
+generate.adversarial    : errors executors generate release sources
+generate.synthetic      : errors executors generate release sources storage taxonomy.wordnet
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
 declaration_checks      : selection splits taxonomy.decisions
@@ -59,10 +60,11 @@ plan                    : benchmark errors release sources.base storage taxonomy
 adopt                   : benchmark errors plan release sources sources.base sources.readers storage
 writing                 : benchmark errors executors generate plan release sources sources.base storage
 imagenet_benchmark      : benchmark executors papers sources
-cifar_benchmark         : benchmark executors generate papers sources
+cifar_benchmark         : benchmark executors generate.exact papers sources
 facets_benchmark        : benchmark executors papers sources taxonomy.rules
-broad                   : benchmark generate generate.adversarial generate.synthetic sources taxonomy.tables
-broad_benchmark         : benchmark broad executors generate papers sources
+broad                   : benchmark generate generate.adversarial generate.exact generate.synthetic sources
+                          taxonomy.tables
+broad_benchmark         : benchmark broad executors generate.exact papers sources
 registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
 cli                     : benchmark errors generate sources sources.base storage
 demo.write              : demo errors sources
@@ -112,11 +114,12 @@ COMMAND_LINE = "builders.pipeline.command"
 FEWEST, MOST = 5, 12
 """Modules of a folder, without `__init__`."""
 
-REGISTRIES = {"builders/demo", "builders/generate", "builders/sources", "evaluation/detectors"}
-"""Folders with a module for each source, generator or family of detectors, which may have more."""
+REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
+"""Folders with a module for each source or family of detectors, which may have more."""
 
 SMALL = {
     "builders/audit",
+    "builders/generate/exact",
     "builders/sources/formats",
     "evaluation/demo",
     "evaluation/metrics",

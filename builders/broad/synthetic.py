@@ -6,14 +6,20 @@ Tested by `tests/builders/generate/synthetic/test_release.py`.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from typing import Any
 
-from builders.benchmark import AllClasses, AllImages, ClassesOf, Config, Model, PaperCount, Split
+from builders.benchmark import AllClasses, AllImages, ClassesOf, Config, PaperCount, Settings, Split
+from builders.generate.devices import DEVICE
+from builders.generate.flags import Flag
 from builders.generate.synthetic import biggan, stable_diffusion
 from builders.sources.imagenet import IMAGENET
 from builders.sources.synthetic import BIGGAN_IMAGES, PARTITION, STABLE_DIFFUSION_IMAGES
 
+_NAME = "broad-synthetic"
+
 # 25 images of each class by each model (section 2.3).
-_made = functools.partial(
+_synthetic = functools.partial(
     Split,
     role="synthetic",
     partitions=(PARTITION,),
@@ -21,34 +27,46 @@ _made = functools.partial(
     quota=AllImages(),
     paper=PaperCount(25_000),
 )
-
-BIGGAN = Model(
-    name="biggan",
-    given="DIR",
-    help=f"Folder with biggan-deep-256's {biggan.WEIGHTS} and {biggan.CONFIG}: makes broad-synthetic/biggan.",
-    load=biggan.with_weights,
-)
-
-STABLE_DIFFUSION = Model(
-    name="stable-diffusion",
-    given="DIR|ORG/NAME",
-    help="Stable Diffusion 2 in the format of diffusers, a folder or a repository on the Hub (ORG/NAME or "
-    "ORG/NAME@REVISION): makes broad-synthetic/stable_diffusion.",
-    load=stable_diffusion.with_weights,
-)
+_of_biggan = functools.partial(_synthetic, "biggan", source=BIGGAN_IMAGES)
+_of_stable_diffusion = functools.partial(_synthetic, "stable_diffusion", source=STABLE_DIFFUSION_IMAGES)
 
 SYNTHETIC = Config(
-    name="broad-synthetic",
+    name=_NAME,
     labels=ClassesOf(IMAGENET),
     description="Images of ImageNet-1k's classes that generative models made: BigGAN-deep of the class itself, Stable "
     "Diffusion 2 of a prompt with one of the class's names. Two classes are named crane, and two maillot.",
     splits=(
-        _made("biggan", source=BIGGAN_IMAGES, generator=biggan.BIGGAN, model=BIGGAN),
-        _made(
-            "stable_diffusion",
-            source=STABLE_DIFFUSION_IMAGES,
-            generator=stable_diffusion.STABLE_DIFFUSION,
-            model=STABLE_DIFFUSION,
-        ),
+        _of_biggan(generator=biggan.BIGGAN),
+        _of_stable_diffusion(generator=stable_diffusion.STABLE_DIFFUSION),
     ),
+)
+
+
+def _asked_for(values: Mapping[str, Any]) -> dict[str, Split]:
+    splits = {}
+    if (folder := values["biggan"]) is not None:
+        splits["biggan"] = _of_biggan(generator=biggan.with_weights(folder, values["device"]))
+    if (given := values["stable-diffusion"]) is not None:
+        generator = stable_diffusion.with_weights(given, values["device"])
+        splits["stable_diffusion"] = _of_stable_diffusion(generator=generator)
+    return splits
+
+
+GENERATIVE_MODELS = Settings(
+    config=_NAME,
+    flags=(
+        Flag(
+            "biggan",
+            f"Folder with biggan-deep-256's {biggan.WEIGHTS} and {biggan.CONFIG}: makes broad-synthetic/biggan.",
+            metavar="DIR",
+        ),
+        Flag(
+            "stable-diffusion",
+            "Stable Diffusion 2 in the format of diffusers, a folder or a repository on the Hub (ORG/NAME or "
+            "ORG/NAME@REVISION): makes broad-synthetic/stable_diffusion.",
+            metavar="DIR|ORG/NAME",
+        ),
+        DEVICE,
+    ),
+    splits=_asked_for,
 )

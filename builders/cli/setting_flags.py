@@ -1,7 +1,4 @@
-"""The flags whose values make generators, such as those of attacks, and `--device`, which all models share.
-
-Tested by `tests/builders/cli/test_model_flags.py`.
-"""
+"""The command-line flags whose values make generators: of attacks, and of generative models."""
 
 from __future__ import annotations
 
@@ -17,9 +14,9 @@ from builders.generate.flags import Flag
 
 
 def setting_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
-    """Return the flags of a benchmark's settings, and `--device` if it has models; flags may be shared."""
+    """Return the flags of a benchmark's settings; a flag that several share, such as `--device`, is there once."""
     flags = [flag for settings in benchmark.settings for flag in settings.flags]
-    return [_option(flag) for flag in dict.fromkeys([*flags, *([DEVICE] if benchmark.models() else [])])]
+    return [_option(flag) for flag in dict.fromkeys(flags)]
 
 
 def given_values(benchmark: Benchmark, chosen: Sequence[Variant], flags: Mapping[str, Any]) -> dict[str, Any]:

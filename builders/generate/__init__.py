@@ -1,1 +1,1 @@
-"""Generates images that do not exist upstream: resized images, arrays stored as PNG, noise."""
+"""Generates images that do not exist upstream: the contract of generators, and what runs them."""

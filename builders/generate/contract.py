@@ -22,6 +22,7 @@ from builders.executors.base import ONE_CORE, Resources
 from builders.release.columns import Column, Value
 from builders.release.entries import GeneratorEntry, Reproducible
 from builders.release.images import Stored
+from builders.storage.regular import open_buffered
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,24 @@ class Weights:
 
     name: str
     sha256: str
+
+    @classmethod
+    def of(cls, name: str, path: Path, advice: str) -> Weights:
+        """Return a file's digest under the name that a generator records.
+
+        Args:
+            name: what to call it.
+            path: the file.
+            advice: the next step if it cannot be read, as a sentence.
+
+        Raises:
+            BuildError: it is no regular file, or cannot be read.
+        """
+        try:
+            with open_buffered(path) as opened:
+                return cls(name, hashlib.file_digest(opened, "sha256").hexdigest())
+        except OSError as error:
+            raise BuildError(f"Cannot read the weights {path}: {error.strerror}. {advice}") from error
 
     def verified(self, path: Path) -> Path:
         """Return the path if the file there has this digest.
@@ -78,6 +97,11 @@ class SourceImage:
     image: Image.Image | None
     data: bytes = field(repr=False)
     companion: Companion | None = None
+
+    @property
+    def seed(self) -> int:
+        """Seed of the row's random numbers, 0 to 2^63 - 1: the first 63 bits of the SHA-256 of its id."""
+        return int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:8], "big") >> 1
 
     @property
     def rgb(self) -> Image.Image:

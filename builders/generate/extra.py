@@ -1,6 +1,6 @@
 """Checks that the packages of the extra `generate` which generators need are installed.
 
-Tested by `tests/builders/generate/test_corruptions.py`.
+Tested by `tests/builders/generate/exact/test_corruptions.py`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from builders.benchmark import Benchmark, Variant, split_of
-from builders.cli.model_flags import gpus_needed, model_options, with_given_models
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.setting_flags import given_values, setting_options
@@ -65,13 +64,13 @@ def make_command(benchmark: Benchmark) -> click.Command:
             for variant in benchmark.variants:
                 _give_folder(variant, flags)
             read = benchmark.with_variants([variant.name for variant in chosen])
-            _main(read.with_settings(given_values(benchmark, chosen, flags)), module, flags)
+            configs = {name.partition("/")[0] for name in _named(flags["splits"])}
+            _main(read.with_settings(given_values(benchmark, chosen, flags), configs), module, flags)
 
     sources = [*benchmark.sources(), *(variant.source for variant in benchmark.variants if variant.source is not None)]
     for option in (
         *source_options(sources),
         *map(_variant_option, benchmark.variants),
-        *model_options(benchmark.models()),
         *setting_options(benchmark),
         *_shared_options(benchmark),
     ):
@@ -174,8 +173,6 @@ def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
 
 def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
     splits = _chosen_splits(benchmark, flags["splits"])
-    if benchmark.models():
-        benchmark, splits = with_given_models(benchmark, splits, flags, optional=not flags["splits"])
     out: Path = flags["out"]
     variant = flags["withdraw"] == DUPLICATES
     refuse_foreign(out)
@@ -205,7 +202,7 @@ def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             for key in [key for key in benchmark.usual() if benchmark.needs(key)]:
                 meter.note(f"{key}: left out, since it is made with {benchmark.needs(key)}")
         started = time.monotonic()
-        gpus = gpus_needed(benchmark, splits)
+        gpus = max((made.resources.gpus for made in generators_of(benchmark, splits).values()), default=0)
         with LocalExecutor(1 if flags["dry_run"] else flags["workers"], gpus=gpus, preload=WORKER_IMPORTS) as executor:
             planned = prepare(Run.of(benchmark, request, executor, meter))
             images = sum(len(split.rows) for split in planned.planned)
@@ -227,9 +224,13 @@ def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ..
         BuildError: there is no such config or split, or something has to be given before it can be generated.
     """
     declared, ready = list(benchmark.parts()), benchmark.ready()
-    names = [name for group in wanted for name in group.split(",") if name]
+    names = _named(wanted)
     if not names:
-        return tuple(key for key in benchmark.usual() if key in ready)
+        usual = tuple(key for key in benchmark.usual() if key in ready)
+        if not usual:
+            needed = " or ".join(dict.fromkeys(benchmark.needs(key) for key in declared))
+            raise BuildError(f"All splits of this benchmark need a model: give {needed}.")
+        return usual
     configs = {config.name for config in benchmark.configs}
     for name in names:
         if name not in declared and name not in configs:
@@ -245,6 +246,11 @@ def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ..
                 "these flags."
             )
     return tuple(key for key in declared if key in names or (key.split("/")[0] in names and key in ready))
+
+
+def _named(wanted: Sequence[str]) -> list[str]:
+    """The configs and splits that `--splits` names, which may be given several times."""
+    return [name for group in wanted for name in group.split(",") if name]
 
 
 def _installed_splits(benchmark: Benchmark, splits: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[str, ...]:

@@ -102,11 +102,14 @@ def variant_version(version: str, *, decode: bool) -> str:
 
 
 def compared_with(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
-    """The given splits and those that they are compared with, as `config/split` in declared order."""
+    """The given splits and those that they are compared with, as `config/split` in declared order.
+
+    They are compared with all that is built if no split is named, whether this run builds it or not.
+    """
     names = {group_name(benchmark, key.partition("/")[0]) for key in splits}
-    known = {*benchmark.usual(), *splits}
+    built = {*splits, *(set(benchmark.usual()) & set(benchmark.ready()))}
     return tuple(
-        key for key in benchmark.parts() if key in known and group_name(benchmark, key.partition("/")[0]) in names
+        key for key in benchmark.parts() if key in built and group_name(benchmark, key.split("/")[0]) in names
     )
 
 

@@ -46,6 +46,12 @@ def classes() -> Mapping[str, str]:
     return {row.wnid: row.name for row in tables.imagenet1k()}
 
 
+@functools.cache
+def class_indices() -> Mapping[str, int]:
+    """Return the index of every class by its wnid, as models number their outputs."""
+    return {row.wnid: row.index for row in tables.imagenet1k()}
+
+
 def class_folder(partition: str, wnid: str, path: Path) -> ClassFolder:
     """Return the class folder of a partition, or its counterpart in an archive."""
     own = f"{wnid}_[0-9]+" if partition == "train" else "ILSVRC2012_val_[0-9]{8}"

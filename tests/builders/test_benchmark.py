@@ -24,7 +24,7 @@ from builders.benchmark import (
     Total,
     split_of,
 )
-from builders.generate.resize import FIXED_RESIZE
+from builders.generate.exact.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
 from builders.release.columns import Column
 from builders.selection import after, class_sizes, images_of

@@ -9,7 +9,7 @@ import pytest
 
 from builders.benchmark import DeclarationError, PaperCount
 from builders.broad_benchmark import BENCHMARK, REFERENCE, main, originals
-from builders.generate.resize import FIXED_RESIZE
+from builders.generate.exact.resize import FIXED_RESIZE
 from builders.plan.classes import Draws
 from builders.plan.planner import plan
 from builders.release.schema import ROLES

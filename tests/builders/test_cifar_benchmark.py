@@ -15,8 +15,8 @@ import pytest
 from builders.cifar_benchmark import BENCHMARK
 from builders.duplicates.search import THRESHOLD
 from builders.errors import BuildError
-from builders.generate.noise import gaussian_noise
-from builders.generate.resize import FIXED_RESIZE, fixed_resize
+from builders.generate.exact.noise import gaussian_noise
+from builders.generate.exact.resize import FIXED_RESIZE, fixed_resize
 from builders.plan.classes import Draws, class_ids
 from builders.plan.planner import plan
 from builders.release import images

@@ -12,13 +12,13 @@ from builders.generate.adversarial.autoattack import AutoAttack
 from builders.generate.adversarial.generator import BATCH, Attack, AttackSettings, adversarial, with_weights
 from builders.generate.adversarial.models import MODELS, RESNET50, model_named
 from builders.generate.adversarial.pgd import PGD
-from builders.generate.adversarial.weights import weights_of
-from builders.generate.contract import Generator
+from builders.generate.contract import Generator, Weights
 from builders.generate.devices import DEVICE, chosen_device
 from builders.generate.extra import check_installed
 from builders.generate.flags import Flag
 
 _ATTACKS = ("pgd", "autoattack")
+_GIVE = "Weights are never downloaded: give the file with --weights."
 
 FLAGS = (
     Flag("model", "Attack this model; as often as --weights.", metavar="resnet50|vit|timm:NAME", multiple=True),
@@ -70,7 +70,7 @@ def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
     found = {}
     for name, file in zip(models, files, strict=True):
         model, path = model_named(name), Path(file)
-        digest = weights_of(model.name, path)
+        digest = Weights.of(model.name, path, _GIVE)
         check = not values["no-accuracy-check"]
         if check and not model.accuracy:
             raise BuildError(

@@ -6,8 +6,6 @@ allows, and only then judged, in float32. So the columns are about the pixels th
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +26,7 @@ from builders.generate.adversarial.pgd import PGD
 from builders.generate.adversarial.prepare import prepared
 from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
 from builders.release.columns import Column
-from taxonomy import tables
+from builders.sources.imagenet_names import class_indices
 
 BATCH = 32
 """Images that are attacked together unless `--attack-batch` says otherwise."""
@@ -158,7 +156,7 @@ class _Start:
         else:
             torch.backends.cudnn.deterministic = True  # a batch that is made again has the same pixels
         path = generator.weights[0].verified(Path(self.weights))
-        network = load_network(self.settings.model, path, self.settings.device, list(_labels()))
+        network = load_network(self.settings.model, path, self.settings.device, list(class_indices()))
         return Attacker(self.settings, network)
 
 
@@ -181,9 +179,9 @@ class Attacker:
         Raises:
             BuildError: the model is less accurate than its card, or memory does not suffice for one image.
         """
-        labels = np.array([_labels()[image.class_id] for image in images])
+        labels = np.array([class_indices()[image.class_id] for image in images])
         originals = np.stack([prepared(image.rgb, self.settings.model) for image in images])
-        seeds = [seed_of(image.id) for image in images]
+        seeds = [image.seed for image in images]
         before = self._judge(originals, labels)
         if self.check is not None:
             self.check.add(len(labels), int((before.predictions == labels).sum()))
@@ -275,13 +273,3 @@ def stored_pixels(found: Any, originals: npt.NDArray[np.uint8], levels: int) -> 
     near = originals.astype(np.int16)
     projected: npt.NDArray[np.uint8] = rounded.clip(near - levels, near + levels).clip(0, 255).astype(np.uint8)
     return projected
-
-
-def seed_of(row_id: str) -> int:
-    """Return the seed of a row's random numbers: the first 63 bits of the SHA-256 of its id."""
-    return int.from_bytes(hashlib.sha256(row_id.encode()).digest()[:8], "big") >> 1
-
-
-@functools.cache
-def _labels() -> dict[str, int]:
-    return {row.wnid: row.index for row in tables.imagenet1k()}

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import pickle
 import re
-import struct
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from builders.errors import BuildError, more, one_line
-from builders.generate.contract import Weights
-from builders.storage.regular import open_buffered
+from builders.generate.torch_files import load_tensors
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys of the state dict in checkpoints that hold more; mmcls uses the first."""
-
-_DAMAGED = (
-    AssertionError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    pickle.UnpicklingError,
-    struct.error,
-)
-"""What torch 2.14 raises on files with flipped bytes, of which many are no `UnpicklingError`."""
 
 _NAMED = 2
 
@@ -49,38 +29,13 @@ _OF_MMCLS = (
 )
 
 
-def weights_of(name: str, path: Path) -> Weights:
-    """Return a file's digest under the name that a generator records.
-
-    Raises:
-        BuildError: the file cannot be read.
-    """
-    try:
-        with open_buffered(path) as opened:
-            return Weights(name, hashlib.file_digest(opened, "sha256").hexdigest())
-    except OSError as error:
-        raise BuildError(
-            f"Cannot read the weights {path}: {error.strerror}. Weights are never downloaded: give the file with "
-            "--weights."
-        ) from error
-
-
 def read_weights(path: Path) -> dict[str, Any]:
     """Read the tensors of a state dict that `torch.save` wrote, by timm's names; no code in the file is executed.
 
     Raises:
         BuildError: the file is no state dict of tensors.
     """
-    import torch
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns of a damaged file's content before it refuses it
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except _DAMAGED as error:
-        raise BuildError(
-            f"torch.load(weights_only=True) cannot read {path}. Save the model's state_dict alone."
-        ) from (error)
+    found = load_tensors(path, "Save the model's state_dict alone.")
     for key in _WRAPPERS:
         if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
             found = found[key]

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import functools
 import json
-import pickle
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,18 +22,17 @@ from scipy.special import ndtr, ndtri
 
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.executors.base import ONE_CORE, Resources
-from builders.generate.contract import Generate, Generated, Generator, SourceImage
+from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
 from builders.generate.devices import chosen_device, device_name
+from builders.generate.extra import check_installed
 from builders.generate.synthetic.biggan_network import Config, Network, Tensor
 from builders.generate.synthetic.models import (
     SEED,
-    class_indices,
-    digest_of,
     memory_errors_as_build_errors,
-    require_packages,
-    seed_of,
     versions,
 )
+from builders.generate.torch_files import load_tensors
+from builders.sources.imagenet_names import class_indices
 from builders.storage.regular import read_regular
 
 WEIGHTS, CONFIG = "pytorch_model.bin", "config.json"
@@ -51,19 +48,6 @@ _MOST_CONFIG = 1 << 16
 _PACKAGES = ("torch",)
 
 _GIVE = f"Give the folder of biggan-deep-256 that holds {WEIGHTS} and {CONFIG} with --biggan DIR."
-
-_DAMAGED = (
-    AssertionError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    pickle.UnpicklingError,
-)
-"""What torch raises on damaged files."""
 
 
 def truncated_noise(seed: int, size: int, truncation: float) -> npt.NDArray[np.float32]:
@@ -153,20 +137,10 @@ def read_tensors(path: Path, config: Config) -> dict[str, Tensor]:
     Raises:
         BuildError: the file is no state dict, or one of another network.
     """
-    import torch
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns of what it finds in a damaged file before it refuses it
-            read = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise BuildError(f"Cannot read {path}: {error.strerror}. {_GIVE}") from error
-    except _DAMAGED as error:
-        raise BuildError(
-            f"torch.load(weights_only=True) cannot read the weights {path}. Download them again."
-        ) from error
+    read = load_tensors(path, "Download the weights again.")
     wanted = config.shapes()
-    found = {name: tuple(value.shape) for name, value in _tensors(read).items()}
+    tensors = _tensors(read)
+    found = {name: tuple(value.shape) for name, value in tensors.items()}
     problems = [
         *_listed([name for name in wanted if name not in found], "missing"),
         *_listed([name for name in found if name not in wanted], "unknown"),
@@ -177,7 +151,7 @@ def read_tensors(path: Path, config: Config) -> dict[str, Tensor]:
             f"{path} does not have exactly the {len(wanted):,} tensors that {CONFIG} beside it describes: "
             f"{' and '.join(problems)}. {_GIVE}"
         )
-    return {name: value.float() for name, value in read.items()}
+    return {name: value.float() for name, value in tensors.items()}
 
 
 def _tensors(read: object) -> Mapping[str, Any]:
@@ -216,7 +190,7 @@ class _Start:
 def _generate(network: Network, images: Sequence[SourceImage]) -> list[Generated]:
     import torch
 
-    seeds = [seed_of(image.id) for image in images]
+    seeds = [image.seed for image in images]
     noise = np.stack([truncated_noise(seed, network.config.z_dim, TRUNCATION) for seed in seeds])
     classes = torch.tensor([class_indices()[image.class_id] for image in images], device=network.device)
     with torch.inference_mode(), memory_errors_as_build_errors():
@@ -240,6 +214,8 @@ BIGGAN = Generator(
     columns=(SEED,),
     reproducible="recorded",
     together=_BATCH,
+    requires=_PACKAGES,
+    needs="--biggan DIR",
 )
 """The generator without weights, as a benchmark declares it."""
 
@@ -254,7 +230,7 @@ def with_weights(given: str, device: str) -> Generator:
     Raises:
         BuildError: torch is not installed, there is no such device, or the folder lacks a file.
     """
-    require_packages(_PACKAGES, "generate BROAD's synthetic images")
+    check_installed({BIGGAN.name: BIGGAN})
     folder, used = Path(given).absolute(), chosen_device(device)
     for name in (WEIGHTS, CONFIG):
         if not (folder / name).is_file():
@@ -262,8 +238,9 @@ def with_weights(given: str, device: str) -> Generator:
     read_config(folder / CONFIG)  # refused before any work starts
     return replace(
         BIGGAN,
+        needs="",
         start=_Start(str(folder), used),
         parameters={**BIGGAN.parameters, "dtype": "float32", "device": device_name(used)} | versions(_PACKAGES),
-        weights=tuple(digest_of(f"biggan/{name}", folder / name) for name in (WEIGHTS, CONFIG)),
+        weights=tuple(Weights.of(f"biggan/{name}", folder / name, _GIVE) for name in (WEIGHTS, CONFIG)),
         resources=Resources(cpus=1, gpus=1) if used == "cuda" else ONE_CORE,
     )

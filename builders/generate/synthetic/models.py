@@ -1,4 +1,4 @@
-"""What generative models share: seeds, names of classes, versions, and the check of the extra `generate`.
+"""Code shared by the generative models: the column of seeds, names of classes, versions, and errors of memory.
 
 Tested by `tests/builders/generate/synthetic/test_biggan.py`.
 """
@@ -6,32 +6,16 @@ Tested by `tests/builders/generate/synthetic/test_biggan.py`.
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.metadata
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from builders.errors import BuildError
-from builders.generate.contract import Weights
 from builders.release.columns import Column
-from builders.storage.regular import open_buffered
-from taxonomy import tables
 from taxonomy.wordnet import nouns
 
 SEED = Column("seed", "int64", "seed of the image's random numbers: the first 63 bits of the SHA-256 of the row's id")
-
-
-def seed_of(row_id: str) -> int:
-    """Return the seed of a row's random numbers, 0 to 2^63 - 1: the first 63 bits of the SHA-256 of its id."""
-    return int.from_bytes(hashlib.sha256(row_id.encode()).digest()[:8], "big") >> 1
-
-
-@functools.cache
-def class_indices() -> Mapping[str, int]:
-    """Return the index of every class of ImageNet-1k by its wnid."""
-    return {row.wnid: row.index for row in tables.imagenet1k()}
 
 
 @functools.cache
@@ -43,20 +27,6 @@ def class_names(wnid: str) -> tuple[str, ...]:
     """
     wordnet = nouns.load()
     return wordnet.lemmas(wordnet.row(wnid))
-
-
-def require_packages(packages: Sequence[str], to: str) -> None:
-    """Check that packages of the extra `generate` are installed.
-
-    Raises:
-        BuildError: one is not.
-    """
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if missing:
-        raise BuildError(
-            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed, but needed to {to}. Install "
-            "the extra with pip install 'unknown-detection[generate]' (in a checkout: pip install -e '.[generate]')."
-        )
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
@@ -76,14 +46,3 @@ def memory_errors_as_build_errors() -> Iterator[None]:
             "The GPU has too little free memory for the model and its images. End other programs that use it, or give "
             "--device cpu in another --out; on this GPU the same command goes on where it stopped."
         ) from error
-
-
-def digest_of(name: str, path: Path) -> Weights:
-    """Return a file of weights with its digest.
-
-    Raises:
-        BuildError: the path has no regular file.
-        OSError: the file cannot be read.
-    """
-    with open_buffered(path) as file:
-        return Weights(name, hashlib.file_digest(file, "sha256").hexdigest())

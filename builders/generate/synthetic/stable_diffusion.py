@@ -18,15 +18,13 @@ import numpy as np
 
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
-from builders.generate.contract import Generate, Generated, Generator, SourceImage
+from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
 from builders.generate.devices import chosen_device, device_name
+from builders.generate.extra import check_installed
 from builders.generate.synthetic.models import (
     SEED,
     class_names,
-    digest_of,
     memory_errors_as_build_errors,
-    require_packages,
-    seed_of,
     versions,
 )
 from builders.generate.synthetic.pipeline_folder import GIVE, files_of, folder_of, load_pipeline, side_of
@@ -82,7 +80,7 @@ class _Start:
 def _generate(pipeline: Any, generator: Generator, images: Sequence[SourceImage]) -> list[Generated]:
     import torch
 
-    seeds, prompts = [seed_of(image.id) for image in images], [prompt_of(image) for image in images]
+    seeds, prompts = [image.seed for image in images], [prompt_of(image) for image in images]
     side = pipeline.unet.config.sample_size
     shape = (pipeline.unet.config.in_channels, side, side)
     # One generator an image, on the CPU, where the same seed gives the same numbers on every machine.
@@ -127,6 +125,8 @@ STABLE_DIFFUSION = Generator(
     columns=(PROMPT, SEED),
     reproducible="recorded",
     together=_BATCH,
+    requires=_PACKAGES,
+    needs="--stable-diffusion DIR|ORG/NAME",
 )
 """The generator without weights, as a benchmark declares it."""
 
@@ -141,15 +141,16 @@ def with_weights(given: str, device: str) -> Generator:
     Raises:
         BuildError: a package is not installed, there is no such device, or the folder is no Stable Diffusion 2.
     """
-    require_packages(_PACKAGES, "generate BROAD's synthetic images")
+    check_installed({STABLE_DIFFUSION.name: STABLE_DIFFUSION})
     used, folder = chosen_device(device), folder_of(given)
     files, side = files_of(folder), side_of(folder)
     return replace(
         STABLE_DIFFUSION,
+        needs="",
         size=(side, side),
         start=_Start(str(folder), used),
         parameters={**STABLE_DIFFUSION.parameters, "side": side, "dtype": "float32", "device": device_name(used)}
         | versions(_PACKAGES),
-        weights=tuple(digest_of(f"stable-diffusion-2/{name}", folder / name) for name in files),
+        weights=tuple(Weights.of(f"stable-diffusion-2/{name}", folder / name, GIVE) for name in files),
         resources=Resources(cpus=1, gpus=1) if used == "cuda" else ONE_CORE,
     )

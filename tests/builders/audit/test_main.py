@@ -13,7 +13,7 @@ from builders.benchmark import AllImages, Benchmark, Classes, Config, PaperCount
 from builders.cli.progress import TerminalMeter
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generated, Generator
-from builders.generate.resize import FIXED_RESIZE
+from builders.generate.exact.resize import FIXED_RESIZE
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release

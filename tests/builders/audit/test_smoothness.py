@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from builders.audit.smoothness import auroc, smoothness_score, total_variation
-from builders.generate.resize import fixed_resize
+from builders.generate.exact.resize import fixed_resize
 from tests.builders.photographs import pieces
 
 

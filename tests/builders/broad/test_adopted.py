@@ -18,7 +18,7 @@ from builders.broad_benchmark import BENCHMARK
 from builders.demo.images import jpeg, saved
 from builders.demo.partial_broad import attacked, originals
 from builders.generate.contract import Companion, SourceImage
-from builders.generate.deciphered import decipher
+from builders.generate.exact.deciphered import decipher
 from builders.plan.originals import missing_originals, shared_originals
 from builders.release.images import rgb_sha256
 from builders.release.manifest import read_manifest

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from builders.generate.arrays import AS_PNG
 from builders.generate.batches import cut
 from builders.generate.contract import Weights
-from builders.generate.resize import FIXED_RESIZE
+from builders.generate.exact.resize import FIXED_RESIZE
 
 MEGABYTE = 1024 * 1024
 

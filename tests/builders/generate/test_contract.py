@@ -10,9 +10,9 @@ import pytest
 from builders.errors import BuildError
 from builders.generate.arrays import AS_PNG
 from builders.generate.contract import Generated, Generator, SourceImage, Weights, differences
-from builders.generate.corruptions import DESCRIPTIONS
-from builders.generate.noise import GAUSSIAN_NOISE
-from builders.generate.resize import FIXED_RESIZE
+from builders.generate.exact.corruptions import DESCRIPTIONS
+from builders.generate.exact.noise import GAUSSIAN_NOISE
+from builders.generate.exact.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
 from builders.release.columns import Column
 from builders.release.entries import ColumnEntry, column_entry, listed_column

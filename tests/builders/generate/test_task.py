@@ -14,8 +14,8 @@ from builders.errors import BuildError
 from builders.generate.arrays import AS_PNG
 from builders.generate.batches import cut, generated_table, read_pixels, read_records
 from builders.generate.contract import Generated, Generator
-from builders.generate.noise import GAUSSIAN_NOISE, gaussian_noise
-from builders.generate.resize import FIXED_RESIZE, fixed_resize
+from builders.generate.exact.noise import GAUSSIAN_NOISE, gaussian_noise
+from builders.generate.exact.resize import FIXED_RESIZE, fixed_resize
 from builders.generate.task import BatchTask
 from builders.release.columns import Column
 from builders.release.images import pixel_sha256

@@ -22,7 +22,7 @@ from builders.executors.base import Resources
 from builders.executors.local import LocalExecutor
 from builders.generate import batches
 from builders.generate.contract import Generated, Generator, Weights
-from builders.generate.resize import FIXED_RESIZE
+from builders.generate.exact.resize import FIXED_RESIZE
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release

@@ -66,7 +66,8 @@ def test_made_images_have_three_channels(cifar_release, demo, tmp_path, trouble)
     made = rows[trouble.path.removeprefix("images/")]["image"]
     with Image.open(demo["dtd"] / trouble.path) as source:
         assert source.mode == CHANNELS[trouble.kind]
-        # One call of Pillow's own, which may round some pixels otherwise (tests/builders/generate/test_resize.py).
+        # One call of Pillow's own, which may round some pixels otherwise
+        # (`tests/builders/generate/exact/test_resize.py`).
         by_pillow = source.convert("RGB").resize((32, 32), Image.Resampling.BILINEAR)
     assert (made.mode, made.size) == ("RGB", (32, 32))
     assert np.abs(np.asarray(made).astype(int) - np.asarray(by_pillow)).max() <= 1

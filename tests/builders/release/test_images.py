@@ -10,7 +10,7 @@ from PIL import Image
 from PIL.TiffImagePlugin import IFDRational
 
 from builders.demo.images import ENCODERS
-from builders.generate.resize import fixed_resize
+from builders.generate.exact.resize import fixed_resize
 from builders.release import images
 from builders.release.jpeg import read_header
 from hf_scripts.checks.images import check_images

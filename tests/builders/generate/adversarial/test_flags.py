@@ -39,7 +39,7 @@ def test_the_benchmark_declares_the_papers_four_splits_without_weights():
         assert BENCHMARK.needs(key) == f"--model {model} --weights FILE"
         assert BENCHMARK.count(key).rows == BENCHMARK.count(key).paper == 5_000
     assert not set(keys) & set(BENCHMARK.ready())
-    assert BENCHMARK.with_settings(DEFAULTS) is BENCHMARK
+    assert BENCHMARK.with_settings(DEFAULTS, ["broad-adversarial"]) is BENCHMARK
 
 
 @needed(*TORCH, "torchattacks")
@@ -59,7 +59,7 @@ def test_a_model_and_its_weights_make_its_two_splits(weights):
         "queries": 5_000,
     }
     assert {name: found["pgd_vit"].parameters[name] for name in ("steps", "epsilon")} == {"steps": 40, "epsilon": 0.05}
-    given = BENCHMARK.with_settings(DEFAULTS | {"model": ("vit",), "weights": (weights,)})
+    given = BENCHMARK.with_settings(DEFAULTS | {"model": ("vit",), "weights": (weights,)}, ["broad-adversarial"])
     ready = [key for key in given.ready() if split_of(key).startswith("broad-adversarial")]
     assert ready == ["broad-adversarial/pgd_vit", "broad-adversarial/autoattack_vit"]
     assert list(given.parts()) == list(BENCHMARK.parts())

@@ -13,11 +13,12 @@ from PIL import Image
 from builders.broad_benchmark import main
 from builders.errors import BuildError
 from builders.generate.adversarial.autoattack import PARTS, AutoAttack
-from builders.generate.adversarial.generator import AttackSettings, _Best, adversarial, seed_of, stored_pixels
+from builders.generate.adversarial.generator import AttackSettings, _Best, adversarial, stored_pixels
 from builders.generate.adversarial.models import RESNET50, model_named
 from builders.generate.adversarial.network import Judged, load_network
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.adversarial.prepare import prepared
+from builders.generate.contract import SourceImage
 from builders.release.images import decode
 from builders.sources.imagenet import IMAGENET
 from evaluation.protocols import broad
@@ -240,7 +241,7 @@ def test_the_best_of_some_results_is_the_most_confident_misclassification():
 
 def test_seeds_are_of_the_row():
     # sha256sum of the id begins with these 16 hex digits, of which the last bit is cut.
-    assert seed_of("abc") == 0xBA7816BF8F01CFEA >> 1
+    assert SourceImage("abc", "", "", None, b"").seed == 0xBA7816BF8F01CFEA >> 1
 
 
 def test_a_generator_on_a_gpu_asks_for_one():

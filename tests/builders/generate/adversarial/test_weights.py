@@ -5,7 +5,8 @@ import re
 import pytest
 
 from builders.errors import BuildError
-from builders.generate.adversarial.weights import load_strictly, read_weights, renamed, weights_of
+from builders.generate.adversarial.weights import load_strictly, read_weights, renamed
+from builders.generate.contract import Weights
 from tests.builders.generate.adversarial.real import TORCH, needed, one_thread
 
 pytestmark = needed(*TORCH)
@@ -182,9 +183,9 @@ def test_code_in_a_file_is_not_executed_and_other_objects_are_refused(tmp_path):
 
 def test_weights_that_are_not_there_are_not_downloaded(tmp_path):
     with pytest.raises(BuildError, match="No such file"):
-        weights_of("vit", tmp_path / "none.pth")
+        Weights.of("vit", tmp_path / "none.pth", "Give it.")
     (tmp_path / "w").write_bytes(b"abc")
     # The test vector of FIPS 180-2, appendix B.1.
-    assert weights_of("vit", tmp_path / "w").sha256 == (
+    assert Weights.of("vit", tmp_path / "w", "Give it.").sha256 == (
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     )

@@ -10,8 +10,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra generate is not installed")
 pytest.importorskip("diffusers", reason="the extra generate is not installed")
 
-from builders.broad.synthetic import SYNTHETIC  # noqa: E402
+from builders.broad.synthetic import GENERATIVE_MODELS, SYNTHETIC  # noqa: E402
 from builders.broad_benchmark import BENCHMARK  # noqa: E402
+from builders.generate.contract import SourceImage  # noqa: E402
 from builders.generate.synthetic import models  # noqa: E402
 from builders.pipeline.command import run_command  # noqa: E402
 from builders.selection import Total  # noqa: E402
@@ -26,8 +27,16 @@ IMAGES = 3
 
 def few():
     """BROAD's config of synthetic images with some rows of each split."""
-    splits = tuple(dataclasses.replace(split, quota=Total(IMAGES)) for split in SYNTHETIC.splits)
-    return dataclasses.replace(BENCHMARK, configs=(dataclasses.replace(SYNTHETIC, splits=splits),), variants=())
+
+    def asked_for(values):
+        return {name: with_few(split) for name, split in GENERATIVE_MODELS.splits(values).items()}
+
+    def with_few(split):
+        return dataclasses.replace(split, quota=Total(IMAGES))
+
+    config = dataclasses.replace(SYNTHETIC, splits=tuple(map(with_few, SYNTHETIC.splits)))
+    settings = dataclasses.replace(GENERATIVE_MODELS, splits=asked_for)
+    return dataclasses.replace(BENCHMARK, configs=(config,), variants=(), settings=(settings,))
 
 
 def build(out, *flags):
@@ -58,7 +67,6 @@ def test_the_declaration_counts_as_the_paper():
         count = BENCHMARK.count(f"broad-synthetic/{split.name}")
         assert count.rows == count.paper == 25 * 1_000
         assert set(split.source.expected()["images"].per_class.values()) == {25}
-    assert all(BENCHMARK.models()[split.model] == (f"broad-synthetic/{split.name}",) for split in SYNTHETIC.splits)
 
 
 def test_it_verifies(release, capsys):
@@ -77,7 +85,7 @@ def test_biggan_rows_have_their_class_and_seed(release):
         assert row["id"] == f"biggan/{row['source_id']}#biggan-deep-256"
         assert row["source_id"].split("/")[0] == row["class_id"]
         assert row["label"] == indices[row["class_id"]]
-        assert row["seed"] == models.seed_of(row["id"])
+        assert row["seed"] == SourceImage(row["id"], "", "", None, b"").seed
         assert np.asarray(row["image"]).shape == (256, 256, 3)
         assert row["prompt"] == ""
 
@@ -88,7 +96,7 @@ def test_stable_diffusion_rows_have_their_prompt_and_seed(release):
     for row in rows:
         assert row["id"] == f"stable_diffusion/{row['source_id']}#stable-diffusion-2"
         assert row["prompt"] in [f"High quality image of a {name}." for name in models.class_names(row["class_id"])]
-        assert row["seed"] == models.seed_of(row["id"])
+        assert row["seed"] == SourceImage(row["id"], "", "", None, b"").seed
         assert np.asarray(row["image"]).shape == (64, 64, 3)
 
 

@@ -17,7 +17,6 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from builders.errors import BuildError  # noqa: E402
 from builders.generate.contract import SourceImage  # noqa: E402
 from builders.generate.synthetic import stable_diffusion as sd  # noqa: E402
-from builders.generate.synthetic.models import seed_of  # noqa: E402
 from builders.generate.synthetic.pipeline_folder import load_pipeline  # noqa: E402
 from tests.builders.generate.synthetic import tiny  # noqa: E402
 
@@ -48,7 +47,7 @@ def test_images_depend_on_their_row_alone(folder):
         assert image.pixels.shape == (64, 64, 3)
         # The same numbers in a batch of another size are rounded differently in their last bits.
         assert np.abs(image.pixels.astype(int) - other.pixels).max() <= 1
-        assert image.values == other.values == {"prompt": sd.prompt_of(one), "seed": seed_of(one.id)}
+        assert image.values == other.values == {"prompt": sd.prompt_of(one), "seed": one.seed}
     together = generate(rows[::-1])[::-1]
     assert all(np.array_equal(one.pixels, other.pixels) for one, other in zip(made, together, strict=True))
     assert np.abs(made[0].pixels.astype(int) - made[1].pixels).mean() > 5
@@ -65,7 +64,7 @@ def test_images_are_those_of_a_plain_call_of_diffusers(folder):
         "High quality image of a crane.",
         num_inference_steps=3,
         guidance_scale=7.5,
-        generator=torch.Generator("cpu").manual_seed(seed_of(one.id)),
+        generator=torch.Generator("cpu").manual_seed(one.seed),
     ).images[0]
     assert np.array_equal(made.pixels, np.asarray(image))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from builders.generate.resize import fixed_resize
+from builders.generate.exact.resize import fixed_resize
 from builders.release import images
 
 # Digests over the pixels of `fixed_resize` of `scene(i)`: the same under Pillow 11.0.0, 12.0.0 and 13.0.0, and those

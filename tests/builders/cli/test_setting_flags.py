@@ -1,32 +1,31 @@
-"""The flags that give models: what is said without them, and without the packages that they need."""
+"""The flags whose values make generators: what is said without them, and without the packages that they need."""
 
 import dataclasses
-import importlib.util
+import importlib.metadata
 
 import pytest
 
-from builders.broad.adversarial import ADVERSARIAL
 from builders.broad.synthetic import SYNTHETIC
-from builders.broad_benchmark import BENCHMARK, REFERENCE, main
+from builders.broad_benchmark import BENCHMARK, main
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
 from builders.pipeline.command import make_command, run_command
 from tests.builders.conftest import files_of
 
 MODELS = {"biggan": "broad-synthetic/biggan", "stable-diffusion": "broad-synthetic/stable_diffusion"}
+ATTACKED = {f"broad-adversarial/{attack}_{model}" for attack in ("pgd", "autoattack") for model in ("resnet50", "vit")}
 BUILT_WITHOUT_FLAGS = ("broad-reference", "broad-novel-classes", "broad-corruptions", "broad-multi-label")
 
 
-def test_every_model_has_its_flag_and_its_split():
-    assert {model.name: keys for model, keys in BENCHMARK.models().items()} == {
-        name: (split,) for name, split in MODELS.items()
-    }
+def test_every_split_that_needs_a_model_says_which_flag_gives_it():
+    needed = {split: BENCHMARK.needs(split).split()[0] for split in MODELS.values()}
+    assert needed == {split: f"--{name}" for name, split in MODELS.items()}
+    assert set(BENCHMARK.parts()) - set(BENCHMARK.ready()) == {*MODELS.values(), *ATTACKED}
 
 
 def test_a_flag_that_models_share_is_there_once():
     # Those that attack and those that generate: whichever a benchmark has, they compute on one device.
-    without_models = dataclasses.replace(BENCHMARK, configs=(REFERENCE, ADVERSARIAL), variants=())
-    without_attacks = dataclasses.replace(BENCHMARK, settings=())
-    for benchmark, times in ((BENCHMARK, 1), (without_models, 1), (without_attacks, 1), (IMAGENET, 0)):
+    of_attacks, of_models = (dataclasses.replace(BENCHMARK, settings=(one,)) for one in BENCHMARK.settings)
+    for benchmark, times in ((BENCHMARK, 1), (of_attacks, 1), (of_models, 1), (IMAGENET, 0)):
         names = [option.name for option in make_command(benchmark).params]
         assert len(names) == len(set(names))
         assert names.count("device") == times
@@ -49,7 +48,7 @@ def test_a_split_that_is_named_needs_its_model(tmp_path, capsys, name):
     for more in ([], ["--demo"]):
         assert main([f"--splits={MODELS[name]}", f"--out={out}", *more]) == 2
         message = capsys.readouterr().err
-        assert f"No model was given for {MODELS[name]}. Give --{name} " in message
+        assert f"--splits {MODELS[name]} cannot be generated yet: {MODELS[name]} is made with --{name} DIR" in message
     assert not out.exists()
 
 
@@ -57,9 +56,7 @@ def test_splits_that_nobody_names_are_left_out_without_their_model(tmp_path, cap
     alone = dataclasses.replace(BENCHMARK, configs=(SYNTHETIC,), variants=())
     assert run_command(alone, ["--dry-run", f"--out={tmp_path / 'out'}"]) == 2
     said = capsys.readouterr().err
-    for model, (split,) in BENCHMARK.models().items():
-        assert f"{split}: left out, because no --{model.name} {model.given} is given\n" in said
-    assert "No split is left to build without models. Give --biggan DIR or --stable-diffusion " in said
+    assert "All splits of this benchmark need a model: give --biggan DIR or --stable-diffusion DIR|ORG/NAME." in said
 
 
 def test_a_model_that_no_split_needs_is_not_read(tmp_path, capsys):
@@ -69,9 +66,15 @@ def test_a_model_that_no_split_needs_is_not_read(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_without_the_extra_the_sentence_names_it(tmp_path, capsys, monkeypatch, name):
-    found = importlib.util.find_spec
-    # As in an install of the core alone, which is what the tests run in where the extra is not there.
-    monkeypatch.setattr(importlib.util, "find_spec", lambda module: None if module == "torch" else found(module))
+    found = importlib.metadata.version
+
+    def version(package):
+        """As in an install of the core alone, which is what the tests run in where the extra is not there."""
+        if package == "torch":
+            raise importlib.metadata.PackageNotFoundError(package)
+        return found(package)
+
+    monkeypatch.setattr("builders.generate.extra.importlib.metadata.version", version)
     assert main([f"--splits={MODELS[name]}", f"--{name}={tmp_path}", f"--out={tmp_path / 'out'}"]) == 2
     message = capsys.readouterr().err
     assert "torch" in message and "not installed" in message
@@ -81,5 +84,12 @@ def test_without_the_extra_the_sentence_names_it(tmp_path, capsys, monkeypatch, 
 
 def test_authors_images_take_the_place_of_made_ones():
     adopted = BENCHMARK.with_variants(["adopt-partial-broad"])
-    assert adopted.models() == {}
+    assert set(adopted.ready()) == set(adopted.parts())
     assert {key for key in adopted.parts() if key.startswith("broad-synthetic/")} == set(MODELS.values())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_authors_images_and_a_model_exclude_each_other(tmp_path, capsys, name):
+    assert main([f"--adopt-partial-broad={tmp_path}", f"--{name}={tmp_path}", f"--out={tmp_path / 'out'}"]) == 2
+    said = capsys.readouterr().err
+    assert f"--adopt-partial-broad takes the images of broad-synthetic from its folder, so --{name} cannot" in said

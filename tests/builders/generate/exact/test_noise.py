@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from builders.generate.noise import gaussian_noise
+from builders.generate.exact.noise import gaussian_noise
 from builders.release import images
 
 

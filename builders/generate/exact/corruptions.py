@@ -76,7 +76,7 @@ def prepared(image: Image.Image) -> Image.Image:
     """Prepare an image as ImageNet-C did: RGB, shorter side 256, and the 224 x 224 at the centre.
 
     Sizes and offsets are those of torchvision's `Resize(256)` and `CenterCrop(224)`. Columns and rows are resized in
-    two calls, which gives the same pixels under Pillow 11, 12 and 13 (`builders.generate.resize`).
+    two calls, which gives the same pixels under Pillow 11, 12 and 13 (`builders.generate.exact.resize`).
 
     Args:
         image: any mode and size. An alpha channel is dropped, as by `convert`.
@@ -133,7 +133,7 @@ _DIFFERENCES: Mapping[str, str] = {
 
 
 def seed_words(row_id: str) -> npt.NDArray[np.uint32]:
-    """The seed of a row: the SHA-256 of its id as eight 32-bit words, as `builders.generate.noise` has it."""
+    """The seed of a row: the SHA-256 of its id as eight 32-bit words, as `builders.generate.exact.noise` has it."""
     return np.frombuffer(hashlib.sha256(row_id.encode()).digest(), dtype="<u4").astype(np.uint32)
 
 

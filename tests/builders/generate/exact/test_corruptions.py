@@ -18,15 +18,15 @@ from PIL import Image
 from scipy import ndimage
 
 from builders.errors import BuildError
-from builders.generate import corruptions
 from builders.generate.contract import SourceImage
-from builders.generate.corruptions import DESCRIPTIONS, corruption, prepared
+from builders.generate.exact import corruptions
+from builders.generate.exact.corruptions import DESCRIPTIONS, corruption, prepared
 from builders.generate.extra import check_installed, not_installed, without_packages
 from builders.release.images import pixel_sha256
-from tests.builders.generate.test_resize import scene
+from tests.builders.generate.exact.test_resize import scene
 from tests.builders.photographs import photographs
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @functools.cache
@@ -312,7 +312,7 @@ def test_order_batch_and_what_came_before_change_nothing(name):
 DIGESTS = """
 from PIL import Image
 from builders.release.images import pixel_sha256
-from tests.builders.generate.test_corruptions import CHOSEN_BY_CPU, corrupted, even_and_fine
+from tests.builders.generate.exact.test_corruptions import CHOSEN_BY_CPU, corrupted, even_and_fine
 for name, severity in CHOSEN_BY_CPU:
     print(pixel_sha256(Image.fromarray(corrupted(name, severity, even_and_fine()))))
 """
