@@ -72,6 +72,7 @@ demo.__main__           : cli demo.write errors registry
 audit                   : cli errors release
 pipeline                : adopt benchmark cli demo.write duplicates errors executors generate plan registry release
                           sources sources.base storage writing
+folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base
 
 [hf_scripts]
 checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage

@@ -51,9 +51,15 @@ def render(manifest: Manifest) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    # A benchmark of somebody's own images has no paper to cite.
+    own = [name for name, config in manifest.configs.items() if not manifest.benchmarks[config.benchmark].citation]
     front = yaml.safe_dump(front_matter(manifest), sort_keys=False, allow_unicode=True)
     text: str = environment.get_template("dataset_card.md.j2").render(
-        front_matter=front, manifest=manifest, shifts=shifts(manifest)
+        front_matter=front,
+        manifest=manifest,
+        shifts=shifts(manifest),
+        own=[f"`{name}`" for name in sorted(own)],
+        published=len(own) < len(manifest.configs),
     )
     return text
 
