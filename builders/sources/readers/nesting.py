@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from builders.sources.readers.folders import printable
+
 DEPTH = 4
 """Levels below the user's folder that are searched. Kaggle's ImageNet has three, `ILSVRC/Data/CLS-LOC`."""
 
@@ -70,7 +72,7 @@ def _inner(home: Path, top: Path, seen: set[Path], skipped: list[str], root: Pat
         path = home / name
         reason = _closed(path, top)
         if reason:
-            skipped.append(f"{os.fsencode(path.relative_to(root)).decode('utf-8', 'replace')} ({reason})")
+            skipped.append(f"{printable(os.fspath(path.relative_to(root)))} ({reason})")
         elif (place := path.resolve()) not in seen:
             seen.add(place)
             inner.append(path)

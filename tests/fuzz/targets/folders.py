@@ -42,7 +42,12 @@ def cases() -> dict[str, bytes]:
     found = {kind: whole + entry(name, letter) for kind, letter in (kinds | {"large": "s"}).items()}
     odd = entry(f"train/{_WNIDS[0]}/\x1b[2J.JPEG")
     found |= {"file as class folder": trees()[0].splitlines()[0] + b"\n" + entry(f"train/{_WNIDS[1]}")}
-    return found | {"control characters": whole + odd, "no UTF-8": whole + odd.replace(b"\x1b", b"\xff")}
+    both = entry("train?\x1b[2J/a.JPEG").replace(b"?", b"\xff")
+    return found | {
+        "control characters": whole + odd,
+        "no UTF-8": whole + odd.replace(b"\x1b", b"\xff"),
+        "folder of both": both,
+    }
 
 
 def place(folder: Path, data: bytes) -> None:
