@@ -54,7 +54,7 @@ generate.synthetic      : errors executors generate release sources storage taxo
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
 declaration_checks      : selection splits taxonomy.decisions
-benchmark               : declaration_checks generate selection sources.base splits
+benchmark               : declaration_checks errors generate selection sources.base splits
 duplicates              : benchmark executors generate release storage
 plan                    : benchmark errors release sources.base storage taxonomy.decisions
 adopt                   : benchmark errors plan release sources sources.base sources.readers storage
