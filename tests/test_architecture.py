@@ -69,7 +69,7 @@ registry                : benchmark broad_benchmark cifar_benchmark facets_bench
 cli                     : benchmark errors generate sources sources.base storage
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
-audit                   : cli errors release
+audit                   : cli errors generate generate.exact release sources sources.base
 pipeline                : adopt benchmark cli demo.write duplicates errors executors generate plan registry release
                           sources sources.base storage writing
 
