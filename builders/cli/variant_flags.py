@@ -1,6 +1,6 @@
 """The flags that choose a version of a benchmark and its variants, and the reading that they ask for.
 
-Tested by `tests/builders/pipeline/test_command.py`.
+Tested by `tests/builders/test_cifar_benchmark.py` and `tests/builders/broad/test_adopted.py`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _take_found(variant: Variant, flags: dict[str, Any]) -> None:
     if usual is None or own is None or flags["demo"] or flags[_parameter(variant)] is not None:
         return
     root = flags[usual.key] or listed_sources(flags["sources"]).get(usual.key)
-    if root is None or flags[own.key] is not None or _holds(usual, root) or not _holds(own, root):
+    if root is None or flags[own.key] is not None or not _holds(own, root) or _holds(usual, root):
         return
     click.echo(f"{root} holds {own.title}, not {usual.title}: read as with --{variant.name}", err=True)
     flags[_parameter(variant)] = str(root)
