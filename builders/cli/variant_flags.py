@@ -1,6 +1,6 @@
 """The flags that choose a version of a benchmark and its variants, and the reading that they ask for.
 
-Tested by `tests/builders/test_cifar_benchmark.py` and `tests/builders/broad/test_adopted.py`.
+Tested by `tests/builders/test_cifar_benchmark.py`.
 """
 
 from __future__ import annotations
