@@ -280,12 +280,21 @@ class Benchmark:
             classes=sum(paper.classes for paper in papers),
         )
 
+    def drawn_before(self, key: str) -> tuple[str, ...]:
+        """The keys of the splits or parts that draw from the same images before one does, the first last."""
+        declared, found = self.by_key(), []
+        while key := parent(declared[key][1].quota):
+            found.append(key)
+        return tuple(found)
+
     def _rows(self, declared: Mapping[str, tuple[Config, Split]], key: str) -> int:
         _, split = declared[key]
         if isinstance(split.quota, Largest) or (isinstance(split.quota, Total) and not split.quota.half):
             return split.quota.images
         images = images_of(split.quota, class_sizes(split.source, split.partitions, split.classes))
-        return images - self._rows(declared, split.quota.of) if isinstance(split.quota, Rest) else images
+        if not isinstance(split.quota, Rest):
+            return images
+        return images - sum(self._rows(declared, first) for first in self.drawn_before(key))
 
     def sources(self) -> tuple[Source, ...]:
         """All sources that the splits need, in order of first use."""

@@ -96,7 +96,7 @@ class Half:
 
 @dataclass(frozen=True)
 class Rest:
-    """Every image of the same classes and partitions that the split `of` (`config/split`) leaves."""
+    """Every image of the same classes and partitions that the split `of` (`config/split`) and those before it left."""
 
     of: str
 

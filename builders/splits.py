@@ -138,8 +138,8 @@ class Config:
     """Splits that are used together; the column `label` numbers the in-distribution classes `labels`.
 
     `duplicates_of` names the split (`config/split`) in which near-duplicates of the config's images are searched, for
-    the release's table of duplicates. The images of both are 32 x 32. `optional`: its splits are only built if they
-    are asked for by name.
+    the release's table of duplicates. Larger images are scaled to 32 x 32 for it. `optional`: its splits are only
+    built if they are asked for by name.
     """
 
     name: str

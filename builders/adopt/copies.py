@@ -18,7 +18,7 @@ from builders.adopt.id_lists import adopt_list, are_listed, find_lists
 from builders.adopt.image_sets import adopt_class_folders, adopt_classes, adopt_folder
 from builders.adopt.matching import Matcher
 from builders.adopt.shared_draws import follow_draws, follow_rests, sharing_draws
-from builders.benchmark import Benchmark, Classes, Split, parent
+from builders.benchmark import Benchmark, Classes, Split
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.plan.classes import Adopted, decided_classes
 from builders.sources.base import SourceIndex
@@ -59,7 +59,7 @@ def adopt(
             not an image of the source.
     """
     declared = benchmark.by_key()
-    parents = [first for key in splits if (first := parent(declared[key][1].quota))]
+    parents = [first for key in splits for first in benchmark.drawn_before(key)]
     wanted = list(dict.fromkeys([*splits, *parents, *sharing_draws(benchmark, splits)]))
     numbered = [key for key in wanted if are_listed(declared[key][1])]
     lists = find_lists(benchmark, numbered, copy)

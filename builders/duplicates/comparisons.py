@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.benchmark import Benchmark
+from builders.duplicates.distance import scaled
 from builders.duplicates.exact import DIGEST, Digests, exact_pairs, index_digests, rows_at
 from builders.duplicates.table import Table
 from builders.executors.base import Meter
@@ -132,7 +133,7 @@ class PixelComparisons:
             with pq.ParquetFile(self.layout.root / file.path) as opened:
                 for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["image"]):
                     for data in pc.struct_field(batch.column(0), "bytes"):
-                        pixels[number] = np.asarray(images.decode(data.as_py()))
+                        pixels[number] = scaled(images.decode(data.as_py()))
                         number += 1
         return pixels
 

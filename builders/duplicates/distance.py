@@ -37,6 +37,7 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 SIDE = 32
 SHIFTS = 5
@@ -60,6 +61,16 @@ _ROUGH_LEVELS = 6.0
 
 Sums = npt.NDArray[np.int32]
 _Int = TypeVar("_Int", bound=np.integer)
+
+
+def scaled(image: Image.Image) -> npt.NDArray[np.uint8]:
+    """Pixels of an image in RGB and 32 x 32, uint8 (32, 32, 3).
+
+    A larger image is averaged over boxes, and one that is not square loses its shape: copies of a picture in several
+    sizes then look alike. The threshold of `builders.duplicates.search` was chosen on patches that were scaled, too.
+    """
+    rgb = image if image.mode == "RGB" else image.convert("RGB")
+    return np.asarray(rgb if rgb.size == (SIDE, SIDE) else rgb.resize((SIDE, SIDE), Image.Resampling.BOX))
 
 
 def window_sums(images: npt.NDArray[np.uint8]) -> Sums:

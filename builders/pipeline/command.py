@@ -63,19 +63,21 @@ def make_command(benchmark: Benchmark) -> click.Command:
         with os_errors_as_build_errors("read the sources and write the release"):
             read, chosen = chosen_reading(benchmark, flags)
             configs = {name.partition("/")[0] for name in _named(flags["splits"])}
-            _main(read.with_settings(given_values(benchmark, chosen, flags), configs), module, flags)
+            build(read.with_settings(given_values(benchmark, chosen, flags), configs), module, flags)
 
     for option in (
         *source_options(every_source(benchmark)),
         *variant_options(benchmark),
         *setting_options(benchmark),
-        *_shared_options(benchmark),
+        *build_options(benchmark.seed),
+        *_source_choices(benchmark),
     ):
         command = option(command)
     return command
 
 
-def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
+def build_options(seed: int) -> list[Callable[[Any], Any]]:
+    """Return the flags of every build: where to, which splits, how much of them, and how they are checked."""
     return [
         click.option(
             "--out",
@@ -111,6 +113,26 @@ def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
             help="fast: look at every image's signature and end, decode those that look cut. decode: decode all.",
         ),
         click.option(
+            "--workers",
+            type=click.IntRange(min=1),
+            default=usable_cores,
+            show_default="all usable cores",
+            help="Processes that write shards. The result does not depend on it.",
+        ),
+        click.option(
+            "--seed",
+            type=int,
+            default=seed,
+            show_default=True,
+            help="Keys every draw. Another seed is another benchmark.",
+        ),
+        click.option("--quiet", is_flag=True, help="No progress on stderr."),
+    ]
+
+
+def _source_choices(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
+    return [
+        click.option(
             "--adopt",
             type=click.Path(path_type=Path, exists=True),
             metavar="PATH",
@@ -124,27 +146,22 @@ def _shared_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
             help="CSV of id,reason: rows that are left out, with the reason, in a new release. The word duplicates "
             "builds a variant without pictures that the benchmark has twice.",
         ),
-        click.option(
-            "--workers",
-            type=click.IntRange(min=1),
-            default=usable_cores,
-            show_default="all usable cores",
-            help="Processes that write shards. The result does not depend on it.",
-        ),
-        click.option(
-            "--seed",
-            type=int,
-            default=benchmark.seed,
-            show_default=True,
-            help="Keys every draw. Another seed is another benchmark.",
-        ),
         click.option("--demo", is_flag=True, help="Use small synthetic sources made on the spot, to try the tools."),
         sources_option(),
-        click.option("--quiet", is_flag=True, help="No progress on stderr."),
     ]
 
 
-def _main(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
+def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
+    """Build a benchmark as flags ask for, and print what was built.
+
+    Args:
+        benchmark: the declaration.
+        module: how the command is called, for messages.
+        flags: values of all flags by parameter name, and the folder of each source by its key.
+
+    Raises:
+        BuildError: anything that the user can fix.
+    """
     splits = _chosen_splits(benchmark, flags["splits"])
     out: Path = flags["out"]
     variant = flags["withdraw"] == DUPLICATES

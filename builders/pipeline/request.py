@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from builders.benchmark import Benchmark, Originals, group_name, parent
+from builders.benchmark import Benchmark, Originals, group_name
 from builders.executors.base import Executor, Meter
 from builders.generate.contract import Generator
 from builders.release.entries import BenchmarkEntry
@@ -128,14 +128,8 @@ def generators_of(benchmark: Benchmark, splits: Sequence[str]) -> dict[str, Gene
 
 def with_parents(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
     """The keys of the given splits' parts, and of what has its images before them."""
-    declared = benchmark.by_key()
-    found: dict[str, None] = {}
-    for part in parts_of(benchmark, splits):
-        key = part
-        while key:
-            found[key] = None
-            key = parent(declared[key][1].quota)
-    return tuple(found)
+    parts = parts_of(benchmark, splits)
+    return tuple(dict.fromkeys(key for part in parts for key in (part, *benchmark.drawn_before(part))))
 
 
 def needed_partitions(benchmark: Benchmark, splits: Sequence[str]) -> dict[Source, tuple[str, ...]]:

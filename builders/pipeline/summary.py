@@ -85,15 +85,17 @@ def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mappin
         built: rows by `config/split`.
         digests: split digests by `config/split`, when there are any yet.
     """
-    head = ["split", "built", "expected", "difference", "paper"] + (["digest"] if digests else [])
+    counts = {key: benchmark.count(key) for key in built}
+    published = any(count.paper for count in counts.values())  # a benchmark of somebody's own images has no paper
+    head = ["split", "built", "expected", "difference", *["paper"] * published, *["digest"] * bool(digests)]
     lines = [head]
     for key, rows in built.items():
-        count = benchmark.count(key)
-        numbers = [f"{rows:,}", f"{count.rows:,}", _difference(rows, count.rows), f"{count.paper:,}"]
-        lines.append([key, *numbers] + ([digests[key][:12]] if digests else []))
+        numbers = [f"{rows:,}", f"{counts[key].rows:,}", _difference(rows, counts[key].rows)]
+        paper = [f"{counts[key].paper:,}"] * published
+        lines.append([key, *numbers, *paper, *([digests[key][:12]] if digests else [])])
     notes: dict[str, list[str]] = {}
     for key in built:
-        notes.setdefault(benchmark.count(key).why, []).append(key)
+        notes.setdefault(counts[key].why, []).append(key)
     return "\n".join([*aligned(lines), *(f"{', '.join(keys)}: {why}" for why, keys in notes.items() if why)])
 
 

@@ -86,7 +86,7 @@ def in_order(exclusions: Iterable[Exclusion]) -> list[Exclusion]:
 
 
 def reasons_by_class(
-    split: Split, names: Mapping[str, str], chosen: Sequence[str], adopted: Adopted | None
+    split: Split, names: Mapping[str, str], chosen: Sequence[str], adopted: Adopted | None, before: Sequence[str]
 ) -> dict[str, tuple[str, str]]:
     """Return rule and evidence by class id that explain why images of a class are not in a split.
 
@@ -95,19 +95,21 @@ def reasons_by_class(
         names: the source's classes.
         chosen: ids of the classes that the split draws from.
         adopted: the adopted classes and images, if the split is adopted.
+        before: keys of the splits that draw from the same images before.
     """
     drawn = set(chosen)
+    beyond = not_drawn(split.quota, before)
     if adopted is not None:
         rule = ("not-adopted", "not in the copy of the published benchmark that was adopted")
         by_rule = adopted.source_ids is None  # the copy names classes, and their images are drawn
-        return {name: not_drawn(split.quota) if by_rule and name in drawn else rule for name in names}
+        return {name: beyond if by_rule and name in drawn else rule for name in names}
     if isinstance(split.classes, AllClasses):
-        return dict.fromkeys(drawn, not_drawn(split.quota))
+        return dict.fromkeys(drawn, beyond)
     outside = f"not one of the classes that the rules of the table {split.classes.table} look at"
     reasons = dict.fromkeys(names, ("outside", outside))
     for decision in decisions.load(split.classes.table):
         if decision.class_id in drawn:
-            reasons[decision.class_id] = not_drawn(split.quota)
+            reasons[decision.class_id] = beyond
         elif decision.decision == split.classes.decision:
             reasons[decision.class_id] = _other_side(split.classes)
         else:

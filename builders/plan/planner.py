@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import Config, Count, Originals, Split, group_name, parent, split_of
+from builders.benchmark import Config, Count, Originals, Split, group_name, split_of
 from builders.plan.classes import Adopted, Draws
 from builders.plan.exclusions import Accounts, in_order, reasons_by_class
 from builders.plan.originals import original_ids
@@ -150,7 +150,8 @@ class _Planner:
     def reasons(self, key: str) -> dict[str, tuple[str, str]]:
         _, split = self.declared[key]
         view, adopted = self.views[split.source.key], self.draws.adopted.get(key)
-        return reasons_by_class(split, view.names, self.draws.classes(key), adopted)
+        before = self.benchmark.drawn_before(key)
+        return reasons_by_class(split, view.names, self.draws.classes(key), adopted, before)
 
     def row_ids(self, split: Split, rows: Rows) -> pa.Array:
         return _row_ids(split, self.views[split.source.key].ids.take(pa.array(rows)))
@@ -174,8 +175,9 @@ class _Planner:
             made = original_ids(self.views[split.quota.of.key].index, split.quota.partitions)
             keep = pc.is_in(view.ids.take(pa.array(candidates)), value_set=made)
             candidates = candidates[keep.to_numpy(zero_copy_only=False)]
-        elif first := parent(split.quota):
-            candidates = candidates[~view.mask(self.select(first))[candidates]]
+        else:
+            for first in self.benchmark.drawn_before(key):
+                candidates = candidates[~view.mask(self.select(first))[candidates]]
         order = self._order(key, split, candidates)
         return order if listed is not None else within_quota(split, view, order)
 

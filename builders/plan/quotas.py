@@ -102,10 +102,14 @@ def _largest(quota: Largest, view: IndexArrays, order: Rows) -> Rows:
     return order[view.mask(best[: quota.images])[order]]
 
 
-def not_drawn(quota: Quota) -> tuple[str, str]:
-    """Rule and evidence for the images of a class that a split draws from but does not take."""
+def not_drawn(quota: Quota, before: Sequence[str]) -> tuple[str, str]:
+    """Rule and evidence for the images of a class that a split draws from but does not take.
+
+    `before` are the keys of the splits that draw from the same images before it.
+    """
+    drawn = f"drawn for {' or '.join(before)}"
     if isinstance(quota, Rest):
-        return ("in-other-split", f"drawn for {quota.of}")
+        return ("in-other-split", drawn)
     if isinstance(quota, AllImages):
         return ("image-not-drawn", "every image of the class is taken")
     if isinstance(quota, Originals):
@@ -118,7 +122,7 @@ def not_drawn(quota: Quota) -> tuple[str, str]:
             "image-not-drawn",
             f"not among {share}the {quota.images:,} images with the greatest {quota.by} above 0",
         )
-    first = f"drawn for {quota.apart_from}, or " if quota.apart_from else ""
+    first = f"{drawn}, or " if before else ""
     if isinstance(quota, PerClass):
         rank = f"keyed rank beyond the class's {quota.images}" + " (or half of a class that is short)" * quota.half
     else:

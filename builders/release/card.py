@@ -5,9 +5,10 @@ Tested by `tests/hf_scripts/test_card.py`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +18,9 @@ from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import SHARD_NUMBER, file_entry, write_manifest
 from builders.release.schema import SHIFT_ROLES, Role
 from builders.storage.atomic import write_text
+
+if TYPE_CHECKING:
+    import jinja2
 
 # The Hub's categories (hub-docs, datasetcard.md); the larger ones are beyond any release of ours.
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
@@ -41,8 +45,24 @@ def write_card_and_manifest(layout: Layout, manifest: Manifest) -> Manifest:
 
 def render(manifest: Manifest) -> str:
     """Render the card of a manifest."""
-    import jinja2
     import yaml
+
+    # A benchmark of somebody's own images has no paper to cite.
+    own = [name for name, config in manifest.configs.items() if not manifest.benchmarks[config.benchmark].citation]
+    front = yaml.safe_dump(front_matter(manifest), sort_keys=False, allow_unicode=True)
+    text: str = _template().render(
+        front_matter=front,
+        manifest=manifest,
+        shifts=shifts(manifest),
+        own=[f"`{name}`" for name in sorted(own)],
+        published=len(own) < len(manifest.configs),
+    )
+    return text
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cards", ""),
@@ -51,11 +71,7 @@ def render(manifest: Manifest) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    front = yaml.safe_dump(front_matter(manifest), sort_keys=False, allow_unicode=True)
-    text: str = environment.get_template("dataset_card.md.j2").render(
-        front_matter=front, manifest=manifest, shifts=shifts(manifest)
-    )
-    return text
+    return environment.get_template("dataset_card.md.j2")
 
 
 @dataclass(frozen=True)

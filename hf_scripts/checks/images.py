@@ -15,17 +15,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.duplicates.distance import SIDE
+from builders.duplicates.distance import scaled
 from builders.release import images
 from hf_scripts.checks.problems import Problems
 
 
 @dataclass(frozen=True)
 class DecodedImage:
-    """A decoded image: its `builders.release.images.pixel_sha256`, and its pixels (32, 32, 3) if it has that size."""
+    """A decoded image: its `builders.release.images.pixel_sha256`, and its pixels scaled to (32, 32, 3)."""
 
     sha256: str
-    pixels: npt.NDArray[np.uint8] | None
+    pixels: npt.NDArray[np.uint8]
 
 
 def decode_rows(rows: pa.RecordBatch, wanted: frozenset[str]) -> dict[str, DecodedImage]:
@@ -36,8 +36,7 @@ def decode_rows(rows: pa.RecordBatch, wanted: frozenset[str]) -> dict[str, Decod
         if row_id in wanted and data.is_valid:
             with contextlib.suppress(*images.DECODE_ERRORS):
                 image = images.decode(data.as_py())
-                small = image.mode == "RGB" and image.size == (SIDE, SIDE)
-                found[row_id] = DecodedImage(images.pixel_sha256(image), np.asarray(image) if small else None)
+                found[row_id] = DecodedImage(images.pixel_sha256(image), scaled(image))
     return found
 
 

@@ -16,7 +16,7 @@ from huggingface_hub import get_token
 from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
 from huggingface_hub.utils import httpx, parse_ratelimit_headers  # type: ignore[attr-defined]
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 
 T = TypeVar("T")
 Log = Callable[[str], object]
@@ -123,7 +123,7 @@ def _reason(error: BaseException) -> str:
     """The cause of an error, without signed URLs, tokens and paths."""
     token = get_token()
     reason = _cause(error)
-    return reason.replace(token, "[token]") if token else reason
+    return one_line(reason.replace(token, "[token]") if token else reason)  # the client's messages quote the answer
 
 
 def _cause(error: BaseException) -> str:

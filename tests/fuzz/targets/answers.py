@@ -86,14 +86,20 @@ def asked(question: Callable[[Repository], object]) -> Callable[[Path], object]:
     return read
 
 
-def of_hub(name: str, answer: object, question: Callable[[Repository], object]) -> Target:
-    """The target of one question."""
-    return Target(name, "x.json", lambda: [json.dumps(answer).encode()], asked(question))
+def of_hub(name: str, answer: object, question: Callable[[Repository], object], **cases: object) -> Target:
+    """The target of one question; the named cases are other answers to it."""
+    encoded = {case.replace("_", " "): json.dumps(other).encode() for case, other in cases.items()}
+    return Target(name, "x.json", lambda: [json.dumps(answer).encode()], asked(question), cases=lambda: encoded)
 
 
 TARGETS = (
     of_hub("hub-info", INFO, lambda repository: (repository.info(), repository.resolve("main"))),
     of_hub("hub-tags", REFS, lambda repository: repository.tags()),
-    of_hub("hub-history", COMMITS, lambda repository: repository.history()),
+    of_hub(
+        "hub-history",
+        COMMITS,
+        lambda repository: repository.history(),
+        date_with_a_control_character=[{**COMMITS[0], "date": "2026-11-22T04:3\x7f:26.000Z"}],
+    ),
     of_hub("hub-tree", TREE, lambda repository: repository.tree(COMMIT)),
 )

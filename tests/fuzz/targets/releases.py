@@ -20,7 +20,7 @@ from hf_scripts.checks.rows import FileTask, Outcome
 from tests.fuzz.target import Target
 from tests.hf_scripts.samples import make_release
 
-SPLITS = {"bench/test": range(6), "bench/near_ood": range(50, 54), "bench-train/train": range(100, 104)}
+SPLITS = {"bench/test": range(4), "bench-train/train": range(100, 102)}
 
 STATE = b"""{"version": "1.0.0", "seed": 0, "limit_per_class": null, "demo": true, "allow_partial": false,
 "adopted": {"bench/test": ""}, "plans": {"bench/test": "ab"}, "generators": {"bench/test": {"name": "resize"}}}"""

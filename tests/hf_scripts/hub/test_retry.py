@@ -160,3 +160,9 @@ def test_what_a_person_reads(naps, error, words):
     assert words in text
     assert "/private" not in text
     assert "\n" not in text
+
+
+def test_control_characters_of_an_answer_do_not_reach_the_terminal():
+    for error in (ValueError("Cannot parse '\x1b[2J'"), answered(400, said="\x1b[2Jall is well")):
+        assert sentence(error).isprintable()
+        assert "\\x1b[2J" in sentence(error)

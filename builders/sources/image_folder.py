@@ -1,0 +1,202 @@
+"""A person's own folder of images as a source: class folders, in partitions or not, or images without classes.
+
+Unlike the sources in the registry it has no owner whose counts are known: what the folder holds is what is expected.
+
+Tested by `tests/builders/sources/test_image_folder.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from builders.errors import NAMED, BuildError, more
+from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, Source, Stray, partition_table
+from builders.sources.readers.folders import child_names, class_codes, class_column, printable
+from taxonomy import tables
+
+ALL = "images"
+"""The partition of a folder that is not divided."""
+
+PARTITIONS: Mapping[str, str] = {
+    "train": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "test": "test",
+}
+"""Partitions by the names that their folders have."""
+
+ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+"""Endings of the files that are taken for images, in any case. `torchvision.datasets.folder` (0.28) lists the same,
+but for .gif, which `datasets.Image` decodes."""
+
+_LICENCE = Licence(
+    name="not stated",
+    url="",
+    statement="Images of a folder on somebody's machine. Nobody stated a licence, so only ids may be published.",
+    publish="ids-only",
+)
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images of a folder: each file's path below it, with forward slashes, and its class, by partition.
+
+    `strays` are files that are not images, by partition.
+    """
+
+    root: Path
+    files: Mapping[str, tuple[tuple[str, str], ...]]
+    strays: Mapping[str, tuple[Stray, ...]]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes of all partitions in alphabetical order."""
+        return tuple(sorted({class_id for files in self.files.values() for _, class_id in files}))
+
+    def sizes(self, partition: str) -> Mapping[str, int]:
+        """The number of images of each class in a partition, which is 0 for a class that only others have."""
+        counted = Counter(class_id for _, class_id in self.files[partition])
+        return {class_id: counted[class_id] for class_id in self.classes}
+
+
+def find_images(root: Path, flat: str = "") -> Images:
+    """List the images of a folder; no file is opened.
+
+    Folders with the names of `PARTITIONS`, and no others beside them, are partitions. Any other folder is that of a
+    class, and what is in it at any depth belongs to the class. Links to folders are not followed.
+
+    Args:
+        root: the folder.
+        flat: the class of images that lie in no class folder; empty if there has to be one.
+
+    Raises:
+        BuildError: it cannot be listed, has no image, has a class folder without one, or images beside class folders.
+    """
+    if not root.is_dir():
+        raise BuildError(f"There is no folder {root}. Give a folder of images.")
+    folders = _folders(root)
+    divided = {name: PARTITIONS[name.lower()] for name in folders if name.lower() in PARTITIONS}
+    if not folders or len(divided) < len(folders):
+        divided = {"": ALL}
+    if repeated := [name for name, times in Counter(divided.values()).items() if times > 1]:
+        both = " and ".join(name for name, partition in divided.items() if partition == repeated[0])
+        raise BuildError(f"{root} has the {repeated[0]} images twice, in {both}. Remove one of the two.")
+    files, strays = {}, {}
+    for name, partition in divided.items():
+        files[partition], strays[partition] = _of_partition(root, name, flat)
+    return Images(root, files, strays)
+
+
+def image_folder(key: str, title: str, images: Images) -> Source:
+    """Declare the images of a folder as a source.
+
+    Args:
+        key: the source's key in rows and manifests.
+        title: what it is called there; no path, since releases quote it.
+        images: what the folder holds.
+    """
+    known = {row.wnid: row.name for row in tables.imagenet1k()}
+    names = {class_id: known.get(class_id, class_id) for class_id in images.classes}
+    expected = {
+        partition: Expected(len(images.files[partition]), images.sizes(partition)) for partition in images.files
+    }
+    return Source(
+        key=key,
+        title=title,
+        edition="as found",
+        licence=_LICENCE,
+        citation="",
+        obtain=Obtain("", "a folder of your own"),
+        layouts=("class folders, or images without classes",),
+        classes=lambda: names,
+        expected=lambda: expected,
+        scan=_scanner(images),
+    )
+
+
+def _scanner(images: Images) -> Callable[[Path, Sequence[str]], list[PartitionIndex]]:
+    def scan(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
+        return [_index(images, partition) for partition in partitions]
+
+    return scan
+
+
+def _index(images: Images, partition: str) -> PartitionIndex:
+    files = images.files[partition]
+    code_of = class_codes(images.classes)
+    codes = np.array([code_of[class_id] for _, class_id in files], np.int32)
+    paths = pa.array([path for path, _ in files], pa.string())
+    table = partition_table(class_column(images.classes, codes), paths, paths)
+    return PartitionIndex(partition, "image folder", "file", table, images.strays[partition])
+
+
+def _of_partition(root: Path, name: str, flat: str) -> tuple[tuple[tuple[str, str], ...], tuple[Stray, ...]]:
+    """The images of a partition's folder (`name` is empty for the root itself), sorted by path, and its strays."""
+    home, inside = root / name, f"{name}/" if name else ""
+    class_folders = _folders(home)
+    loose = [inside + child for child in child_names(home) if child not in class_folders]
+    beside = [path for path in loose if not _reason(path)]
+    if class_folders and beside:
+        raise BuildError(
+            f"{home} has images beside its class folders: {', '.join(beside[:NAMED])}{more(beside)}. Put each into "
+            "the folder of its class, or remove it."
+        )
+    if beside and not flat:
+        raise BuildError(f"{home} has images, but no class folders. Put each image into a folder of its class.")
+    files = [(path, flat) for path in beside]
+    others = [path for path in loose if _reason(path)]
+    for child in class_folders:
+        found = list(_below(home / child, inside + child))
+        taken = [path for path in found if not _reason(path)]
+        if not taken:
+            raise BuildError(
+                f"The class folder {printable(str(home / child))} has no image (a file that ends in "
+                f"{', '.join(ENDINGS)}). Put its images there, or remove it."
+            )
+        files += [(path, child) for path in taken]
+        others += [path for path in found if _reason(path)]
+    if not files:
+        raise BuildError(f"{home} has no image (a file that ends in {', '.join(ENDINGS)}). Give another folder.")
+    return tuple(sorted(files)), tuple(Stray(printable(path), _reason(path)) for path in sorted(others))
+
+
+def _folders(folder: Path) -> list[str]:
+    """The sorted names of the folders in a folder that are not hidden.
+
+    Raises:
+        BuildError: one is a link, or its name does not print.
+    """
+    found = [name for name in child_names(folder) if not name.startswith(".") and (folder / name).is_dir()]
+    for name in found:
+        if (folder / name).is_symlink():
+            raise BuildError(f"{folder / name} is a link to a folder, and links are not followed. Give its target.")
+        if not name.isprintable():
+            raise BuildError(f"The folder {printable(str(folder / name))} has a name that does not print. Rename it.")
+    return found
+
+
+def _below(folder: Path, path: str) -> Iterator[str]:
+    """Paths of all files below a folder, which has the given path itself."""
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        inner = Path(place).relative_to(folder).as_posix()
+        prefix = path if inner == "." else f"{path}/{inner}"
+        yield from (f"{prefix}/{name}" for name in names)
+
+
+def _reason(path: str) -> str:
+    """Why a file is not taken for an image, by its path alone; empty if it is."""
+    name = path.rsplit("/", 1)[-1]
+    if not path.isprintable():
+        return "a name that does not print"
+    if name.startswith("."):
+        return "a hidden file"
+    return "" if name.lower().endswith(ENDINGS) else "not the name of an image"

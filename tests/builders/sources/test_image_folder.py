@@ -1,0 +1,103 @@
+"""Which files of a person's folder are images of which class, and which folders are refused."""
+
+import pytest
+
+from builders.errors import BuildError
+from builders.sources.base import open_source
+from builders.sources.image_folder import ALL, find_images, image_folder
+from taxonomy import tables
+
+
+def tree(root, *paths):
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(b"")
+    return root
+
+
+def test_class_folders_hold_what_is_below_them_at_any_depth(tmp_path):
+    root = tree(tmp_path, "dog/b.JPG", "dog/deep/er/a.png", "cat/c.webp", "Vögel/1.tiff")
+    images = find_images(root)
+    assert images.files == {
+        ALL: (("Vögel/1.tiff", "Vögel"), ("cat/c.webp", "cat"), ("dog/b.JPG", "dog"), ("dog/deep/er/a.png", "dog"))
+    }
+    assert images.classes == ("Vögel", "cat", "dog")
+    assert images.sizes(ALL) == {"Vögel": 1, "cat": 1, "dog": 2}
+    assert images.strays == {ALL: ()}
+
+
+def test_what_is_no_image_is_a_stray_with_its_reason(tmp_path):
+    root = tree(tmp_path, "dog/a.jpg", "dog/notes.txt", "dog/.hidden.jpg", "dog/b\x1b[2J.jpg", "list.csv", ".DS_Store")
+    strays = {stray.path: stray.reason for stray in find_images(root).strays[ALL]}
+    assert strays == {
+        ".DS_Store": "a hidden file",
+        "dog/.hidden.jpg": "a hidden file",
+        "dog/b\\x1b[2J.jpg": "a name that does not print",
+        "dog/notes.txt": "not the name of an image",
+        "list.csv": "not the name of an image",
+    }
+
+
+def test_partitions_are_known_by_their_names(tmp_path):
+    root = tree(tmp_path, "Train/dog/a.jpg", "Train/cat/b.jpg", "valid/dog/c.jpg", "test/dog/d.jpg", "readme.txt")
+    images = find_images(root)
+    assert {name: dict(images.sizes(name)) for name in images.files} == {
+        "train": {"cat": 1, "dog": 1},
+        "validation": {"cat": 0, "dog": 1},
+        "test": {"cat": 0, "dog": 1},
+    }
+
+
+def test_classes_named_like_partitions_are_classes_beside_others(tmp_path):
+    assert find_images(tree(tmp_path, "train/a.jpg", "bus/b.jpg")).classes == ("bus", "train")
+
+
+def test_a_flat_folder_is_one_class_if_it_may_be(tmp_path):
+    root = tree(tmp_path, "b.jpg", "a.jpg", "licence.txt")
+    assert find_images(root, flat="far_ood").files == {ALL: (("a.jpg", "far_ood"), ("b.jpg", "far_ood"))}
+    with pytest.raises(BuildError, match="has images, but no class folders"):
+        find_images(root)
+
+
+def test_ids_do_not_depend_on_where_the_folder_is(tmp_path):
+    found = []
+    for name in ("one", "two"):
+        root = tree(tmp_path / name, "dog/b.jpg", "dog/a.jpg", "cat/c.jpg")
+        source = image_folder("own", "Own images", find_images(root))
+        found.append(open_source(source, root, [ALL]).table)
+    assert found[0].equals(found[1])
+    assert found[0]["source_id"].to_pylist() == ["cat/c.jpg", "dog/a.jpg", "dog/b.jpg"]
+
+
+def test_wnids_are_named(tmp_path):
+    row = tables.imagenet1k()[7]
+    source = image_folder("own", "Own images", find_images(tree(tmp_path, f"{row.wnid}/a.jpg", "mine/b.jpg")))
+    assert source.classes() == {"mine": "mine", row.wnid: row.name}
+
+
+@pytest.mark.parametrize(
+    ("paths", "words"),
+    [
+        ([], ("no image", "Give another folder")),
+        (["notes.txt"], ("no image", "Give another folder")),
+        (["dog/a.jpg", "cat/notes.txt"], ("class folder", "cat", "no image", "remove it")),
+        (["dog/a.jpg", "loose.jpg"], ("beside its class folders", "loose.jpg", "or remove it")),
+        (["train/dog/a.jpg", "val/dog/b.jpg", "valid/dog/c.jpg"], ("validation images twice", "val and valid")),
+        (["dog\x1b[2J/a.jpg"], ("does not print", "\\x1b[2J", "Rename it")),
+    ],
+)
+def test_other_folders_are_refused(tmp_path, paths, words):
+    with pytest.raises(BuildError) as caught:
+        find_images(tree(tmp_path, *paths))
+    assert str(caught.value).isprintable()
+    for word in (str(tmp_path), *words):
+        assert word in str(caught.value)
+
+
+def test_a_link_to_a_folder_is_refused_and_a_missing_folder_too(tmp_path):
+    root = tree(tmp_path / "root", "dog/a.jpg")
+    (root / "cat").symlink_to(tree(tmp_path / "cats", "b.jpg"))
+    with pytest.raises(BuildError, match="is a link to a folder"):
+        find_images(root)
+    with pytest.raises(BuildError, match="There is no folder"):
+        find_images(tmp_path / "absent")

@@ -1,0 +1,215 @@
+"""A release of somebody's own folders: which images are drawn, what it says, and what is refused."""
+
+import csv
+import shutil
+
+import datasets
+import numpy as np
+import pytest
+from PIL import Image
+
+from builders import folder_benchmark
+from builders.sources.image_folder import find_images
+from hf_scripts import materialize, verify
+from tests.builders.conftest import files_of
+from tests.manifests import manifest_of
+
+CLASSES, PER_CLASS = ("ant", "bee", "cat"), 12
+HELD_OUT = PER_CLASS // 5  # a fifth of the smallest class, for each of validation and test
+
+
+def draw(path, seed, size=(48, 40)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    coarse = np.random.default_rng(seed).integers(0, 256, (6, 6, 3), dtype=np.uint8)
+    Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(path)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("folders")
+    for number, name in enumerate(CLASSES):
+        for image in range(PER_CLASS + number):
+            draw(root / "known" / name / f"{image:02d}.jpg", 100 * number + image)
+    for image in range(6):
+        draw(root / "near" / ("wasp" if image % 2 else "bee") / f"{image}.png", 1000 + image)
+        draw(root / "far" / f"{image}.jpg", 2000 + image)
+        draw(root / "external" / f"{image}.webp", 3000 + image)
+    # Two unknowns show what training images show: one in its very bytes, one in other bytes and another size.
+    shutil.copy(root / "known/ant/00.jpg", root / "far/copy.jpg")
+    for image in range(PER_CLASS):
+        Image.open(root / f"known/bee/{image:02d}.jpg").resize((96, 80)).save(root / f"near/wasp/like{image:02d}.png")
+    return root
+
+
+def arguments(folders, out, *flags):
+    return [
+        f"--in-distribution={folders / 'known'}",
+        f"--unknown=near={folders / 'near'}",
+        f"--unknown=far:flat={folders / 'far'}",
+        f"--unknown=external={folders / 'external'}",
+        f"--out={out}",
+        "--workers=1",
+        "--quiet",
+        *flags,
+    ]
+
+
+@pytest.fixture(scope="module")
+def release(folders, tmp_path_factory):
+    out = tmp_path_factory.mktemp("release") / "release"
+    assert folder_benchmark.main(arguments(folders, out)) == 0
+    return out
+
+
+def rows(release, config):
+    return {name: list(split) for name, split in datasets.load_dataset(str(release), config).items()}
+
+
+def test_it_verifies_and_loads(release, capsys):
+    assert verify.main([str(release), "--workers", "1"]) == 0, capsys.readouterr()
+    found = rows(release, "folder-index")
+    assert {name: len(of_split) for name, of_split in found.items()} == {
+        "validation": HELD_OUT * len(CLASSES),
+        "test": HELD_OUT * len(CLASSES),
+        "near_ood": 6 + PER_CLASS,
+        "far_ood_flat": 7,
+        "external_validation": 6,
+    }
+    assert {row["class_id"] for row in found["far_ood_flat"]} == {"far_ood_flat"}
+    assert {row["label"] for row in found["near_ood"]} == {-1}
+
+
+def test_training_validation_and_test_share_no_image_and_are_all(release):
+    ids = [
+        row["id"]
+        for config in ("folder-index", "folder-train-index")
+        for split in rows(release, config).values()
+        for row in split
+        if row["role"] == 0
+    ]
+    assert len(ids) == len(set(ids)) == sum(PER_CLASS + number for number in range(len(CLASSES)))
+
+
+def test_each_held_out_split_has_as_many_of_each_class(release):
+    for name in ("validation", "test"):
+        held_out = [row["class_id"] for row in rows(release, "folder-index")[name]]
+        assert {of: held_out.count(of) for of in CLASSES} == dict.fromkeys(CLASSES, HELD_OUT)
+
+
+def test_pictures_that_are_there_twice_are_listed(release):
+    pairs = list(datasets.load_dataset(str(release), "duplicates", split="pairs"))
+    copies = [pair for pair in pairs if "folder-far-ood-flat/copy.jpg" in (pair["id"], pair["other_id"])]
+    assert copies
+    assert {pair["distance"] for pair in copies} == {0.0}
+    trained = {row["source_id"] for row in rows(release, "folder-train-index")["train"]}
+    scaled = {f"bee/{image:02d}.jpg": f"wasp/like{image:02d}.png" for image in range(PER_CLASS)}
+    listed = {frozenset((pair["id"], pair["other_id"])) for pair in pairs}
+    for original, copy in scaled.items():
+        pair = frozenset((f"folder-in-distribution/{original}", f"folder-near-ood/{copy}"))
+        assert (pair in listed) == (original in trained), original
+
+
+def test_what_is_left_out_says_for_which_split_it_was_drawn(release):
+    with (release / "excluded/folder-train.csv").open() as opened:
+        found = {(row["class_id"], row["rule"], row["evidence"], int(row["images"])) for row in csv.DictReader(opened)}
+    evidence = "drawn for folder/test or folder/validation"
+    assert found == {(name, "in-other-split", evidence, 2 * HELD_OUT) for name in CLASSES}
+
+
+def test_no_path_is_published(release, folders):
+    for path in [release / "README.md", release / "manifest.json", *release.glob("excluded/*.csv")]:
+        assert str(folders) not in path.read_text()
+
+
+def test_the_card_cites_no_paper(release):
+    card = (release / "README.md").read_text()
+    assert "somebody's own folders" in card
+    assert "Citation" not in card
+    assert "materialize" not in card
+    assert all(not benchmark["citation"] for benchmark in manifest_of(release)["benchmarks"].values())
+
+
+def test_another_place_seed_and_run(release, folders, tmp_path):
+    moved = shutil.copytree(folders, tmp_path / "moved")
+    assert folder_benchmark.main(arguments(moved, tmp_path / "again")) == 0
+    assert files_of(tmp_path / "again") == files_of(release)
+    assert folder_benchmark.main(arguments(moved, tmp_path / "other", "--seed=1", "--splits=folder/test")) == 0
+    splits = [manifest_of(out)["configs"]["folder"]["splits"]["test"] for out in (release, tmp_path / "other")]
+    assert splits[0]["rows"] == splits[1]["rows"]
+    assert splits[0]["digest"] != splits[1]["digest"]
+
+
+def test_given_partitions_are_taken_as_they_are(folders, tmp_path):
+    for partition, images in {"train": range(6), "val": range(6, 9), "test": range(9, 12)}.items():
+        for name in CLASSES:
+            for image in images:
+                place = tmp_path / "known" / partition / name
+                place.mkdir(parents=True, exist_ok=True)
+                shutil.copy(folders / "known" / name / f"{image:02d}.jpg", place)
+
+    def counts():
+        benchmark = folder_benchmark.declare("own", 0, find_images(tmp_path / "known"), [])
+        return {key: benchmark.count(key).rows for key in benchmark.parts()}
+
+    assert counts() == {"own/validation": 9, "own/test": 9, "own-train/train": 18}
+    shutil.rmtree(tmp_path / "known/val")
+    # A fifth of the smallest class of six is one image of each class.
+    assert counts() == {"own/validation": 3, "own/test": 9, "own-train/train": 15}
+    (tmp_path / "known/test").rename(tmp_path / "known/validation")
+    assert counts() == {"own/validation": 3, "own/test": 9, "own-train/train": 15}
+    shutil.rmtree(tmp_path / "known/train")
+    assert counts() == {"own/test": 9}
+
+
+def test_materialize_says_that_it_cannot(release, tmp_path, capsys):
+    assert materialize.main([str(release), "folder", f"--out={tmp_path / 'out'}"]) == 2
+    error = capsys.readouterr().err
+    assert "do not build the benchmark folder" in error
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"--name": "cifar"}, ("--name cifar", "imagenet, cifar, facets, broad")),
+        ({"--name": "Mine!"}, ("--name Mine!", "lower-case")),
+        ({"--unknown": "middle=x"}, ("middle=x", "near=DIR, far=DIR or external=DIR")),
+        ({"--unknown": "near=absent"}, ("no folder absent", "Give a folder")),
+        ({"--in-distribution": "absent"}, ("no folder absent",)),
+    ],
+)
+def test_flags_that_cannot_be_used(folders, tmp_path, capsys, monkeypatch, change, words):
+    monkeypatch.chdir(tmp_path)
+    flags = {"--in-distribution": folders / "known", "--unknown": f"near={folders / 'near'}", **change}
+    argv = [text for flag, value in flags.items() for text in (flag, str(value))]
+    assert folder_benchmark.main([*argv, "--out", "out", "--quiet"]) == 2
+    error = capsys.readouterr().err
+    assert all(word in error for word in words), error
+    assert not list(tmp_path.iterdir())
+
+
+def test_folders_that_cannot_be_divided(folders, tmp_path, capsys):
+    def refused(*flags):
+        argv = [f"--unknown=near={folders / 'near'}", f"--out={tmp_path / 'out'}", "--quiet", *flags]
+        assert folder_benchmark.main(argv) == 2
+        assert not (tmp_path / "out").exists()
+        return capsys.readouterr().err
+
+    for image in range(4):
+        draw(tmp_path / "few" / "ant" / f"{image}.jpg", image)
+    assert "The class ant" in refused(f"--in-distribution={tmp_path / 'few'}")
+    (tmp_path / "trained").mkdir()
+    shutil.copytree(tmp_path / "few", tmp_path / "trained/train")
+    assert "only training images" in refused(f"--in-distribution={tmp_path / 'trained'}")
+    draw(tmp_path / "trained/test/bee/0.jpg", 9)
+    assert "no training image of bee" in refused(f"--in-distribution={tmp_path / 'trained'}")
+    twice = f"--unknown=near={folders / 'far'}"
+    assert "two folders for near_ood" in refused(f"--in-distribution={folders / 'known'}", twice)
+
+
+def test_a_benchmark_of_its_own_name_shares_a_release(release, folders, tmp_path):
+    out = shutil.copytree(release, tmp_path / "release")
+    assert folder_benchmark.main(arguments(folders, out, "--name=second", "--splits=second/test")) == 0
+    manifest = manifest_of(out)
+    assert sorted(manifest["benchmarks"]) == ["folder", "second"]
+    assert {key for key in manifest["sources"] if key.startswith("second-")} == {"second-in-distribution"}
