@@ -45,26 +45,24 @@ EXTERNAL = Classes("tiny158", "keep")
 UNEXAMINED = AllClasses("it has no class in common with CIFAR-100 (section 3.1)")
 
 _far = functools.partial(Split, role="far_ood", classes=UNEXAMINED, quota=Total(4_000), paper=PaperCount(4_000))
+_all_images = functools.partial(_far, partitions=("images",), quota=AllImages())
 
 # "Following a procedure in Tack et al." (section 3.1): their published one, of LSUN's test set or as they made it.
 SCENES = _far(
     "far_ood_lsun_fix", source=LSUN, partitions=("test",), published="test/lsun-fix", generator=LSUN_FIX_RESIZE
 )
+_SCENES_KEY = f"cifar/{SCENES.name}"
 PUBLISHED_LSUN_FIX = Variant(
     name="published-lsun-fix",
     help="Folder of the images that the authors of LSUN-FIX published (correct_resize_0.png and so on): take "
     "far_ood_lsun_fix from them as they are. Chosen by itself where --lsun gives that folder.",
-    splits={
-        "cifar/far_ood_lsun_fix": dataclasses.replace(SCENES, source=LSUN_FIX, partitions=("images",), generator=None)
-    },
+    splits={_SCENES_KEY: dataclasses.replace(SCENES, source=LSUN_FIX, partitions=("images",), generator=None)},
     source=LSUN_FIX,
     instead_of=LSUN,
 )
 EARLIER = (
-    EarlierVersion(
-        "2.0.0",  # whole LSUN images were squeezed into 32 x 32
-        {"cifar/far_ood_lsun_fix": dataclasses.replace(SCENES, generator=FIXED_RESIZE)},
-    ),
+    # LSUN's whole images were squeezed into 32 x 32.
+    EarlierVersion("2.0.0", {_SCENES_KEY: dataclasses.replace(SCENES, generator=FIXED_RESIZE)}),
     EarlierVersion(
         "1.0.0",
         unbuildable="Version 1.0.0 of the benchmark cifar had the rows of 2.0.0, and in the config cifar a column "
@@ -122,20 +120,16 @@ BENCHMARK = Benchmark(
                 ),
                 _far("far_ood_svhn", source=SVHN, partitions=("test",), published="test/svhn"),
                 SCENES,
-                _far(
+                _all_images(
                     "far_ood_dtd",
                     source=DTD,
-                    partitions=("images",),
-                    quota=AllImages(),
                     paper=PaperCount(5_640),
                     published="test/describable-textures",
                     generator=FIXED_RESIZE,
                 ),
-                _far(
+                _all_images(
                     "far_ood_gaussian",
                     source=NOISE,
-                    partitions=("images",),
-                    quota=AllImages(),
                     paper=PaperCount(10_000),
                     generator=GAUSSIAN_NOISE,
                 ),
