@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from builders.declaration_checks import problems
+from builders.errors import BuildError, printable
 from builders.generate.flags import Flag
 from builders.selection import (
     AllClasses,
@@ -46,6 +47,7 @@ __all__ = [
     "Count",
     "DeclarationError",
     "Draw",
+    "EarlierVersion",
     "Half",
     "JoinedSplit",
     "Largest",
@@ -82,7 +84,8 @@ class Variant:
     `splits` are declared in place of the splits of these keys (`config/split`). The name joins the version as build
     metadata (semver.org 2.0.0, item 10), as in `1.0.0+openimage-o-all`, so that no folder mixes two readings.
     `configs` are only in this reading, and take the place of those with their names. With a `source` that only this
-    reading needs, the flag takes its folder.
+    reading needs, the flag takes its folder. `instead_of` is a source whose images this one's stand for: where the
+    folder given for it holds only this variant's source, the variant is chosen without its flag.
     """
 
     name: str
@@ -90,6 +93,20 @@ class Variant:
     splits: Mapping[str, Split | JoinedSplit]
     configs: tuple[Config, ...] = ()
     source: Source | None = None
+    instead_of: Source | None = None
+
+
+@dataclass(frozen=True)
+class EarlierVersion:
+    """An earlier version of a benchmark, which `--benchmark-version` builds again, row for row.
+
+    `splits` are declared in place of the present splits of these keys (`config/split`). `unbuildable` is a sentence
+    for a version that these tools know and cannot build: what it was, and what to build instead.
+    """
+
+    version: str
+    splits: Mapping[str, Split | JoinedSplit] = field(default_factory=dict)
+    unbuildable: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,6 +129,7 @@ class Benchmark:
     `roles_by_config`: an image may have different roles in different configs. `index_words`: the words by which the
     authors' text lists name a source and its partition (`builders.adopt.text_lists`); empty if an existing copy
     consists of folders. `variants`: other readings that a flag asks for. `settings`: flags that make generators.
+    `earlier`: versions before this one, newest first; they have no variants.
 
     Raises:
         DeclarationError: a name is used twice or malformed, a key names no split, or a split draws from a partition,
@@ -129,17 +147,50 @@ class Benchmark:
     index_words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
     settings: tuple[Settings, ...] = ()
+    earlier: tuple[EarlierVersion, ...] = ()
 
     def __post_init__(self) -> None:
         for problem in problems(self.configs):
             raise DeclarationError(f"Benchmark {self.name}, {problem}.")
         for variant in self.variants:
-            for key, split in variant.splits.items():
-                if key not in self.parts() or split.name != key.partition("/")[2]:
-                    raise DeclarationError(
-                        f"Benchmark {self.name}, variant {variant.name}: {split.name} cannot stand for {key}."
-                    )
+            self._refuse_misplaced(f"variant {variant.name}", variant.splits)
             self._read_as([variant])
+        for version in self.earlier:
+            self._refuse_misplaced(f"version {version.version}", version.splits)
+            self._as_it_was(version)
+
+    def _refuse_misplaced(self, where: str, splits: Mapping[str, Split | JoinedSplit]) -> None:
+        for key, split in splits.items():
+            if key not in self.parts() or split.name != key.partition("/")[2]:
+                raise DeclarationError(f"Benchmark {self.name}, {where}: {split.name} cannot stand for {key}.")
+
+    @property
+    def buildable_versions(self) -> tuple[str, ...]:
+        """The versions that `at_version` takes, newest first."""
+        return (self.version, *(version.version for version in self.earlier if not version.unbuildable))
+
+    def at_version(self, version: str) -> Benchmark:
+        """The benchmark as one of its versions declared it; itself for the present one.
+
+        Raises:
+            BuildError: there was no such version, or these tools cannot build it.
+        """
+        if version == self.version:
+            return self
+        known = ", ".join(self.buildable_versions)
+        for earlier in self.earlier:
+            if earlier.version == version:
+                if earlier.unbuildable:
+                    raise BuildError(f"{earlier.unbuildable} These tools build the versions {known} of {self.name}.")
+                return self._as_it_was(earlier)
+        raise BuildError(
+            f"These tools do not build version {printable(version)} of the benchmark {self.name}, only {known}. "
+            "Use one of these, or the tools that published it."
+        )
+
+    def _as_it_was(self, version: EarlierVersion) -> Benchmark:
+        configs = self._with_splits(version.splits)
+        return dataclasses.replace(self, version=version.version, configs=configs, variants=(), earlier=())
 
     def with_variants(self, names: Collection[str]) -> Benchmark:
         """The benchmark as some of its variants declare it; itself if none are named."""
@@ -182,7 +233,7 @@ class Benchmark:
         added = {config.name: config for variant in variants for config in variant.configs}
         kept = {config.name: config for config in self._with_splits(other)}
         configs = tuple((kept | added).values())
-        return dataclasses.replace(self, configs=configs, version=version, variants=())
+        return dataclasses.replace(self, configs=configs, version=version, variants=(), earlier=())
 
     def _with_splits(self, other: Mapping[str, Split | JoinedSplit]) -> tuple[Config, ...]:
         """The configs with other splits in place of those of some keys."""

@@ -6,6 +6,7 @@ CIFAR-40, CIFAR-60, SVHN, LSUN-FIX, DTD, Gaussian noise, and the external set Ti
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Sequence
 
@@ -17,19 +18,22 @@ from builders.benchmark import (
     Classes,
     Config,
     Draw,
+    EarlierVersion,
     PaperCount,
     PerClass,
     Rest,
     Split,
     Total,
+    Variant,
 )
 from builders.executors.processes import without_pandas
 from builders.generate.exact.noise import GAUSSIAN_NOISE
-from builders.generate.exact.resize import FIXED_RESIZE
+from builders.generate.exact.resize import FIXED_RESIZE, LSUN_FIX_RESIZE
 from builders.sources.cifar100 import CIFAR100
 from builders.sources.dtd import DTD
 from builders.sources.imagenet import IMAGENET
 from builders.sources.lsun import LSUN
+from builders.sources.lsun_fix import LSUN_FIX
 from builders.sources.noise import NOISE
 from builders.sources.svhn import SVHN
 
@@ -40,10 +44,36 @@ NEAR = Classes("cifar100", "candidate", dataclasses.replace(_DRAW, rest=True))
 EXTERNAL = Classes("tiny158", "keep")
 UNEXAMINED = AllClasses("it has no class in common with CIFAR-100 (section 3.1)")
 
+_far = functools.partial(Split, role="far_ood", classes=UNEXAMINED, quota=Total(4_000), paper=PaperCount(4_000))
+_all_images = functools.partial(_far, partitions=("images",), quota=AllImages())
+
+# "Following a procedure in Tack et al." (section 3.1): their published one, of LSUN's test set or as they made it.
+SCENES = _far(
+    "far_ood_lsun_fix", source=LSUN, partitions=("test",), published="test/lsun-fix", generator=LSUN_FIX_RESIZE
+)
+_SCENES_KEY = f"cifar/{SCENES.name}"
+PUBLISHED_LSUN_FIX = Variant(
+    name="published-lsun-fix",
+    help="Folder of the images that the authors of LSUN-FIX published (correct_resize_0.png and so on): take "
+    "far_ood_lsun_fix from them as they are. Chosen by itself where --lsun gives that folder.",
+    splits={_SCENES_KEY: dataclasses.replace(SCENES, source=LSUN_FIX, partitions=("images",), generator=None)},
+    source=LSUN_FIX,
+    instead_of=LSUN,
+)
+EARLIER = (
+    # LSUN's whole images were squeezed into 32 x 32.
+    EarlierVersion("2.0.0", {_SCENES_KEY: dataclasses.replace(SCENES, generator=FIXED_RESIZE)}),
+    EarlierVersion(
+        "1.0.0",
+        unbuildable="Version 1.0.0 of the benchmark cifar had the rows of 2.0.0, and in the config cifar a column "
+        "near_duplicate_of that the config duplicates has replaced. Build 2.0.0, whose split digests are the same.",
+    ),
+)
+
 BENCHMARK = Benchmark(
     name="cifar",
     title="Unified unknown detection benchmark, CIFAR scale",
-    version="2.0.0",
+    version="3.0.0",
     seed=0,
     paper=papers.KIM_2023,
     citation=papers.KIM_2023_BIBTEX,
@@ -88,45 +118,18 @@ BENCHMARK = Benchmark(
                     ),
                     published="test/cifar60",
                 ),
-                Split(
-                    name="far_ood_svhn",
-                    role="far_ood",
-                    source=SVHN,
-                    partitions=("test",),
-                    classes=UNEXAMINED,
-                    quota=Total(4_000),
-                    paper=PaperCount(4_000),
-                    published="test/svhn",
-                ),
-                Split(
-                    name="far_ood_lsun_fix",
-                    role="far_ood",
-                    source=LSUN,
-                    partitions=("test",),
-                    classes=UNEXAMINED,
-                    quota=Total(4_000),
-                    paper=PaperCount(4_000),
-                    published="test/lsun-fix",
-                    generator=FIXED_RESIZE,
-                ),
-                Split(
-                    name="far_ood_dtd",
-                    role="far_ood",
+                _far("far_ood_svhn", source=SVHN, partitions=("test",), published="test/svhn"),
+                SCENES,
+                _all_images(
+                    "far_ood_dtd",
                     source=DTD,
-                    partitions=("images",),
-                    classes=UNEXAMINED,
-                    quota=AllImages(),
                     paper=PaperCount(5_640),
                     published="test/describable-textures",
                     generator=FIXED_RESIZE,
                 ),
-                Split(
-                    name="far_ood_gaussian",
-                    role="far_ood",
+                _all_images(
+                    "far_ood_gaussian",
                     source=NOISE,
-                    partitions=("images",),
-                    classes=UNEXAMINED,
-                    quota=AllImages(),
                     paper=PaperCount(10_000),
                     generator=GAUSSIAN_NOISE,
                 ),
@@ -180,6 +183,8 @@ BENCHMARK = Benchmark(
             ),
         ),
     ),
+    variants=(PUBLISHED_LSUN_FIX,),
+    earlier=EARLIER,
 )
 
 

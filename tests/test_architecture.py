@@ -54,7 +54,7 @@ generate.synthetic      : errors executors generate release sources storage taxo
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
 declaration_checks      : selection splits taxonomy.decisions
-benchmark               : declaration_checks generate selection sources.base splits
+benchmark               : declaration_checks errors generate selection sources.base splits
 duplicates              : benchmark executors generate release storage
 plan                    : benchmark errors release sources.base storage taxonomy.decisions
 adopt                   : benchmark errors plan release sources sources.base sources.readers storage
@@ -69,7 +69,7 @@ registry                : benchmark broad_benchmark cifar_benchmark facets_bench
 cli                     : benchmark errors generate sources sources.base storage
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
-audit                   : cli errors release
+audit                   : cli errors generate generate.exact release sources sources.base
 pipeline                : adopt benchmark cli demo.write duplicates errors executors generate plan registry release
                           sources sources.base storage writing
 folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base

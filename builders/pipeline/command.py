@@ -11,11 +11,12 @@ from typing import Any
 
 import click
 
-from builders.benchmark import Benchmark, Variant, split_of
+from builders.benchmark import Benchmark, split_of
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.setting_flags import given_values, setting_options
 from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
+from builders.cli.variant_flags import chosen_reading, every_source, variant_options
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
@@ -60,47 +61,19 @@ def make_command(benchmark: Benchmark) -> click.Command:
     )
     def command(**flags: Any) -> None:
         with os_errors_as_build_errors("read the sources and write the release"):
-            chosen = [variant for variant in benchmark.variants if flags[_parameter(variant)] not in (None, False)]
-            for variant in benchmark.variants:
-                _give_folder(variant, flags)
-            read = benchmark.with_variants([variant.name for variant in chosen])
+            read, chosen = chosen_reading(benchmark, flags)
             configs = {name.partition("/")[0] for name in _named(flags["splits"])}
             build(read.with_settings(given_values(benchmark, chosen, flags), configs), module, flags)
 
-    sources = [*benchmark.sources(), *(variant.source for variant in benchmark.variants if variant.source is not None)]
     for option in (
-        *source_options(sources),
-        *map(_variant_option, benchmark.variants),
+        *source_options(every_source(benchmark)),
+        *variant_options(benchmark),
         *setting_options(benchmark),
         *build_options(benchmark.seed),
         *_source_choices(benchmark),
     ):
         command = option(command)
     return command
-
-
-def _parameter(variant: Variant) -> str:
-    """The name of a variant's flag among the parsed ones."""
-    return variant.name.replace("-", "_")
-
-
-def _give_folder(variant: Variant, flags: dict[str, Any]) -> None:
-    """Take the folder of a variant's source from the variant's own flag, where it is given there."""
-    if variant.source is None:
-        return
-    key, given = variant.source.key, flags[_parameter(variant)]
-    if given is None and flags[key] is not None:
-        raise BuildError(f"--{key} is only used with --{variant.name}. Add that, or leave --{key} out.")
-    flags[key] = given or flags[key]
-
-
-def _variant_option(variant: Variant) -> Callable[[Any], Any]:
-    if variant.source is None:
-        return click.option(f"--{variant.name}", is_flag=True, help=variant.help)
-    # Its folder may be left out where the source's own flag, a sources file or --demo gives it.
-    return click.option(
-        f"--{variant.name}", type=str, is_flag=False, flag_value="", metavar="[DIR]", help=variant.help
-    )
 
 
 def build_options(seed: int) -> list[Callable[[Any], Any]]:

@@ -116,12 +116,7 @@ def benchmark_of(published: Published) -> Benchmark:
         raise BuildError(f"These tools do not build the benchmark {name}, only {known}. Update the tools.")
     # What is asked for with flags stands after the plus; a variant without duplicates has the benchmark's declaration.
     plain, _, variants = version.partition("+")
-    if BENCHMARKS[name].version != plain:
-        raise BuildError(
-            f"The benchmark {name} was published as version {version}, and these tools build version "
-            f"{BENCHMARKS[name].version}. Use the tools that published it."
-        )
-    benchmark = BENCHMARKS[name].with_variants(variants.split("."))
+    benchmark = BENCHMARKS[name].at_version(plain).with_variants(variants.split("."))
     _refuse_undeclared(published, benchmark)
     return benchmark
 

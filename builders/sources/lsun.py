@@ -42,7 +42,7 @@ _NAMED = "<key>.webp in the folder of the key's first digits"
 _LEVELS = 6
 _DIGITS = frozenset("0123456789abcdef")
 
-# LSUN-FIX, which CSI (Tack et al., 2020) made from LSUN: 10,000 images of 32 x 32, correct_resize_0.png and so on.
+# LSUN-FIX, which has a source of its own.
 _FIXED = re.compile(r"correct_resize_\d+\.png", re.ASCII)
 
 # The other databases: `bedroom_train_lmdb`, `church_outdoor_val_lmdb`.
@@ -150,12 +150,12 @@ def _images(root: Path, folder: Path) -> PartitionIndex | None:
 
 
 def _refuse_fixed(folder: Path) -> None:
-    """Refuse the resized images of another project, which do not carry the keys of the test set."""
+    """Refuse LSUN-FIX, whose images are made of LSUN's training sets and do not carry the keys of the test set."""
     fixed = [name for name in child_names(folder) if _FIXED.fullmatch(name)]
     if fixed:
         raise OtherDataError(
-            f"{_TITLE}: {folder} holds {len(fixed):,} images such as {fixed[0]}, which CSI resized and "
-            f"renumbered as LSUN-FIX, and which no build reads yet. {_WANTED}; the build resizes its images itself."
+            f"{_TITLE}: {folder} holds {len(fixed):,} images of LSUN-FIX such as {fixed[0]}, which its authors made "
+            f"of {_TITLE}'s training sets, and not the test set. {_WANTED}."
         )
 
 

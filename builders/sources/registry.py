@@ -13,6 +13,7 @@ from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
 from builders.sources.inaturalist import INATURALIST
 from builders.sources.lsun import LSUN
+from builders.sources.lsun_fix import LSUN_FIX
 from builders.sources.openimage_o import OPENIMAGE_O
 from builders.sources.partial_broad import PARTIAL_BROAD
 from builders.sources.places365 import PLACES365
@@ -30,6 +31,7 @@ SOURCES: dict[str, Source] = {
         CIFAR100,
         SVHN,
         LSUN,
+        LSUN_FIX,
         DTD,
         SUN397,
         SVHN_FULL,

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import shutil
 import tarfile
 
 import lmdb
@@ -183,6 +184,19 @@ def lsun_database(lsun, root):
     return root / "scenes"
 
 
+def lsun_fix_inside(lsun_fix, root):
+    """The folder itself, under another name."""
+    link(lsun_fix / "LSUN_fix", root / "LSUN_pil")
+    return root / "LSUN_pil"
+
+
+def lsun_fix_for_image_folder(lsun_fix, root):
+    """One more folder inside, as torchvision's `ImageFolder` needs it."""
+    (root / "LSUN_fix").mkdir(parents=True)
+    shutil.copytree(lsun_fix / "LSUN_fix", root / "LSUN_fix" / "test")
+    return root
+
+
 def dtd_inside(dtd, root):
     """The images' folder given."""
     link(dtd, root / "dtd")
@@ -214,4 +228,5 @@ def dtd_parquet_bare(dtd, root):
 CIFAR100 = (cifar100_inside, cifar100_archive, cifar100_parquet, cifar100_parquet_shards, cifar100_converted)
 SVHN = (svhn_parquet, svhn_parquet_shards, svhn_uncompressed, svhn_converted)
 LSUN = (lsun_exported, lsun_flat, lsun_flat_inside, lsun_database)
+LSUN_FIX = (lsun_fix_inside, lsun_fix_for_image_folder)
 DTD = (dtd_inside, dtd_parquet, dtd_parquet_two_splits, dtd_parquet_bare)

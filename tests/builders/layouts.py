@@ -234,6 +234,7 @@ LAYOUTS = {
     "cifar100": (one_level_up, *cifar_layouts.CIFAR100),
     "svhn": (one_level_up, *cifar_layouts.SVHN),
     "lsun": (one_level_up, *cifar_layouts.LSUN),
+    "lsun_fix": (one_level_up, *cifar_layouts.LSUN_FIX),
     "dtd": (one_level_up, *cifar_layouts.DTD, *circulating.DTD),
     "sun397": (one_level_up, *facets_layouts.SUN397),
     "svhn_full": (one_level_up, *facets_layouts.SVHN_FULL, *circulating.SVHN_FULL),

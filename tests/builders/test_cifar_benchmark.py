@@ -1,10 +1,13 @@
 """The CIFAR-scale benchmark: the paper's counts (Kim et al., table 2), its draws, and builds of the demo sources."""
 
+import csv
 import dataclasses
 import io
 import json
 import os
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import datasets
 import PIL.Image
@@ -12,17 +15,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.cifar_benchmark import BENCHMARK
+from builders.cifar_benchmark import BENCHMARK, main
 from builders.duplicates.search import THRESHOLD
 from builders.errors import BuildError
 from builders.generate.exact.noise import gaussian_noise
-from builders.generate.exact.resize import FIXED_RESIZE, fixed_resize
+from builders.generate.exact.resize import FIXED_RESIZE, LSUN_FIX_RESIZE, fixed_resize, lsun_fix
 from builders.plan.classes import Draws, class_ids
 from builders.plan.planner import plan
 from builders.release import images
 from builders.release.duplicates import read_pairs
 from builders.release.tables import read_excluded
+from builders.sources.lsun_fix import LSUN_FIX
 from taxonomy import tables
+from tests.builders.cifar_layouts import lsun_entries
 from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.demo_pairs import cifar100_pairs, near_duplicates
 from tests.builders.indexes import whole_index
@@ -125,6 +130,123 @@ def test_resized_rows_are_the_fixed_resize_of_their_source(cifar_release, demo):
         source = images.decode((demo["dtd"] / "images" / row["source_id"]).read_bytes())
         assert images.pixel_sha256(fixed_resize(source)) == row["content_sha256"]
         assert row["id"] == f"dtd/{row['source_id']}#{FIXED_RESIZE.name}"
+
+
+def pixels_of(root, split="far_ood_lsun_fix"):
+    """Digests over the pixels of a split's images by their ids."""
+    rows = datasets.load_dataset(str(root), "cifar", split=split, streaming=True)
+    return {row["id"]: images.pixel_sha256(row["image"]) for row in rows}
+
+
+def resized_scenes(demo, resize, name):
+    """The same of LSUN's images, resized here."""
+    return {
+        f"lsun/test/{key}.webp#{name}": images.pixel_sha256(resize(images.decode(value)))
+        for key, value in lsun_entries(demo["lsun"])
+    }
+
+
+def test_lsun_fix_follows_its_published_procedure(cifar_release, demo):
+    assert pixels_of(cifar_release) == resized_scenes(demo, lsun_fix, LSUN_FIX_RESIZE.name)
+
+
+LSUN = "cifar/far_ood_lsun_fix"
+CHANGED_IN_3 = (LSUN,)
+
+
+def test_version_2_is_built_as_it_was(cifar_release, demo, tmp_path):
+    """Its images of LSUN are squeezed, not cropped; all else is as today."""
+    before = BENCHMARK.at_version("2.0.0")
+    assert main(["--benchmark-version", "2.0.0", *folders(demo), "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest["benchmarks"]["cifar"]["version"] == "2.0.0"
+    assert pixels_of(tmp_path / "out") == resized_scenes(demo, fixed_resize, FIXED_RESIZE.name)
+    today, built = digests(read_manifest(cifar_release)), digests(manifest)
+    assert {key for key in today if built[key] != today[key]} == set(CHANGED_IN_3)
+    assert {key for key in SPLITS if before.by_key()[key][1] != BENCHMARK.by_key()[key][1]} == set(CHANGED_IN_3)
+
+
+DIGESTS = Path(__file__).parents[2].parent / "shared" / "reference" / "demo_digests.csv"
+
+
+@pytest.mark.skipif(not DIGESTS.is_file(), reason="the digests of an earlier build are not here")
+def test_version_2_has_the_digests_that_it_had(demo, tmp_path):
+    """Of splits whose demo sources have not changed since."""
+    with DIGESTS.open(encoding="utf-8", newline="") as file:
+        known = {row["split"]: row["digest"] for row in csv.DictReader(file)}
+    splits = (LSUN, "cifar/far_ood_svhn", "cifar/far_ood_dtd")
+    manifest = build_demo(demo, tmp_path, benchmark=BENCHMARK.at_version("2.0.0"), splits=splits)
+    assert {key: digest[:12] for key, digest in digests(manifest).items()} == {key: known[key] for key in splits}
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (
+            ["--benchmark-version", "1.0.0"],
+            "a column near_duplicate_of that the config duplicates has replaced. Build 2",
+        ),
+        (
+            ["--benchmark-version", "2.1"],
+            "do not build version 2.1 of the benchmark cifar, only 3.0.0, 2.0.0. Use one",
+        ),
+        (["--benchmark-version", "\x1b[2J"], "do not build version \\x1b[2J of"),
+        (
+            ["--benchmark-version=2.0.0", "--published-lsun-fix"],
+            "2.0.0 of the benchmark cifar has no --published-lsun-",
+        ),
+    ],
+)
+def test_what_no_version_has_is_refused(argv, sentence, tmp_path, capsys):
+    assert main([*argv, "--demo", "--out", str(tmp_path / "out")]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_one_version_takes_no_other(demo, tmp_path, capsys):
+    flags = [*folders(demo), "--splits", "cifar/test", "--out", str(tmp_path), "--quiet"]
+    assert main(flags) == 0
+    assert main(["--benchmark-version", "2.0.0", *flags]) == 2
+    assert "has the version 3.0.0, and this run the version 2.0.0" in capsys.readouterr().err
+
+
+def folders(demo):
+    """Flags for the sources that the benchmark always needs."""
+    return [f"--{source.key}={demo[source.key]}" for source in BENCHMARK.sources() if source.on_disk]
+
+
+def test_the_published_images_of_lsun_fix_are_taken_as_they_are(demo, tmp_path, capsys):
+    """From the flag of LSUN as from their own; the version says which images these are."""
+    expected = {
+        f"lsun_fix/{path.name}": images.pixel_sha256(images.decode(path.read_bytes()))
+        for path in (demo["lsun_fix"] / "LSUN_fix").glob("*.png")
+    }
+    assert len(expected) == 120
+    for number, flag in enumerate(("lsun", "published-lsun-fix")):
+        out = tmp_path / str(number)
+        assert main([f"--{flag}={demo['lsun_fix']}", "--splits", LSUN, "--out", str(out)]) == 0
+        said = capsys.readouterr().err
+        assert ("holds LSUN-FIX, not LSUN: read as with --published-lsun-fix" in said) == (number == 0)
+        assert "LSUN-FIX: 120 images (images as CSI's images in" in said
+        assert pixels_of(out) == expected
+        manifest = read_manifest(out)
+        assert manifest["benchmarks"]["cifar"]["version"] == "3.0.0+published-lsun-fix"
+    rows = pq.read_table(out / "index" / "cifar" / "far_ood_lsun_fix.parquet")
+    assert Counter(rows["class_id"].to_pylist()) == dict.fromkeys(LSUN_FIX.classes(), 12)
+
+
+def test_complete_published_images_give_400_of_each_scene():
+    read = BENCHMARK.with_variants(["published-lsun-fix"])
+    (split,) = plan(Draws(read, 0), {"lsun_fix": whole_index(LSUN_FIX, ("images",))}, splits=(LSUN,))
+    assert Counter(split.table["class_id"].to_pylist()) == dict.fromkeys(LSUN_FIX.classes(), 400)
+
+
+def test_lsun_goes_before_the_published_images_in_one_folder(demo, tmp_path, capsys):
+    for key in ("lsun", "lsun_fix"):
+        (tmp_path / "both" / key).parent.mkdir(exist_ok=True)
+        shutil.copytree(demo[key], tmp_path / "both", dirs_exist_ok=True)
+    assert main([f"--lsun={tmp_path / 'both'}", "--splits", LSUN, "--dry-run"]) == 0
+    assert "LSUN: 120 images (test as database test_lmdb)" in capsys.readouterr().err
 
 
 def digests(manifest):

@@ -27,6 +27,7 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
+from builders.generate.exact.resize import TooNarrowError, centre_crop, shorter_side
 from builders.release.columns import Column
 
 LIBRARY, LIBRARY_VERSION = "imagecorruptions-imaug", "1.1.5"
@@ -61,22 +62,14 @@ TAKES_SEED = ("glass_blur", "impulse_noise")
 
 _SHORTER_SIDE, _SIDE = 256, 224
 
-_MOST_PIXELS = 100_000_000
-"""Pixels of a resized image: 300 MB. A longer one than 390,000 at 256 is no photograph."""
-
 CORRUPTION = Column("corruption", "string", "the corruption, by its name in ImageNet-C")
 SEVERITY = Column("severity", "int64", "its severity, 1 to 5")
-
-
-class TooNarrowError(ValueError):
-    """An image is so narrow that its resized copy would not fit into memory."""
 
 
 def prepared(image: Image.Image) -> Image.Image:
     """Prepare an image as ImageNet-C did: RGB, shorter side 256, and the 224 x 224 at the centre.
 
-    Sizes and offsets are those of torchvision's `Resize(256)` and `CenterCrop(224)`. Columns and rows are resized in
-    two calls, which gives the same pixels under Pillow 11, 12 and 13 (`builders.generate.exact.resize`).
+    Sizes and offsets are those of torchvision's `Resize(256)` and `CenterCrop(224)`.
 
     Args:
         image: any mode and size. An alpha channel is dropped, as by `convert`.
@@ -87,16 +80,7 @@ def prepared(image: Image.Image) -> Image.Image:
     Raises:
         TooNarrowError: its resized copy would have more than 100 million pixels.
     """
-    rgb = image if image.mode == "RGB" else image.convert("RGB")
-    shorter = min(rgb.size)
-    width, height = (_SHORTER_SIDE * side // shorter for side in rgb.size)
-    if width * height > _MOST_PIXELS:
-        raise TooNarrowError(f"it is too narrow to be resized ({image.width:,} x {image.height:,} pixels)")
-    columns = rgb.resize((width, rgb.height), Image.Resampling.BILINEAR)
-    resized = columns.resize((width, height), Image.Resampling.BILINEAR)
-    # Python rounds halves to even, as in torchvision.
-    left, top = (round((side - _SIDE) / 2) for side in resized.size)
-    return resized.crop((left, top, left + _SIDE, top + _SIDE))
+    return centre_crop(shorter_side(image, _SHORTER_SIDE), _SIDE)
 
 
 def corruption(name: str, severity: int) -> Generator:

@@ -1,4 +1,16 @@
-"""The fixed resize: shrinks images to 32 x 32 without aliasing."""
+"""Resizes without aliasing: straight to 32 x 32, and the published procedure of LSUN-FIX with its crop.
+
+Pillow's `BILINEAR` filter grows with the scale factor, so that every source pixel counts. It resamples 8-bit images in
+integer arithmetic, so equal inputs give equal pixels on every machine; only the decoder may differ between versions.
+
+Columns and rows take two calls, because Pillow 13 changed the order of the two within one call for tall images
+(python-pillow/Pillow #9549), after which one pixel in six was one level off. Earlier versions always began with the
+columns; with two calls Pillow 11, 12 and 13 agree.
+
+Tack et al. (CSI, NeurIPS 2020) found that the resized LSUN and ImageNet images in circulation can be detected by their
+lack of smoothness alone, because they were shrunk without antialiasing. Kim et al. (section 3.1) follow them and
+resize the original images again.
+"""
 
 from __future__ import annotations
 
@@ -10,41 +22,102 @@ from PIL import Image
 from builders.generate.arrays import SIDE
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
 
+LSUN_FIX_SHORTER_SIDE = 256
+"""The first resize of LSUN-FIX, and the side of its crop. LSUN's own images have this shorter side already."""
+
+_MOST_PIXELS = 100_000_000
+"""Pixels of an image with a given shorter side: 300 MB. A longer one than 390,000 at 256 is no photograph."""
+
+
+class TooNarrowError(ValueError):
+    """An image is so narrow that its resized copy would not fit into memory."""
+
 
 def fixed_resize(image: Image.Image) -> Image.Image:
-    """Shrink an image to 32 x 32 RGB without aliasing.
+    """Shrink an image to 32 x 32 RGB in one step, without a crop and without aliasing.
 
     The order of operations: the image is decoded at full size (never scaled by the JPEG decoder) and turned upright,
-    converted to RGB by Pillow, and shrunk to 32 columns and then to 32 rows (the aspect ratio is not kept). The filter
-    is Pillow's `BILINEAR`, whose support grows with the scale factor, so that every source pixel counts.
-
-    Columns and rows take two calls, because Pillow 13 changed the order of the two within one call for tall images
-    (python-pillow/Pillow #9549), after which one pixel in six was one level off. Earlier versions always began with
-    the columns; with two calls Pillow 11, 12 and 13 agree.
-
-    Tack et al. (CSI, NeurIPS 2020) found that the resized LSUN and ImageNet images in circulation can be detected by
-    their lack of smoothness alone, because they were shrunk without antialiasing. Kim et al. (section 3.1) follow them
-    and resize the original images again. Neither paper's text names the filter or a crop, so these are ours: BILINEAR
-    is the default of torchvision's `Resize` for Pillow images, and nothing is cropped, since the images in circulation
-    show whole scenes.
+    converted to RGB by Pillow, and shrunk to 32 columns and then to 32 rows. The aspect ratio is not kept. So the
+    loader of the authors of Kim et al. treats images without a procedure of their own (DTD, Tiny ImageNet158); the
+    paper names neither filter nor crop. BILINEAR is the default of torchvision's `Resize` for Pillow images.
 
     Args:
         image: any mode and size.
 
     Returns:
-        32 x 32, mode RGB. Pillow resamples 8-bit images in integer arithmetic, so equal inputs give equal pixels on
-        every machine; only the decoder may differ between versions.
+        32 x 32, mode RGB.
     """
-    rgb = image if image.mode == "RGB" else image.convert("RGB")
-    columns = rgb.resize((SIDE, image.height), Image.Resampling.BILINEAR)
-    return columns.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+    return _resized(_rgb(image), (SIDE, SIDE))
 
 
-def _start(_: Generator) -> Generate:
-    return _generate
+def lsun_fix(image: Image.Image) -> Image.Image:
+    """Make an image of LSUN-FIX: shorter side to 256, the 256 x 256 at the centre, then 32 x 32.
+
+    This is the procedure that Tack et al. published with their code (alinlab/CSI, `lsun_fix_preprocess.py`):
+    torchvision's `Resize(256)`, `CenterCrop(256)` and `Resize(32)` on Pillow images. For an image of 256 x 256 it
+    gives the pixels of `fixed_resize`; of any other shape it cuts off both ends of the longer side, where
+    `fixed_resize` squeezes them in.
+
+    Args:
+        image: any mode and size.
+
+    Returns:
+        32 x 32, mode RGB.
+
+    Raises:
+        TooNarrowError: with a shorter side of 256 it would have more than 100 million pixels.
+    """
+    side = LSUN_FIX_SHORTER_SIDE
+    return _resized(centre_crop(shorter_side(image, side), side), (SIDE, SIDE))
 
 
-def _generate(images: Sequence[SourceImage]) -> list[Generated]:
+def shorter_side(image: Image.Image, side: int) -> Image.Image:
+    """Resize an image so that its shorter side has `side` pixels, as torchvision's `Resize(side)` does.
+
+    The longer side is cut to a whole number of pixels. Smaller images are enlarged.
+
+    Args:
+        image: any mode and size. An alpha channel is dropped, as by `convert`.
+        side: pixels of the shorter side.
+
+    Returns:
+        The whole image, mode RGB.
+
+    Raises:
+        TooNarrowError: it would have more than 100 million pixels.
+    """
+    rgb = _rgb(image)
+    width, height = (side * length // min(rgb.size) for length in rgb.size)
+    if width * height > _MOST_PIXELS:
+        raise TooNarrowError(f"it is too narrow to be resized ({image.width:,} x {image.height:,} pixels)")
+    return _resized(rgb, (width, height))
+
+
+def centre_crop(image: Image.Image, side: int) -> Image.Image:
+    """Cut the square of `side` pixels out of an image's centre, as torchvision's `CenterCrop(side)` does.
+
+    Args:
+        image: both of its sides have at least `side` pixels.
+        side: pixels of both sides of the square.
+    """
+    # Python rounds halves to even, as in torchvision.
+    left, top = (round((length - side) / 2) for length in image.size)
+    return image.crop((left, top, left + side, top + side))
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _resized(rgb: Image.Image, size: tuple[int, int]) -> Image.Image:
+    return rgb.resize((size[0], rgb.height), Image.Resampling.BILINEAR).resize(size, Image.Resampling.BILINEAR)
+
+
+def _start_fixed(_: Generator) -> Generate:
+    return _fixed
+
+
+def _fixed(images: Sequence[SourceImage]) -> list[Generated]:
     return [Generated(np.asarray(fixed_resize(image.rgb))) for image in images]
 
 
@@ -53,6 +126,32 @@ FIXED_RESIZE = Generator(
     version=1,
     description="decoded at full size, RGB, Pillow BILINEAR to 32 columns and then to 32 rows",
     size=(SIDE, SIDE),
-    start=_start,
+    start=_start_fixed,
     parameters={"side": SIDE},
+)
+
+
+def _start_lsun_fix(_: Generator) -> Generate:
+    return _lsun_fix
+
+
+def _lsun_fix(images: Sequence[SourceImage]) -> list[Generated]:
+    return [_lsun_fix_of(image) for image in images]
+
+
+def _lsun_fix_of(image: SourceImage) -> Generated:
+    try:
+        return Generated(np.asarray(lsun_fix(image.rgb)))
+    except TooNarrowError as error:
+        return Generated(None, reason=str(error))
+
+
+LSUN_FIX_RESIZE = Generator(
+    name="lsun-fix-32",
+    version=1,
+    description="LSUN-FIX's published procedure: decoded at full size, RGB, shorter side to 256, the 256 x 256 at the "
+    "centre, then 32 x 32, each resize by Pillow BILINEAR with columns before rows",
+    size=(SIDE, SIDE),
+    start=_start_lsun_fix,
+    parameters={"shorter_side": LSUN_FIX_SHORTER_SIDE, "crop": LSUN_FIX_SHORTER_SIDE, "side": SIDE},
 )

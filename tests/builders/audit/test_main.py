@@ -1,6 +1,7 @@
 """`python -m builders.audit` on releases of photographs, whose unknown split is shrunk well or badly."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from PIL import Image
 
 from builders.audit.__main__ import command, main
 from builders.audit.contact_sheet import contact_sheet
+from builders.audit.resizes import aliased
 from builders.benchmark import AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.cli.progress import TerminalMeter
 from builders.executors.local import LocalExecutor
@@ -85,6 +87,52 @@ def test_the_threshold_is_the_users(releases):
     assert "SEPARABLE" in smoothness(releases["fixed"], "--threshold", "0.5")["far_ood"]
 
 
+def resizes(release, originals, *flags):
+    arguments = ["resizes", str(release), "pictures/far_ood", str(originals), *flags]
+    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    lines = [re.split("  +", line.strip()) for line in result.stdout.splitlines()]
+    return {line[0].split()[0]: dict(zip(lines[0], line, strict=True)) for line in lines}
+
+
+def test_three_ways_of_resizing_stand_side_by_side(releases, sources):
+    found = resizes(releases["fixed"], sources["caltech256"])
+    published, squeezed, aliased = (found[name] for name in ("lsun-fix-32", "fixed-resize-32", "aliased"))
+    figures = ("images", "variation (euclidean)", "AUROC (euclidean)", "variation (squared)", "AUROC (squared)")
+    assert published["images"] == "60"
+    assert [published[name] for name in figures] == [squeezed[name] for name in figures]  # squares of 256 x 256
+    for distance in ("euclidean", "squared"):
+        # Chance is 0.5; four standard errors for 60 against 60 are 0.21 (Hanley and McNeil 1982).
+        assert abs(float(published[f"AUROC ({distance})"]) - 0.5) < 0.21
+        assert float(aliased[f"AUROC ({distance})"]) > 0.75
+        assert float(aliased[f"variation ({distance})"]) > float(published[f"variation ({distance})"])
+    area = re.split("  +", smoothness(releases["fixed"])["far_ood"])[4]
+    assert squeezed["AUROC (euclidean)"] == area  # the release's own images have this resize
+    assert resizes(releases["fixed"], sources["caltech256"], "--images", "7")["aliased"]["images"] == "7"
+
+
+@pytest.mark.parametrize("side", [64, 96, 32])
+def test_the_aliased_resize_by_hand(side):
+    """Shrunk by two it takes the mean of four pixels, by three the middle one of nine."""
+    pixels = np.random.default_rng(side).integers(0, 256, (side, side, 3), dtype=np.uint8)
+    expected = {
+        64: lambda: np.rint(pixels.reshape(32, 2, 32, 2, 3).mean(axis=(1, 3))),
+        96: lambda: pixels[1::3, 1::3],
+        32: lambda: pixels,
+    }
+    assert np.array_equal(np.asarray(aliased(Image.fromarray(pixels))), expected[side]())
+
+
+@pytest.mark.parametrize("size", [(341, 256), (20, 45)])
+def test_the_aliased_resize_is_that_of_torch(size):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pixels = np.random.default_rng(size).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    tensor = torch.from_numpy(pixels).permute(2, 0, 1)[None].double()
+    expected = torch.nn.functional.interpolate(tensor, (32, 32), mode="bilinear")[0].permute(1, 2, 0).numpy()
+    # Half a level is rounded off, and a half may go either way.
+    assert np.abs(np.asarray(aliased(Image.fromarray(pixels))) - expected).max() <= 0.5 + 1e-9
+
+
 def test_a_sheet_has_every_split_and_its_pixels(releases, tmp_path):
     out = tmp_path / "sheet.png"
     assert main(["sheet", str(releases["fixed"]), "pictures", "--out", str(out), "--images", "4"]) == 0
@@ -105,6 +153,11 @@ def test_small_images_are_enlarged_by_whole_pixels():
     [
         (["smoothness", "{}", "absent"], "The release has no config absent. Name one of pictures"),
         (["smoothness", "{}/none", "pictures"], "is not a release: it has no manifest.json"),
+        (
+            ["resizes", "{}", "pictures/none", "."],
+            "needs the split none and an in-distribution split test (splits: far_",
+        ),
+        (["resizes", "{}", "pictures/far_ood", "{}/excluded"], "the partition images (30,607 images) is not in"),
         (["pairs", "{}", "pictures"], "pictures/test has no duplicates in the table of"),
         (["pairs", "{}", "pictures", "--split", "none"], "has no split none"),
     ],

@@ -224,6 +224,7 @@ def test_strays_of_the_demo_are_named_with_their_reason(demo):
         "caltech256/256_ObjectCategories/133.lightning/relámpago 雷.jpg": "not named 133_<4 digits>.jpg",
         "caltech256/256_ObjectCategories/198.spider/RENAME2": "not named 198_<4 digits>.jpg",
         "places365/val_256/.DS_Store": "not named Places365_val_<8 digits>.jpg",
+        "lsun_fix/LSUN_fix/Thumbs.db": "not named correct_resize_<0 to 9999>.png",
         "dtd/images/waffled/.directory": "not named waffled_<4 digits>.jpg",
         "sun397/SUN397/a/abbey/._sun_aqswjsnjlrfzzhiz.jpg": "not named sun_<letters>.jpg",
         "sun397/SUN397/b/balcony/exterior/balcón 陽台.jpg": "not named sun_<letters>.jpg",

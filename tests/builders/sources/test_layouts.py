@@ -132,6 +132,7 @@ def test_expected_totals_are_the_owners():
         "cifar100": {"train": 50_000, "test": 10_000},
         "svhn": {"train": 73_257, "test": 26_032},
         "lsun": {"test": 10_000},
+        "lsun_fix": {"images": 10_000},
         "dtd": {"images": 5_640},
         "sun397": {"images": 108_754},
         "svhn_full": {"train": 33_402, "test": 13_068},
@@ -159,6 +160,7 @@ def test_class_names():
     assert SOURCES["cifar100"].classes()["aquarium_fish"] == "aquarium fish"
     assert SOURCES["svhn"].classes()["0"] == "0"
     assert SOURCES["lsun"].classes() == {"unlabelled": "unlabelled"}
+    assert SOURCES["lsun_fix"].classes()["church_outdoor"] == "church outdoor"
     assert SOURCES["dtd"].classes()["polka-dotted"] == "polka-dotted"
     assert SOURCES["sun397"].classes()["/a/apartment_building/outdoor"] == "apartment_building/outdoor"
     assert SOURCES["svhn_full"].classes() == {"number": "house number"}

@@ -145,12 +145,10 @@ def test_another_set_of_lsun(tmp_path, name):
 
 
 @pytest.mark.parametrize("folder", ["", "LSUN_fix", "ood/LSUN_fix/test"])
-def test_the_resized_images_of_csi_are_named(tmp_path, folder):
+def test_the_images_of_lsun_fix_are_named(tmp_path, folder):
     root = tree(tmp_path, {f"{folder}/correct_resize_{number}.png".lstrip("/"): "" for number in range(3)})
     message = refusal("lsun", root)
-    assert (
-        f"{(root / folder)} holds 3 images such as correct_resize_0.png, which CSI resized and renumbered" in message
-    )
+    assert f"{(root / folder)} holds 3 images of LSUN-FIX such as correct_resize_0.png" in message
     assert "Give the folder that holds the test set" in message
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
 import numpy as np
+import PIL.Image
 
 from builders.sources.base import open_source
 from builders.sources.editions import refuse_resized
@@ -92,4 +94,20 @@ def imagenet(folder: Path) -> object:
     return estimated_bytes(index, rows)
 
 
-TARGETS = (Target("folder", "", trees, imagenet, cases=cases, place=place),)
+def small_png(side: int = 32) -> bytes:
+    """An image of LSUN-FIX, or one of another size."""
+    buffer = io.BytesIO()
+    PIL.Image.fromarray(np.resize(np.arange(256, dtype=np.uint8), (side, side, 3))).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+TARGETS = (
+    Target("folder", "", trees, imagenet, cases=cases, place=place),
+    Target(
+        "lsun-fix",
+        "LSUN_fix/correct_resize_1007.png",
+        lambda: [small_png()],
+        lambda folder: open_source(SOURCES["lsun_fix"], folder, ("images",)),
+        cases=lambda: {"another size": small_png(36)},
+    ),
+)

@@ -1,0 +1,156 @@
+"""LSUN-FIX as its authors published it: 10,000 images of 32 x 32, 1,000 of each of LSUN's ten scenes.
+
+Tack et al. (CSI, NeurIPS 2020) made them from LSUN's training sets. The script in their repository (alinlab/CSI,
+`datasets/lsun_fix_preprocess.py`) takes 1,000 shuffled images of each scene, scene after scene in the order of
+`SCENES`, resizes and crops them (`builders.generate.exact.resize.lsun_fix`) and numbers the files from 0, so that the
+scene follows from the number. Which images of LSUN they are is not published. Their loader reads the folder LSUN_fix
+with torchvision's `ImageFolder`, which needs one more level of folders, whatever its name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.demo.lsun_fix import DEMO
+from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, Source
+from builders.sources.editions import sampled_sizes
+from builders.sources.readers.folders import class_column
+from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.named import NamedImages, NamedReader, file_names
+
+_KEY = "lsun_fix"
+_TITLE = "LSUN-FIX"
+_PARTITION = "images"
+_OF_A_SCENE = 1_000
+_SIDE = 32
+_START, _END = "correct_resize_", ".png"
+_WANTED = f"{_START}<0 to 9999>{_END}"
+
+# The two innermost folders of the authors' other set: "Imagenet_fix" without "LSUN".
+_IMAGENET_FIX = re.compile(r"(?!.*lsun).*image[-_]?net", re.IGNORECASE | re.DOTALL)
+
+SCENES = (
+    "bedroom",
+    "bridge",
+    "church_outdoor",
+    "classroom",
+    "conference_room",
+    "dining_room",
+    "kitchen",
+    "living_room",
+    "restaurant",
+    "tower",
+)
+"""LSUN's scenes in the order of the authors' script, which is that of torchvision."""
+
+_READER = NamedReader(
+    _KEY,
+    _TITLE,
+    rf"^{_START}(0|[1-9][0-9]{{0,3}})\{_END}$",
+    _WANTED,
+    from_parquet=file_names,  # no mirror in Parquet is known
+    advice="Take the authors' folder",
+)
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the scenes with their names."""
+    return {scene: scene.replace("_", " ") for scene in SCENES}
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the number of images, in total and of each scene."""
+    return {_PARTITION: Expected(_OF_A_SCENE * len(SCENES), dict.fromkeys(SCENES, _OF_A_SCENE))}
+
+
+def _folder(root: Path, home: Path) -> PartitionIndex | None:
+    found = _READER.in_files(root, home)
+    if found is None:
+        return None
+    _refuse_imagenet(home)
+    numbers = pc.cast(pc.utf8_slice_codeunits(found.ids, len(_START), -len(_END)), pa.int64())
+    scenes = pc.divide(numbers, _OF_A_SCENE).to_numpy()
+    piece = found.partition(_PARTITION, class_column(SCENES, scenes))
+    _refuse_other_sizes(root, found, piece)
+    where = piece.layout.removeprefix("image files in ")
+    return dataclasses.replace(piece, layout=f"CSI's images in {where}", hint=_first_gap(numbers))
+
+
+def _refuse_imagenet(home: Path) -> None:
+    """Refuse ImageNet-FIX of the same authors, whose files have the same names."""
+    if _IMAGENET_FIX.match(" ".join(home.resolve().parts[-2:])):
+        raise OtherDataError(
+            f"{_TITLE}: {home} holds ImageNet-FIX by its name; the files of both sets have the same names. Give the "
+            f"folder of {_TITLE} with --{_KEY}."
+        )
+
+
+def _refuse_other_sizes(root: Path, found: NamedImages, piece: PartitionIndex) -> None:
+    """Refuse images that are not 32 x 32, by a few of them; the build looks at each that it takes."""
+    other = next((size for size in sampled_sizes(root, piece) if size != (_SIDE, _SIDE)), None)
+    if other is not None:
+        raise OtherDataError(
+            f"{_TITLE}: {found.folder} has images of {other[0]:,} x {other[1]:,} pixels, and those of {_TITLE} have "
+            f"{_SIDE} x {_SIDE}. Give the authors' folder with --{_KEY}."
+        )
+
+
+def _first_gap(numbers: pa.Array) -> str:
+    """Name the first number without an image; an empty text if there are all."""
+    missing = sorted(set(range(_OF_A_SCENE * len(SCENES))).difference(numbers.to_pylist()))
+    return f"the first number without an image is {missing[0]}" if missing else ""
+
+
+_SEARCH = Search(
+    key=_KEY,
+    title=_TITLE,
+    layouts=(Layout(_PARTITION, f"LSUN_fix/{_START}0{_END} to {_START}9999{_END}, or these in any folder", _folder),),
+    expected=expected,
+)
+
+LSUN_FIX = Source(
+    key=_SEARCH.key,
+    title=_TITLE,
+    edition="CSI's LSUN_fix (2020)",
+    licence=Licence(
+        name="none stated",
+        url="https://github.com/alinlab/CSI",
+        statement=(
+            "No licence for the images was found: neither the authors of LSUN-FIX nor the owners of LSUN, from whose "
+            "images they are made, state one."
+        ),
+        publish="ids-only",
+    ),
+    citation="""@inproceedings{tack2020csi,
+  title = {{CSI}: Novelty Detection via Contrastive Learning on Distributionally Shifted Instances},
+  author = {Tack, Jihoon and Mo, Sangwoo and Jeong, Jongheon and Shin, Jinwoo},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year = {2020}
+}
+
+@article{yu2015lsun,
+  title = {{LSUN}: Construction of a Large-scale Image Dataset using Deep Learning with Humans in the Loop},
+  author = {Yu, Fisher and Seff, Ari and Zhang, Yinda and Song, Shuran and Funkhouser, Thomas and Xiao, Jianxiong},
+  journal = {arXiv preprint arXiv:1506.03365},
+  year = {2015}
+}""",
+    obtain=Obtain(
+        "https://github.com/alinlab/CSI",
+        "download LSUN_fix with the link in section 1 of its README and unpack it",
+    ),
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=_SEARCH.scan,
+    arrays=True,
+    demo=DEMO,
+)

@@ -1,0 +1,80 @@
+import io
+
+import PIL.Image
+import pytest
+
+from builders.plan.completeness import shortfalls
+from builders.sources.base import Stray
+from builders.sources.lsun_fix import SCENES
+from tests.builders.trees import opened, refusal, tree
+
+
+def png(side=32):
+    buffer = io.BytesIO()
+    PIL.Image.new("RGB", (side, side), (side, 1, 2)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def folder(*numbers, name="LSUN_fix", side=32):
+    return {f"{name}/correct_resize_{number}.png": png(side) for number in numbers}
+
+
+def test_the_scene_follows_from_the_number(tmp_path):
+    """The authors' script writes 1,000 images of each scene, one scene after the other."""
+    index = opened("lsun_fix", tree(tmp_path, folder(0, 999, 1000, 3007, 9999)))
+    found = dict(zip(index.table["source_id"].to_pylist(), index.table["class_id"].to_pylist(), strict=True))
+    assert found == {
+        "correct_resize_0.png": "bedroom",
+        "correct_resize_999.png": "bedroom",
+        "correct_resize_1000.png": "bridge",
+        "correct_resize_3007.png": "classroom",
+        "correct_resize_9999.png": "tower",
+    }
+    assert index.layouts == {"images": "CSI's images in LSUN_fix"}
+
+
+def test_the_scenes_are_those_of_torchvision():
+    lsun = pytest.importorskip("torchvision.datasets.lsun", reason="torchvision is not installed")
+    categories = lsun.LSUN._verify_classes(None, "train")
+    assert categories == [f"{scene}_train" for scene in SCENES]
+
+
+def test_a_copy_that_is_not_whole_is_said_to_be_short(tmp_path):
+    index = opened("lsun_fix", tree(tmp_path, folder(*range(1, 1000), 1000)))
+    (sentence,) = shortfalls(index, ("images",), ["bedroom"])
+    assert "expected 1,000 images of bedroom (bedroom), found 999" in sentence
+    assert sentence.endswith("the first number without an image is 0")
+
+
+def test_other_names_are_strays(tmp_path):
+    files = folder(5) | {f"LSUN_fix/{name}": "" for name in ("correct_resize_07.png", "correct_resize_10000.png", "x")}
+    (piece,) = opened("lsun_fix", tree(tmp_path, files)).pieces
+    wanted = "not named correct_resize_<0 to 9999>.png"
+    assert piece.table["source_id"].to_pylist() == ["correct_resize_5.png"]
+    assert piece.strays == tuple(
+        Stray(f"LSUN_fix/{name}", wanted) for name in ("correct_resize_07.png", "correct_resize_10000.png", "x")
+    )
+
+
+def test_images_of_another_size_are_another_set(tmp_path):
+    message = refusal("lsun_fix", tree(tmp_path, folder(1, 2, side=36)))
+    assert f"{tmp_path / 'LSUN_fix'} has images of 36 x 36 pixels, and those of LSUN-FIX have 32 x 32" in message
+
+
+@pytest.mark.parametrize("name", ["Imagenet_fix", "ImageNet_FIX/test"])
+def test_imagenet_fix_has_the_same_names_and_is_another_set(tmp_path, name):
+    message = refusal("lsun_fix", tree(tmp_path, folder(1, 2, name=name)))
+    assert f"{tmp_path / name} holds ImageNet-FIX by its name" in message
+    index = opened("lsun_fix", tree(tmp_path, folder(3)))
+    assert index.table["source_id"].to_pylist() == ["correct_resize_3.png"]
+    nested = tree(tmp_path / "imagenet", folder(4))  # LSUN-FIX beside somebody's ImageNet
+    assert opened("lsun_fix", nested).table.num_rows == 1
+
+
+def test_two_copies_are_refused(tmp_path):
+    message = refusal("lsun_fix", tree(tmp_path, folder(1, name="a") | folder(1, name="b")))
+    assert "is in more than one place" in message
+
+
+def test_lsun_itself_is_no_lsun_fix(demo):
+    assert "is not in" in refusal("lsun_fix", demo["lsun"])
