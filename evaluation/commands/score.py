@@ -79,8 +79,8 @@ def command(
     """Fit detectors on features, and score every row of a release.
 
     Hyperparameters are chosen by the AUROC of validation rows against external_validation rows, and by nothing else;
-    every trial is written next to the scores. ODIN, MC-dropout and CADet run the model on the images again, and need
-    --release, --model and --weights.
+    every trial is written next to the scores. ODIN, MC-dropout, CADet and RankFeat run the model on the images
+    again, and need --release, --model and --weights.
     """
     from evaluation.features.cache import FeatureCache
     from evaluation.features.extract import Runner, prepared_splits

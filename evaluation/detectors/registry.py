@@ -59,6 +59,7 @@ METHODS: dict[str, Method] = {
         relative_mahalanobis.RMDS,
         neighbors.RELATION,
         images.CADET,
+        images.RANKFEAT,
         oodl.OODL,
         ensembles.ENS_V,
         ensembles.ENS_R,
