@@ -22,7 +22,7 @@ import numpy.typing as npt
 from evaluation.detectors.rows import Doubles, as_float64
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features
-from evaluation.models.models import pick_device
+from evaluation.models.models import out_of_memory, pick_device
 
 Integers = npt.NDArray[np.int64]
 Result = TypeVar("Result")
@@ -189,7 +189,9 @@ def halving(compute: Callable[..., Result], device: str, *rows: Doubles) -> list
     try:
         with _full_float32():
             return [compute(*(torch.from_numpy(values.astype(np.float32)).to(device) for values in rows))]
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:
+        if not out_of_memory(error):
+            raise
         if len(rows[0]) <= 1:
             raise EvaluationError(
                 f"{device} has no memory to compare a single row with the fitted ones. Give --device cpu."
