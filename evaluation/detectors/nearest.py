@@ -22,7 +22,7 @@ import numpy.typing as npt
 from evaluation.detectors.rows import Doubles, as_float64
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features
-from evaluation.models.models import out_of_memory, pick_device
+from evaluation.models.models import check_device, out_of_memory, pick_device
 
 Integers = npt.NDArray[np.int64]
 Result = TypeVar("Result")
@@ -39,7 +39,12 @@ _DEVICE: ContextVar[str] = ContextVar("device", default="auto")
 
 @contextmanager
 def on_device(device: str) -> Iterator[None]:
-    """Compute large matrix products of detectors within the block on a device; see `models.pick_device`."""
+    """Compute large matrix products of detectors within the block on a device; see `models.pick_device`.
+
+    Raises:
+        EvaluationError: it is no device's name.
+    """
+    check_device(device)
     token = _DEVICE.set(device)
     try:
         yield

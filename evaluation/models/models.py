@@ -120,6 +120,18 @@ def open_model(spec: str, path: Path, classes: int, *, device: str = "auto") -> 
     return Model(blueprint.description["model"], module.to(place), blueprint.preprocessing, layers, digest, place)
 
 
+def check_device(device: str) -> None:
+    """Check the name of a device, without a look at what devices there are.
+
+    Raises:
+        EvaluationError: it is none.
+    """
+    if not _DEVICES.fullmatch(device):
+        raise EvaluationError(
+            f"{device!r} is no device; give --device auto, cpu, cuda, cuda:1 (the second GPU) or mps."
+        )
+
+
 def pick_device(device: str) -> str:
     """Resolve a device to one of this machine.
 
@@ -132,10 +144,7 @@ def pick_device(device: str) -> str:
     """
     import torch
 
-    if not _DEVICES.fullmatch(device):
-        raise EvaluationError(
-            f"{device!r} is no device; give --device auto, cpu, cuda, cuda:1 (the second GPU) or mps."
-        )
+    check_device(device)
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if device == "mps" and not torch.backends.mps.is_available():

@@ -50,6 +50,19 @@ def test_rows_that_float32_cannot_tell_apart_are_told_apart(k, library, monkeypa
     np.testing.assert_allclose(given, expected, rtol=1e-9, atol=1e-15)
 
 
+def test_a_search_takes_the_device_that_it_is_given(monkeypatch):
+    torch = pytest.importorskip("torch", reason="searches in float32")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.setattr(nearest, "WORTH", 0)
+    detector = neighbors.make_knn(FITTED, None, neighbors=7)
+    with nearest.on_device("mps"), pytest.raises(EvaluationError, match="torch finds no GPU of Apple"):
+        detector.score(TESTED)
+    with nearest.on_device("cpu"):
+        detector.score(TESTED)
+    with pytest.raises(EvaluationError, match="'gpu' is no device"), nearest.on_device("gpu"):
+        pass
+
+
 def test_rows_of_zeros_are_at_distance_one_of_all_directions(library):
     tested = dataclasses.replace(TESTED, penultimate=np.zeros_like(TESTED.penultimate))
     for k in (1, 30):
