@@ -104,7 +104,8 @@ protocols               : errors files metrics scoring
 report                  : detectors errors files metrics progress protocols releases scoring
 graph                   : errors files releases report scoring
 demo                    : detectors duplicate_pairs errors files models progress protocols releases
-commands                : demo detectors errors extras features graph metrics models progress protocols releases report scoring
+commands                : demo detectors errors extras features graph metrics models progress protocols releases report
+                          scoring
 __main__                : errors extras
 """
 

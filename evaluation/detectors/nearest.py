@@ -63,6 +63,16 @@ def torch_device(multiplications: int) -> str | None:
     return pick_device(_DEVICE.get())
 
 
+def cuda_device(multiplications: int) -> str | None:
+    """Return the CUDA device for a computation in float64; None if NumPy should do it, as it does in torch's time.
+
+    Args:
+        multiplications: size of the matrix products.
+    """
+    device = torch_device(multiplications)
+    return device if device is not None and device.startswith("cuda") else None
+
+
 @dataclass(frozen=True)
 class Bank:
     """Vectors to compare with: the penultimate features of some rows, each times a factor.

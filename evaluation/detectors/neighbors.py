@@ -266,7 +266,7 @@ def make_relation(features: Features, head: Head | None, power: float = 1.0, cut
     Source: Kim et al., Neural Relation Graph: A Unified Framework for Identifying Label Noise and Outlier Data,
     NeurIPS 2023, section 3; t = 1 is theirs for OoD detection. Their code also drops relations up to 0.03, which gives
     the farthest rows equal scores; here `cutoff` does. With many fitted rows, and t other than 1, a cutoff or negative
-    features, relations are computed in float32: scores are then right to about 1e-7 of themselves.
+    features, relations are computed in float32: scores are then right to about 1e-6 of themselves.
 
     Args:
         features: in-distribution rows; kept, not copied.

@@ -31,8 +31,9 @@ class RelativeMahalanobis:
         """Score every row; shape (n,), higher = more unknown."""
         classes, width = self.classes.means.shape
         require_width(_NAME, features.penultimate, width)
+        device = self.classes.device(len(features))
         return score_in_chunks(
-            lambda z: self.classes.distances(z) - self.background.distances(z),
+            lambda z: self.classes.distances(z, device) - self.background.distances(z, device),
             {_NAME: features.penultimate},
             features.ids,
             doubles_per_row=4 * width + 2 * classes,
