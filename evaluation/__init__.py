@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evaluation.detectors.base import Detector, Method
     from evaluation.detectors.registry import METHODS
     from evaluation.errors import EvaluationError
+    from evaluation.metrics.calibration import ece
     from evaluation.metrics.metrics import (
         METRICS,
         Metric,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         eaurc,
         fpr_at_95_tpr,
         least_detection_error,
+        oscr,
         risk_coverage,
     )
     from evaluation.models.features import Features, Head
@@ -64,10 +66,12 @@ __all__ = [
     "balanced_accuracy",
     "detection_error",
     "eaurc",
+    "ece",
     "evaluate",
     "fpr_at_95_tpr",
     "least_detection_error",
     "open_release",
+    "oscr",
     "read_figures",
     "read_scores",
     "risk_coverage",
@@ -86,6 +90,7 @@ _MODULES = {
         "Features",
         "Head",
     ),
+    "evaluation.metrics.calibration": ("ece",),
     "evaluation.metrics.metrics": (
         "METRICS",
         "Metric",
@@ -99,6 +104,7 @@ _MODULES = {
         "eaurc",
         "fpr_at_95_tpr",
         "least_detection_error",
+        "oscr",
         "risk_coverage",
     ),
     "evaluation.protocols.registry": ("PROTOCOLS",),

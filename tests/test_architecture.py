@@ -105,7 +105,8 @@ protocols               : errors files metrics scoring
 report                  : detectors errors files metrics progress protocols releases scoring
 graph                   : errors files releases report scoring
 demo                    : detectors duplicate_pairs errors files models progress protocols releases
-commands                : demo errors extras features graph metrics models progress protocols releases report scoring
+commands                : demo detectors errors extras features graph metrics models progress protocols releases report
+                          scoring
 __main__                : errors extras
 """
 
@@ -123,7 +124,6 @@ SMALL = {
     "builders/generate/exact",
     "builders/sources/formats",
     "evaluation/demo",
-    "evaluation/metrics",
     "taxonomy/wordnet",
 }
 """Folders that are whole with fewer."""

@@ -16,9 +16,6 @@ from evaluation.releases import Release
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# A copy of `models.DEVICES`, so that no model code is imported for `--help`.
-_DEVICES = ("auto", "cpu", "cuda")
-
 _REVISION = click.option("--revision", metavar="TAG", help="Tag, branch or commit of a release on the Hub.")
 
 
@@ -62,7 +59,11 @@ def run_options(command: Command) -> Command:
             "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Images per batch."
         ),
         click.option(
-            "--device", type=click.Choice(_DEVICES), default="auto", show_default=True, help="Device to run on."
+            "--device",
+            metavar="DEVICE",
+            default="auto",
+            show_default=True,
+            help="Device to run on: cpu, cuda, cuda:1 and so on, or mps; auto is cuda where there is one, else cpu.",
         ),
     ):
         command = option(command)

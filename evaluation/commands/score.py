@@ -79,9 +79,10 @@ def command(
     """Fit detectors on features, and score every row of a release.
 
     Hyperparameters are chosen by the AUROC of validation rows against external_validation rows, and by nothing else;
-    every trial is written next to the scores. ODIN, MC-dropout and CADet run the model on the images again, and need
-    --release, --model and --weights.
+    every trial is written next to the scores. ODIN, MC-dropout, CADet and RankFeat run the model on the images
+    again, and need --release, --model and --weights.
     """
+    from evaluation.detectors.nearest import on_device
     from evaluation.features.cache import FeatureCache
     from evaluation.features.extract import Runner, prepared_splits
     from evaluation.models.models import open_model
@@ -124,11 +125,11 @@ def command(
     warn_about_environments(log, cache, keys)
     for what, key in (("fitted", sources.train), ("tuned", sources.validation), ("tuned against", sources.external)):
         click.echo(f"{what}: {'/'.join(key) if key else 'no rows'}")
-    with bar(len(names), "fitting", quiet=quiet, unit="detectors") as progress:
+    with on_device(device), bar(len(names), "fitting", quiet=quiet, unit="detectors") as progress:
         fitted = fit_all(scorer, names, leave_out="all" in (wanted or ()), progress=progress.update)
     for one in fitted:
         click.echo(describe_fitted(one))
-    with bar(len(keys), "scoring", quiet=quiet, unit="splits") as progress:
+    with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit="splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
     write_trials(out.with_suffix(".search.csv"), fitted)
     write_scores(out, scores, run_provenance(cache, chosen, fitted))

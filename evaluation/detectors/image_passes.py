@@ -1,6 +1,7 @@
 """Second passes of a model over the images: perturbed, with dropout, or cropped.
 
-All random numbers are drawn per row from its id, so that outputs depend neither on the batch nor on the device.
+All random numbers are drawn per row from its id, so that outputs do not depend on the batch. Those of dropout are
+drawn on the model's device: another kind of device draws others.
 
 Tested by `tests/evaluation/detectors/test_images.py`.
 """
@@ -107,9 +108,9 @@ def run_with_dropout(model: Model, images: Any, ids: Sequence[str], *, seed: int
     passes = []
     with deterministic_float32(), torch.inference_mode():
         for sample in range(int(samples)):
-            generators = [torch.Generator().manual_seed(row_seed(seed, f"dropout {sample}", id_)) for id_ in ids]
-            with dropout_enabled(model, generators):
-                passes.append(model.logits(images).double().cpu().numpy())
+            seeds = [row_seed(seed, f"dropout {sample}", id_) for id_ in ids]
+            with dropout_enabled(model, [torch.Generator(images.device).manual_seed(number) for number in seeds]):
+                passes.append(model.logits(images).cpu().double().numpy())
     members = np.stack(passes)
     return {"logits": log_mean_softmax(members), "mutual_information": mutual_information(members)}
 
@@ -123,7 +124,7 @@ def dropout_enabled(model: Model, generators: Sequence[Any]) -> Iterator[None]:
 
     Args:
         model: the model.
-        generators: one `torch.Generator` on the CPU per row, so that masks are the same on every device.
+        generators: one `torch.Generator` on the model's device per row.
 
     Raises:
         EvaluationError: the model has no such layer.
@@ -162,8 +163,8 @@ def _drop(generators: Sequence[Any]) -> Callable[[Any, Any, Any], Any]:
         shape = output.shape[1:]
         if not isinstance(layer, nn.Dropout):
             shape = (shape[0], *(1 for _ in shape[1:]))
-        drawn = torch.stack([torch.rand(shape, generator=generator) for generator in generators])
-        kept = (drawn >= layer.p).to(output.device, output.dtype)
+        drawn = [torch.rand(shape, generator=generator, device=output.device) for generator in generators]
+        kept = (torch.stack(drawn) >= layer.p).to(output.dtype)
         return output * kept / (1 - layer.p) if layer.p < 1 else output * 0
 
     return hook
@@ -181,7 +182,7 @@ def run_on_crops(model: Model, images: Any, ids: Sequence[str], *, seed: int, vi
     features = []
     for view in range(int(views)):
         crops = [crop(image, row_seed(seed, f"crop {view}", id_)) for image, id_ in zip(images, ids, strict=True)]
-        features.append(model.forward(torch.stack(crops)).penultimate.double().cpu().numpy())
+        features.append(model.forward(torch.stack(crops)).penultimate.cpu().double().numpy())
     return {"similarity": mean_cosine(np.stack(features))}
 
 

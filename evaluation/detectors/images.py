@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.image_passes import CROPS, PERTURBED, WITH_DROPOUT, ImagePass
-from evaluation.detectors.logits import max_logit, msp
+from evaluation.detectors.logits import energy, max_logit, msp
+from evaluation.detectors.rank_one import WITHOUT_RANK_ONE
 from evaluation.detectors.rows import Doubles, score_in_chunks
 from evaluation.models.features import Features, Head
 
@@ -102,6 +103,18 @@ def make_cadet(features: Features | None, head: Head | None, views: float = 5) -
     return PassScore("similarity", lambda values: -values[:, 0])
 
 
+def make_rankfeat(features: Features | None, head: Head | None) -> PassScore:
+    """Energy of the logits without the largest part of rank one of the feature maps (RankFeat); see `rank_one`.
+
+    Formula: E((f_a(x) + f_b(x)) / 2), with E the energy and f_a, f_b the model whose last block, or the one before,
+    has X - s_1 u_1 v_1^T in place of its output X: of channels and pixels, or of tokens and channels.
+    Source: Song, Sebe and Wang, RankFeat: Rank-1 Feature Removal for Out-of-distribution Detection, NeurIPS 2022,
+    section 3; blocks 3 and 4 fused at the logits, as in their tables. For models with other blocks, the last two that
+    features are read from are ours.
+    """
+    return PassScore(None, energy)
+
+
 # Liang et al. search T from 1 to 1,000 and epsilon from 0 to 0.004. The temperatures are those of OpenOOD's sweep, as
 # are 0.0014 and 0.0028; 0 means no perturbation, as in the optimizer paper.
 _ODIN_GRID = {"temperature": (1000.0, 1.0, 10.0, 100.0), "epsilon": (0.0014, 0.0, 0.0028)}
@@ -145,7 +158,15 @@ CADET = ImageMethod(
     reads="images",
     image_pass=CROPS,
 )
+RANKFEAT = ImageMethod(
+    "rankfeat",
+    "RankFeat",
+    "Song et al. 2022, section 3",
+    make_rankfeat,
+    reads="images",
+    image_pass=WITHOUT_RANK_ONE,
+)
 
 IMAGE_METHODS: dict[str, ImageMethod] = {
-    method.name: method for method in (ODIN, ODIN_MAX_LOGIT, MC_DROPOUT, MC_DROPOUT_MI, CADET)
+    method.name: method for method in (ODIN, ODIN_MAX_LOGIT, MC_DROPOUT, MC_DROPOUT_MI, CADET, RANKFEAT)
 }

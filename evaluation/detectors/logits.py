@@ -26,7 +26,7 @@ from evaluation.models.features import Features, Head
 _COLDEST, _HOTTEST = 0.05, 100.0
 
 
-def _others(logits: Doubles) -> tuple[Doubles, Doubles]:
+def others(logits: Doubles) -> tuple[Doubles, Doubles]:
     """Return the odds of each class to the greatest, with 0 in the greatest's place, (n, C), and their sums, (n,)."""
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     odds[np.arange(len(odds)), logits.argmax(axis=1)] = 0.0
@@ -47,7 +47,7 @@ def msp(logits: Doubles, temperature: float = 1.0) -> Scores:
     Returns:
         Shape (n,); higher = more unknown.
     """
-    _, rest = _others(logits / temperature)
+    _, rest = others(logits / temperature)
     scores: Scores = rest / (1 + rest)
     return scores
 
@@ -82,7 +82,7 @@ def energy(logits: Doubles, temperature: float = 1.0) -> Scores:
     Returns:
         Shape (n,); higher = more unknown.
     """
-    _, rest = _others(logits / temperature)
+    _, rest = others(logits / temperature)
     scores: Scores = -(logits.max(axis=1) + temperature * np.log1p(rest))
     return scores
 
@@ -100,7 +100,7 @@ def entropy(logits: Doubles) -> Scores:
     Returns:
         Shape (n,); higher = more unknown.
     """
-    odds, rest = _others(logits)
+    odds, rest = others(logits)
     below = logits.max(axis=1, keepdims=True) - logits
     scores: Scores = np.log1p(rest) + np.einsum("nc,nc->n", odds, below) / (1 + rest)
     return scores
@@ -118,7 +118,7 @@ def margin(logits: Doubles) -> Scores:
     Returns:
         Shape (n,); higher = more unknown.
     """
-    odds, rest = _others(logits)
+    odds, rest = others(logits)
     scores: Scores = (rest + odds.max(axis=1)) / (1 + rest)
     return scores
 
@@ -138,7 +138,7 @@ def doctor(logits: Doubles) -> Scores:
     Returns:
         Shape (n,); higher = more unknown.
     """
-    odds, rest = _others(logits)
+    odds, rest = others(logits)
     squares = np.einsum("nc,nc->n", odds, odds)
     scores: Scores = (2 * rest + (rest * rest - squares)) / (1 + squares)
     return scores

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ from scipy.linalg import solve_triangular
 
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import class_means, require_labels, require_rows_of_each_class
+from evaluation.detectors.nearest import cuda_device
 from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Floats, Head
@@ -56,20 +58,38 @@ class ClassGaussians:
         """
         return _whiten(values, self.centre, self.scale, self.factor)
 
-    def distances(self, values: Doubles) -> Scores:
+    def distances(self, values: Doubles, device: str | None = None) -> Scores:
         """Compute the squared Mahalanobis distance to the nearest class mean.
 
         Args:
             values: shape (m, D).
+            device: device of torch to compute on, in float64 too; None for NumPy.
 
         Returns:
             Shape (m,), dimensionless.
         """
+        if device is not None:
+            return self._distances_on(device, values)
         white = self.whiten(values)
         # A matrix product finds the nearest mean; the distance to it is then computed without cancellation.
         nearest = (np.einsum("cd,cd->c", self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)
         white -= self.means[nearest]
         squares: Scores = np.einsum("nd,nd->n", white, white)
+        return squares
+
+    def device(self, rows: int) -> str | None:
+        """Return the device for the distances of a number of rows."""
+        classes, width = self.means.shape
+        return cuda_device(rows * width * (width + classes))
+
+    def _distances_on(self, device: str, values: Doubles) -> Scores:
+        import torch
+
+        arrays = ((values - self.centre) / self.scale, self.factor, self.means)
+        scaled, factor, means = (torch.from_numpy(array).to(device) for array in arrays)
+        white = torch.linalg.solve_triangular(factor, scaled.T, upper=False).T
+        nearest = ((means * means).sum(dim=1) - 2 * (white @ means.T)).argmin(dim=1)
+        squares: Scores = ((white - means[nearest]) ** 2).sum(dim=1).cpu().numpy()
         return squares
 
 
@@ -199,7 +219,10 @@ class Mahalanobis:
             classes, width = fitted.means.shape
             require_width(name, values, width)
             total += score_in_chunks(
-                fitted.distances, {name: values}, features.ids, doubles_per_row=4 * width + 2 * classes
+                partial(fitted.distances, device=fitted.device(len(features))),
+                {name: values},
+                features.ids,
+                doubles_per_row=4 * width + 2 * classes,
             )
         return total / len(self.gaussians)
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import softmax
 
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import require_labels
-from evaluation.detectors.rows import Doubles, as_float64, require_width, score_in_chunks
+from evaluation.detectors.nearest import Bank, Integers, halving, search, torch_device
+from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 
 # Bank rows per chunk. Each chunk is converted to float64 again for every chunk of scored rows, so the latter should be
 # larger.
 _BANK_ROWS = 1024
+
+_RELATION_ROWS = 4096
+"""Number of rows for which Relation decides whether torch is worth it, whatever their number is."""
 
 
 def unit(values: Doubles) -> Doubles:
@@ -30,13 +34,24 @@ def unit(values: Doubles) -> Doubles:
     return values / np.where(norms > 0, norms, 1.0)
 
 
-def _bank_chunks(bank: Features) -> Iterator[slice]:
+def _lengths(bank: Features) -> Doubles:
+    """Return the length of each row's features, which must be finite; shape (N,)."""
+    lengths = np.empty(len(bank))
     for start in range(0, len(bank), _BANK_ROWS):
-        yield slice(start, min(start + _BANK_ROWS, len(bank)))
+        rows = slice(start, min(start + _BANK_ROWS, len(bank)))
+        values = as_float64("penultimate features", bank.penultimate, rows, bank.ids)
+        lengths[rows] = np.linalg.norm(values, axis=1)
+    return lengths
 
 
-def _bank_features(bank: Features, rows: slice) -> Doubles:
-    return unit(as_float64("penultimate features", bank.penultimate, rows, bank.ids))
+def unit_bank(features: Features) -> Bank:
+    """Return the directions of the rows' features, and zeros for rows of zeros.
+
+    Raises:
+        EvaluationError: a value is NaN or infinite.
+    """
+    lengths = _lengths(features)
+    return Bank(features, np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0))
 
 
 @dataclass(frozen=True)
@@ -44,11 +59,11 @@ class NearestNeighbors:
     """A fitted KNN detector.
 
     Attributes:
-        bank: the fitted rows.
+        bank: directions of the fitted rows.
         neighbors: number k.
     """
 
-    bank: Features
+    bank: Bank
     neighbors: int
 
     def score(self, features: Features) -> Scores:
@@ -59,46 +74,56 @@ class NearestNeighbors:
     def score_together(detectors: Sequence[NearestNeighbors], features: Features) -> list[Scores]:
         """Score with several detectors that differ in k only, in the time of one."""
         bank, counts = detectors[0].bank, [detector.neighbors for detector in detectors]
-        width = bank.penultimate.shape[1]
+        width = bank.features.penultimate.shape[1]
         require_width("penultimate features", features.penultimate, width)
+        device = torch_device(len(features) * len(bank) * width)
         scores = score_in_chunks(
-            lambda z: _distances(z, bank, counts),
+            lambda z: _distances(z, bank, counts, device),
             {"penultimate features": features.penultimate},
             features.ids,
-            doubles_per_row=3 * width + 2 * (min(_BANK_ROWS, len(bank)) + 2 * max(counts)),
+            doubles_per_row=search_doubles(width, len(bank), max(counts), device),
             columns=(len(counts),),
         )
         return list(scores.T)
 
 
-def _distances(z: Doubles, bank: Features, counts: Sequence[int]) -> Doubles:
+def search_doubles(width: int, bank_rows: int, count: int, device: str | None) -> int:
+    """Return the float64 numbers in memory per row of a search, for `score_in_chunks`."""
+    if device is None:
+        return 3 * width + 2 * (min(_BANK_ROWS, bank_rows) + 2 * count)
+    # The more rows at once, the less often the bank is read; 4,096 are enough, and their products take 128 MiB.
+    return max(width, 2 * count, 2048)
+
+
+def _distances(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None) -> Doubles:
     """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
     z = unit(z)
-    similarity, index = np.empty((len(z), 0)), np.empty((len(z), 0), dtype=np.int64)
-    for rows in _bank_chunks(bank):
-        products = z @ _bank_features(bank, rows).T
-        numbers = np.broadcast_to(np.arange(rows.start, rows.stop), products.shape)
-        similarity, index = _greatest(np.hstack((similarity, products)), np.hstack((index, numbers)), max(counts))
-    nearest_first = np.take_along_axis(index, np.argsort(-similarity, axis=1), axis=1)
+    found = search(z, bank, max(counts), bank_rows=_BANK_ROWS, device=device)
     distances = np.empty((len(z), len(counts)))
+    certain = np.ones(len(z), dtype=np.bool_)
     for column, count in enumerate(counts):
-        # Computed again as a difference: from the product, the distance of a row to itself could be up to 1e-8.
-        neighbor = unit(bank.penultimate[nearest_first[:, count - 1]].astype(np.float64))
-        distances[:, column] = np.linalg.norm(z - neighbor, axis=1)
+        first, end, sure = found.around(count)
+        distances[:, column] = _kth_distances(z, bank, found.index, first, end, count)
+        certain &= sure
+    if device is not None and not certain.all():  # many rows lie in nearly the same direction
+        distances[~certain] = _distances(z[~certain], bank, counts, None)
     return distances
 
 
-def _greatest(values: Doubles, index: npt.NDArray[np.int64], count: int) -> tuple[Doubles, npt.NDArray[np.int64]]:
-    """Return the `count` greatest values of each row, unordered, with their column numbers."""
-    if values.shape[1] <= count:
-        return values, index
-    kept = np.argpartition(values, -count, axis=1)[:, -count:]
-    return np.take_along_axis(values, kept, axis=1), np.take_along_axis(index, kept, axis=1)
-
-
-def _check_bank(bank: Features) -> None:
-    for rows in _bank_chunks(bank):
-        as_float64("penultimate features", bank.penultimate, rows, bank.ids)
+def _kth_distances(z: Doubles, bank: Bank, index: Integers, first: Integers, end: Integers, count: int) -> Scores:
+    """Return the `count`-th smallest distance of each row, of which `first` are smaller than those up to `end`."""
+    sizes = end - first
+    starts = np.cumsum(sizes) - sizes
+    row = np.repeat(np.arange(len(z)), sizes)
+    place = np.arange(sizes.sum()) - starts[row] + first[row]
+    distances = np.empty(len(row))
+    for pairs in chunks(len(row), 3 * z.shape[1]):
+        # As a difference: from the product, the distance of a row to itself could be up to 1e-8.
+        neighbors = unit(bank.at(index[row[pairs], place[pairs]]))
+        distances[pairs] = np.linalg.norm(z[row[pairs]] - neighbors, axis=1)
+    ordered = distances[np.lexsort((distances, row))]
+    scores: Scores = ordered[starts + count - 1 - first]
+    return scores
 
 
 def make_knn(features: Features, head: Head | None, neighbors: int = 50) -> NearestNeighbors:
@@ -124,8 +149,7 @@ def make_knn(features: Features, head: Head | None, neighbors: int = 50) -> Near
             f"neighbors of knn must be from 1 to the {len(features):,} rows it is fitted on, found {neighbors:,}. "
             "Give fewer, or fit on more rows."
         )
-    _check_bank(features)
-    return NearestNeighbors(features, neighbors)
+    return NearestNeighbors(unit_bank(features), neighbors)
 
 
 @dataclass(frozen=True)
@@ -133,14 +157,16 @@ class Relation:
     """A fitted Relation detector.
 
     Attributes:
-        bank: the fitted rows.
+        bank: directions of the fitted rows.
         power: exponent t.
         cutoff: relations up to this value count as 0.
+        sums: sum of z_j p_j^T over the fitted rows, shape (D, C), if their scores follow from it; else None.
     """
 
-    bank: Features
+    bank: Bank
     power: float
     cutoff: float
+    sums: Doubles | None = None
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""
@@ -150,32 +176,87 @@ class Relation:
     def score_together(detectors: Sequence[Relation], features: Features) -> list[Scores]:
         """Score with several detectors of one bank, in little more than the time of one."""
         bank = detectors[0].bank
-        width, classes = bank.penultimate.shape[1], bank.logits.shape[1]
+        width, classes = bank.features.penultimate.shape[1], bank.features.logits.shape[1]
         require_width("penultimate features", features.penultimate, width)
         require_width("logits", features.logits, classes)
+        # By the size of the bank alone, so that a row's score does not depend on the number of rows.
+        device = torch_device(_RELATION_ROWS * len(bank) * (width + classes))
         scores = score_in_chunks(
-            lambda z, logits: _relations(z, logits, detectors),
+            lambda z, logits: _scores(unit(z), softmax(logits, axis=1), detectors, device),
             {"penultimate features": features.penultimate, "logits": features.logits},
             features.ids,
-            doubles_per_row=2 * width + 3 * classes + 4 * min(_BANK_ROWS, len(bank)) + len(detectors),
+            doubles_per_row=len(detectors)
+            + (2 * width + 3 * classes + 4 * min(_BANK_ROWS, len(bank)) if device is None else max(width, 2048)),
             columns=(len(detectors),),
         )
         return list(scores.T)
 
 
-def _relations(z: Doubles, logits: Doubles, detectors: Sequence[Relation]) -> Doubles:
+def _scores(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation], device: str | None) -> Doubles:
     """Return negative mean relations of rows to the bank, shape (m, number of detectors)."""
+    total = np.empty((len(z), len(detectors)))
+    pairwise = []
+    for column, detector in enumerate(detectors):
+        if detector.sums is not None and (z >= 0).all():
+            # No cosine is negative, so the sum over the bank is z^T (sum_j z_j p_j^T) p.
+            total[:, column] = np.einsum("nc,nc->n", z @ detector.sums, probabilities)
+        else:
+            pairwise.append(column)
+    if pairwise:
+        others = [detectors[column] for column in pairwise]
+        if device is None:
+            total[:, pairwise] = _relations(z, probabilities, others)
+        else:
+            parts = halving(lambda *pair: _relations_on_device(pair[0], pair[1], others), device, z, probabilities)
+            total[:, pairwise] = np.concatenate(parts)
+    return -total / len(detectors[0].bank)
+
+
+def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]) -> Doubles:
+    """Return sums of relations over the bank, shape (m, number of detectors)."""
     bank = detectors[0].bank
-    z, probabilities = unit(z), softmax(logits, axis=1)
     total = np.zeros((len(z), len(detectors)))
-    for rows in _bank_chunks(bank):
-        bank_probabilities = softmax(as_float64("logits", bank.logits, rows, bank.ids), axis=1)
-        relations = np.maximum(z @ _bank_features(bank, rows).T, 0.0)
-        relations *= probabilities @ bank_probabilities.T
+    for rows in bank.pieces(_BANK_ROWS):
+        relations = np.maximum(z @ bank.vectors(rows).T, 0.0)
+        relations *= probabilities @ _probabilities(bank.features, rows).T
         for column, detector in enumerate(detectors):
             counted = np.where(relations <= detector.cutoff, 0.0, relations) if detector.cutoff > 0 else relations
             total[:, column] += (counted if detector.power == 1 else counted**detector.power).sum(axis=1)
-    return -total / len(bank)
+    return total
+
+
+def _relations_on_device(z: Any, probabilities: Any, detectors: Sequence[Relation]) -> Doubles:
+    """As `_relations`, in float32 but for the sums: no pair's relation decides a score, so none is computed again."""
+    import torch
+
+    bank = detectors[0].bank
+    total = np.zeros((len(z), len(detectors)))
+    for rows in bank.pieces(8 * _BANK_ROWS):
+        logits = torch.tensor(bank.features.logits[rows], dtype=torch.float32, device=z.device)
+        relations = (z @ torch.from_numpy(bank.vectors32(rows)).to(z.device).T).clamp_(min=0)
+        relations *= probabilities @ logits.softmax(dim=1).T
+        for column, detector in enumerate(detectors):
+            counted = torch.where(relations > detector.cutoff, relations, 0.0) if detector.cutoff > 0 else relations
+            counted = counted if detector.power == 1 else counted**detector.power
+            total[:, column] += counted.sum(dim=1).cpu().numpy()
+    return total
+
+
+def _probabilities(features: Features, rows: slice) -> Doubles:
+    probabilities: Doubles = softmax(as_float64("logits", features.logits, rows, features.ids), axis=1)
+    return probabilities
+
+
+def _sum_of_products(bank: Bank) -> Doubles | None:
+    """Return the sum of z_j p_j^T over the bank, shape (D, C); None if a feature is negative."""
+    features = bank.features
+    sums = np.zeros((features.penultimate.shape[1], features.logits.shape[1]))
+    for rows in bank.pieces(_BANK_ROWS):
+        vectors = bank.vectors(rows)
+        if (vectors < 0).any():
+            return None
+        sums += vectors.T @ _probabilities(features, rows)
+    return sums
 
 
 def make_relation(features: Features, head: Head | None, power: float = 1.0, cutoff: float = 0.0) -> Relation:
@@ -184,7 +265,8 @@ def make_relation(features: Features, head: Head | None, power: float = 1.0, cut
     Formula: -1/N sum_j (max(0, cos(z, z_j)) p . p_j)^t, with p = softmax(l) and j over the N fitted rows; in [-1, 0].
     Source: Kim et al., Neural Relation Graph: A Unified Framework for Identifying Label Noise and Outlier Data,
     NeurIPS 2023, section 3; t = 1 is theirs for OoD detection. Their code also drops relations up to 0.03, which gives
-    the farthest rows equal scores; here `cutoff` does.
+    the farthest rows equal scores; here `cutoff` does. With many fitted rows, and t other than 1, a cutoff or negative
+    features, relations are computed in float32: scores are then right to about 1e-6 of themselves.
 
     Args:
         features: in-distribution rows; kept, not copied.
@@ -200,8 +282,10 @@ def make_relation(features: Features, head: Head | None, power: float = 1.0, cut
         raise EvaluationError(
             f"relation needs power above 0 and cutoff of at least 0, found {power} and {cutoff}; give others."
         )
-    _check_bank(features)
-    return Relation(features, power, cutoff)
+    for rows in chunks(len(features), features.logits.shape[1]):
+        as_float64("logits", features.logits, rows, features.ids)  # refuses NaN
+    bank = unit_bank(features)
+    return Relation(bank, power, cutoff, _sum_of_products(bank) if power == 1 and cutoff == 0 else None)
 
 
 KNN = Method(

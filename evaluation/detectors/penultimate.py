@@ -1,4 +1,4 @@
-"""Scores of the penultimate features and the logits: SHE, ViM, GradNorm.
+"""Scores of the penultimate features and the logits: SHE, ViM and its residual, GradNorm.
 
 In the formulas z (n, D) are the penultimate features, l (n, C) the logits, W (C, D) and b (C,) the last linear layer.
 """
@@ -111,13 +111,66 @@ def make_vim(features: Features, head: Head, dimension: int | None = None) -> Vi
     Raises:
         EvaluationError: the residual is zero, or rows are unlabelled or of another width.
     """
-    require_fit(features, head, "vim")
+    origin, residual = _fit_residual(features, head, dimension, "vim")
+    logits, norms = 0.0, 0.0
+    for rows in chunks(len(features), 2 * len(origin) + 2 * residual.shape[1]):
+        logits += float(as_float64("logits", features.logits, rows, features.ids).max(axis=1).sum())
+        z = as_float64("penultimate features", features.penultimate, rows, features.ids)
+        norms += float(np.linalg.norm((z - origin) @ residual, axis=1).sum())
+    return VirtualLogit(origin, residual, logits / norms, len(head.weight))
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A fitted Residual detector.
+
+    Attributes:
+        origin: origin of the feature space, shape (D,).
+        residual: orthonormal basis of the complement of the principal subspace, shape (D, D - d).
+    """
+
+    origin: Doubles
+    residual: Doubles
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown."""
+        width, left = self.residual.shape
+        require_width("penultimate features", features.penultimate, width)
+        return score_in_chunks(
+            lambda z: np.linalg.norm((z - self.origin) @ self.residual, axis=1),
+            {"penultimate features": features.penultimate},
+            features.ids,
+            doubles_per_row=2 * width + 2 * left,
+        )
+
+
+def make_residual(features: Features, head: Head, dimension: int | None = None) -> Residual:
+    """Residual: norm of the features outside the principal subspace, the part of ViM that reads no logits.
+
+    Formula: ||R^T (z - u)||_2 with u and R as in `make_vim`.
+    Source: Wang et al. 2022, section 3 and the rows "Residual" of its tables; Ndiour, Ahuja and Tickoo,
+    Out-Of-Distribution Detection With Subspace Techniques And Probabilistic Modeling Of Features, 2020.
+
+    Args:
+        features: in-distribution rows.
+        head: the last layer.
+        dimension: as in `make_vim`.
+
+    Raises:
+        EvaluationError: as `make_vim`.
+    """
+    return Residual(*_fit_residual(features, head, dimension, "residual"))
+
+
+def _fit_residual(features: Features, head: Head, dimension: int | None, detector: str) -> tuple[Doubles, Doubles]:
+    """Return the origin of the feature space, and a basis of the complement of the principal subspace."""
+    require_fit(features, head, detector)
     weight, bias = head.weight.astype(np.float64), head.bias.astype(np.float64)
-    classes, width = weight.shape
+    width = weight.shape[1]
     principal = _principal_dimension(width) if dimension is None else int(dimension)
     if not 0 <= principal < width:
         raise EvaluationError(
-            f"The dimension of vim must be from 0 to {width - 1}, one less than the features' width, found "
+            f"The dimension of {detector} must be from 0 to {width - 1}, one less than the features' width, found "
             f"{principal}; give another."
         )
     origin = -(np.linalg.pinv(weight) @ bias)
@@ -129,16 +182,10 @@ def make_vim(features: Features, head: Head, dimension: int | None = None) -> Vi
     left = width - principal
     if eigenvalues[:left].max() <= width * np.finfo(float).eps * eigenvalues[-1]:
         raise EvaluationError(
-            f"All {len(features):,} rows lie in the principal subspace of {principal} dimensions that vim fits. Fit "
-            "on more rows, or give a smaller dimension."
+            f"All {len(features):,} rows lie in the principal subspace of {principal} dimensions that {detector} "
+            "fits. Fit on more rows, or give a smaller dimension."
         )
-    residual = np.ascontiguousarray(vectors[:, :left])
-    logits, norms = 0.0, 0.0
-    for rows in chunks(len(features), 2 * width + 2 * left):
-        logits += float(as_float64("logits", features.logits, rows, features.ids).max(axis=1).sum())
-        z = as_float64("penultimate features", features.penultimate, rows, features.ids)
-        norms += float(np.linalg.norm((z - origin) @ residual, axis=1).sum())
-    return VirtualLogit(origin, residual, logits / norms, classes)
+    return origin, np.ascontiguousarray(vectors[:, :left])
 
 
 @dataclass(frozen=True)
@@ -200,4 +247,5 @@ def make_gradnorm(features: Features | None, head: Head) -> GradientNorm:
 
 SHE = Method("she", "SHE", "Zhang et al. 2023, section 3", make_she, fit="train")
 VIM = Method("vim", "ViM", "Wang et al. 2022, section 4", make_vim, fit="train")
+RESIDUAL = Method("residual", "Residual", "Wang et al. 2022, section 3", make_residual, fit="train")
 GRADNORM = Method("gradnorm", "GradNorm", "Huang et al. 2021, section 3", make_gradnorm)

@@ -1,4 +1,4 @@
-"""Energy scores of modified features or weights of the last linear layer: ReAct, DICE, ASH.
+"""Energy scores of modified features or weights of the last linear layer: ReAct, DICE, ASH, SCALE.
 
 ReAct and ASH have also been applied to feature maps; here they use their spatial mean, the `penultimate` features. In
 the formulas z (n, D) are these features, W (C, D) and b (C,) the layer, and E the energy, `logits.energy` at T = 1.
@@ -54,6 +54,15 @@ def _layer(head: Head) -> tuple[Doubles, Doubles]:
 def _require_share(name: str, value: float, detector: str) -> None:
     if not 0 <= value < 1:
         raise EvaluationError(f"{name} of {detector} must be at least 0 and below 1, found {value}; give another.")
+
+
+def _require_some_kept(detector: str, pruned: float, head: Head) -> None:
+    _require_share("pruned", pruned, detector)
+    width = head.weight.shape[1]
+    if round(pruned * width) == width:
+        raise EvaluationError(
+            f"{detector} would keep none of {width} features with pruned = {pruned}; give a smaller one."
+        )
 
 
 def _unchanged(z: Doubles) -> Doubles:
@@ -165,15 +174,52 @@ def make_ash(
     Raises:
         EvaluationError: there is no such variant, or no activation would be kept.
     """
-    _require_share("pruned", pruned, "ash")
+    _require_some_kept("ash", pruned, head)
     weight, bias = _layer(head)
     if variant not in ("s", "b", "p"):
         raise EvaluationError(f"ash has no variant {variant!r}; choose s, b or p. The paper's S is the default.")
-    if round(pruned * weight.shape[1]) == weight.shape[1]:
-        raise EvaluationError(
-            f"ash would keep none of {weight.shape[1]} features with pruned = {pruned}; give a smaller one."
-        )
     return ShapedEnergy(lambda z: ash(z, pruned, variant), weight, bias)
+
+
+def scale(z: Doubles, pruned: float) -> Doubles:
+    """SCALE: multiply all activations of each row, more where its greatest ones hold less of the sum.
+
+    Formula: z exp(s1 / s2) with s1 the row's sum and s2 the sum of its k = D - round(pruned D) greatest activations.
+    Unlike ASH-S, nothing is set to zero.
+    Source: Xu et al., Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement, ICLR 2024,
+    section 3.
+
+    Args:
+        z: non-negative activations, shape (n, D).
+        pruned: fraction of the activations that do not count for s2, in [0, 1).
+
+    Returns:
+        Shape (n, D).
+    """
+    left_out = round(pruned * z.shape[1])
+    total = z.sum(axis=1, keepdims=True)
+    kept = np.partition(z, left_out, axis=1)[:, left_out:].sum(axis=1, keepdims=True)
+    # A row of zeros stays zero, whatever the factor.
+    ratio = np.divide(total, kept, out=np.zeros_like(total), where=kept != 0)
+    scaled: Doubles = z * np.exp(ratio)
+    return scaled
+
+
+def make_scale(features: Features | None, head: Head, pruned: float = 0.85) -> ShapedEnergy:
+    """SCALE: energy of the logits of scaled features, E(W scale(z) + b); see `scale`.
+
+    Args:
+        features: not read.
+        head: the last layer.
+        pruned: fraction of each row's activations that do not count for its scale, in [0, 1); 0.85 is the paper's for
+            ImageNet.
+
+    Raises:
+        EvaluationError: no activation would be kept.
+    """
+    _require_some_kept("scale", pruned, head)
+    weight, bias = _layer(head)
+    return ShapedEnergy(lambda z: scale(z, pruned), weight, bias)
 
 
 REACT = Method(
@@ -198,4 +244,11 @@ ASH = Method(
     "Djurisic et al. 2023, algorithm 3 (ASH-S)",
     make_ash,
     grid={"pruned": (0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95)},
+)
+SCALE = Method(
+    "scale",
+    "SCALE",
+    "Xu et al. 2024, section 3",
+    make_scale,
+    grid={"pruned": (0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95)},
 )

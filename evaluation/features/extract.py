@@ -15,9 +15,9 @@ from evaluation.features.blocks import RowBlocks
 from evaluation.features.reuse import ReusableFeatures
 from evaluation.features.store import Identity, Store, block_column
 from evaluation.models.loading import batches
-from evaluation.models.models import Model
+from evaluation.models.models import Model, out_of_memory
 from evaluation.models.preprocessing import Preprocessing
-from evaluation.progress import Progress
+from evaluation.progress import Progress, log
 from evaluation.releases import Release
 
 ROWS = 512
@@ -36,14 +36,14 @@ class PassCounts:
     reused: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Runner:
     """Runs a model over the images of a release.
 
     Attributes:
         release: the release.
         model: the model.
-        batch_size: images per batch.
+        batch_size: images per batch; halved whenever the device has too little memory.
         workers: worker processes that decode images; 0 decodes in the main process.
     """
 
@@ -57,11 +57,12 @@ class Runner:
         """The environment besides the model and the image: any change may alter the last digits."""
         import torch
 
-        cuda = self.model.device == "cuda"
+        device = self.model.device
+        cuda = device.startswith("cuda")
         return {
-            "device": torch.cuda.get_device_name() if cuda else f"cpu {platform.machine()}",
+            "device": torch.cuda.get_device_name(device) if cuda else f"{device} {platform.machine()}",
             "batch_size": self.batch_size,
-            "threads": 0 if cuda else torch.get_num_threads(),
+            "threads": torch.get_num_threads() if device == "cpu" else 0,
             "torch": str(torch.__version__),
         }
 
@@ -85,8 +86,42 @@ class Runner:
             others: stored results of the same function on other splits; their images are not computed again.
 
         Raises:
-            EvaluationError: the release has no images of the split, one cannot be decoded, or a result is not finite.
+            EvaluationError: the release has no images of the split, one cannot be decoded, a result is not finite, or
+                the device has no memory for a single image.
         """
+        done = 0
+
+        def counted(more: int) -> None:
+            nonlocal done
+            done += more
+            progress(more)
+
+        stored = tuple(others)
+        while True:
+            try:
+                return self._run(compute, row_blocks, (config, split), counted, stored)
+            except RuntimeError as error:
+                if not out_of_memory(error):
+                    raise
+                if self.batch_size == 1:
+                    raise EvaluationError(
+                        f"{self.model.device} has no memory for a single image with {self.model.name}. Give --device "
+                        "cpu, or end what else uses it."
+                    ) from error
+            # From the split's first row on, so that all of its rows are computed in batches of one size.
+            self.batch_size = -(-self.batch_size // 2)
+            log(f"{self.model.device} has too little memory: going on with --batch-size {self.batch_size}")
+            counted(-done)
+
+    def _run(
+        self,
+        compute: BatchFunction,
+        row_blocks: RowBlocks,
+        key: tuple[str, str],
+        progress: Progress,
+        others: Iterable[RowBlocks],
+    ) -> PassCounts:
+        config, split = key
         rows = self.release.rows(config, split)
         size = -(-ROWS // self.batch_size) * self.batch_size
         missing = row_blocks.begin(len(rows), size, self.environment)
@@ -102,6 +137,7 @@ class Runner:
             [numbers.tolist() for numbers in new],
             batch_size=self.batch_size,
             workers=self.workers,
+            pinned=self.model.device.startswith("cuda"),
         )
         for block, numbers in zip(missing, new, strict=True):
             everyone = np.arange(block.start, block.stop)

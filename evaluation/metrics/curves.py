@@ -67,6 +67,15 @@ def auroc(ranking: Ranking) -> float:
     return area / (2 * known * unknown)
 
 
+def oscr(ranking: Ranking) -> float:
+    """Area under the curve of open-set classification."""
+    right = int(ranking.known[-1])
+    if not right and ranking.missed and ranking.unknown[-1]:
+        return 0.0
+    # The area under the ROC curve of the rows that are classified right, times their share.
+    return auroc(ranking) * right / (right + ranking.missed)
+
+
 def aupr(ranking: Ranking, positive: Side, estimator: Estimator) -> float:
     """Area under the precision-recall curve."""
     known, unknown = ranking.sizes()

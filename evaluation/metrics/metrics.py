@@ -19,7 +19,7 @@ import numpy.typing as npt
 from evaluation.errors import EvaluationError
 from evaluation.metrics import curves
 from evaluation.metrics.curves import Estimator, Floats
-from evaluation.metrics.ranking import Ranking, Side, rank
+from evaluation.metrics.ranking import Ranking, Side, rank, rank_open_set
 
 
 def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
@@ -175,6 +175,29 @@ def least_detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> floa
     return curves.least_detection_error(_ranked(scores, unknown))
 
 
+def oscr(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -> float:
+    """Open-set classification rate: area under the curve of correct classifications against accepted unknown rows.
+
+    The curve has, for each threshold, the fraction of known rows that are classified right and score below it (CCR)
+    over the fraction of unknown rows that score below it (FPR): Dhamija, Günther and Boult, Reducing Network
+    Agnostophobia (NeurIPS 2018), section 4. The area is the probability that a known row is classified right and
+    scores below an unknown one, ties counted half: the accuracy times the AUROC of the correctly classified rows. (The
+    paper's inequalities count ties as wrong, so that equal scores of all rows would have 0 instead of half.)
+
+    Args:
+        scores: shape (n,), higher = more unknown.
+        unknown: shape (n,), bool or 0 and 1.
+        errors: shape (n,), bool or 0 and 1: misclassified rows; those of unknown rows are not read.
+
+    Returns:
+        From 0 to the accuracy on known rows, which a perfect order reaches.
+
+    Raises:
+        EvaluationError: a side has no rows, scores are NaN or infinite, or lengths differ.
+    """
+    return curves.oscr(rank_open_set(scores, unknown, errors)[2])
+
+
 def balanced_accuracy(unknown: npt.ArrayLike, rejected: npt.ArrayLike) -> float:
     """Mean of the fraction of known rows accepted and the fraction of unknown rows rejected.
 
@@ -209,7 +232,7 @@ def all_metrics(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.Array
     Raises:
         EvaluationError: a side has no rows, scores are NaN or infinite, or lengths differ.
     """
-    rankings = dict(zip(("unknown", "errors"), rank(scores, unknown, errors), strict=True))
+    rankings = dict(zip(("unknown", "errors", "open_set"), rank_open_set(scores, unknown, errors), strict=True))
     return {name: metric.of(rankings[metric.takes]) for name, metric in METRICS.items() if metric.takes in rankings}
 
 
@@ -222,8 +245,8 @@ class Metric:
         title: for display.
         better: whether higher or lower values are better.
         of: computes it from a ranking.
-        takes: the flags that the ranking is by: `unknown` rows, or `errors`; `rejected` means flags of unknown rows,
-            with decisions in place of scores.
+        takes: the flags that the ranking is by: `unknown` rows, or `errors`; `open_set` means both, see
+            `rank_open_set`; `rejected` means flags of unknown rows, with decisions in place of scores.
         positive: the positive class; empty if it makes no difference.
         factor: the factor by which papers multiply it.
     """
@@ -232,7 +255,7 @@ class Metric:
     title: str
     better: Literal["higher", "lower"]
     of: Callable[[Ranking], float]
-    takes: Literal["unknown", "errors", "rejected"] = "unknown"
+    takes: Literal["unknown", "errors", "open_set", "rejected"] = "unknown"
     positive: Side | Literal[""] = ""
     factor: float = 100.0
 
@@ -252,6 +275,7 @@ _ALL = (
     Metric("eaurc", "E-AURC", "lower", curves.eaurc, takes="errors", factor=1000.0),
     Metric("accuracy", "Accuracy", "higher", curves.accuracy, takes="errors"),
     Metric("auroc", "AUROC", "higher", curves.auroc),
+    Metric("oscr", "OSCR", "higher", curves.oscr, takes="open_set"),
     _sided("aupr_in_average_precision", "AUPR-In (AP)", "higher", curves.aupr, "known", "average_precision"),
     _sided("aupr_in_trapezoid", "AUPR-In (trapezoid)", "higher", curves.aupr, "known", "trapezoid"),
     _sided("aupr_out_average_precision", "AUPR-Out (AP)", "higher", curves.aupr, "unknown", "average_precision"),

@@ -33,10 +33,13 @@ class Ranking:
     Attributes:
         known: number of known rows below each threshold, ascending from 0 to all, int64 of shape (m + 1,).
         unknown: the same for unknown rows.
+        missed: known rows that are below no threshold, because they are misclassified: for metrics of open-set
+            recognition, whose other known rows are classified right.
     """
 
     known: Counts
     unknown: Counts
+    missed: int = 0
 
     def __len__(self) -> int:
         return int(self.known[-1] + self.unknown[-1])
@@ -125,6 +128,31 @@ def rank(scores: npt.ArrayLike, *flags: npt.ArrayLike) -> tuple[Ranking, ...]:
     rises = ordered[1:] != ordered[:-1]
     places = None if rises.all() else np.concatenate([[True], rises, [True]])
     return tuple(_counted((sides & 1 << bit).astype(np.bool_), places) for bit in range(len(flags)))
+
+
+def rank_open_set(
+    scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike
+) -> tuple[Ranking, Ranking, Ranking]:
+    """Rank rows once, for the three ways in which metrics divide them.
+
+    Args:
+        scores: shape (n,), finite, higher = more unknown.
+        unknown: whether rows are unknown, shape (n,).
+        errors: whether rows are misclassified, shape (n,); what they say of unknown rows matters only for the second
+            ranking.
+
+    Returns:
+        Known against unknown rows; rows without against rows with an error; and correctly classified known rows
+        against unknown ones, with the number of those that are misclassified.
+
+    Raises:
+        EvaluationError: as for `rank`.
+    """
+    values = _checked_scores(scores)
+    flags = [_checked_flags(flag, len(values)) for flag in (unknown, errors)]
+    by_unknown, by_errors, by_either = rank(values, *flags, flags[0] | flags[1])
+    wrong = by_either.unknown - by_unknown.unknown
+    return by_unknown, by_errors, Ranking(by_unknown.known - wrong, by_unknown.unknown, int(wrong[-1]))
 
 
 def _counted(unknown: npt.NDArray[np.bool_], places: npt.NDArray[np.bool_] | None) -> Ranking:

@@ -131,7 +131,7 @@ def pool(module: Any, output: Any) -> Any:
     they are.
     """
     if output.ndim == 4:
-        return output.mean(dim=(1, 2) if _channels_last(module) else (2, 3))
+        return output.mean(dim=(1, 2) if channels_last(module) else (2, 3))
     if output.ndim == 3:
         return output[:, 0].clone() if _has_class_token(module, output.shape[1]) else output.mean(dim=1)
     return output.clone()
@@ -203,7 +203,8 @@ def _can_pool(output: Any) -> bool:
     return output is not None and output.ndim in (2, 3, 4)
 
 
-def _channels_last(module: Any) -> bool:
+def channels_last(module: Any) -> bool:
+    """Return whether a model's feature maps have the shape (B, H, W, D), in torchvision and timm."""
     from torchvision.models import SwinTransformer
 
     return getattr(module, "output_fmt", "NCHW") == "NHWC" or isinstance(module, SwinTransformer)

@@ -46,7 +46,13 @@ class _Images:
 
 
 def batches(
-    rows: Any, preprocessing: Preprocessing, row_ranges: Sequence[Sequence[int]], *, batch_size: int, workers: int
+    rows: Any,
+    preprocessing: Preprocessing,
+    row_ranges: Sequence[Sequence[int]],
+    *,
+    batch_size: int,
+    workers: int,
+    pinned: bool = False,
 ) -> Iterator[tuple[Sequence[int], Any]]:
     """Load images of some row ranges of a split in batches; no batch spans two ranges.
 
@@ -59,6 +65,7 @@ def batches(
         row_ranges: row numbers of each range, ascending.
         batch_size: images in each batch.
         workers: worker processes that decode images; 0 decodes in the main process.
+        pinned: keep batches in pinned memory, from which a CUDA device copies them while it computes.
 
     Yields:
         Row numbers, and a float32 tensor of shape (batch_size, 3, H, W) that begins with their images.
@@ -74,6 +81,7 @@ def batches(
         batch_sampler=[list(piece) for piece in pieces],
         num_workers=min(workers, len(pieces)),
         collate_fn=_Fill(batch_size),
+        pin_memory=pinned,
     )
     for piece, images in zip(pieces, loader, strict=True):
         if isinstance(images, EvaluationError):

@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,8 +22,7 @@ from evaluation.models.features import Head
 from evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
 from evaluation.models.preprocessing import Preprocessing
 
-DEVICES = ("auto", "cpu", "cuda")
-"""Devices for a model; `auto` is CUDA if available, else the CPU."""
+_DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Model:
         preprocessing: turns an image into the model's input.
         layers: names of its last linear layer and its blocks.
         digest: identifies the model, see `weights.model_digest`.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda", "cuda:1" and so on, or "mps".
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Model:
         import torch
 
         with deterministic_float32(), torch.inference_mode(), capture_outputs(self.module, self.layers) as captured:
-            captured.logits = self.module(images.to(self.device))
+            captured.logits = self.module(images.to(self.device, non_blocking=True))
             check_head(captured, self._weight, self._bias, self.name)
         return captured
 
@@ -94,11 +94,11 @@ def open_model(spec: str, path: Path, classes: int, *, device: str = "auto") -> 
             `preprocessing.declared`), and optionally `feature_blocks`: names of submodules, first to last.
         path: file of the weights.
         classes: number of classes of the config.
-        device: one of `DEVICES`.
+        device: as for `pick_device`.
 
     Raises:
         EvaluationError: the model does not exist, its number of logits is not the number of classes, the weights do
-            not fit, or CUDA is not available.
+            not fit, or the device is not available.
     """
     import torch
 
@@ -120,17 +120,52 @@ def open_model(spec: str, path: Path, classes: int, *, device: str = "auto") -> 
     return Model(blueprint.description["model"], module.to(place), blueprint.preprocessing, layers, digest, place)
 
 
-def pick_device(device: str) -> str:
-    """Resolve `auto`, `cpu` or `cuda` to a device of this machine.
+def check_device(device: str) -> None:
+    """Check the name of a device, without a look at what devices there are.
 
     Raises:
-        EvaluationError: CUDA is requested but not available.
+        EvaluationError: it is none.
+    """
+    if not _DEVICES.fullmatch(device):
+        raise EvaluationError(
+            f"{device!r} is no device; give --device auto, cpu, cuda, cuda:1 (the second GPU) or mps."
+        )
+
+
+def pick_device(device: str) -> str:
+    """Resolve a device to one of this machine.
+
+    Args:
+        device: `cpu`; `cuda`, or `cuda:1` for the second GPU; `mps`, Apple's GPU; or `auto`: CUDA if available, else
+            the CPU.
+
+    Raises:
+        EvaluationError: there is no such device.
     """
     import torch
 
-    if device == "cuda" and not torch.cuda.is_available():
+    check_device(device)
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "mps" and not torch.backends.mps.is_available():
+        raise EvaluationError("torch finds no GPU of Apple; give --device cpu or auto.")
+    kind, _, number = device.partition(":")
+    if kind == "cuda" and not torch.cuda.is_available():
         raise EvaluationError("torch finds no CUDA device; give --device cpu or auto.")
-    return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+    if number and int(number) >= torch.cuda.device_count():
+        raise EvaluationError(
+            f"There is no {device}: torch finds {torch.cuda.device_count()} CUDA devices, counted from cuda:0. Give "
+            "another --device."
+        )
+    return device
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    """Return whether torch raised an error because a device has too little memory."""
+    import torch
+
+    # For Apple's GPUs it has no class.
+    return isinstance(error, torch.OutOfMemoryError) or str(error).startswith("MPS backend out of memory")
 
 
 @contextmanager

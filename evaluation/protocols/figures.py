@@ -89,7 +89,7 @@ def measure(
     Returns:
         One figure per metric, with `rows` as published.
     """
-    n_known, n_unknown = int(ranking.known[-1]), int(ranking.unknown[-1])
+    n_known, n_unknown = int(ranking.known[-1]) + ranking.missed, int(ranking.unknown[-1])
     figures = []
     for name in metrics:
         metric = METRICS[name]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
+from evaluation.protocols import broad, facets, od_test, openood, robustness, unknown_detection
 from evaluation.protocols.figures import WITHOUT_DUPLICATES, Figure
 from evaluation.scoring.duplicates import made_from_duplicates
 from evaluation.scoring.rows import Rows
@@ -62,6 +62,13 @@ PROTOCOLS: Mapping[str, Protocol] = {
         od_test.SETTINGS,
         od_test.WITH_PREDICTIONS,
         od_test.figures,
+    ),
+    openood.NAME: Protocol(
+        "OpenOOD v1.5",
+        "Zhang et al., OpenOOD v1.5: Enhanced Benchmark for Out-of-Distribution Detection (2023)",
+        openood.SETTINGS,
+        openood.WITH_PREDICTIONS,
+        openood.figures,
     ),
 }
 """All protocols that evaluate one run; the optimizer paper's compares several: `evaluation.protocols.robustness`."""

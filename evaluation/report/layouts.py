@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from evaluation.metrics.metrics import METRICS
-from evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
+from evaluation.protocols import broad, facets, od_test, openood, robustness, unknown_detection
 from evaluation.protocols.figures import AS_PUBLISHED
 from evaluation.protocols.results import ALL_VARIANTS, Line, grouped
 from evaluation.report.duplicate_tables import changes_tables, left_out_table
@@ -27,6 +27,7 @@ _HEADLINES: Mapping[str, Mapping[str, str]] = {
     facets.NAME: {"setting": "ood_detection", "metric": "auroc", "statistic": ""},
     broad.NAME: {"setting": "dsd", "metric": "auroc", "statistic": "mean"},
     od_test.NAME: {"setting": "od_test", "metric": "balanced_accuracy", "statistic": "mean"},
+    openood.NAME: {"setting": "standard", "metric": "auroc", "statistic": "mean"},
 }
 """The headline figure of each protocol."""
 
@@ -112,8 +113,11 @@ def headlines(lines: Sequence[Line], protocol: str) -> list[Line]:
     """
     named = {"protocol": protocol, "rows": AS_PUBLISHED, **_HEADLINES.get(protocol, {})}
     found = [line for line in lines if protocol in _HEADLINES and named.items() <= line.items()]
-    # The last of BROAD's means is over all kinds of shift.
-    return [line for line in found if protocol != broad.NAME or figure_name(line) == figure_name(found[-1])]
+    # The last of BROAD's means is over all kinds of shift; the first of OpenOOD's is over the near splits.
+    place = {broad.NAME: -1, openood.NAME: 0}.get(protocol)
+    if place is None or not found:
+        return found
+    return [line for line in found if figure_name(line) == figure_name(found[place])]
 
 
 def _unknown_detection(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
@@ -198,6 +202,22 @@ def _od_test(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
         yield builder.by_method((od_test.NAME, config), f"OD-test on {config}", note, columns, found), True
 
 
+def _openood(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
+    """Lay out each setting of OpenOOD v1.5: the means over near, far and novel splits, and each split."""
+    note = "In percent; unknown rows are positive for FPR@95%TPR. Known rows: {known}."
+    for (config, setting, known), found in grouped(lines, "config", "setting", "known"):
+        title = f"OpenOOD v1.5 on {config}: {openood.SETTINGS[setting]}"
+        for what, wanted in (
+            ((), [line for line in distinct(found) if line["statistic"]]),
+            (("splits",), [line for line in distinct(found) if not line["statistic"]]),
+        ):
+            ends = " mean" if not what else ""
+            columns = [(heading(display_name(line["unknown"]) + ends, line), line) for line in wanted]
+            full = f"{title}, each split" if what else title
+            parts = (openood.NAME, config, setting, *what)
+            yield builder.by_method(parts, full, note.format(known=known), columns, found), not what
+
+
 def _robustness(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
     """Lay out tables 4 and 5 of the optimizer paper for each OoD set, and the input of its table 10."""
     note = (
@@ -240,5 +260,6 @@ _LAYOUTS: Mapping[str, Callable[[Sequence[Line], TableBuilder], LaidOutTables]] 
     facets.NAME: _facets,
     broad.NAME: _broad,
     od_test.NAME: _od_test,
+    openood.NAME: _openood,
     robustness.NAME: _robustness,
 }

@@ -136,6 +136,46 @@ def test_gradnorm():
     np.testing.assert_allclose(ours("gradnorm"), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("gamma", [0.1, 2.0])
+@pytest.mark.parametrize("largest", [2, 4])
+def test_gen_is_theirs_times_the_number_of_probabilities(gamma, largest):
+    # Theirs is the mean over them, and keeps probabilities 1e-7 away from 0 and 1.
+    expected = largest * on_logits(theirs.GEN(None, gamma=gamma, M=largest))
+    probabilities = softmax(TESTED.logits, axis=1)
+    unchanged = (probabilities.min(axis=1) > 1e-7) & (probabilities.max(axis=1) < 1 - 1e-7)
+    assert unchanged.sum() > 50
+    given = ours("gen", gamma=gamma, largest=largest)
+    np.testing.assert_allclose(given[unchanged], expected[unchanged], rtol=1e-9)
+
+
+def test_kl_matching():
+    detector = theirs.KLMatching(None).fit_logits(tensor(FITTED.logits), torch.from_numpy(FITTED.labels))
+    np.testing.assert_allclose(ours("kl_matching"), on_logits(detector), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("pruned", [0.5, 0.85])
+def test_scale(pruned):
+    expected = theirs.SCALE(None, on_maps(linear()), percentile=pruned).predict_feature_maps(maps(TESTED)).numpy()
+    np.testing.assert_allclose(ours("scale", pruned=pruned), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 10, 100])
+def test_nnguide(k, no_floats):
+    np.testing.assert_allclose(
+        ours("nnguide", neighbors=k), fitted_on_features(theirs.NNGuide(None, linear(), k=k)), rtol=1e-12
+    )
+
+
+def test_fdbd(no_floats):
+    np.testing.assert_allclose(ours("fdbd"), fitted_on_features(theirs.fDBD(None, linear())), rtol=1e-12)
+
+
+def test_rmds_is_theirs_times_two_n():
+    # As for Mahalanobis, but theirs does not halve the distances of RMD: the scatters are not divided by n.
+    expected = len(FITTED) * fitted_on_features(theirs.RMD(None))
+    np.testing.assert_allclose(ours("rmds"), expected, rtol=1e-6)
+
+
 def test_mahalanobis_is_theirs_times_two_n():
     # Theirs halves the distance, does not divide the scatter by n, and adds 1e-6 to it.
     expected = 2 * len(FITTED) * fitted_on_features(theirs.Mahalanobis(None))

@@ -1,5 +1,7 @@
 """Detectors that read images, against pytorch-ood, against formulas written out, and whatever else is in the batch."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,7 @@ from evaluation.detectors.image_passes import (  # noqa: E402
     run_with_dropout,
 )
 from evaluation.detectors.images import IMAGE_METHODS  # noqa: E402
+from evaluation.detectors.rank_one import run_without_rank_one, without_rank_one  # noqa: E402
 from evaluation.errors import EvaluationError  # noqa: E402
 from evaluation.models.features import Features  # noqa: E402
 from evaluation.models.layers import find_layers  # noqa: E402
@@ -238,7 +241,76 @@ def test_cadet_by_hand(cnn):
     assert np.allclose(score("cadet", cnn, torch.ones(12, 3, 8, 8)), -1, atol=1e-6)
 
 
+def test_rankfeat_by_singular_values(cnn):
+    """Each image by itself: NumPy's singular values of both blocks, and the rest of the model written out."""
+    module, scores = cnn.module, []
+    for image in images_of():
+        logits = []
+        for number in (1, 2):
+            maps = module.layer1(image[None])
+            maps = module.layer2(maps) if number == 2 else maps
+            left, singular, right = np.linalg.svd(maps[0].flatten(1).double().numpy(), full_matrices=False)
+            singular[0] = 0
+            maps = torch.from_numpy((left * singular) @ right).float().reshape(maps.shape)
+            maps = module.layer2(maps) if number == 1 else maps
+            logits.append(module.fc(maps.mean((2, 3)))[0])
+        scores.append(-float(torch.logsumexp(sum(logits) / 2, 0)))
+    assert np.allclose(score("rankfeat", cnn), scores, atol=1e-5)
+    plain = -torch.logsumexp(module(images_of()), 1).numpy()
+    assert not np.allclose(score("rankfeat", cnn), plain, atol=1e-2)
+
+
+@pytest.mark.parametrize("shape", [(6, 20), (20, 6)])
+def test_rank_one_removal_is_that_of_pytorch_ood(shape):
+    rankfeat = pytest.importorskip("pytorch_ood.detector.rankfeat")
+    maps = torch.randn(4, *shape, generator=torch.Generator().manual_seed(0))
+    expected = rankfeat._remove_rank1(maps[..., None])[..., 0]
+    assert torch.allclose(without_rank_one(maps), expected, atol=1e-5)
+
+
+class Turned(nn.Module):
+    """Maps in another layout, and back."""
+
+    def __init__(self, order, back):
+        super().__init__()
+        self.order, self.back, self.seen = order, back, nn.Identity()
+
+    def forward(self, maps):
+        """The maps as they are."""
+        return self.back(self.seen(self.order(maps)))
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "tokens"])
+def test_rankfeat_of_transformers_is_that_of_the_same_matrix(cnn, layout):
+    order, back = {
+        "NHWC": (lambda maps: maps.permute(0, 2, 3, 1), lambda maps: maps.permute(0, 3, 1, 2)),
+        "tokens": (lambda maps: maps.flatten(2).mT, lambda tokens: tokens.mT.unflatten(2, (4, 4))),
+    }[layout]
+    expected = run_without_rank_one(with_blocks(cnn, "layer2"), images_of(), IDS, seed=0)["logits"]
+    cnn.module.layer2.append(Turned(order, back))
+    cnn.module.output_fmt = layout
+    given = run_without_rank_one(with_blocks(cnn, "layer2.2.seen"), images_of(), IDS, seed=0)["logits"]
+    assert np.allclose(given, expected, atol=1e-5)
+
+
+def with_blocks(model, *blocks):
+    """The model with other blocks."""
+    layers = dataclasses.replace(model.layers, blocks=blocks)
+    return Model(model.name, model.module, model.preprocessing, layers, "", "cpu")
+
+
+def test_rankfeat_needs_maps(cnn):
+    vectors = with_blocks(cnn, "layer1", "dropout")
+    with pytest.raises(
+        EvaluationError, match=r"Block dropout of it returns \(10,\).*rankfeat needs maps.*Leave rankfeat"
+    ):
+        IMAGE_METHODS["rankfeat"].image_pass.check(vectors)
+    IMAGE_METHODS["rankfeat"].image_pass.check(cnn)
+    assert not any(layer._forward_hooks for layer in cnn.module.modules())
+
+
 LOOKS = {
+    "without_rank_one": (run_without_rank_one, {}),
     "perturbed": (run_perturbed, {"temperature": 10.0, "epsilon": 0.0014}),
     "dropout": (run_with_dropout, {"samples": 3}),
     "crops": (run_on_crops, {"views": 3}),

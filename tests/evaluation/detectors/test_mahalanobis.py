@@ -7,6 +7,8 @@ import pytest
 from scipy.spatial.distance import mahalanobis as distance
 
 from evaluation.detectors import mahalanobis
+from evaluation.detectors import nearest as devices
+from evaluation.detectors.registry import METHODS
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features
 from tests.evaluation.detectors.toy import toy_features
@@ -205,3 +207,24 @@ def test_blocks_must_have_been_extracted_and_be_as_many():
         detector.score(dataclasses.replace(TESTED, blocks=TESTED.blocks[:2]))
     with pytest.raises(EvaluationError, match=r"features of block 1 must have the shape \(rows, 5\).*found \(30, 8\)"):
         detector.score(dataclasses.replace(TESTED, blocks=(TESTED.blocks[1], *TESTED.blocks[1:])))
+
+
+@pytest.mark.parametrize("name", ["mahalanobis", "mahalanobis_all", "rmds"])
+def test_distances_in_torch_are_those_of_numpy(name, monkeypatch):
+    """A GPU's path, on the CPU."""
+    pytest.importorskip("torch", reason="computes distances on a device")
+    detector = METHODS[name].make(FITTED, None)
+    expected = detector.score(TESTED)
+    asked = []
+    monkeypatch.setattr(mahalanobis, "cuda_device", lambda multiplications: asked.append(multiplications) or "cpu")
+    np.testing.assert_allclose(detector.score(TESTED), expected, rtol=1e-10)
+    assert asked[-1] == 30 * 12 * (12 + 4)
+
+
+def test_only_a_cuda_device_computes_distances(monkeypatch):
+    monkeypatch.setattr(devices, "pick_device", lambda device: device)
+    monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: name)
+    for given, expected in (("cuda:1", "cuda:1"), ("mps", None), ("cpu", None)):
+        with devices.on_device(given):
+            assert devices.cuda_device(devices.WORTH) == expected
+            assert devices.cuda_device(devices.WORTH - 1) is None

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
-from evaluation.detectors import neighbors
+from evaluation.detectors import nearest, neighbors
 from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import toy_features
 
@@ -19,20 +19,86 @@ def directions(features):
     return values / np.linalg.norm(values, axis=1, keepdims=True)
 
 
+@pytest.fixture(params=["numpy", "torch"])
+def library(request, monkeypatch):
+    """Small banks are searched in NumPy; both ways must give the same."""
+    if request.param == "torch":
+        pytest.importorskip("torch", reason="searches in float32")
+        monkeypatch.setattr(nearest, "WORTH", 0)
+
+
 @pytest.mark.parametrize("k", [1, 2, 50, 119, 120])
 @pytest.mark.parametrize("bank_rows", [7, 100, 1024])
-def test_knn_is_the_kth_smallest_distance(k, bank_rows, monkeypatch):
+def test_knn_is_the_kth_smallest_distance(k, bank_rows, library, monkeypatch):
     monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
     expected = np.sort(cdist(directions(TESTED), directions(FITTED)), axis=1)[:, k - 1]
     given = neighbors.make_knn(FITTED, None, neighbors=k).score(TESTED)
     np.testing.assert_allclose(given, expected, rtol=1e-12)
 
 
-def test_a_fitted_row_is_at_distance_zero_of_itself():
+@pytest.mark.parametrize("k", [1, 3, 40, 150])
+def test_rows_that_float32_cannot_tell_apart_are_told_apart(k, library, monkeypatch):
+    """Half of the bank lies within 1e-5 of one direction, where products differ by 1e-10; more than a search finds."""
+    random = np.random.default_rng(0)
+    values = random.normal(size=(300, 12))
+    values[::2] = values[0] + 1e-5 * random.normal(size=(150, 12))
+    bank = dataclasses.replace(toy_features(rows=300), penultimate=values)
+    tested = dataclasses.replace(TESTED, penultimate=np.concatenate([values[:20:2], values[1:41:2]]))
+    monkeypatch.setattr(nearest, "_SPARE", 8)
+    expected = np.sort(cdist(directions(tested), directions(bank)), axis=1)[:, k - 1]
+    given = neighbors.make_knn(bank, None, neighbors=k).score(tested)
+    np.testing.assert_allclose(given, expected, rtol=1e-9, atol=1e-15)
+
+
+def test_a_search_takes_the_device_that_it_is_given(monkeypatch):
+    torch = pytest.importorskip("torch", reason="searches in float32")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.setattr(nearest, "WORTH", 0)
+    detector = neighbors.make_knn(FITTED, None, neighbors=7)
+    with nearest.on_device("mps"), pytest.raises(EvaluationError, match="torch finds no GPU of Apple"):
+        detector.score(TESTED)
+    with nearest.on_device("cpu"):
+        detector.score(TESTED)
+    with pytest.raises(EvaluationError, match="'gpu' is no device"), nearest.on_device("gpu"):
+        pass
+
+
+def test_rows_of_zeros_are_at_distance_one_of_all_directions(library):
+    tested = dataclasses.replace(TESTED, penultimate=np.zeros_like(TESTED.penultimate))
+    for k in (1, 30):
+        np.testing.assert_allclose(neighbors.make_knn(FITTED, None, neighbors=k).score(tested), np.ones(30))
+
+
+def test_a_search_halves_its_rows_when_memory_runs_out(monkeypatch):
+    torch = pytest.importorskip("torch", reason="searches in float32")
+    monkeypatch.setattr(nearest, "WORTH", 0)
+    expected = neighbors.make_knn(FITTED, None, neighbors=7).score(TESTED)
+    sizes, real = [], nearest._search_on_device
+
+    def small(most):
+        def run(z, *rest):
+            sizes.append(len(z))
+            if len(z) > most:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return real(z, *rest)
+
+        return run
+
+    monkeypatch.setattr(nearest, "_search_on_device", small(10))
+    np.testing.assert_array_equal(neighbors.make_knn(FITTED, None, neighbors=7).score(TESTED), expected)
+    assert sizes == [30, 15, 7, 8, 15, 7, 8]
+    monkeypatch.setattr(nearest, "_search_on_device", small(0))
+    with pytest.raises(
+        EvaluationError, match=r"^cpu has no memory to compare a single row with the fitted ones\. Give --device"
+    ):
+        neighbors.make_knn(FITTED, None, neighbors=7).score(TESTED)
+
+
+def test_a_fitted_row_is_at_distance_zero_of_itself(library):
     np.testing.assert_array_equal(neighbors.make_knn(FITTED, None, neighbors=1).score(FITTED), np.zeros(120))
 
 
-def test_nearly_equal_rows_have_their_exact_distance():
+def test_nearly_equal_rows_have_their_exact_distance(library):
     # From products of float64 unit vectors, a distance of 1e-9 is lost: 1 - 5e-19 is 1.
     close = dataclasses.replace(FITTED, penultimate=FITTED.penultimate.astype(np.float64))
     close.penultimate[:, 0] += 1.0
@@ -53,10 +119,11 @@ def test_knn_needs_as_many_rows(k):
 
 @pytest.mark.parametrize(("power", "cutoff"), [(1.0, 0.0), (1.0, 0.03), (4.0, 0.0), (0.5, 0.1)])
 @pytest.mark.parametrize("bank_rows", [50, 1024])
-def test_relation_is_the_negated_mean_over_the_bank(power, cutoff, bank_rows, monkeypatch):
+@pytest.mark.parametrize("less", [1, 0])
+def test_relation_is_the_negated_mean_over_the_bank(power, cutoff, less, bank_rows, monkeypatch):
     monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
-    bank = dataclasses.replace(FITTED, penultimate=FITTED.penultimate - 1)  # so that some directions oppose
-    tested = dataclasses.replace(TESTED, penultimate=TESTED.penultimate - 1)
+    bank = dataclasses.replace(FITTED, penultimate=FITTED.penultimate - less)  # with 1 some directions oppose
+    tested = dataclasses.replace(TESTED, penultimate=TESTED.penultimate - less)
     expected = []
     for z, logits in zip(directions(tested), TESTED.logits.astype(np.float64), strict=True):
         relations = []
@@ -64,8 +131,31 @@ def test_relation_is_the_negated_mean_over_the_bank(power, cutoff, bank_rows, mo
             relation = max(0.0, z @ other) * (softmax(logits) @ softmax(other_logits))
             relations.append(relation**power if relation > cutoff else 0.0)
         expected.append(-np.mean(relations))
-    given = neighbors.make_relation(bank, None, power=power, cutoff=cutoff).score(tested)
-    np.testing.assert_allclose(given, expected, rtol=1e-11)
+    detector = neighbors.make_relation(bank, None, power=power, cutoff=cutoff)
+    np.testing.assert_allclose(detector.score(tested), expected, rtol=1e-11)
+    assert (detector.sums is not None) == (power == 1 and cutoff == 0 and less == 0)
+
+
+@pytest.mark.parametrize(("power", "cutoff"), [(1.0, 0.0), (1.0, 0.03), (4.0, 0.0), (0.5, 0.1)])
+def test_relations_in_float32_have_its_precision(power, cutoff, monkeypatch):
+    """The sum of positive numbers is as precise as each: a few roundings of 6e-8."""
+    pytest.importorskip("torch", reason="multiplies in float32")
+    bank, tested = (dataclasses.replace(rows, penultimate=rows.penultimate - 1) for rows in (FITTED, TESTED))
+    detector = neighbors.make_relation(bank, None, power=power, cutoff=cutoff)
+    expected = detector.score(tested)
+    monkeypatch.setattr(nearest, "WORTH", 0)
+    monkeypatch.setattr(neighbors, "_BANK_ROWS", 5)
+    given = detector.score(tested)
+    np.testing.assert_allclose(given, expected, rtol=1e-6, atol=1e-7)
+    assert not np.array_equal(given, expected)
+
+
+def test_rows_with_negative_features_are_compared_one_by_one_with_a_bank_without():
+    tested = dataclasses.replace(TESTED, penultimate=TESTED.penultimate - 1)
+    detector = neighbors.make_relation(FITTED, None)
+    assert detector.sums is not None
+    pairwise = dataclasses.replace(detector, sums=None)
+    np.testing.assert_allclose(detector.score(tested), pairwise.score(tested), rtol=1e-12)
 
 
 @pytest.mark.parametrize("hyperparameters", [{"power": 0.0}, {"cutoff": -0.1}])

@@ -1,4 +1,4 @@
-"""SHE, ViM and GradNorm against their definitions, with explicit loops, projections and derivatives."""
+"""SHE, ViM, its residual and GradNorm against their definitions, with explicit loops, projections and derivatives."""
 
 import dataclasses
 
@@ -8,6 +8,7 @@ from scipy.special import logsumexp, softmax
 
 from evaluation.detectors import penultimate
 from evaluation.errors import EvaluationError
+from evaluation.models.features import Head
 from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
 
 HEAD = toy_head()
@@ -79,6 +80,30 @@ def test_vim_of_fewer_rows_than_dimensions_has_no_residual():
 @pytest.mark.parametrize(("width", "dimension"), [(2048, 1000), (768, 512), (1024, 512), (512, 256), (10, 5)])
 def test_principal_dimension_is_that_of_the_authors(width, dimension):
     assert penultimate._principal_dimension(width) == dimension
+
+
+@pytest.mark.parametrize("dimension", [0, 1, 6, 11, None])
+def test_residual_is_what_the_principal_directions_leave(dimension):
+    origin = np.linalg.lstsq(HEAD.weight.astype(float), -HEAD.bias.astype(float), rcond=None)[0]
+    kept = WIDTH // 2 if dimension is None else dimension
+    principal = np.linalg.svd(FITTED.penultimate.astype(float) - origin)[2][:kept]
+    differences = TESTED.penultimate.astype(float) - origin
+    expected = [np.sqrt(max(0.0, d @ d - (principal @ d) @ (principal @ d))) for d in differences]
+    given = penultimate.make_residual(FITTED, HEAD, dimension=dimension).score(TESTED)
+    np.testing.assert_allclose(given, expected, rtol=1e-9)
+
+
+def test_residual_worked_by_hand():
+    """Logits without bias put the origin at 0; most of the rows' squares lie along the first axis: (3, 4) leaves 4."""
+    fitted = dataclasses.replace(
+        toy_features(rows=2),
+        labels=np.array([0, 1]),
+        logits=np.eye(2),
+        penultimate=np.array([[9.0, 1.0], [9.0, -1.0]]),
+    )
+    tested = dataclasses.replace(fitted.take([0]), penultimate=np.array([[3.0, 4.0]]))
+    detector = penultimate.make_residual(fitted, Head(np.eye(2), np.zeros(2)), dimension=1)
+    np.testing.assert_allclose(detector.score(tested), [4.0])
 
 
 def test_gradnorm_is_the_norm_of_the_loss_gradient_by_the_weights():

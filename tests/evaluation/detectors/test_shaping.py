@@ -1,4 +1,4 @@
-"""ReAct, DICE and ASH against their definitions, row by row and weight by weight."""
+"""ReAct, DICE, ASH and SCALE against their definitions, row by row and weight by weight."""
 
 import dataclasses
 
@@ -64,6 +64,24 @@ def test_ash_shapes_each_row_by_itself(variant, pruned):
     np.testing.assert_allclose(shaping.ash(rows, pruned, variant), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("pruned", [0.0, 0.5, 0.65, 0.85])
+def test_scale_multiplies_each_row_by_the_share_of_its_greatest(pruned):
+    rows = TESTED.penultimate.astype(np.float64)
+    rows[0], rows[1, :6] = 0.0, 1.5
+    expected = []
+    for row in rows:
+        greatest = sorted(row, reverse=True)[: WIDTH - round(pruned * WIDTH)]
+        expected.append([x * np.exp(sum(row) / sum(greatest)) if sum(greatest) else 0.0 for x in row])
+    np.testing.assert_allclose(shaping.scale(rows, pruned), expected, rtol=1e-12)
+    tested = dataclasses.replace(TESTED, penultimate=rows)
+    np.testing.assert_allclose(shaping.make_scale(None, HEAD, pruned=pruned).score(tested), energies(expected))
+
+
+def test_scale_worked_by_hand():
+    row = np.array([[4.0, 1.0, 3.0, 2.0]])
+    np.testing.assert_allclose(shaping.scale(row, 0.5), row * np.exp(10 / 7))
+
+
 def test_ash_worked_by_hand():
     row = np.array([[4.0, 1.0, 3.0, 2.0]])
     assert shaping.ash(row, 0.5, "p").tolist() == [[4, 0, 3, 0]]
@@ -95,6 +113,8 @@ def test_ash_of_features_that_are_no_activations_says_which_row_it_fails_on():
         (shaping.make_dice, {"sparsity": -0.1}, "sparsity of dice"),
         (shaping.make_ash, {"pruned": 1.0}, "pruned of ash"),
         (shaping.make_ash, {"pruned": 0.99}, "ash would keep none of 12 features"),
+        (shaping.make_scale, {"pruned": -0.1}, "pruned of scale"),
+        (shaping.make_scale, {"pruned": 0.99}, "scale would keep none of 12 features"),
         (shaping.make_ash, {"variant": "q"}, "ash has no variant 'q'; choose s, b or p"),
     ],
 )
@@ -103,7 +123,7 @@ def test_parameters_out_of_range_are_refused(make, hyperparameters, message):
         make(FITTED, HEAD, **hyperparameters)
 
 
-@pytest.mark.parametrize("make", [shaping.make_react, shaping.make_dice, shaping.make_ash])
+@pytest.mark.parametrize("make", [shaping.make_react, shaping.make_dice, shaping.make_ash, shaping.make_scale])
 def test_features_of_another_width_are_refused(make):
     narrow = dataclasses.replace(TESTED, penultimate=TESTED.blocks[0])
     with pytest.raises(

@@ -12,6 +12,7 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 from PIL import Image  # noqa: E402
 
 from evaluation.__main__ import main  # noqa: E402
+from evaluation.errors import EvaluationError  # noqa: E402
 from evaluation.features.blocks import RowBlocks  # noqa: E402
 from evaluation.features.extract import Runner  # noqa: E402
 from evaluation.features.store import Store  # noqa: E402
@@ -137,6 +138,40 @@ def test_what_reaches_the_model_is_what_is_stored_bit_for_bit(weights, tmp_path)
     stored = np.stack([np.asarray(row["image"]) for row in release.images(*key)]).transpose(0, 3, 1, 2)
     expected = (stored.astype(np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
     assert np.array_equal(blocks.read(("input",))["input"], expected.reshape(len(stored), -1))
+
+
+def test_batches_halve_when_memory_runs_out(weights, tmp_path, capsys):
+    """All rows of the split are computed again, and stored as those of the smaller batch size."""
+    key = ("broad-corruptions", "snow")
+    release = open_release(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
+    runner = Runner(release, open_model(f"timm:{MODEL}", weights, len(LABELS), device="cpu"), batch_size=5)
+    sizes, done = [], []
+
+    def compute(images, ids, most=2):
+        sizes.append(len(images))
+        if len(images) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return {"input": images.flatten(1).numpy()}
+
+    blocks = RowBlocks(tmp_path / "blocks")
+    counts = runner.run(compute, blocks, *key, done.append)
+    rows = len(release.rows(*key))
+    assert sizes == [5, 3] + [2] * -(-rows // 2)
+    assert counts.computed == sum(done) == rows
+    assert runner.batch_size == blocks.environment()["batch_size"] == 2
+    whole = Runner(release, runner.model, batch_size=2)
+    expected = RowBlocks(tmp_path / "expected")
+    whole.run(lambda images, ids: compute(images, ids, most=9), expected, *key, lambda count: None)
+    assert np.array_equal(blocks.read(("input",))["input"], expected.read(("input",))["input"])
+    assert "going on with --batch-size 2" in capsys.readouterr().err
+    with pytest.raises(EvaluationError, match="cpu has no memory for a single image with timm:"):
+        runner.run(lambda *batch: compute(*batch, most=0), RowBlocks(tmp_path / "none"), *key, done.append)
+
+    def fails(images, ids):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        runner.run(fails, RowBlocks(tmp_path / "failed"), *key, done.append)
 
 
 def test_a_release_that_says_nothing_is_evaluated_with_the_usual_geometry(extract, model, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from evaluation.errors import EvaluationError
 from evaluation.metrics.metrics import (
     aupr_in,
     aupr_out,
@@ -18,6 +19,7 @@ from evaluation.metrics.metrics import (
     eaurc,
     fpr_at_95_tpr,
     least_detection_error,
+    oscr,
     risk_coverage,
 )
 
@@ -200,3 +202,40 @@ def test_many_rows_are_counted_exactly():
     scores[0] = 0
     unknown = np.arange(2 * half) >= half
     assert auroc(scores, unknown) == float(Fraction(half + half * (half - 1) * Fraction(1, 2)) / half**2)
+
+
+def oscr_by_thresholds(scores, unknown, errors):
+    """The area under the points of the definition, one for each threshold, joined by straight lines."""
+    scores, unknown, errors = map(np.asarray, (scores, unknown, errors))
+    points = [(0.0, 0.0)]
+    for threshold in sorted(set(scores.tolist())):
+        accepted = scores <= threshold
+        ccr = sum(accepted & ~unknown & ~errors) / sum(~unknown)
+        points.append((sum(accepted & unknown) / sum(unknown), ccr))
+    return sum((x - before) * (y + below) / 2 for (before, below), (x, y) in pairwise(points))
+
+
+def test_oscr_worked_by_hand():
+    """Known right at 1 and 3, known wrong at 2, unknown at 2.5 and 4: of 3 x 2 pairs, (1, both) and (3, 4) count."""
+    scores, unknown, errors = [1, 2, 3, 2.5, 4], [0, 0, 0, 1, 1], [0, 1, 0, 0, 1]
+    assert oscr(scores, unknown, errors) == pytest.approx(3 / 6)
+    assert oscr([1, 1], [0, 1], [0, 0]) == 0.5
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.booleans()), min_size=2, max_size=30))
+def test_oscr_is_the_area_under_the_curve_of_its_definition(drawn):
+    scores, unknown, errors = map(np.array, zip(*drawn, strict=True))
+    if unknown.all() or not unknown.any():
+        with pytest.raises(EvaluationError, match="needs known and unknown rows"):
+            oscr(scores, unknown, errors)
+        return
+    found = oscr(scores, unknown, errors)
+    assert found == pytest.approx(oscr_by_thresholds(scores, unknown, errors), abs=1e-12)
+    known = ~unknown
+    assert 0 <= found <= np.mean(~errors[known]) + 1e-12  # the accuracy on known rows
+    assert found == oscr(scores, unknown, errors | unknown)  # an unknown row is no error of classification
+    assert found <= auroc(scores, unknown) + 1e-12
+    if not errors[known].any():
+        assert found == auroc(scores, unknown)
+    perfect = np.where(unknown, 9, scores)
+    assert oscr(perfect, unknown, errors) == pytest.approx(np.mean(~errors[known]))

@@ -21,6 +21,7 @@ from evaluation.metrics.metrics import (
     eaurc,
     fpr_at_95_tpr,
     least_detection_error,
+    oscr,
 )
 from evaluation.metrics.ranking import rank
 
@@ -28,6 +29,7 @@ FUNCTIONS = {
     "aurc": aurc,
     "eaurc": eaurc,
     "auroc": auroc,
+    "oscr": lambda scores, unknown: oscr(scores, unknown, unknown),  # no known row is misclassified
     "aupr_in_average_precision": partial(aupr_in, estimator="average_precision"),
     "aupr_in_trapezoid": partial(aupr_in, estimator="trapezoid"),
     "aupr_out_average_precision": partial(aupr_out, estimator="average_precision"),
@@ -93,6 +95,7 @@ def test_all_metrics_are_those_of_the_table(kind):
         for name, metric in METRICS.items()
         if name not in OF_DECISIONS
     }
+    expected["oscr"] = oscr(scores, unknown, errors)
     assert all_metrics(scores, unknown, errors) == expected
 
 

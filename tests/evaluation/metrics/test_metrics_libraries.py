@@ -12,6 +12,7 @@ from evaluation.metrics.metrics import (
     balanced_accuracy,
     fpr_at_95_tpr,
     least_detection_error,
+    oscr,
 )
 
 SIZES = (20, 997, 20_000)
@@ -69,6 +70,18 @@ def test_equal_to_pytorch_ood(size, step):
     assert fpr_at_95_tpr(scores, unknown, positive="unknown") == pytest.approx(expected, abs=TOLERANCE)
     swapped = float(po.fpr_at_tpr(-values, -1 - labels, tpr=0.95))
     assert fpr_at_95_tpr(scores, unknown, positive="known") == pytest.approx(swapped, abs=TOLERANCE)
+
+
+@each_size
+@with_and_without_ties
+def test_the_open_set_rate_is_pytorch_oods(size, step):
+    torch = pytest.importorskip("torch", reason="pytorch-ood computes on tensors")
+    po = pytest.importorskip("pytorch_ood.metrics.functional", reason="compares with pytorch-ood")
+    scores, unknown = rows(size, step)
+    wrong = np.random.default_rng(2).random(size) < 0.2
+    labels = torch.tensor(np.where(unknown, -1, 0))
+    expected = po.oscr_score(torch.tensor(scores), torch.tensor(wrong.astype(int)), labels)
+    assert oscr(scores, unknown, wrong) == pytest.approx(float(expected), abs=TOLERANCE)
 
 
 @each_size

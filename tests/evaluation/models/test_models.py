@@ -240,5 +240,27 @@ def test_declarations_that_are_none(values, found):
 def test_no_cuda_where_it_is_asked_for(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert pick_device("auto") == pick_device("cpu") == "cpu"
-    with pytest.raises(EvaluationError, match="finds no CUDA device; give --device cpu"):
-        pick_device("cuda")
+    for device in ("cuda", "cuda:1"):
+        with pytest.raises(EvaluationError, match="finds no CUDA device; give --device cpu"):
+            pick_device(device)
+
+
+def test_one_of_several_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [pick_device(device) for device in ("auto", "cuda", "cuda:1", "cpu")] == ["cuda", "cuda", "cuda:1", "cpu"]
+    with pytest.raises(
+        EvaluationError, match=r"There is no cuda:2: torch finds 2 CUDA devices, counted from cuda:0\."
+    ):
+        pick_device("cuda:2")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert pick_device("mps") == "mps"
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(EvaluationError, match="finds no GPU of Apple; give --device cpu"):
+        pick_device("mps")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "", "mps:0", "cpu\n"])
+def test_what_is_no_device(device):
+    with pytest.raises(EvaluationError, match="is no device; give --device auto, cpu, cuda, cuda:1"):
+        pick_device(device)

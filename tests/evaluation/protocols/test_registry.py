@@ -84,6 +84,78 @@ def test_ood_detection_is_of_each_split_with_a_mean_over_the_far():
     assert only(found, unknown="near_ood", metric="fpr_at_95_tpr_known_positive").positive == "known"
 
 
+CORRUPTED, ADVERSARIAL = draw(70, 0.4), draw(30, 1)
+SPECTRUM = (
+    *CIFAR,
+    ("shifts", "snow", "corruption", CORRUPTED, {"label": [0] * 70}),
+    ("shifts", "pgd", "adversarial", ADVERSARIAL, {"label": [0] * 30}),
+    ("novel", "openimage_o", "novel_class", draw(25, 1.5)),
+)
+
+
+def fpr_unknown_positive(known, unknown):
+    """Share of known rows at or above the greatest score that 95 % of the unknown rows are at or above."""
+    threshold = sorted(unknown, reverse=True)[math.ceil(len(unknown) * 95 / 100 - 1e-9) - 1]
+    return np.mean(np.array(known) >= threshold)
+
+
+def test_openood_averages_over_the_near_and_the_far():
+    found = figures("openood", make_rows(*SPECTRUM))
+    novel = SPECTRUM[-1][3]
+    for metric, of in (("auroc", auc), ("fpr_at_95_tpr_unknown_positive", fpr_unknown_positive)):
+        expected = {
+            "near_ood": of(TEST, NEAR),
+            "far_ood_dtd": of(TEST, DTD),
+            "far_ood_svhn": of(TEST, SVHN),
+            "openimage_o": of(TEST, novel),
+        }
+        standard = [f for f in found if f.setting == "standard" and f.metric == metric]
+        assert {f.unknown: f.value for f in standard if not f.statistic} == pytest.approx(expected, abs=1e-12)
+        assert {f.unknown: f.value for f in standard if f.statistic} == pytest.approx(
+            {
+                "near_ood": expected["near_ood"],
+                "far_ood": (expected["far_ood_dtd"] + expected["far_ood_svhn"]) / 2,
+                "novel_class": expected["openimage_o"],
+            },
+            abs=1e-12,
+        )
+
+
+def test_in_the_full_spectrum_corrupted_rows_are_known():
+    found = [f for f in figures("openood", make_rows(*SPECTRUM)) if f.setting == "full_spectrum"]
+    known = [*TEST, *CORRUPTED]
+    near = only(found, metric="auroc", unknown="near_ood", statistic="")
+    assert (near.value, near.known) == (pytest.approx(auc(known, NEAR), abs=1e-12), "test + snow")
+    assert (near.n_known, near.n_unknown) == (130, 40)
+    far = only(found, metric="auroc", unknown="far_ood", statistic="mean")
+    assert far.value == pytest.approx((auc(known, DTD) + auc(known, SVHN)) / 2, abs=1e-12)
+    assert not [f for f in figures("openood", make_rows(*CIFAR)) if f.setting == "full_spectrum"]
+
+
+def test_open_set_recognition_counts_right_rows_only():
+    found = [f for f in figures("openood", make_rows(*SPECTRUM)) if f.setting == "open_set"]
+    right = [score for score, wrong in zip(TEST, WRONG, strict=True) if not wrong]
+    near = only(found, unknown="near_ood", statistic="")
+    assert (near.metric, near.n_known, near.n_unknown) == ("oscr", 60, 40)
+    assert near.value == pytest.approx(0.8 * auc(right, NEAR), abs=1e-12)
+    assert {f.setting for f in figures("openood", make_rows(*SPECTRUM, predictions=False))} == {
+        "standard",
+        "full_spectrum",
+    }
+    never = [(*CIFAR[0][:4], {"wrong": [True] * 60}), *CIFAR[1:]]
+    assert {f.value for f in figures("openood", make_rows(*never)) if f.setting == "open_set"} == {0.0}
+
+
+def test_openood_needs_one_in_distribution():
+    imagenet = [("imagenet", *group[1:]) for group in CIFAR]
+    with pytest.raises(
+        EvaluationError, match=r"cifar and imagenet each have in-distribution rows in test.*openood=cifar"
+    ):
+        figures("openood", make_rows(*CIFAR, *imagenet))
+    with pytest.raises(EvaluationError, match="no rows of the role near_ood or far_ood or novel_class"):
+        figures("openood", make_rows(CIFAR[0], SPECTRUM[-3]))
+
+
 def test_several_configs_are_judged_apart():
     imagenet = [("imagenet", *group[1:]) for group in CIFAR]
     both = figures("unknown-detection", make_rows(*CIFAR, *imagenet))
@@ -135,7 +207,9 @@ def test_settings_that_need_predictions_are_left_out_without_them(name):
 def rows_for(name, **options):
     from tests.evaluation.protocols.test_broad import GROUPS
 
-    groups = {"unknown-detection": CIFAR, "od-test": CIFAR, "facets": FACETS, "broad": GROUPS}[name]
+    groups = {"unknown-detection": CIFAR, "od-test": CIFAR, "facets": FACETS, "broad": GROUPS, "openood": SPECTRUM}[
+        name
+    ]
     return make_rows(*groups, **options)
 
 

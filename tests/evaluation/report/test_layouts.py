@@ -4,9 +4,11 @@ import pytest
 
 from evaluation.protocols import broad, facets
 from evaluation.protocols.figures import Figure, means
+from evaluation.protocols.registry import figures
 from evaluation.protocols.results import Run, over_runs, tidy
-from evaluation.report.layouts import paper_tables
+from evaluation.report.layouts import headlines, paper_tables
 from evaluation.report.tables import as_csv, markdown
+from tests.evaluation.made_rows import make_rows
 
 
 def run(variant="", seed=0):
@@ -115,6 +117,32 @@ def test_the_unified_benchmark_is_set_by_method_with_mean_and_deviation_over_run
     )
     assert lines[4].startswith("| MCP | 74.43 ± 0.51 | 773.15 ± 12.77 | 70.00 ± 0.00 |")
     assert "over 2 runs" in lines[-1]
+
+
+def test_openood_has_means_first_and_splits_behind_a_link():
+    rows = make_rows(
+        ("c", "test", "in_distribution", [0, 1, 2, 3], {"wrong": [False, False, False, True]}),
+        ("c", "near_ood", "near_ood", [1.5, 4]),
+        ("c", "far_ood_a", "far_ood", [5, 6]),
+        ("c", "far_ood_b", "far_ood", [-1, 6]),
+        ("s", "snow", "corruption", [7, 8], {"label": [0, 0]}),
+    )
+    lines = figures("openood", rows)
+    found = tables((run(), "msp", lines))
+    assert [name for name, placed in found.items() if placed.shown] == [
+        f"openood-c-s-{setting}" for setting in ("standard", "open-set", "full-spectrum")
+    ]
+    # AUROC 6 of 8 pairs against the near, 8 and 4 of 8 against the far; OSCR of three right rows of four.
+    standard = found["openood-c-s-standard"].table
+    assert [heading.group for heading in standard.columns[::2]] == ["near-OoD mean", "far-OoD mean"]
+    assert "| msp | 50.00 | 75.00 | 50.00 | 75.00 |" in markdown(standard)
+    assert "| msp | 62.50 | 56.25 |" in markdown(found["openood-c-s-open-set"].table)
+    assert "Known rows: test + snow." in found["openood-c-s-full-spectrum"].table.note
+    splits = found["openood-c-s-standard-splits"].table
+    assert [heading.group for heading in splits.columns[::2]] == ["near-OoD", "far-OoD a", "far-OoD b"]
+    summary = over_runs(tidy([(run(), "msp", lines)], release="r", release_digest="d")).to_pylist()
+    (headline,) = headlines(summary, "openood")
+    assert (headline["unknown"], headline["mean"]) == ("near_ood", 0.75)
 
 
 def test_figures_without_duplicates_stand_beside_those_of_all_rows():

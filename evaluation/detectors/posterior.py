@@ -1,0 +1,162 @@
+"""Scores of all softmax probabilities of a row: generalized entropy (GEN), and KL matching with typical softmaxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.special import log_softmax, softmax
+
+from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.fitting import require_labels
+from evaluation.detectors.logits import others
+from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
+from evaluation.errors import EvaluationError
+from evaluation.models.features import Features, Head
+
+
+@dataclass(frozen=True)
+class GeneralizedEntropy:
+    """The GEN detector.
+
+    Attributes:
+        gamma: exponent, above 0.
+        largest: number M of probabilities that count, the greatest ones.
+    """
+
+    gamma: float
+    largest: int
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown."""
+        return self.score_together([self], features)[0]
+
+    @staticmethod
+    def score_together(detectors: Sequence[GeneralizedEntropy], features: Features) -> list[Scores]:
+        """Score with several detectors, which share the sorting of the probabilities."""
+        scores = score_in_chunks(
+            lambda logits: _generalized_entropies(logits, detectors),
+            {"logits": features.logits},
+            features.ids,
+            doubles_per_row=6 * features.logits.shape[1] + len(detectors),
+            columns=(len(detectors),),
+        )
+        return list(scores.T)
+
+
+def _generalized_entropies(logits: Doubles, detectors: Sequence[GeneralizedEntropy]) -> Doubles:
+    """Return the scores of rows, shape (m, number of detectors)."""
+    odds, rest = others(logits)
+    # p (1 - p) without a subtraction from one: of the greatest probability 1 / (1 + r), and of the others.
+    greatest = rest / (1 + rest) ** 2
+    products = odds * (1 + rest[:, None] - odds) / (1 + rest[:, None]) ** 2
+    products[np.arange(len(products)), logits.argmax(axis=1)] = -1.0
+    # Up to p = 1/2, that is for all but the greatest, p (1 - p) sorts as p does.
+    descending = -np.sort(-products, axis=1)
+    descending = np.concatenate([greatest[:, None], descending[:, :-1]], axis=1)
+    scores = np.empty((len(logits), len(detectors)))
+    for gamma in {detector.gamma for detector in detectors}:
+        sums = np.cumsum(descending**gamma, axis=1)
+        for column, detector in enumerate(detectors):
+            if detector.gamma == gamma:
+                scores[:, column] = sums[:, min(detector.largest, logits.shape[1]) - 1]
+    return scores
+
+
+def make_gen(
+    features: Features | None, head: Head | None, gamma: float = 0.1, largest: float = 100
+) -> GeneralizedEntropy:
+    """Generalized entropy of the greatest softmax probabilities (GEN).
+
+    Formula: sum over the M greatest p_c of p_c^gamma (1 - p_c)^gamma, above 0; all p_c if there are at most M.
+    Source: Liu, Lochman and Zach, GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection, CVPR 2023,
+    section 3; gamma = 0.1 and M = 100 are theirs for ImageNet.
+
+    Args:
+        features: not read.
+        head: not read.
+        gamma: above 0.
+        largest: M, at least 1.
+
+    Raises:
+        EvaluationError: a parameter is out of range.
+    """
+    if not gamma > 0 or not largest >= 1:
+        raise EvaluationError(
+            f"gen needs gamma above 0 and largest of at least 1, found {gamma} and {largest}; give others."
+        )
+    return GeneralizedEntropy(gamma, int(largest))
+
+
+@dataclass(frozen=True)
+class KLMatching:
+    """A fitted KL matching detector.
+
+    Attributes:
+        typical: logarithms of the mean softmax of each class that is predicted in the fitted rows, shape (K, C).
+    """
+
+    typical: Doubles
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown."""
+        predicted, classes = self.typical.shape
+        require_width("logits", features.logits, classes)
+        return score_in_chunks(
+            self._divergence, {"logits": features.logits}, features.ids, doubles_per_row=4 * classes + predicted
+        )
+
+    def _divergence(self, logits: Doubles) -> Scores:
+        logarithms = log_softmax(logits, axis=1)
+        probabilities = np.exp(logarithms)
+        # A matrix product finds the class; the divergence from it is then computed without cancellation.
+        nearest = self.typical[(probabilities @ self.typical.T).argmax(axis=1)]
+        scores: Scores = np.einsum("nc,nc->n", probabilities, logarithms - nearest)
+        return scores
+
+
+def make_kl_matching(features: Features, head: Head | None) -> KLMatching:
+    """Smallest KL divergence of the softmax from a class's typical one (KL matching).
+
+    Formula: min_k sum_c p_c log(p_c / d_kc), in nats, at least 0, with d_k the mean softmax of the fitted rows that
+    are predicted to be of class k. Classes that are never predicted are left out, and where d_kc underflows, the
+    smallest positive double is used (both ours).
+    Source: Hendrycks et al., Scaling Out-of-Distribution Detection for Real-World Settings, ICML 2022, section "KL
+    matching"; fitted on validation rows, as there.
+
+    Args:
+        features: in-distribution rows outside the training set.
+        head: not read.
+
+    Raises:
+        EvaluationError: there are no rows, or they are no in-distribution rows.
+    """
+    require_labels(features, "kl_matching")
+    classes = features.logits.shape[1]
+    sums, counts = np.zeros((classes, classes)), np.zeros(classes)
+    for rows in chunks(len(features), 3 * classes):
+        probabilities = softmax(as_float64("logits", features.logits, rows, features.ids), axis=1)
+        predicted = features.logits[rows].argmax(axis=1)
+        ones = sparse.csr_array(
+            (np.ones(len(predicted)), (predicted, np.arange(len(predicted)))), (classes, len(predicted))
+        )
+        sums += ones @ probabilities
+        counts += np.bincount(predicted, minlength=classes)
+    seen = counts > 0
+    return KLMatching(np.log(np.maximum(sums[seen] / counts[seen, None], np.finfo(float).tiny)))
+
+
+# Both lists are OpenOOD v1.5's sweep.
+GEN = Method(
+    "gen",
+    "GEN",
+    "Liu et al. 2023, section 3",
+    make_gen,
+    grid={"gamma": (0.1, 0.01, 0.5, 1.0, 2.0, 5.0, 10.0), "largest": (100, 10, 50, 200, 500, 1000)},
+    score_together=GeneralizedEntropy.score_together,
+)
+KL_MATCHING = Method(
+    "kl_matching", "KL matching", "Hendrycks et al. 2022, KL matching", make_kl_matching, fit="validation"
+)

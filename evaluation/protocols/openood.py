@@ -1,0 +1,98 @@
+"""The protocol of OpenOOD v1.5: near and far unknowns, with shifted known rows left out or counted as known.
+
+Zhang et al., OpenOOD v1.5: Enhanced Benchmark for Out-of-Distribution Detection (2023), sections 2 and 3; open-set
+classification: Dhamija, Günther and Boult, Reducing Network Agnostophobia (2018).
+
+Tested by `tests/evaluation/protocols/test_registry.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from evaluation.errors import EvaluationError
+from evaluation.metrics.ranking import Ranking, rank, rank_open_set
+from evaluation.protocols.figures import Figure, means, measure
+from evaluation.scoring.rows import Rows, known_rows, rank_known_unknown, unknown_splits
+
+NAME = "openood"
+SETTINGS = {
+    "standard": "Standard",
+    "open_set": "Open-set recognition",
+    "full_spectrum": "Full spectrum",
+}
+WITH_PREDICTIONS = ("open_set",)
+
+METRICS = ("fpr_at_95_tpr_unknown_positive", "auroc")
+
+UNKNOWN = ("near_ood", "far_ood", "novel_class")
+"""Roles of unknown rows, each with a mean of its own. BROAD's novel classes are neither near nor far."""
+
+SHIFTED = ("corruption",)
+"""Roles of rows that are shifted, but of known classes. Images whose content is another one, as BROAD's adversarial,
+synthetic and multi-label ones, are not among OpenOOD's shifts."""
+
+
+def figures(rows: Rows) -> list[Figure]:
+    """Compare known rows with each split of unknown ones, and average over the near, the far and the novel splits.
+
+    Standard: the known rows are the in-distribution rows of `test`. Full spectrum: corrupted rows count as known, too.
+    Both by AUROC and FPR at 95 % TPR, unknown rows positive. Open-set recognition: as standard, by OSCR.
+
+    Args:
+        rows: rows of the configs to evaluate together, of which one has in-distribution rows in `test`.
+
+    Returns:
+        Figures of each split, and means. Open-set recognition if rows have predictions, the full spectrum if there are
+        corrupted rows.
+
+    Raises:
+        EvaluationError: there are no in-distribution rows in `test`, or several configs have them, or there are no
+            unknown rows.
+    """
+    known = known_rows(rows, "test")
+    configs = list(known.by("config"))
+    if len(configs) > 1:
+        raise EvaluationError(
+            f"{' and '.join(configs)} each have in-distribution rows in test, but {NAME} compares with those of one "
+            f"config. Give it with the configs that belong to it: --protocol {NAME}={configs[0]}."
+        )
+    unknown_splits(rows, UNKNOWN)  # refuses rows without any
+    found = _against_each(rows, "standard", "test", METRICS, lambda unknown: rank_known_unknown(known, unknown))
+    if rows.prediction is not None:
+        found += _against_each(rows, "open_set", "test", ("oscr",), lambda unknown: _rank_open_set(known, unknown))
+    shifted = rows.where(np.isin(rows.role, SHIFTED) & (rows.label >= 0))
+    if len(shifted):
+        names = " + ".join(["test", *shifted.by("split")])
+        found += _against_each(rows, "full_spectrum", names, METRICS, lambda unknown: _rank(known, shifted, unknown))
+    return found
+
+
+def _against_each(
+    rows: Rows, setting: str, known: str, metrics: tuple[str, ...], ranked: Callable[[Rows], Ranking]
+) -> list[Figure]:
+    """Measure each split of unknown rows, and average by role."""
+    config = " + ".join(rows.where(rows.known | np.isin(rows.role, (*UNKNOWN, *SHIFTED))).by("config"))
+    named = {"protocol": NAME, "config": config, "setting": setting, "known": known}
+    found: list[Figure] = []
+    for role in UNKNOWN:
+        of_role = [
+            figure
+            for split, unknown in rows.where(rows.role == role).by("split").items()
+            for figure in measure(ranked(unknown), metrics, unknown=split, **named)
+        ]
+        found += of_role + means(of_role, unknown=role)
+    return found
+
+
+def _rank(known: Rows, shifted: Rows, unknown: Rows) -> Ranking:
+    scores = np.concatenate([known.score, shifted.score, unknown.score])
+    return rank(scores, np.arange(len(scores)) >= len(known) + len(shifted))[0]
+
+
+def _rank_open_set(known: Rows, unknown: Rows) -> Ranking:
+    scores = np.concatenate([known.score, unknown.score])
+    errors = np.concatenate([known.wrong, unknown.wrong])
+    return rank_open_set(scores, np.arange(len(scores)) >= len(known), errors)[2]

@@ -1,0 +1,79 @@
+"""The expected calibration error by hand, by a loop over bins, and what holds of it."""
+
+import numpy as np
+import pytest
+
+from evaluation.errors import EvaluationError
+from evaluation.metrics.calibration import ece
+
+
+def drawn(n=997, seed=0):
+    """Confidences, some of them on the edges of bins, and errors at their rate."""
+    random = np.random.default_rng(seed)
+    confidence = np.where(random.random(n) < 0.2, random.integers(0, 16, n) / 15, random.random(n))
+    return confidence, random.random(n) > confidence
+
+
+def test_ece_worked_by_hand():
+    """0.2, 0.4 and 0.5 of which one is right; 0.9 and 1.0, both right: 3/5 |1/3 - 11/30| + 2/5 |1 - 0.95|."""
+    confidence, errors = [0.2, 0.9, 0.4, 1.0, 0.5], [1, 0, 0, 0, 1]
+    assert ece(confidence, errors, bins=2) == pytest.approx(3 / 5 * 1 / 30 + 2 / 5 * 0.05, abs=1e-15)
+
+
+@pytest.mark.parametrize("bins", [1, 2, 10, 15, 100])
+def test_ece_is_the_mean_gap_of_the_bins(bins):
+    confidence, errors = drawn()
+    expected = 0.0
+    for b in range(bins):
+        own = [
+            i for i, value in enumerate(confidence) if b / bins < value <= (b + 1) / bins or (b == 0 and value == 0)
+        ]
+        if own:
+            gap = np.mean([not errors[i] for i in own]) - np.mean([confidence[i] for i in own])
+            expected += len(own) / len(confidence) * abs(gap)
+    assert ece(confidence, errors, bins=bins) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_number_of_bins_is_fifteen():
+    assert ece(*drawn()) == ece(*drawn(), bins=15) != ece(*drawn(), bins=14)
+
+
+def test_one_bin_has_the_difference_of_the_means():
+    confidence, errors = drawn()
+    assert ece(confidence, errors, bins=1) == pytest.approx(abs(np.mean(~errors) - np.mean(confidence)), abs=1e-12)
+
+
+def test_more_of_nested_bins_show_no_smaller_gap():
+    """Two bins of a pair may have gaps that cancel in the pair."""
+    found = [ece(*drawn(), bins=bins) for bins in (1, 5, 15, 45, 90)]
+    assert found == sorted(found)
+
+
+def test_the_order_of_rows_does_not_matter():
+    confidence, errors = drawn()
+    confidence = np.round(confidence, 2)
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(len(confidence))
+        assert ece(confidence[order], errors[order]) == ece(confidence, errors)
+
+
+def test_certain_rows():
+    assert ece([1.0, 1.0], [0, 0]) == 0
+    assert ece([1.0, 1.0], [1, 1]) == 1
+    assert ece([0.0, 1.0], [1, 0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("confidence", "errors", "bins", "sentence"),
+    [
+        ([0.5, 1.2, -3], [0, 1, 0], 15, r"2 of 3 confidences are not from 0 to 1, the first is 1\.2\. Give probab"),
+        ([0.5, np.nan], [0, 1], 15, "1 of 2 scores are NaN or infinite"),
+        ([0.5], [0, 1], 15, r"Flags have the shape \(2,\)"),
+        ([], [], 15, "give one score per row"),
+        ([0.5], [2], 15, "neither bool nor 0 and 1"),
+        ([0.5], [1], 0, "ece needs at least one bin, found 0"),
+    ],
+)
+def test_what_has_no_calibration_is_refused(confidence, errors, bins, sentence):
+    with pytest.raises(EvaluationError, match=sentence):
+        ece(confidence, errors, bins=bins)
