@@ -38,7 +38,10 @@ _DRAW = Draw(2, key="cifar/test", of_each_group=True)
 KNOWN = Classes("cifar100", "candidate", _DRAW)
 NEAR = Classes("cifar100", "candidate", dataclasses.replace(_DRAW, rest=True))
 EXTERNAL = Classes("tiny158", "keep")
-UNEXAMINED = AllClasses("it has no class in common with CIFAR-100 (section 3.1)")
+UNEXAMINED = AllClasses("its classes need no comparison with CIFAR-100's (section 3.1)")
+SCENES = AllClasses(
+    "section 3.1 takes no class out, finding none in common with CIFAR-100, though `bridge` is a class of both"
+)
 
 BENCHMARK = Benchmark(
     name="cifar",
@@ -103,7 +106,7 @@ BENCHMARK = Benchmark(
                     role="far_ood",
                     source=LSUN,
                     partitions=("test",),
-                    classes=UNEXAMINED,
+                    classes=SCENES,
                     quota=Total(4_000),
                     paper=PaperCount(4_000),
                     published="test/lsun-fix",
