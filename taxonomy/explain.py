@@ -37,6 +37,17 @@ CONFIGS = {
 }
 """Configs of releases that no table is named after, or more than one table chooses the classes of: those tables."""
 
+TAKEN_WHOLE = (
+    "facets-baseline",
+    "broad-reference",
+    "broad-novel-classes",
+    "broad-adversarial",
+    "broad-synthetic",
+    "broad-corruptions",
+    "broad-corruptions-more",
+)
+"""Configs whose splits take all classes of their sources."""
+
 SUBJECTS = tuple(dict.fromkeys((*TABLES, *_LISTED_BY, *CONFIGS)))
 """The sources, decision tables and configs that `explain` knows."""
 
@@ -53,6 +64,11 @@ def find(subject: str, wanted: str) -> list[tuple[str, Decision]]:
     Raises:
         TaxonomyError: No such subject or class, or several classes of that name.
     """
+    if subject in TAKEN_WHOLE:
+        raise TaxonomyError(
+            f"{subject} takes all classes of its sources, so no rule chose them. Ask about a source or a config that "
+            f"chooses: {', '.join(SUBJECTS)}."
+        )
     if subject not in SUBJECTS:
         raise TaxonomyError(
             f"There is no source, config or decision table '{subject}'{suggestion(subject, SUBJECTS)}. Choose one of "
