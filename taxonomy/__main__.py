@@ -17,14 +17,15 @@ def main() -> None:
 @main.command(epilog="Example: python -m taxonomy explain places365 museum/outdoor")
 @click.argument("source")
 @click.argument("class_", metavar="CLASS")
-def explain(source: str, class_: str) -> None:
+@click.option("--all", "every_match", is_flag=True, help="List all synsets that the class's name matches.")
+def explain(source: str, class_: str, every_match: bool) -> None:
     """Explain why CLASS of SOURCE is selected or not.
 
-    SOURCE is imagenet, tiny158, cifar100, food101, caltech256, places365, sun397 or coco2017, or a decision table such
-    as facets-wordnet-t45 or cocomagenet; CLASS is a class's id or name.
+    SOURCE is imagenet, tiny158, cifar100, food101, caltech256, places365, sun397 or coco2017, a decision table such as
+    facets-wordnet-t45 or cocomagenet, or a config such as cifar or facets-t1; CLASS is a class's id or name.
     """
     with refusing():
-        click.echo(explanation(source, class_))
+        click.echo(explanation(source, class_, every_match=every_match))
 
 
 @main.command(epilog="Example: python -m taxonomy freeze --check")

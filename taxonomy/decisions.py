@@ -9,6 +9,7 @@ import functools
 from dataclasses import dataclass
 
 from taxonomy.errors import TaxonomyError, suggestion
+from taxonomy.grading import GRADING, NO_ANIMALS
 from taxonomy.tables import read_rows
 
 TABLES = (
@@ -23,6 +24,7 @@ TABLES = (
     "facets-wordnet-t45",
     "facets-wordnet-t50",
     "facets-imagenet",
+    NO_ANIMALS,
     "facets-t1-sun397",
     "facets-t2-sun397",
     "cocomagenet",
@@ -52,12 +54,12 @@ RULES = {
     "no_shared_name": "none of its lemmas is the name of a Places365 class",
     "within_threshold": "its OODness, 1 less its similarity to the nearest Places365 class, is at most the threshold",
     "beyond_threshold": "its OODness, 1 less its similarity to the nearest Places365 class, is above the threshold",
-    "imagenet_grade_0": "is a Places365 class or belongs to the scene of one (graded by us)",
-    "imagenet_grade_1": "belongs to no one scene of Places365 (graded by us)",
-    "sun397_grade_0": "Places365 has a category of the same name",
-    "sun397_grade_1": "is a Places365 class in other words (graded by us)",
-    "sun397_grade_2": "usually shows what a Places365 class is known by (graded by us)",
-    "sun397_grade_3": "neither is nor shows what a Places365 class is known by (graded by us)",
+    **{
+        f"{source}_{rule}": f"{meaning} (grade {grade}, ours)"
+        for source, rules in GRADING.items()
+        for rule, (grade, meaning) in rules.items()
+    },
+    "animal": "lives in one kind of place, which Places365 has, but in this reading no animal is known (ours)",
     "category_lemma": "the name of the COCO category is one word and a lemma of an ImageNet class",
     "category_plural": "the name of the COCO category is the plural of a lemma of an ImageNet class",
     "category_words": "the name of the COCO category is a lemma of an ImageNet class, but has several words, and "

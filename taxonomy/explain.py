@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from taxonomy import explain_facets
 from taxonomy.decisions import RULES, TABLES, Decision, load
 from taxonomy.errors import TaxonomyError, suggestion
+from taxonomy.rules import far
 from taxonomy.wordnet.nouns import WordNet
 from taxonomy.wordnet.nouns import load as load_wordnet
 
@@ -20,48 +21,95 @@ _LISTED_BY = {"sun397": "facets-t1-sun397", "coco2017": "cocomagenet"}
 _BY_MATCH = ("cocomagenet", "coco2017")
 """Subjects whose classes are found by the wnid of the ImageNet class that they share, too."""
 
-SUBJECTS = (*TABLES, *_LISTED_BY)
-"""The sources and decision tables that `explain` knows."""
+_BY_KEYWORD = ("food101", "caltech256", "places365")
+"""Tables whose classes are decided by the synsets that their keywords match."""
+
+CONFIGS = {
+    "imagenet": ("imagenet", *_BY_KEYWORD),
+    "imagenet-train": ("imagenet",),
+    "imagenet-external": ("imagenet",),
+    "cifar": ("cifar100", "tiny158"),
+    "cifar-train": ("cifar100",),
+    "cifar-external": ("tiny158",),
+    "facets-t1": ("facets-t1-sun397", "facets-imagenet"),
+    "facets-t2": ("facets-t2-sun397", "facets-imagenet"),
+    "broad-multi-label": ("cocomagenet",),
+}
+"""Configs of releases that no table is named after, or more than one table chooses the classes of: those tables."""
+
+TAKEN_WHOLE = (
+    "facets-baseline",
+    "broad-reference",
+    "broad-novel-classes",
+    "broad-adversarial",
+    "broad-synthetic",
+    "broad-corruptions",
+    "broad-corruptions-more",
+)
+"""Configs whose splits take all classes of their sources."""
+
+SUBJECTS = tuple(dict.fromkeys((*TABLES, *_LISTED_BY, *CONFIGS)))
+"""The sources, decision tables and configs that `explain` knows."""
 
 
-def find(subject: str, wanted: str) -> Decision:
-    """Return the decision about one class.
+def find(subject: str, wanted: str) -> list[tuple[str, Decision]]:
+    """Return the decisions about one class, each with the name of the source or table that it is asked of.
 
     Args:
-        subject: One of `SUBJECTS`.
+        subject: One of `SUBJECTS`. The tables of a config are searched in turn; a table of that very name goes first,
+            and the others are left alone if it has the class.
         wanted: The class id or the class name, or the wnid of the ImageNet class that a COCO category is shared with;
             case does not matter, and spaces count as underscores.
 
     Raises:
         TaxonomyError: No such subject or class, or several classes of that name.
     """
+    if subject in TAKEN_WHOLE:
+        raise TaxonomyError(
+            f"{subject} takes all classes of its sources, so no rule chose them. Ask about a source or a config that "
+            f"chooses: {', '.join(SUBJECTS)}."
+        )
     if subject not in SUBJECTS:
         raise TaxonomyError(
-            f"There is no source or decision table '{subject}'{suggestion(subject, SUBJECTS)}. Choose one of "
+            f"There is no source, config or decision table '{subject}'{suggestion(subject, SUBJECTS)}. Choose one of "
             f"{', '.join(SUBJECTS)}."
         )
-    decisions = load(_LISTED_BY.get(subject, subject))
+    found: list[tuple[str, Decision]] = []
+    for asked in CONFIGS.get(subject, (subject,)):
+        if not (found and asked != subject and subject in TABLES):
+            found += [(asked, decision) for decision in _of_table(subject, asked, wanted)]
+    if not found:
+        key, tables = _key(wanted), CONFIGS.get(subject, (subject,))
+        decisions = [item for asked in tables for item in load(_LISTED_BY.get(asked, asked))]
+        close = suggestion(key, [_key(item.class_name) for item in decisions])
+        close = close or suggestion(key, [_key(item.class_id) for item in decisions])
+        raise TaxonomyError(f"{subject} has no class '{wanted}'{close}. Give the source's own id or name of a class.")
+    return found
+
+
+def _of_table(subject: str, asked: str, wanted: str) -> list[Decision]:
+    """Return the one decision of a table about a class, or none.
+
+    Raises:
+        TaxonomyError: Several classes have the name.
+    """
+    decisions = load(_LISTED_BY.get(asked, asked))
     key = _key(wanted)
     found = [decision for decision in decisions if _key(decision.class_id) == key]
     found = found or [decision for decision in decisions if _key(decision.class_name) == key]
-    if not found and subject in _BY_MATCH:
+    if not found and asked in _BY_MATCH:
         found = [item for item in decisions if item.decision == "shared" and item.matched == key]
-    if not found:
-        names = [_key(name) for item in decisions for name in (item.class_id, item.class_name)]
-        raise TaxonomyError(
-            f"{subject} has no class '{wanted}'{suggestion(key, names)}. Give the source's own id or name of a class."
-        )
     if len(found) > 1:
         ids = " and ".join(decision.class_id for decision in found)
         raise TaxonomyError(f"{subject} has {len(found)} classes '{wanted}'. Give the id of one of them: {ids}.")
-    return found[0]
+    return found
 
 
 def _key(name: str) -> str:
     return name.lower().replace(" ", "_")
 
 
-def explain(subject: str, wanted: str) -> str:
+def explain(subject: str, wanted: str, *, every_match: bool = False) -> str:
     """Explain why a class is selected or not, in several lines: decision, rule, evidence, synsets and their place.
 
     For a source that FACETS uses, FACETS's decisions about the class follow.
@@ -69,17 +117,48 @@ def explain(subject: str, wanted: str) -> str:
     Args:
         subject: One of `SUBJECTS`.
         wanted: See `find`.
+        every_match: List all synsets that the keywords of a far-OoD class match, not the best alone.
 
     Raises:
         TaxonomyError: See `find`.
     """
-    decision = find(subject, wanted)
     parts = []
-    if subject in TABLES or subject not in explain_facets.SOURCES:
-        parts.append(_explain_decision(_LISTED_BY.get(subject, subject), decision))
-    if subject in explain_facets.SOURCES:
-        parts.append(explain_facets.explain_facets(subject, decision.class_id))
+    for asked, decision in find(subject, wanted):
+        if asked in TABLES or asked not in explain_facets.SOURCES:
+            parts.append(_explain_decision(_LISTED_BY.get(asked, asked), decision))
+        if every_match and asked in _BY_KEYWORD:
+            parts.append(_all_matches(decision))
+        if asked in explain_facets.SOURCES:
+            parts.append(explain_facets.explain_facets(asked, decision.class_id))
     return "\n\n".join(parts)
+
+
+def _all_matches(decision: Decision) -> str:
+    """List all synsets that a class's keywords match: those that remove the class first, in each part whole lemmas."""
+    found = far.matches(decision.class_name)
+    lines = [f"{len(found)} {'match' if len(found) == 1 else 'matches'} of {decision.class_id}, the best first"]
+    lines += [f"  {'part ' if match.part else 'whole'}  {far.evidence(match)}" for match in found if match.rule]
+    lines += [
+        f"  {'part ' if match.part else 'whole'}  '{match.keyword}' matches {_describe(load_wordnet(), match.wnid)}, "
+        "which no ImageNet class is related to."
+        for match in found
+        if not match.rule
+    ]
+    return "\n".join(lines)
+
+
+def _strength(table: str, decision: Decision) -> dict[str, str]:
+    """Say how good the evidence of a keyword's match is, and how many matches there are beside it."""
+    if table not in _BY_KEYWORD or not decision.matched:
+        return {}
+    best, *others = far.matches(decision.class_name)
+    lemmas = far.lemmas_with(best)
+    if best.part:
+        match = f"only part of a lemma: '{best.keyword}' in '{lemmas[0]}'"
+    else:
+        match = f"the whole lemma '{lemmas[0]}'"
+    more = f"; {len(others)} other{'s' * (len(others) > 1)}, shown by --all" if others else "; no other"
+    return {"match": match + more}
 
 
 def _explain_decision(table: str, decision: Decision) -> str:
@@ -90,6 +169,7 @@ def _explain_decision(table: str, decision: Decision) -> str:
         "evidence": decision.evidence,
         "Places365" if table.startswith("facets-") else "keyword": decision.keyword,
         "synset": _describe(wordnet, decision.matched),
+        **_strength(table, decision),
         "ImageNet": _describe(wordnet, decision.witness) if decision.witness != decision.matched else "",
     }
     lines = [f"{table} {decision.class_id}{name}: {decision.decision}"]

@@ -4,7 +4,8 @@ Tested by `tests/taxonomy/test_main.py`.
 """
 
 from taxonomy import tables
-from taxonomy.decisions import RULES, TABLES, load
+from taxonomy.decisions import TABLES, load
+from taxonomy.grading import GRADING
 from taxonomy.rules import facets
 from taxonomy.rules.far import say
 from taxonomy.wordnet.nouns import load as load_wordnet
@@ -56,5 +57,6 @@ def _of_places365(class_id: str) -> dict[str, str]:
 
 def _grade(source: str, class_id: str) -> dict[str, str]:
     item = next(item for item in facets.grades(source) if item.class_id == class_id)
-    meaning = f"{item.grade}, {RULES[f'{source}_grade_{item.grade}']}"
-    return {"grade": f"{meaning}: {item.related}" if item.related else meaning, "reason": item.reason}
+    meaning = f"{item.grade}, {item.rule}: {GRADING[source][item.rule][1]} (ours)"
+    nearest = {"related": item.related} if item.related else {}
+    return {"grade": meaning, **nearest, "reason": item.reason}

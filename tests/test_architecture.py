@@ -26,12 +26,13 @@ ARROWS = """
 errors                  :
 tables                  :
 cli                     : errors
-decisions               : errors tables
+grading                 :
+decisions               : errors grading tables
 wordnet                 : errors
-rules                   : decisions errors tables wordnet
+rules                   : decisions errors grading tables wordnet
 freeze                  : decisions rules
-explain_facets          : decisions rules tables wordnet
-explain                 : decisions errors explain_facets wordnet
+explain_facets          : decisions grading rules tables wordnet
+explain                 : decisions errors explain_facets rules wordnet
 compile_wordnet         : cli wordnet
 __main__                : cli explain freeze
 
@@ -61,7 +62,7 @@ adopt                   : benchmark errors plan release sources sources.base sou
 writing                 : benchmark errors executors generate plan release sources sources.base storage
 imagenet_benchmark      : benchmark executors papers sources
 cifar_benchmark         : benchmark executors generate.exact papers sources
-facets_benchmark        : benchmark executors papers sources taxonomy.rules
+facets_benchmark        : benchmark executors papers sources taxonomy.decisions taxonomy.grading taxonomy.rules
 broad                   : benchmark generate generate.adversarial generate.exact generate.synthetic sources
                           taxonomy.tables
 broad_benchmark         : benchmark broad executors generate.exact papers sources

@@ -64,7 +64,7 @@ DUPLICATES = (
     # Food-101 is said to have 235 duplicates. Baklava is one of the 32 far-OoD classes.
     Duplicate("food101", "images/baklava/3020152.jpg", "food101", "images/baklava/1726113.jpg"),
     # Whether the real SUN397 has one picture in a known and an unknown class of FACETS is not known. These two, the
-    # tennis and the basketball court, are unknown and known in T1 and in T2.
+    # tennis and the basketball court, are unknown and known in T1.
     Duplicate(
         "sun397",
         "SUN397/t/tennis_court/outdoor/sun_bgiiweogvxmsymdd.jpg",

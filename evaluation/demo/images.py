@@ -81,7 +81,7 @@ def crops(photograph: str, *, every: int) -> Images:
 
 
 def noise(count: int) -> Images:
-    """Return noise drawn from N(0.5, 1) and clipped to [0, 1], as in the unified benchmark."""
+    """Return noise drawn from N(0.5, 1) and clipped to [0, 1], as `cifar/far_ood_gaussian` has it."""
     values = np.random.RandomState(0).normal(0.5, 1.0, (count, 8, 8))
     names = [f"{number:04d}" for number in range(count)]
     return Images("noise", names, ["gaussian"] * count, _eight_bits(values.clip(0, 1)))

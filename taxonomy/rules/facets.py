@@ -5,63 +5,29 @@ Source: Recalcati, Garcea, Piano, Lamberti & Morra, "Toward a Realistic Benchmar
 is too depends on its meaning. The paper decides this in two ways:
 
 - By WordNet: `oodness` holds, for every ImageNet class, 1 less its similarity to the nearest Places365 class. At most
-  0.40, 0.45 or 0.50 is in-distribution.
-- By hand: `grades` holds a grade for every class. The paper prints its criteria and its totals but not its grades, so
-  these are ours.
-
-How we grade. The paper calls a prediction good if somebody who sees the picture would accept it. So the question is
-whether a Places365 name would be a right answer for a picture of the class. SUN397's categories are places too:
-
-- 0: Places365 has a category of this very name, letter and qualifier included (294 of the 397; no folding is needed).
-- 1: The class is a Places365 class in other words: a synonym, a kind of it, or the same place with another qualifier
-  (inside and outside, front seat and back seat).
-- 2: It is not, but its picture usually shows the very thing that a Places365 class is known by: it is a part of such
-  a place, lies in it, or has the furniture that defines it. The name would be right about the picture, if not about
-  the class.
-- 3: Neither. A class that only looks like one of Places365's, or does a like service, is here: no tennis court is a
-  volleyball court.
-
-ImageNet's classes are mostly things, and the grade says whether the thing belongs to a scene of Places365:
-
-- 0 (in-distribution): it is a Places365 class or a kind or part of one, or it is a fixture, piece of equipment or
-  feature whose place is one kind of scene there, the first that comes to mind.
-- 1 (out-of-distribution): things that are worn, carried, eaten or kept in many places, vehicles that are at home on
-  every road, and animals. An animal lives in a landscape but is no part of it; only those are graded 0 that can hardly
-  be seen outside of the scene, which is under water.
-
-The classes were graded by name, synset and gloss. No image was viewed: a reason that mentions a picture means pictures
-of such a thing in general. Our totals beside the paper's (section IV and table V):
-
-======================  ====  =====
-grade                   ours  paper
-======================  ====  =====
-SUN397, 0                294    294
-SUN397, 1                 45     25
-SUN397, 2                 42     32
-SUN397, 3                 16     46
-ImageNet, 0              292    356
-ImageNet, 1              708    644
-======================  ====  =====
-
-The authors are stricter about places and more generous about things. No grade was moved to come nearer. Under their
-grades the SUN397 classes of grade 2 and 3 have 7,530 images in a validation split, those of grade 3 4,554; under ours
-5,031 and 1,392.
+  0.40, 0.45 or 0.50 is in-distribution. The paper averages three measures and names its thresholds T40, T45 and T50;
+  that Leacock-Chodorow is divided by its greatest value before, and that a threshold is one on 1 less the average, are
+  our readings.
+- By hand: `grades` holds a grade for every class and the rule that gave it. Section IV prints criteria and totals but
+  no grades, so the grades are ours, by the rules of `taxonomy.grading`; `docs/facets.md` sets our totals beside the
+  paper's.
 """
 
 import functools
 from dataclasses import dataclass
 
 from taxonomy.errors import TaxonomyError, suggestion
+from taxonomy.grading import GRADED, NO_ANIMALS
 from taxonomy.tables import read_rows
 
 OODNESS_FILE = "facets_oodness_imagenet.csv"
-GRADED = ("imagenet", "sun397")
 
 THRESHOLDS = {"facets-wordnet-t40": 0.40, "facets-wordnet-t45": 0.45, "facets-wordnet-t50": 0.50}
-"""Greatest OODness of an in-distribution class, by decision table (section IV, table IV)."""
+"""Greatest OODness of an in-distribution class, by decision table (section IV, table IV; the unit is our reading)."""
 
 GRADE_LIMITS = {
     "facets-imagenet": ("imagenet", 0),
+    NO_ANIMALS: ("imagenet", 0),
     "facets-t1-sun397": ("sun397", 1),
     "facets-t2-sun397": ("sun397", 2),
 }
@@ -100,7 +66,8 @@ class Grade:
     Attributes:
         class_id: wnid in "imagenet", category in "sun397".
         class_name: First lemma; category without its letter.
-        grade: 0 to 3 in "sun397", 0 or 1 in "imagenet"; the module's docstring defines them.
+        grade: 0 to 3 in "sun397", 0 or 1 in "imagenet": that of the rule.
+        rule: A key of `taxonomy.grading.GRADING[source]`.
         related: The Places365 category that decided; "" for SUN397's grade 3 and ImageNet's grade 1.
         reason: One line, without a full stop.
     """
@@ -108,6 +75,7 @@ class Grade:
     class_id: str
     class_name: str
     grade: int
+    rule: str
     related: str
     reason: str
 
@@ -140,6 +108,6 @@ def grades(source: str) -> tuple[Grade, ...]:
             f"Those of {' and '.join(GRADED)} are."
         )
     return tuple(
-        Grade(row["class_id"], row["class_name"], int(row["grade"]), row["related"], row["reason"])
+        Grade(row["class_id"], row["class_name"], int(row["grade"]), row["rule"], row["related"], row["reason"])
         for row in read_rows(f"facets_grades_{source}.csv")
     )

@@ -1,6 +1,6 @@
 """The rules of FACETS: which classes of ImageNet and SUN397 count as in-distribution when Places365 is so.
 
-`taxonomy.rules.facets` names the source and defines the grades.
+`taxonomy.rules.facets` names the source, `taxonomy.grading` defines the grades.
 
 Thresholds and rounding. The similarity of two synsets depends on two things only: the number of links between them (0
 to 37) and the Wu-Palmer fraction, whose terms are small. Over all such pairs no OODness is nearer than 4.8e-6 to 0.40,
@@ -34,6 +34,7 @@ import numpy as np
 
 from taxonomy import tables
 from taxonomy.decisions import Decision
+from taxonomy.grading import ANIMAL_RULE, NO_ANIMALS
 from taxonomy.rules import facets
 from taxonomy.rules.far import say
 from taxonomy.wordnet import similarity
@@ -150,12 +151,13 @@ def by_grade(table: str) -> tuple[Decision, ...]:
         One decision per class, in_distribution or out_of_distribution, sorted by class id.
     """
     source, limit = facets.GRADE_LIMITS[table]
+    unknown = ANIMAL_RULE if table == NO_ANIMALS else ""
     return tuple(
         Decision(
             item.class_id,
             item.class_name,
-            "in_distribution" if item.grade <= limit else "out_of_distribution",
-            f"{source}_grade_{item.grade}",
+            "in_distribution" if item.grade <= limit and item.rule != unknown else "out_of_distribution",
+            f"{source}_{item.rule}" if item.rule != unknown else "animal",
             f"{item.reason}.",
             keyword=item.related,
         )

@@ -11,6 +11,7 @@ Tested by `tests/taxonomy/rules/test_unified.py`.
 """
 
 import functools
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,10 +30,13 @@ _NO_OBJECT = {"257.clutter": "clutter is Caltech-256's folder of background imag
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class _Match:
-    """A node that a keyword matches, ordered so that the smallest is the best evidence."""
+class Match:
+    """A node that a keyword matches, ordered so that the smallest is the best evidence.
 
-    part: bool  # the keyword is only part of the lemma
+    That is a whole lemma before a part of one, then a long keyword before a short one, then the clearer rule.
+    """
+
+    part: bool  # the keyword is some of the lemma's words, not all
     shortness: int  # minus the keyword's length
     rule_order: int
     row: int
@@ -41,7 +45,13 @@ class _Match:
 
     @property
     def rule(self) -> str:
+        """The rule that removes the class, "i", "ii" or "iii"; "" if none does."""
         return _RULE_ORDER[self.rule_order] if self.rule_order < len(_RULE_ORDER) else ""
+
+    @property
+    def wnid(self) -> str:
+        """The matched synset."""
+        return load().wnid(self.row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +106,32 @@ def _first_class(tree: ImageNetTree, rows: Rows) -> int:
     return int(rows[tree.classes[rows]].min())
 
 
-def _best_match(name: str) -> _Match | None:
-    """Return the best evidence for removing a class; if there is none, the best match; None without a match."""
+def matches(name: str) -> tuple[Match, ...]:
+    """Return all nodes that the keywords of a class name match, the best evidence first; those that remove it lead."""
     wordnet, tree = load(), imagenet_tree()
-    removing: list[_Match] = []
-    other: list[_Match] = []
+    found = []
     for keyword in keywords(name):
         for row, whole in wordnet.containing(keyword).items():
-            if not tree.nodes[row]:
-                continue
-            rule, witness = _relation(row)
-            order = _RULE_ORDER.index(rule) if rule else len(_RULE_ORDER)
-            (removing if rule else other).append(_Match(not whole, -len(keyword), order, row, witness, keyword))
-    return min(removing or other, default=None)
+            if tree.nodes[row]:
+                rule, witness = _relation(row)
+                order = _RULE_ORDER.index(rule) if rule else len(_RULE_ORDER)
+                found.append(Match(not whole, -len(keyword), order, row, witness, keyword))
+    return tuple(sorted(found, key=lambda match: (not match.rule, match)))
 
 
-def _evidence(match: _Match) -> str:
+def lemmas_with(match: Match) -> list[str]:
+    """Return the lemmas of a match that have its keyword, those that are nothing else first."""
+    tokens = match.keyword.split()
+    found = []
+    for lemma in load().lemmas(match.row):
+        words = re.split(r"[ _-]+", lemma.lower())
+        if any(words[start : start + len(tokens)] == tokens for start in range(len(words))):
+            found.append(lemma)
+    return sorted(found, key=len)
+
+
+def evidence(match: Match) -> str:
+    """Say in a sentence what a keyword matches, and how that is related to an ImageNet class."""
     wordnet = load()
     node = f"'{match.keyword}' matches {say(wordnet, match.row)}"
     if match.rule == "i":
@@ -130,7 +150,7 @@ def _evidence(match: _Match) -> str:
 def _decide(class_id: str, name: str) -> Decision:
     if class_id in _NO_OBJECT:
         return Decision(class_id, name, "remove", "no_object", _NO_OBJECT[class_id])
-    match = _best_match(name)
+    match = next(iter(matches(name)), None)
     if match is None:
         return Decision(class_id, name, "keep", "no_match", "No keyword of its name matches a node of the tree.")
     wordnet = load()
@@ -139,7 +159,7 @@ def _decide(class_id: str, name: str) -> Decision:
         name,
         "remove" if match.rule else "keep",
         match.rule or "unrelated",
-        _evidence(match),
+        evidence(match),
         keyword=match.keyword,
         matched=wordnet.wnid(match.row),
         witness=wordnet.wnid(match.witness) if match.rule else "",

@@ -99,6 +99,9 @@ def wu_palmer(first: Sequence[str], second: Sequence[str]) -> Floats:
 def mean_normalised(first: Sequence[str], second: Sequence[str]) -> Floats:
     """Return the mean of the three measures, each divided by its greatest value (1, ln 38 and 1).
 
+    FACETS averages the three (section IV). That Leacock-Chodorow, which is unbounded otherwise, is divided first is
+    our reading.
+
     Args:
         first: n wnids.
         second: m wnids.

@@ -5,7 +5,9 @@ import dataclasses
 import functools
 import hashlib
 import os
+import re
 import shutil
+from pathlib import Path
 
 import datasets
 import pyarrow as pa
@@ -98,6 +100,29 @@ def test_the_counts_are_the_papers_where_the_classes_are(planned, split):
         assert sun == {"validation": 54_381, "test": 54_373}[split]
         # 8,900 + 16,100: every class has 25.
         assert known["imagenet", "val"] + unknown["imagenet", "val"] == 25_000
+
+
+def test_the_other_reading_of_animals_moves_the_rows_that_the_documentation_says(indexes, planned):
+    other = BENCHMARK.with_variants(["animals-unknown"])
+    assert other.version == f"{BENCHMARK.version}+animals-unknown"
+    text = (Path(__file__).parents[2] / "docs" / "facets.md").read_text(encoding="utf-8")
+    for key in ("facets-t1/validation", "facets-t2/validation"):
+        assert other.count(key).rows == BENCHMARK.count(key).rows
+        parts = plan(Draws(other, 0), indexes, splits=other.parts()[key])
+        theirs = {name: part.split.role for part in parts for name in part.table["id"].to_pylist()}
+        ours = {
+            name: part.split.role
+            for part in planned.values()
+            if part.split_key == key
+            for name in part.table["id"].to_pylist()
+        }
+        moved = sum(theirs.get(name, role) != role for name, role in ours.items())
+        others = len(set(ours) - set(theirs))
+        # An animal's class has 25 of 50 validation images in a split.
+        animals = sum(grade.rule == "habitat" for grade in facets.grades("imagenet"))
+        assert moved == 25 * animals
+        assert moved > len(ours) / 100
+        assert re.search(rf"{len(ours):,} rows of\s`{key}`, {moved:,} .*?{others:,}", text, re.S)
 
 
 def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):

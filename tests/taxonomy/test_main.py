@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from builders.benchmark import Classes
+from builders.registry import BENCHMARKS
 from taxonomy import compile_wordnet, explain, freeze, tables
 from taxonomy.__main__ import main
 from taxonomy.decisions import TABLES, load
@@ -26,6 +28,7 @@ def test_an_overridden_class_is_explained_with_its_synset_and_the_tree():
     assert lines[0] == "caltech256 133.lightning: keep"
     assert "  keyword   lightning" in lines
     assert "  synset    firefly, lightning bug (n02168245)" in lines
+    assert "  match     only part of a lemma: 'lightning' in 'lightning bug'; 2 others, shown by --all" in lines
     assert lines[-3].endswith("> insect > beetle")
     assert lines[-2] == "  ├─ firefly, lightning bug (n02168245)  <- matches 'lightning'"
     assert lines[-1] == "  └─ tiger beetle (n02165105)  <- ImageNet class"
@@ -84,24 +87,27 @@ def test_an_imagenet_class_is_explained_with_its_oodness_grade_and_tables():
     lines = run("explain", "imagenet", "lakeside").stdout.split("\n\n")[-1].splitlines()
     assert lines == [
         "FACETS n09332890",
-        "  OODness               0.378450, 1 less the mean of path 0.333333, Leacock-Chodorow 0.697983 and "
+        "  OODness                     0.378450, 1 less the mean of path 0.333333, Leacock-Chodorow 0.697983 and "
         "Wu-Palmer 0.833333",
-        "  nearest               /c/coast, seashore (n09428293)",
-        "  grade                 0, is a Places365 class or belongs to the scene of one (graded by us): "
-        "/l/lake/natural",
-        "  reason                The shore of a lake, with the lake",
-        "  facets-inter-dataset  out_of_distribution",
-        "  facets-wordnet-t40    in_distribution",
-        "  facets-wordnet-t45    in_distribution",
-        "  facets-wordnet-t50    in_distribution",
-        "  facets-imagenet       in_distribution",
+        "  nearest                     /c/coast, seashore (n09428293)",
+        "  grade                       0, scene: is a place that Places365 has, in the same or other words, a kind "
+        "of one, or all that it shows (ours)",
+        "  related                     /l/lake/natural",
+        "  reason                      The shore of a lake, with the lake",
+        "  facets-inter-dataset        out_of_distribution",
+        "  facets-wordnet-t40          in_distribution",
+        "  facets-wordnet-t45          in_distribution",
+        "  facets-wordnet-t50          in_distribution",
+        "  facets-imagenet             in_distribution",
+        "  facets-imagenet-no-animals  in_distribution",
     ]
 
 
 def test_a_sun397_class_is_explained_with_its_grade_and_tables():
     assert run("explain", "sun397", "Tent/outdoor").stdout.splitlines() == [
         "FACETS /t/tent/outdoor",
-        "  grade             2, usually shows what a Places365 class is known by (graded by us): /c/campsite",
+        "  grade             2, part: is a part of a Places365 class or lies in one, which its picture shows (ours)",
+        "  related           /c/campsite",
         "  reason            Pitched tents are what makes a campsite",
         "  facets-t1-sun397  out_of_distribution",
         "  facets-t2-sun397  in_distribution",
@@ -114,6 +120,56 @@ def test_the_classes_of_cocomagenet_are_explained_by_the_names_of_both_sides(cat
     assert lines[0] == f"cocomagenet {category}: shared"
     assert lines[-1].endswith(f"({wnid})  <- ImageNet class, COCO category '{category}'")
     assert run("explain", "cocomagenet", wnid).stdout.splitlines() == lines
+
+
+def test_a_match_is_marked_as_part_of_a_lemma_or_as_a_whole_one():
+    # Read off WordNet 3.0: the caracal is also called desert lynx; apple is a lemma of its own.
+    lines = run("explain", "places365", "desert/sand").stdout.splitlines()
+    assert any(line.startswith("  match     only part of a lemma: 'desert' in 'desert lynx'; ") for line in lines)
+    lines = run("explain", "food101", "apple_pie").stdout.splitlines()
+    assert any(line.startswith("  match     the whole lemma 'apple'; ") for line in lines)
+
+
+def test_all_matches_are_listed_with_those_of_whole_lemmas_first():
+    lines = run("explain", "caltech256", "fire-hydrant", "--all").stdout.split("\n\n")[-1].splitlines()
+    head, matches = lines[0], lines[1:]
+    assert head == f"{len(matches)} matches of 071.fire-hydrant, the best first"
+    removing = ["which no ImageNet class is related to" not in line for line in matches]
+    assert removing == sorted(removing, reverse=True)
+    for side in (True, False):
+        kinds = [line.split()[0] for line, removes in zip(matches, removing, strict=True) if removes is side]
+        assert kinds == sorted(kinds, reverse=True)  # "whole" before "part"
+    # Read off WordNet 3.0: a hydrant is a faucet, and both of its lemmas with fire are a salamander's and an engine's.
+    assert "  whole  'hydrant' matches water faucet, water tap, tap, hydrant (n04559451)" in "\n".join(matches)
+    assert any("fire engine (n03345487), an ImageNet class." in line for line in matches)
+    shown = run("explain", "caltech256", "fire-hydrant").stdout
+    assert f"{len(matches) - 1} others, shown by --all" in shown
+    assert "hydrant (n04559451)" not in shown
+
+
+def test_a_config_is_explained_by_the_tables_that_choose_its_classes():
+    def first_lines(*arguments):
+        return [part.splitlines()[0] for part in run("explain", *arguments).stdout.split("\n\n") if part[0] != " "]
+
+    assert first_lines("cifar", "mushroom") == ["cifar100 mushroom: candidate", "tiny158 n07734744 (mushroom): remove"]
+    assert first_lines("imagenet", "baklava") == ["food101 baklava: keep"]
+    assert first_lines("imagenet", "tench")[0] == "imagenet n01440764 (tench): near_candidate"
+    assert first_lines("facets-t1", "dentists_office") == ["facets-t1-sun397 /d/dentists_office: out_of_distribution"]
+
+
+def test_the_configs_are_those_of_the_benchmarks_with_their_tables():
+    """A config is explained by the tables that its splits take classes from; one that takes all classes by none."""
+    used = {}
+    for benchmark in BENCHMARKS.values():
+        for config, split in benchmark.splits():
+            tables_of_config = used.setdefault(config.name, set())
+            if isinstance(split.classes, Classes):
+                tables_of_config.add(split.classes.table)
+    used["broad-multi-label"].add("cocomagenet")  # by its source, whose categories that table matches
+    for config, names in used.items():
+        assert set(explain.CONFIGS.get(config, (config,) if config in TABLES else ())) == names, config
+    assert set(explain.CONFIGS) <= set(used)
+    assert set(explain.TAKEN_WHOLE) == {config for config, names in used.items() if not names}
 
 
 def test_every_sun397_class_can_be_explained():
@@ -143,13 +199,18 @@ def test_an_unrelated_place_is_drawn_beside_the_class():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("caltech", "lightning"), "There is no source or decision table 'caltech' (did you mean 'caltech256'?)"),
+        (("caltech", "lightning"), "no source, config or decision table 'caltech' (did you mean 'caltech256'?)"),
+        (("places365", "museum"), "no class 'museum' (did you mean 'museum/indoor' or 'museum/outdoor'?). Give"),
+        (("places365", "qqqqqq"), "places365 has no class 'qqqqqq'. Give"),
+        (("places365", "_museum"), "(did you mean 'natural_history_museum' or 'science_museum'?)"),
+        (("cifar", "mushrom"), "cifar has no class 'mushrom' (did you mean 'mushroom'?)"),
         (("imagenet", "tensh"), "imagenet has no class 'tensh' (did you mean 'tench'?)"),
         (("places365", "museum/outdor"), "(did you mean 'museum/outdoor'?)"),
         (("imagenet", "crane"), "has 2 classes 'crane'. Give the id of one of them: n02012849 and n03126707."),
         (("imagenet", "maillot"), "n03710637 and n03710721"),
         (("food101", "zzzzzz"), "food101 has no class 'zzzzzz'. Give"),
         (("food101", ""), "food101 has no class ''"),
+        (("facets-baseline", "barn"), "facets-baseline takes all classes of its sources, so no rule chose them. Ask"),
     ],
 )
 def test_a_wrong_request_is_answered_in_one_sentence(arguments, sentence):

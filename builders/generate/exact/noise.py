@@ -14,7 +14,11 @@ from builders.generate.contract import Generate, Generated, Generator, SourceIma
 
 
 def gaussian_noise(row_id: str) -> Image.Image:
-    """Draw i.i.d. noise from N(0.5, 1) for each channel of each pixel, clipped to [0, 1]; Kim et al., table 2.
+    """Draw i.i.d. noise from N(0.5, 1) for each channel of each pixel, clipped to [0, 1].
+
+    Kim et al. name Gaussian noise (section 3.1 and table 2) without its parameters. Mean and deviation are those of
+    Abdelzad, Czarnecki and Salay, "The Effect of Optimization Methods on the Robustness of Out-of-Distribution
+    Detection Approaches" (2020), section 4.1; that they hold here, too, and the size are ours.
 
     Random numbers come from NumPy's legacy `RandomState` (MT19937 and the polar method), whose stream is the same in
     every version (NEP 19). The seed is the SHA-256 of the row's id as eight 32-bit words, so that images do not depend
