@@ -181,7 +181,7 @@ class Benchmark:
         for earlier in self.earlier:
             if earlier.version == version:
                 if earlier.unbuildable:
-                    raise BuildError(f"{earlier.unbuildable} These tools build the versions {known} of {self.name}.")
+                    raise BuildError(f"{earlier.unbuildable} Of {self.name}, these tools build {known}.")
                 return self._as_it_was(earlier)
         raise BuildError(
             f"These tools do not build version {printable(version)} of the benchmark {self.name}, only {known}. "
