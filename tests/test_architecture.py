@@ -69,7 +69,7 @@ registry                : benchmark broad_benchmark cifar_benchmark facets_bench
 cli                     : benchmark errors generate sources sources.base storage
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
-audit                   : cli errors release
+audit                   : cli duplicates errors executors generate generate.exact release storage
 pipeline                : adopt benchmark cli demo.write duplicates errors executors generate plan registry release
                           sources sources.base storage writing
 
@@ -118,7 +118,6 @@ REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 """Folders with a module for each source or family of detectors, which may have more."""
 
 SMALL = {
-    "builders/audit",
     "builders/generate/exact",
     "builders/sources/formats",
     "evaluation/demo",

@@ -18,6 +18,7 @@ from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release
 from builders.sources.caltech256 import CALTECH256
+from hf_scripts import card, verify
 from tests.builders.photographs import pieces
 
 
@@ -92,6 +93,23 @@ def test_a_sheet_has_every_split_and_its_pixels(releases, tmp_path):
         # Two rows of a title (20), images (96) and gaps (12), and a margin (6).
         assert sheet.height == 2 * (20 + 96 + 12) + 6
         assert sheet.width >= 4 * (96 + 6) + 6
+
+
+def test_a_later_run_keeps_the_audits_of_the_splits_that_it_leaves(sources, tmp_path, capsys):
+    declared, out = benchmark(FIXED_RESIZE), tmp_path / "release"
+
+    def build(*splits):
+        request = BuildRequest(out, splits, sources, seed=0, allow_partial=True, demo=True)
+        with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
+            return write_release(prepare(Run.of(declared, request, executor, meter)))
+
+    build("pictures/test")
+    assert main(["sheet", str(out), "pictures"]) == 0
+    audits = build("pictures/test", "pictures/far_ood").audits
+    assert list(audits) == ["pictures/sheet"] and list(audits["pictures/sheet"].splits) == ["pictures/test"]
+    assert card.main([str(out), "--check"]) == 0
+    assert verify.main([str(out), "--workers", "1"]) == 0
+    assert (out / "audit/pictures/sheet.png").is_file()
 
 
 def test_small_images_are_enlarged_by_whole_pixels():
