@@ -1,6 +1,8 @@
 """`python -m builders.audit` on releases of photographs, whose unknown split is shrunk well or badly."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from PIL import Image
 
 from builders.audit.__main__ import command, main
 from builders.audit.contact_sheet import contact_sheet
+from builders.audit.measures import NUMBERS
 from builders.benchmark import AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.cli.progress import TerminalMeter
 from builders.executors.local import LocalExecutor
@@ -110,6 +113,13 @@ def test_a_later_run_keeps_the_audits_of_the_splits_that_it_leaves(sources, tmp_
     assert card.main([str(out), "--check"]) == 0
     assert verify.main([str(out), "--workers", "1"]) == 0
     assert (out / "audit/pictures/sheet.png").is_file()
+
+
+def test_the_page_on_audits_names_every_audit_and_every_number():
+    page = (Path(__file__).parents[3] / "docs" / "audits.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+) RELEASE", page, re.M)) == set(command.commands)
+    described = {name for line in page.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)}
+    assert set(NUMBERS) <= described
 
 
 def test_small_images_are_enlarged_by_whole_pixels():
