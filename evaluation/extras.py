@@ -16,7 +16,6 @@ EXTRA = (
     "pytorch_ood",
     "safetensors",
     "sklearn",
-    "threadpoolctl",
     "timm",
     "torch",
     "torchvision",

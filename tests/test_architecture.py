@@ -70,7 +70,8 @@ registry                : benchmark broad_benchmark cifar_benchmark facets_bench
 cli                     : benchmark errors generate sources sources.base storage
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
-audit                   : cli errors generate generate.exact release sources sources.base
+audit                   : cli duplicates errors executors generate generate.exact release sources sources.base
+                          storage
 pipeline                : adopt benchmark cli demo.write duplicates errors executors generate plan registry release
                           sources sources.base storage writing
 folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base
@@ -121,7 +122,6 @@ REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 """Folders with a module for each source or family of detectors, which may have more."""
 
 SMALL = {
-    "builders/audit",
     "builders/generate/exact",
     "builders/sources/formats",
     "evaluation/demo",

@@ -1,10 +1,10 @@
-"""Audits a release for shortcuts: `python -m builders.audit smoothness | resizes | sheet | pairs`."""
+"""Audits a release for properties that make its results mean less: `python -m builders.audit AUDIT RELEASE`."""
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +12,56 @@ import click
 import numpy as np
 from tqdm import tqdm
 
-from builders.audit.contact_sheet import contact_sheet
+from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
 from builders.audit.resizes import compare
 from builders.audit.smoothness import DISTANCES, Float64, auroc, smoothness_score, total_variation
+from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.tables import aligned
 from builders.errors import BuildError, os_errors_as_build_errors
-from builders.release.duplicates import Pair, read_pairs
+from builders.executors.cores import usable_cores
+from builders.executors.local import LocalExecutor
 from builders.release.entries import Manifest, SplitEntry
-from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
 from builders.release.reader import config_of, read_images
 from builders.release.schema import ROLES
+from builders.storage.atomic import write_text
+from builders.storage.scratch import scratch_folder
 
 SEPARABLE = 0.75
 """The AUROC from which on a split counts as separable by smoothness (ours: halfway between chance and certainty)."""
 
-_PAIRS_IN_A_ROW = 12
+_WORKER_IMPORTS = ("builders.audit.duplicates", "builders.audit.measures", "numpy.ma")
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _release = click.argument("release", metavar="RELEASE", type=click.Path(path_type=Path))
 _config = click.argument("config", metavar="CONFIG")
+_dry_run = click.option("--dry-run", is_flag=True, help="Print the result, and write nothing.")
+_workers = click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=usable_cores,
+    show_default="all usable cores",
+    help="Processes that read images.",
+)
+
+
+def _out(what: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--out",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help=f"Write the {what} to this file alone, and leave the release as it is.",
+    )
 
 
 @click.group(name="python -m builders.audit", context_settings=_SETTINGS)
 def command() -> None:
-    """Audit a release folder for properties that make its results mean less than they seem to."""
+    """Audit a release folder for properties that make its results mean less than they seem to.
+
+    All but `smoothness`, which only prints, write a table and a picture into the release's audit/ and a line into its
+    card, and list both files in its manifest. Pictures that show images are not listed, and so never published.
+    """
 
 
 @command.command(
@@ -84,6 +108,102 @@ def smoothness(release: Path, config: str, threshold: float) -> None:
 
 
 @command.command(
+    context_settings=_SETTINGS, epilog="Example: python -m builders.audit overlap build/unknown-detection"
+)
+@_release
+@_dry_run
+def overlap(release: Path, dry_run: bool) -> None:
+    """Count the unknown rows whose class overlaps a known class, by split and known class."""
+    from builders.audit.overlap import count_overlap, findings
+
+    with audited(release, dry_run=dry_run) as manifest:
+        counted = count_overlap(release, manifest)
+        lines = [["split", "rows", "overlapping", "known classes"]]
+        for split in counted:
+            known = sorted({name for name, _, _ in split.classes})
+            lines.append([split.key, f"{split.rows:,}", f"{split.overlapping:,}", ", ".join(known) or "none"])
+        click.echo("\n".join(aligned(lines)))
+        _finish(release, manifest, findings(counted), dry_run=dry_run)
+
+
+@command.command(
+    context_settings=_SETTINGS, epilog="Example: python -m builders.audit duplicates build/unknown-detection"
+)
+@_release
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="RELEASE",
+    help="Compare with the splits of this release, and leave both as they are.",
+)
+@click.option("--exact", "only_exact", is_flag=True, help="Compare digests alone, and read no images.")
+@_workers
+@_out("table of pairs (CSV)")
+@_dry_run
+def duplicates(
+    release: Path, against: Path | None, only_exact: bool, workers: int, out: Path | None, dry_run: bool
+) -> None:
+    """Find the same picture in two rows: exactly among all splits, nearly among training images and other splits."""
+    from builders.audit import duplicates as audit
+
+    # With --against or --out nothing is written into the release.
+    with audited(release, dry_run=dry_run or against is not None or out is not None) as manifest:
+        parts = audit.parts_of(release, manifest)
+        other = None
+        if against is not None:
+            with audited(against, dry_run=True) as other:
+                parts |= audit.parts_of(against, other, audit.AGAINST)
+        found = audit.Found(parts, tuple(audit.exact(parts)), ())
+        wanted = [] if only_exact else audit.searches(manifest, other)
+        if wanted:
+            with _working(workers) as (executor, meter), scratch_folder("audit") as scratch:
+                found = audit.find_near(found, wanted, scratch, executor, meter)
+        lines = [["split", "and split", "exact", "near", "known and unknown"]]
+        lines += [[*splits, *(f"{number:,}" for number in numbers)] for splits, numbers in audit.counts(found).items()]
+        click.echo("\n".join(aligned(lines)))
+        click.echo(audit.summary(found))
+        if out is not None and not dry_run:
+            write_text(out, table_text(audit.findings(found)))
+            click.echo(f"wrote {out}")
+        elif against is None and out is None:
+            _finish(release, manifest, audit.findings(found), dry_run=dry_run, quiet=True)
+
+
+@command.command(
+    context_settings=_SETTINGS, epilog="Example: python -m builders.audit artifacts build/unknown-detection cifar"
+)
+@_release
+@_config
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Rows of each role in a split that are measured: those of least keyed rank.",
+)
+@_workers
+@_dry_run
+def artifacts(release: Path, config: str, sample: int, workers: int, dry_run: bool) -> None:
+    """Tell how well one number of an image (its size, encoding, mean colour, ...) separates splits from known images.
+
+    Each number is a detector of its own. The AUROC is that of the better direction; 0.5 is chance.
+    """
+    from builders.audit import artifacts as audit
+
+    with audited(release, dry_run=dry_run) as manifest:
+        splits = config_of(manifest, config).splits
+        reference = audit.known_test(manifest, config)
+        keys = [f"{config}/{name}" for name in sorted(splits)]
+        chosen = audit.sampled(release, manifest, sorted({*keys, reference.split}), sample)
+        chosen = {rows: numbers for rows, numbers in chosen.items() if rows.split in keys or rows == reference}
+        with _working(workers) as (executor, meter):
+            measured = audit.measure(release, manifest, chosen, executor, meter)
+        found = audit.separations(measured, reference)
+        click.echo("\n".join(aligned(list(audit.table_lines(found)))))
+        _finish(release, manifest, audit.findings(config, found, reference, sample), dry_run=dry_run)
+
+
+@command.command(
     context_settings=_SETTINGS,
     epilog="Example: python -m builders.audit resizes build/unknown-detection cifar/far_ood_lsun_fix /data/lsun",
 )
@@ -113,22 +233,17 @@ def resizes(release: Path, split: str, originals: Path, images: int) -> None:
 )
 @_release
 @_config
-@click.option("--out", type=click.Path(path_type=Path), default=Path("sheet.png"), show_default=True, metavar="FILE")
+@_out("picture (.png or .jpg)")
 @click.option("--images", type=click.IntRange(1, 50), default=12, show_default=True, help="Images of each split.")
-def sheet(release: Path, config: str, out: Path, images: int) -> None:
+@_dry_run
+def sheet(release: Path, config: str, out: Path | None, images: int, dry_run: bool) -> None:
     """Draw the first images of every split into one picture.
 
     Rows are sorted by a keyed hash, so the first ones are a random sample.
     """
-    with os_errors_as_build_errors("read the release and write the picture"):
-        splits = config_of(read_manifest(release), config).splits
-        rows = []
-        for name in sorted(splits):
-            first = itertools.islice(read_images(release, f"{config}/{name}", splits[name]), images)
-            title = f"{name} ({', '.join(splits[name].roles)}, {splits[name].rows:,} rows)"
-            rows.append((title, [image for _, image in first]))
-        contact_sheet(rows).save(out)
-    click.echo(f"wrote {out}")
+    from builders.audit.contact_sheet import sheet as draw
+
+    _draw(release, out, lambda manifest: draw(release, manifest, config, images), dry_run=dry_run)
 
 
 @command.command(
@@ -137,56 +252,51 @@ def sheet(release: Path, config: str, out: Path, images: int) -> None:
 )
 @_release
 @_config
-@click.option("--out", type=click.Path(path_type=Path), default=Path("pairs.png"), show_default=True, metavar="FILE")
+@_out("picture (.png or .jpg)")
 @click.option("--split", default="test", show_default=True, help="The split whose duplicates are drawn.")
 @click.option(
     "--images", type=click.IntRange(1, 200), default=24, show_default=True, help="Pairs, the farthest first."
 )
-def pairs(release: Path, config: str, out: Path, split: str, images: int) -> None:
+@_dry_run
+def pairs(release: Path, config: str, out: Path | None, split: str, images: int, dry_run: bool) -> None:
     """Draw images of a split above their duplicates in other splits or in the split itself.
 
     The least similar pairs come first: those are the ones to doubt.
     """
-    key = f"{config}/{split}"
-    with os_errors_as_build_errors("read the release and write the picture"):
-        manifest = read_manifest(release)
-        if split not in config_of(manifest, config).splits:
-            raise BuildError(f"{config} in {release} has no split {split}; choose another --split.")
-        nearest: dict[str, tuple[float, str, str]] = {}
-        for pair in _pairs(release, manifest):
-            for row_split, row, other in (
-                (pair.split, pair.id, (pair.distance, pair.other_split, pair.other_id)),
-                (pair.other_split, pair.other_id, (pair.distance, pair.split, pair.id)),
-            ):
-                if row_split == key:
-                    nearest[row] = min(other, nearest.get(row, other))
-        if not nearest:
-            raise BuildError(f"{key} has no duplicates in the table of {release}; choose another --split.")
-        drawn = sorted(nearest.items(), key=lambda item: (-item[1][0], item[0]))[:images]
-        wanted: dict[str, set[str]] = {key: {row for row, _ in drawn}}
-        for _, (_, place, partner) in drawn:
-            wanted.setdefault(place, set()).add(partner)
-        known = manifest.by_key()
-        pictures = {place: _by_id(release, place, known[place], ids) for place, ids in wanted.items()}
-        rows = []
-        for start in range(0, len(drawn), _PAIRS_IN_A_ROW):
-            some = drawn[start : start + _PAIRS_IN_A_ROW]
-            distances = "   ".join(f"{distance:.3f}" for _, (distance, _, _) in some)
-            rows.append((f"{key}, distances {distances}", [pictures[key][row] for row, _ in some]))
-            others = ", ".join(sorted({place for _, (_, place, _) in some}))
-            rows.append((others, [pictures[place][partner] for _, (_, place, partner) in some]))
-        contact_sheet(rows).save(out)
-    click.echo(f"wrote {out}")
+    from builders.audit.contact_sheet import pairs_sheet
+
+    _draw(release, out, lambda manifest: pairs_sheet(release, manifest, config, split, images), dry_run=dry_run)
 
 
-def _pairs(release: Path, manifest: Manifest) -> list[Pair]:
-    if manifest.duplicates is None:
-        raise BuildError(f"{release} has no table of duplicates: an earlier version built it. Build it again.")
-    return read_pairs(Layout(release).duplicates)
+def _draw(release: Path, out: Path | None, draw: Callable[[Manifest], Findings], *, dry_run: bool) -> None:
+    if out is not None:
+        picture_format(out)  # before any work
+    with audited(release, dry_run=dry_run or out is not None) as manifest:
+        found = draw(manifest)
+        if out is None or dry_run:
+            _finish(release, manifest, found, dry_run=dry_run, quiet=out is not None)
+        else:
+            save_picture(found.picture, out)
+            click.echo(f"wrote {out}")
 
 
-def _by_id(release: Path, key: str, split: SplitEntry, wanted: set[str]) -> dict[str, Any]:
-    return {row["id"]: image for row, image in read_images(release, key, split) if row["id"] in wanted}
+def _finish(release: Path, manifest: Manifest, found: Findings, *, dry_run: bool, quiet: bool = False) -> None:
+    """Record an audit, or say what would be written; `quiet` leaves out the summary."""
+    if not quiet:
+        click.echo(found.summary)
+    if dry_run:
+        click.echo(f"would write {', '.join(paths(release, found))} in {release} (--dry-run)")
+    else:
+        click.echo(f"wrote {', '.join(record(release, manifest, found))} in {release}")
+
+
+@contextmanager
+def _working(workers: int) -> Iterator[tuple[LocalExecutor, TerminalMeter]]:
+    with (
+        TerminalMeter(quiet=False) as meter,
+        LocalExecutor(workers, preload=_WORKER_IMPORTS, resumes=False) as executor,
+    ):
+        yield executor, meter
 
 
 def _variations(release: Path, config: str, splits: Mapping[str, SplitEntry]) -> dict[tuple[str, str], Float64]:

@@ -58,7 +58,7 @@ from builders.duplicates.distance import (
     window_sums,
 )
 
-__all__ = ["THRESHOLD", "Pairs", "distance", "find"]
+__all__ = ["THRESHOLD", "Index", "Pairs", "distance", "find", "find_in"]
 
 THRESHOLD: float = 0.4
 
@@ -115,15 +115,25 @@ def find(
         ValueError: arrays of another shape or type, or a threshold that is negative or not a number.
     """
     check_images("queries", queries, ndim=4)
-    check_images("references", references, ndim=4)
+    return find_in(Index(references), queries, threshold=threshold, advance=advance)
+
+
+def find_in(
+    index: Index,
+    queries: npt.NDArray[np.uint8],
+    *,
+    threshold: float = THRESHOLD,
+    advance: Callable[[int], object],
+) -> Pairs:
+    """Find every pair of queries and indexed references; see `find`."""
+    check_images("queries", queries, ndim=4)
     if not threshold >= 0:
         raise ValueError(f"the threshold must be at least 0, not {threshold}")
-    index = _Index(references)
     found: list[tuple[Rows, Rows, Floats]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))]
     for start in range(0, len(queries), _QUERIES):
         some = queries[start : start + _QUERIES]
         search = _Search(index, some, threshold)
-        for part in _parts(len(references)):
+        for part in _parts(len(index.sums)):
             rows, columns, distances = search.among(part)
             found.append((rows + start, columns, distances))
         advance(len(some))
@@ -132,8 +142,14 @@ def find(
     return Pairs(rows[order], columns[order], distances[order])
 
 
-class _Index:
-    """The references, prepared for the search.
+class Index:
+    """The references, prepared for any number of searches.
+
+    Args:
+        references: uint8 (m, 32, 32, 3); m may be 0.
+
+    Raises:
+        ValueError: an array of another shape or type.
 
     Attributes:
         sums: int16 (m, 7, 7, 3), block sums of the centre crops.
@@ -144,6 +160,7 @@ class _Index:
     """
 
     def __init__(self, references: npt.NDArray[np.uint8]) -> None:
+        check_images("references", references, ndim=4)
         self.sums = np.empty((len(references), GRID, GRID, 3), dtype=np.int16)
         moment = np.zeros((STEPS, STEPS))
         for rows in _parts(len(references)):
@@ -160,7 +177,7 @@ class _Index:
 class _Search:
     """Searches one part of the references after another for a batch of queries."""
 
-    def __init__(self, index: _Index, queries: npt.NDArray[np.uint8], threshold: float) -> None:
+    def __init__(self, index: Index, queries: npt.NDArray[np.uint8], threshold: float) -> None:
         self.index = index
         self.threshold = threshold
         self.sums = np.stack(list(variants(window_sums(queries))), axis=1)

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
 from builders.generate.contract import Generator, differences
 from builders.pipeline.request import Identity, Run
 from builders.release.entries import Manifest, pieces_by_key
-from builders.release.layout import FOLDERS, Layout
+from builders.release.layout import Layout
 from builders.release.manifest import read_or_empty
-from builders.storage.atomic import TEMPORARY, write_text
+from builders.storage.atomic import write_text
+from builders.storage.locks import held
 from builders.storage.regular import read_regular
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
@@ -37,23 +37,10 @@ def locked(layout: Layout) -> Iterator[None]:
     """
     refuse_foreign(layout.root)
     layout.state.mkdir(parents=True, exist_ok=True)
-    # The operating system drops the lock with the process, also on SIGKILL.
-    lock = FileLock(layout.state / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise BuildError(
-            f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
-        ) from error
-    try:
-        leftovers = [*layout.root.glob(f".*{TEMPORARY}")]
-        for folder in (*(layout.root / name for name in FOLDERS), layout.state):
-            leftovers += folder.rglob(f".*{TEMPORARY}")
-        for leftover in sorted(leftovers):
-            leftover.unlink()
+    busy = f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
+    with held(layout.lock, busy):
+        layout.remove_temporary()
         yield
-    finally:
-        lock.release()
 
 
 class _Recorded(msgspec.Struct, omit_defaults=True):

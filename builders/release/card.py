@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from builders.release.duplicates import CONFIG, SPLIT
-from builders.release.entries import FileEntry, Manifest
+from builders.release.entries import FileEntry, Manifest, without_outdated_audits
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import SHARD_NUMBER, file_entry, write_manifest
 from builders.release.schema import SHIFT_ROLES, Role
@@ -36,7 +36,7 @@ def write_card_and_manifest(layout: Layout, manifest: Manifest) -> Manifest:
     withdrawn = tuple(
         msgspec.structs.replace(row, split=key) for key, _, split in manifest.splits() for row in split.withdrawn
     )
-    manifest = msgspec.structs.replace(manifest, withdrawn=withdrawn)
+    manifest = without_outdated_audits(msgspec.structs.replace(manifest, withdrawn=withdrawn))
     write_text(layout.card, render(manifest))
     manifest = msgspec.structs.replace(manifest, card=file_entry(layout, layout.card))
     write_manifest(layout.root, manifest)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct, field
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from builders.errors import UNPRINTABLE
 from builders.release.columns import KNOWN_COLUMNS, Column, ColumnType
@@ -322,13 +322,30 @@ class DuplicatesEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         return FileEntry(self.path, self.size, self.sha256)
 
 
+class AuditEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """What an audit of finished splits found (`builders.audit`).
+
+    `summary` is its line in the card, and `splits` are the digests of the rows that were audited, by `config/split`.
+    Pictures that show images are never listed.
+    """
+
+    summary: Prose
+    splits: dict[Text, Sha256]
+    table: FileEntry
+    chart: FileEntry | None = None
+
+    def files(self) -> tuple[FileEntry, ...]:
+        """The table, and the chart if there is one."""
+        return (self.table,) if self.chart is None else (self.table, self.chart)
+
+
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """The contents of manifest.json: the benchmarks, configs, sources and files of a release.
 
     `withdrawn` are the withdrawn rows of all splits. Only a manifest that is not yet written lacks the `card`.
-    Releases from before there was a table of duplicates lack `duplicates`. Publishing sets `version` (the tag without
-    its v), `previous` (the version before it, empty in the first) and `changelog` (CHANGELOG.md and the tables in
-    changes/).
+    Releases from before there was a table of duplicates lack `duplicates`. The key of an audit is the path of its
+    files below audit/, without suffix. Publishing sets `version` (the tag without its v), `previous` (the version
+    before it, empty in the first) and `changelog` (CHANGELOG.md and the tables in changes/).
     """
 
     format: int
@@ -337,6 +354,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     sources: dict[Name, SourceEntry]
     withdrawn: tuple[WithdrawnRow, ...]
     duplicates: DuplicatesEntry | None = None
+    audits: dict[Text, AuditEntry] = {}
     card: FileEntry | None = None
     version: Text | None = None
     previous: Text | None = None
@@ -359,6 +377,8 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
             entries += [split.index, *split.data]
         if self.duplicates is not None:
             entries.append(self.duplicates.file)
+        for audit in self.audits.values():
+            entries += audit.files()
         return tuple(sorted({*entries, *(self.changelog or ())}, key=lambda entry: (entry.path, entry.sha256)))
 
     def files_and_card(self) -> tuple[FileEntry, ...]:
@@ -368,6 +388,13 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 EMPTY = Manifest(format=FORMAT, benchmarks={}, configs={}, sources={}, withdrawn=())
 """The manifest of a release without splits."""
+
+
+def without_outdated_audits(manifest: Manifest) -> Manifest:
+    """A manifest with only those audits whose splits it has, with the rows that were audited."""
+    digests = {key: split.digest for key, split in manifest.by_key().items()}
+    audits = {key: audit for key, audit in manifest.audits.items() if audit.splits.items() <= digests.items()}
+    return replace(manifest, audits=audits)
 
 
 def pieces_by_key(key: str, split: SplitEntry) -> dict[str, PartEntry]:

@@ -5,10 +5,11 @@ Tested by `tests/builders/release/test_release.py`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from builders.storage.atomic import inside
+from builders.storage.atomic import TEMPORARY, inside
 
 INDEX_SUFFIX = "-index"
 """Suffix of the config that holds the rows of another without images."""
@@ -100,9 +101,36 @@ class Layout:
         """The table of the ids that a published version changes."""
         return self.inside(f"{CHANGES}/{tag}.csv")
 
+    def audit_table(self, key: str) -> Path:
+        """The table of an audit, by its key in the manifest."""
+        return self.inside(f"audit/{key}.csv")
+
+    def audit_picture(self, key: str) -> Path:
+        """The picture of an audit: a chart, or one that shows images and stays on this machine (`shows_images`)."""
+        return self.inside(f"audit/{key}.png")
+
+    def remove_temporary(self) -> None:
+        """Remove the temporary files that a killed run left. Only the process that holds the lock may do this."""
+        leftovers = [*self.root.glob(f".*{TEMPORARY}")]
+        for folder in (*(self.root / name for name in FOLDERS), self.state):
+            leftovers += folder.rglob(f".*{TEMPORARY}")
+        for leftover in sorted(leftovers):
+            leftover.unlink()
+
     def relative(self, path: Path) -> str:
         """A path as written in the manifest and the card."""
         return path.relative_to(self.root).as_posix()
+
+
+_PICTURES_OF_IMAGES = re.compile(r"audit/[^/]+/(sheet|pairs_[^/]+)\.png")
+
+
+def shows_images(path: str) -> bool:
+    """Whether a file of a release is a picture of its images, by its path relative to the folder.
+
+    A manifest cannot list such a file, so it is never published, whatever the licences of the sources allow.
+    """
+    return _PICTURES_OF_IMAGES.fullmatch(path) is not None
 
 
 def shard_name(split: str, shard: int, of: int) -> str:

@@ -24,6 +24,7 @@ from builders.release.entries import (
     FORMAT,
     NAME,
     PATTERNS,
+    AuditEntry,
     ConfigEntry,
     FileEntry,
     Manifest,
@@ -31,7 +32,7 @@ from builders.release.entries import (
     SplitEntry,
     listed_column,
 )
-from builders.release.layout import CARD, CHANGELOG, CHANGES, FOLDERS, INDEX_SUFFIX, Layout
+from builders.release.layout import CARD, CHANGELOG, CHANGES, FOLDERS, INDEX_SUFFIX, Layout, shows_images
 from builders.storage.atomic import write_text
 from builders.storage.regular import read_regular
 
@@ -242,6 +243,11 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
             yield f"{row.id} is withdrawn from {row.split or 'no split'}, which it does not describe"
     if manifest.duplicates is not None and not _is_inside(manifest.duplicates.path):
         yield _elsewhere(manifest.duplicates.path, "the table of duplicates")
+    for audit_key, audit in sorted(manifest.audits.items()):
+        yield from _wrong_audit(audit_key, audit, known)
+    for file in manifest.files():
+        if shows_images(file.path):
+            yield f"it lists {file.path}, a picture of images, which is never published"
     if manifest.card is None:
         yield f"it lists no {CARD}"
     elif manifest.card.path != CARD:
@@ -302,6 +308,16 @@ def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]
     for file in (split.index, *split.data):
         if not _is_inside(file.path):
             yield _elsewhere(file.path, key)
+
+
+def _wrong_audit(key: str, audit: AuditEntry, splits: Mapping[str, SplitEntry]) -> Iterator[str]:
+    if not _is_inside(audit.table.path) or audit.table.path != f"audit/{key}.csv":
+        yield f"the table of the audit {key} is {audit.table.path}, not audit/{key}.csv"
+    if audit.chart is not None and audit.chart.path != f"audit/{key}.png":
+        yield f"the chart of the audit {key} is {audit.chart.path}, not audit/{key}.png"
+    for name, digest in sorted(audit.splits.items()):
+        if name not in splits or splits[name].digest != digest:
+            yield f"the audit {key} is of rows that {name} does not have"
 
 
 def _elsewhere(path: str, of: str) -> str:

@@ -1,9 +1,37 @@
-"""Asks whether a process holds a lock file, without waiting and without writing anything."""
+"""Holds a lock file, or asks whether a process holds it, without waiting."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from builders.errors import BuildError
+
+
+@contextlib.contextmanager
+def held(path: Path, busy: str) -> Iterator[None]:
+    """Hold a lock file while the block runs. The operating system drops it with the process, also on SIGKILL.
+
+    Args:
+        path: the lock file, which is created if it does not exist.
+        busy: the message if another process holds it.
+
+    Raises:
+        BuildError: another process holds it.
+    """
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise BuildError(busy) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def is_held(path: Path) -> bool:

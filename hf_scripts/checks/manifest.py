@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builders.release.digests import file_sha256
 from builders.release.entries import FileEntry, Manifest
-from builders.release.layout import CHANGES, FOLDERS, Layout
+from builders.release.layout import CHANGES, FOLDERS, Layout, shows_images
 from builders.release.manifest import ManifestError, read_manifest
 from builders.storage.atomic import TEMPORARY
 from hf_scripts.checks.problems import Problems
@@ -55,7 +55,10 @@ def check_file(root: Path, listed: FileEntry) -> Problems:
 
 
 def check_strays(root: Path, manifest: Manifest) -> Problems:
-    """Check that the release holds no file to publish that the manifest does not list."""
+    """Check that the release holds no file to publish that the manifest does not list.
+
+    Pictures of images (`shows_images`) may be there: a manifest never lists them, and a repository may not have them.
+    """
     problems = Problems()
     known: set[str] = set()
     for file in manifest.files():
@@ -68,7 +71,7 @@ def check_strays(root: Path, manifest: Manifest) -> Problems:
         name = path.relative_to(root).as_posix()
         if path.name.startswith(".") and path.name.endswith(TEMPORARY):
             problems.add("temporary file", f"{name}: a temporary file, left by a killed run")
-        elif path.parent != root and name not in known:
+        elif path.parent != root and name not in known and not shows_images(name):
             problems.add("file not listed", _not_listed(name))
     return problems
 
@@ -79,6 +82,7 @@ def _listed_twice(manifest: Manifest) -> list[str]:
     listed += {config.excluded.path for config in manifest.configs.values()}
     listed += [config.audit.path for config in manifest.configs.values() if config.audit is not None]
     listed += [file.path for file in manifest.changelog or ()]
+    listed += [file.path for audit in manifest.audits.values() for file in audit.files()]
     listed += [manifest.duplicates.path] if manifest.duplicates is not None else []
     return sorted(path for path, times in Counter(listed).items() if times > 1)
 

@@ -62,8 +62,8 @@ def part_keys(manifest: Manifest, config: str) -> list[str]:
 def merge(there: Manifest, ours: Manifest, where: str) -> Manifest:
     """Merge the manifest of a release into that of a repository.
 
-    Splits, configs and sources of the release replace those of the same name. The entries `excluded`, `audit` and
-    `duplicates` are taken from one side; `merged_release` merges the tables that they name.
+    Splits, configs, sources and audits of the release replace those of the same name. The entries `excluded`, `audit`
+    and `duplicates` are taken from one side; `merged_release` merges the tables that they name.
 
     Args:
         there: the manifest of the repository.
@@ -85,6 +85,7 @@ def merge(there: Manifest, ours: Manifest, where: str) -> Manifest:
         configs={**there.configs, **{name: _merged(there, name, now) for name, now in ours.configs.items()}},
         withdrawn=tuple(sorted(withdrawn, key=lambda row: (row.split, row.id))),
         duplicates=ours.duplicates or there.duplicates,
+        audits={**there.audits, **ours.audits},
     )
     return without_unused(merged)
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from builders.errors import BuildError
 from builders.release.duplicates import CONFIG
-from builders.release.entries import Manifest
+from builders.release.entries import Manifest, without_outdated_audits
 
 _TAG = re.compile(r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
 
@@ -167,11 +167,11 @@ def unpublished(manifest: Manifest) -> Manifest:
 
 
 def without_unused(manifest: Manifest) -> Manifest:
-    """A manifest without the benchmarks and sources that no split uses."""
+    """A manifest without the benchmarks and sources that no split uses, and without audits of other rows."""
     benchmarks = {config.benchmark for config in manifest.configs.values()}
     sources = {source for _, _, split in manifest.splits() for source in split.sources}
     return replace(
-        manifest,
+        without_outdated_audits(manifest),
         benchmarks={key: entry for key, entry in manifest.benchmarks.items() if key in benchmarks},
         sources={key: entry for key, entry in manifest.sources.items() if key in sources},
     )

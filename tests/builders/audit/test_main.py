@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image
 
 from builders.audit.__main__ import command, main
 from builders.audit.contact_sheet import contact_sheet
+from builders.audit.measures import NUMBERS
 from builders.audit.resizes import aliased
 from builders.benchmark import AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.cli.progress import TerminalMeter
@@ -20,6 +22,7 @@ from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release
 from builders.sources.caltech256 import CALTECH256
+from hf_scripts import card, verify
 from tests.builders.photographs import pieces
 
 
@@ -140,6 +143,30 @@ def test_a_sheet_has_every_split_and_its_pixels(releases, tmp_path):
         # Two rows of a title (20), images (96) and gaps (12), and a margin (6).
         assert sheet.height == 2 * (20 + 96 + 12) + 6
         assert sheet.width >= 4 * (96 + 6) + 6
+
+
+def test_a_later_run_keeps_the_audits_of_the_splits_that_it_leaves(sources, tmp_path, capsys):
+    declared, out = benchmark(FIXED_RESIZE), tmp_path / "release"
+
+    def build(*splits):
+        request = BuildRequest(out, splits, sources, seed=0, allow_partial=True, demo=True)
+        with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
+            return write_release(prepare(Run.of(declared, request, executor, meter)))
+
+    build("pictures/test")
+    assert main(["sheet", str(out), "pictures"]) == 0
+    audits = build("pictures/test", "pictures/far_ood").audits
+    assert list(audits) == ["pictures/sheet"] and list(audits["pictures/sheet"].splits) == ["pictures/test"]
+    assert card.main([str(out), "--check"]) == 0
+    assert verify.main([str(out), "--workers", "1"]) == 0
+    assert (out / "audit/pictures/sheet.png").is_file()
+
+
+def test_the_page_on_audits_names_every_audit_and_every_number():
+    page = (Path(__file__).parents[3] / "docs" / "audits.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+) RELEASE", page, re.M)) == set(command.commands)
+    described = {name for line in page.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)}
+    assert set(NUMBERS) <= described
 
 
 def test_small_images_are_enlarged_by_whole_pixels():

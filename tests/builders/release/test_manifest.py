@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from builders.errors import BuildError
 from builders.release.card import write_card_and_manifest
 from builders.release.columns import OODNESS, Column
-from builders.release.entries import EMPTY, PartEntry, is_training, pieces_by_key
+from builders.release.entries import EMPTY, Manifest, PartEntry, is_training, pieces_by_key, without_outdated_audits
 from builders.release.layout import Layout
 from builders.release.manifest import (
     MOST_BYTES,
@@ -427,6 +427,49 @@ def test_a_generator_of_another_form(change, reason):
     manifest = small()
     manifest["configs"]["bench"]["splits"]["test"]["generator"] = generator(**change)
     assert refused(manifest).startswith(f"configs.bench.splits.test.{reason}")
+
+
+def audit(key="bench/artifacts", **changes):
+    entry = {"summary": "What was found.", "splits": {"bench/test": manifests.DIGEST}}
+    return entry | {"table": file(f"audit/{key}.csv"), "chart": file(f"audit/{key}.png")} | changes
+
+
+def test_audits_are_read_listed_and_written_as_they_are():
+    manifest = small() | {"audits": {"bench/artifacts": audit(), "overlap": audit("overlap")}}
+    del manifest["audits"]["overlap"]["chart"]
+    read = parse(json.dumps(manifest).encode(), "x")
+    assert json.loads(dump(read)) == manifest
+    paths = [found.path for found in read.files()]
+    assert {"audit/bench/artifacts.csv", "audit/bench/artifacts.png", "audit/overlap.csv"} <= set(paths)
+    assert "audit/overlap.png" not in paths
+
+
+@pytest.mark.parametrize(
+    ("key", "entry", "reason"),
+    [
+        ("x", audit("y"), "the table of the audit x is audit/y.csv, not audit/x.csv"),
+        ("../x", audit("../x"), "the table of the audit ../x is audit/../x.csv, not"),
+        ("x", audit("x", chart=file("data/x.png")), "the chart of the audit x is data/x.png, not audit/x.png"),
+        ("bench/sheet", audit("bench/sheet"), "it lists audit/bench/sheet.png, a picture of images, which is never"),
+        ("x", audit("x", splits={"bench/no": manifests.DIGEST}), "the audit x is of rows that bench/no does not have"),
+        ("x", audit("x", splits={"bench/test": "1" * 64}), "the audit x is of rows that bench/test does not have"),
+        ("x", audit("x", summary="a\u001b[2J"), "audits.x.summary: expected printable text"),
+    ],
+)
+def test_an_audit_that_is_none_of_this_release(key, entry, reason):
+    assert reason in refused(small() | {"audits": {key: entry}})
+
+
+def test_a_picture_of_images_cannot_pass_as_another_file():
+    manifest = small()
+    manifest["configs"]["bench"]["excluded"]["path"] = "audit/bench/pairs_test.png"
+    assert refused(manifest) == "it lists audit/bench/pairs_test.png, a picture of images, which is never published"
+
+
+def test_audits_of_other_rows_are_left_out_when_a_manifest_is_written():
+    manifest = small() | {"audits": {"a": audit("a"), "b": audit("b", splits={"bench/test": "1" * 64})}}
+    read = without_outdated_audits(msgspec.convert(manifest, Manifest))
+    assert list(read.audits) == ["a"]
 
 
 def rename(manifest, name):

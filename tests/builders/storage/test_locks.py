@@ -7,7 +7,8 @@ import sys
 import pytest
 from filelock import FileLock
 
-from builders.storage.locks import is_held
+from builders.errors import BuildError
+from builders.storage.locks import held, is_held
 
 HOLD = """
 import sys, filelock
@@ -45,4 +46,20 @@ def test_a_lock_of_this_process_and_one_that_was_given_back(tmp_path):
 @pytest.mark.timeout(10)
 def test_what_is_no_lock_file_is_not_held(tmp_path, make):
     make(tmp_path / "lock")
+    assert not is_held(tmp_path / "lock")
+
+
+def test_a_lock_that_is_held_is_given_to_nobody_else(tmp_path):
+    path = tmp_path / "lock"
+    with held(path, "mine"):
+        assert is_held(path)
+        with pytest.raises(BuildError, match="somebody is at work"), held(path, "somebody is at work"):
+            raise AssertionError("the lock was given twice")
+        assert is_held(path)  # still the first one's
+    assert not is_held(path)
+
+
+def test_a_lock_is_given_back_after_an_error(tmp_path):
+    with pytest.raises(ValueError, match="inside"), held(tmp_path / "lock", ""):
+        raise ValueError("inside")
     assert not is_held(tmp_path / "lock")

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
+from builders.audit import artifacts, duplicates
 from builders.errors import BuildError
+from builders.executors.local import LocalExecutor
 from builders.pipeline import state
 from builders.release.duplicates import Row, pair_of, read_pairs, write_pairs
+from builders.release.manifest import read_manifest
 from hf_scripts import verify
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
@@ -79,7 +82,35 @@ def pairs() -> list[bytes]:
         return [path.read_bytes()]
 
 
+class Silent:
+    """A meter that shows nothing."""
+
+    def step(self, title: str, images: int) -> None:
+        """Begin a step."""
+
+    def advance(self, images: int, size: int = 0) -> None:
+        """Count images."""
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+
+
+def audited(folder: Path) -> object:
+    """Read a release as audits do: roles, digests, and every image."""
+    manifest = read_manifest(folder)
+    chosen = artifacts.sampled(folder, manifest, sorted(manifest.by_key()), 10)
+    measured = artifacts.measure(folder, manifest, chosen, LocalExecutor(1), Silent())
+    return measured, duplicates.exact(duplicates.parts_of(folder, manifest))
+
+
+def of_audit(name: str, file: str) -> Target:
+    """The target of one file of a release that is audited."""
+    return Target(name, file, lambda: [release()[file]], audited, place=place(file))
+
+
 TARGETS = (
+    of_audit("audit-index", "index/bench/near_ood.parquet"),
+    of_audit("audit-shard", "data/bench/near_ood-00001-of-00002.parquet"),
     of_release("release-manifest", "manifest.json"),
     of_release("release-card", "README.md"),
     of_release("release-exclusions", "excluded/bench.csv"),

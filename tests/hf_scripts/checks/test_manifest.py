@@ -58,6 +58,7 @@ COMMANDS = {
     "materialize": (materialize.main, ["bench", "--out", "{out}"]),
     "push": (push.main, ["--repo", "org/name", "--tag", "v1.0.0"]),
     "smoothness": (lambda argv: audit.main(["smoothness", *argv]), ["bench"]),
+    "duplicates": (lambda argv: audit.main(["duplicates", *argv]), []),
 }
 
 

@@ -1,0 +1,234 @@
+"""Tells how well single numbers of an image, without a model, separate each split from the known test images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from builders.audit.chart import Cell, heat_table
+from builders.audit.measures import NUMBERS, Float64, MeasureTask
+from builders.audit.record import Findings
+from builders.audit.row_groups import RowGroup, read_index, row_groups
+from builders.audit.smoothness import auroc
+from builders.errors import BuildError
+from builders.executors.base import Executor, Meter
+from builders.release.entries import Manifest
+from builders.release.schema import ROLES
+
+FLAGGED = 0.9
+"""The AUROC above which a number is flagged (ours): it alone tells the two sides apart in nine of ten pairs."""
+
+KNOWN = "in_distribution"
+TEST = "test"
+
+_MOST_NAMED = 6
+
+
+@dataclass(frozen=True, order=True)
+class Rows:
+    """The rows of one role in a split (`config/split`)."""
+
+    split: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Separation:
+    """How well a number separates rows from the known test images.
+
+    Attributes:
+        rows: the compared rows.
+        number: one of `NUMBERS`.
+        auroc: from 0.5 to 1, whichever direction separates; None where one side has no such number.
+        direction: `higher` or `lower`, as the number of the compared rows is; empty for an AUROC of 0.5 or none.
+        images: how many of the rows have the number.
+        known_images: how many of the known test images have it.
+    """
+
+    rows: Rows
+    number: str
+    auroc: float | None
+    direction: str
+    images: int
+    known_images: int
+
+    @property
+    def flagged(self) -> bool:
+        """Whether it separates above `FLAGGED`."""
+        return self.auroc is not None and self.auroc > FLAGGED
+
+
+def known_test(manifest: Manifest, config: str) -> Rows:
+    """The known test images that a config is compared with: its own, or else the only ones of its benchmark.
+
+    Raises:
+        BuildError: there are none, or those of several other configs.
+    """
+    benchmark = manifest.configs[config].benchmark
+    with_known = [
+        name
+        for name, entry in sorted(manifest.configs.items())
+        if entry.benchmark == benchmark and TEST in entry.splits and KNOWN in entry.splits[TEST].roles
+    ]
+    if config in with_known:
+        return Rows(f"{config}/{TEST}", KNOWN)
+    if len(with_known) != 1:
+        found = f"configs with one: {', '.join(with_known)}" if with_known else "no config of its benchmark has one"
+        raise BuildError(f"{config} has no in-distribution split `test` ({found}). Audit a config that has one.")
+    return Rows(f"{with_known[0]}/{TEST}", KNOWN)
+
+
+def sampled(root: Path, manifest: Manifest, keys: Sequence[str], sample: int) -> dict[Rows, npt.NDArray[np.int64]]:
+    """Choose the first rows of each role of some splits.
+
+    A release's rows are sorted by a keyed hash of their ids, so the first ones are those of least keyed rank.
+
+    Args:
+        root: the release folder.
+        manifest: its manifest.
+        keys: the splits (`config/split`).
+        sample: how many rows of each role, or all if there are fewer.
+
+    Returns:
+        Ascending row numbers.
+
+    Raises:
+        BuildError: an index cannot be read.
+    """
+    known, found = manifest.by_key(), {}
+    for key in keys:
+        roles = read_index(root, known[key], ["role"])["role"].to_numpy()
+        for number, role in enumerate(ROLES):
+            rows = np.flatnonzero(roles == number)[:sample]
+            if len(rows):
+                found[Rows(key, role)] = rows
+    return found
+
+
+def measure(
+    root: Path, manifest: Manifest, chosen: Mapping[Rows, npt.NDArray[np.int64]], executor: Executor, meter: Meter
+) -> dict[Rows, Float64]:
+    """Measure the images of some rows.
+
+    Args:
+        root: the release folder.
+        manifest: its manifest.
+        chosen: ascending row numbers.
+        executor: runs the tasks; the result does not depend on it.
+        meter: shows progress.
+
+    Returns:
+        An array (n, `NUMBERS`) for each.
+    """
+    known = manifest.by_key()
+    groups: list[tuple[Rows, RowGroup]] = [
+        (rows, group)
+        for rows, numbers in chosen.items()
+        for group in row_groups(root, rows.split, known[rows.split], numbers)
+    ]
+    meter.step("measuring", sum(len(numbers) for numbers in chosen.values()))
+    results = executor.run([MeasureTask(group) for _, group in groups], meter.advance)
+    found = {rows: np.zeros((len(numbers), len(NUMBERS))) for rows, numbers in chosen.items()}
+    for (rows, group), values in zip(groups, results, strict=True):
+        found[rows][group.first : group.first + len(values)] = values
+    return found
+
+
+def separations(measured: Mapping[Rows, Float64], reference: Rows) -> list[Separation]:
+    """Compare all rows with the known test images, number by number, sorted by split, role and number."""
+    known = measured[reference]
+    return [
+        _separation(rows, name, known[:, column], measured[rows][:, column])
+        for rows in sorted(measured)
+        if rows != reference
+        for column, name in enumerate(NUMBERS)
+    ]
+
+
+def _separation(rows: Rows, number: str, known: Float64, others: Float64) -> Separation:
+    known, others = known[~np.isnan(known)], others[~np.isnan(others)]
+    if not len(known) or not len(others):
+        return Separation(rows, number, None, "", len(others), len(known))
+    area = auroc(known, others)
+    direction = "" if area == 0.5 else "higher" if area > 0.5 else "lower"
+    return Separation(rows, number, max(area, 1 - area), direction, len(others), len(known))
+
+
+def findings(config: str, found: Sequence[Separation], reference: Rows, sample: int) -> Findings:
+    """The table, chart and summary of a config's separations."""
+    return Findings(
+        key=f"{config}/artifacts",
+        summary=_summary(config, found, reference, sample),
+        splits=tuple(sorted({reference.split, *(one.rows.split for one in found)})),
+        columns=("split", "role", "number", "auroc", "direction", "flagged", "images", "known_images"),
+        rows=[
+            (
+                one.rows.split,
+                one.rows.role,
+                one.number,
+                "" if one.auroc is None else f"{one.auroc:.4f}",
+                one.direction,
+                "yes" if one.flagged else "no",
+                one.images,
+                one.known_images,
+            )
+            for one in found
+        ],
+        picture=_chart(config, found, reference),
+    )
+
+
+def _summary(config: str, found: Sequence[Separation], reference: Rows, sample: int) -> str:
+    flagged = sorted((one for one in found if one.flagged), key=lambda one: (-(one.auroc or 0), one.rows, one.number))
+    compared = f"the known rows of `{reference.split}` (the first {sample:,} rows of each role and split at most)"
+    if not flagged:
+        return (
+            f"Artifacts of `{config}`: no single number, such as an image's size or mean colour, separates a split "
+            f"from {compared} with an AUROC above {FLAGGED}."
+        )
+    named = [
+        f"`{one.rows.split.partition('/')[2]}` by {one.number.replace('_', ' ')} ({one.auroc:.3f}, {one.direction})"
+        for one in flagged[:_MOST_NAMED]
+    ]
+    more = f", and {len(flagged) - _MOST_NAMED:,} more in the table" if len(flagged) > _MOST_NAMED else ""
+    return (
+        f"Artifacts of `{config}`: **a single number, without a model, separates splits** from {compared}, AUROC "
+        f"above {FLAGGED}: {', '.join(named)}{more}."
+    )
+
+
+def _chart(config: str, found: Sequence[Separation], reference: Rows) -> Image.Image:
+    lines = [
+        (f"{rows.split.partition('/')[2]} ({rows.role})", [_cell(one) for one in found if one.rows == rows])
+        for rows in sorted({one.rows for one in found})
+    ]
+    return heat_table(
+        f"{config}: AUROC of single numbers against {reference.split}",
+        [name.replace("_", " ") for name in NUMBERS],
+        lines,
+        f"Colour: AUROC from 0.5 (white) to 1 (red), framed above {FLAGGED}; + or -: higher or lower values",
+    )
+
+
+def _cell(one: Separation) -> Cell:
+    if one.auroc is None:
+        return Cell("none")
+    sign = {"higher": " +", "lower": " -"}.get(one.direction, "")
+    return Cell(f"{one.auroc:.2f}{sign}", 2 * one.auroc - 1, one.flagged)
+
+
+def table_lines(found: Sequence[Separation]) -> Iterator[list[str]]:
+    """The lines of a terminal's table: the numbers of each split that separate best, most first."""
+    yield ["split", "role", "images", "number", "AUROC", "direction", "verdict"]
+    for rows in sorted({one.rows for one in found}):
+        mine = [one for one in found if one.rows == rows and one.auroc is not None]
+        mine.sort(key=lambda one: (-(one.auroc or math.nan), one.number))
+        for one in [one for one in mine if one.flagged] or mine[:1]:
+            verdict = f"SEPARATES above {FLAGGED}" if one.flagged else "the best; not flagged"
+            yield [rows.split, rows.role, f"{one.images:,}", one.number, f"{one.auroc:.3f}", one.direction, verdict]

@@ -1,0 +1,86 @@
+"""Draws tables whose cells are coloured by their values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PIL import Image, ImageDraw, ImageFont
+
+_SIZE = 14
+_LINE = 24
+_PADDING = 8
+_TEXT = (20, 20, 20)
+_PAPER = (255, 255, 255)
+_GRID = (205, 205, 205)
+_HOT = (226, 74, 51)
+_MARK = (120, 0, 0)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell: its text, its heat from 0 (white) to 1 (red), None for no colour, and whether it has a frame."""
+
+    text: str
+    heat: float | None = None
+    marked: bool = False
+
+
+Line = tuple[str, Sequence[Cell]]
+"""A row of a table: its name, and a cell for each column."""
+
+
+def heat_table(title: str, columns: Sequence[str], lines: Sequence[Line], note: str) -> Image.Image:
+    """Draw a table.
+
+    Args:
+        title: stands above it.
+        columns: names of the columns after the first, which has the lines' names.
+        lines: its rows, each with a cell for every column.
+        note: stands below it.
+
+    Returns:
+        One RGB picture, wide enough for every text.
+
+    Raises:
+        ValueError: a line has not a cell for every column.
+    """
+    font = ImageFont.load_default(_SIZE)
+    cells = [[Cell(""), *map(Cell, columns)], *([Cell(name), *values] for name, values in lines)]
+    widths = [
+        math.ceil(max(font.getlength(cell.text) for cell in column)) + 2 * _PADDING
+        for column in zip(*cells, strict=True)
+    ]
+    text = math.ceil(max(font.getlength(title), font.getlength(note)))
+    width = max(sum(widths), text) + 2 * _PADDING
+    picture = Image.new("RGB", (width, (len(cells) + 2) * _LINE + 2 * _PADDING), _PAPER)
+    draw = ImageDraw.Draw(picture)
+    draw.text((_PADDING, _PADDING), title, fill=_TEXT, font=font)
+    for row, line in enumerate(cells):
+        left, top = _PADDING, _PADDING + (row + 1) * _LINE
+        for cell, wide in zip(line, widths, strict=True):
+            _draw(draw, cell, (left, top, left + wide, top + _LINE), font)
+            left += wide
+    draw.text((_PADDING, _PADDING + (len(cells) + 1) * _LINE + 4), note, fill=_TEXT, font=font)
+    return picture
+
+
+def colour(heat: float) -> tuple[int, int, int]:
+    """The colour of a heat from 0 to 1, between white and red; values outside are clipped."""
+    share = min(1.0, max(0.0, heat))
+    red, green, blue = (round(paper + share * (hot - paper)) for paper, hot in zip(_PAPER, _HOT, strict=True))
+    return red, green, blue
+
+
+def _draw(
+    draw: ImageDraw.ImageDraw,
+    cell: Cell,
+    box: tuple[int, int, int, int],
+    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+) -> None:
+    fill = _PAPER if cell.heat is None else colour(cell.heat)
+    draw.rectangle(box, fill=fill, outline=_GRID)
+    if cell.marked:
+        draw.rectangle((box[0] + 1, box[1] + 1, box[2] - 1, box[3] - 1), outline=_MARK, width=2)
+    draw.text((box[0] + _PADDING, box[1] + 3), cell.text, fill=_TEXT, font=font)

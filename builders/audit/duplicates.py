@@ -1,0 +1,232 @@
+"""Finds duplicates in a finished release, or between two: exact ones of all splits, and near ones of training images.
+
+Exact duplicates have equal content digests, and are searched for across all configs and benchmarks. Near-duplicates
+(`builders.duplicates.search`) are searched for between the in-distribution training images of a benchmark and each of
+its other splits. Images of other sizes are compared as thumbnails of 32 x 32 pixels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from PIL import Image
+
+from builders.audit.chart import Cell, heat_table
+from builders.audit.record import Findings
+from builders.audit.row_groups import check_columns, read_index, unreadable
+from builders.audit.thumbnails import thumbnails
+from builders.duplicates.exact import DIGEST, exact_pairs, rows_at
+from builders.duplicates.search import THRESHOLD
+from builders.duplicates.search_tasks import find_in_files
+from builders.executors.base import Executor, Meter
+from builders.release.duplicates import Pair, Row, groups, is_known_and_unknown, pair_of
+from builders.release.entries import Manifest, SplitEntry, is_training
+
+KEY = "duplicates"
+
+AGAINST = "against:"
+"""Begins the names of splits of the other release."""
+
+_MOST_NAMED = 6
+
+
+@dataclass(frozen=True)
+class Part:
+    """A split of a release: its folder, and its entry in the manifest."""
+
+    root: Path
+    entry: SplitEntry
+
+    @property
+    def index(self) -> Path:
+        """The index file."""
+        return self.root / self.entry.index.path
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found.
+
+    Attributes:
+        parts: the compared splits by name, which is `config/split`, after `AGAINST` in the other release.
+        exact: pairs of rows with equal content.
+        near: pairs of rows with other content, whose distance is at most `THRESHOLD`.
+        searched: pairs of splits that were searched for near-duplicates, the training split first.
+        without_images: splits that would have been searched but have no images here.
+    """
+
+    parts: Mapping[str, Part]
+    exact: tuple[Pair, ...]
+    near: tuple[Pair, ...]
+    searched: tuple[tuple[str, str], ...] = ()
+    without_images: tuple[str, ...] = ()
+
+
+def parts_of(root: Path, manifest: Manifest, before: str = "") -> dict[str, Part]:
+    """The splits of a release by name."""
+    return {f"{before}{key}": Part(root, entry) for key, entry in manifest.by_key().items()}
+
+
+def searches(mine: Manifest, other: Manifest | None = None) -> list[tuple[str, str]]:
+    """The pairs of splits to search for near-duplicates: in-distribution training images, and other images.
+
+    Args:
+        mine: a release's manifest.
+        other: that of another one, to which it is compared instead of to itself.
+
+    Returns:
+        Names of splits; two training splits are one pair.
+    """
+    ours = [key for key, entry in mine.by_key().items() if is_training(key, entry)]
+    if other is None:
+        wanted = [(train, key) for keys in groups(mine) for train in ours if train in keys for key in keys]
+    else:
+        theirs = [key for key, entry in other.by_key().items() if is_training(key, entry)]
+        wanted = [(train, f"{AGAINST}{key}") for train in ours for key in other.by_key()]
+        wanted += [(f"{AGAINST}{train}", key) for train in theirs for key in mine.by_key()]
+    found: list[tuple[str, str]] = []
+    for train, key in wanted:
+        if train != key and (train, key) not in found and (key, train) not in found:
+            found.append((train, key))
+    return found
+
+
+def exact(parts: Mapping[str, Part]) -> list[Pair]:
+    """Find rows with equal content digests; between two releases only pairs of both.
+
+    Raises:
+        BuildError: an index cannot be read.
+    """
+    for part in parts.values():
+        check_columns(part.index, ["id", "role", "class_id", DIGEST], part.entry.rows)
+    try:
+        pairs = exact_pairs({name: part.index for name, part in parts.items()})
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(next(iter(parts.values())).root, error) from error
+    two = any(name.startswith(AGAINST) for name in parts)
+    return [pair for pair in pairs if not two or _is_between(pair)]
+
+
+def find_near(
+    found: Found, wanted: Sequence[tuple[str, str]], scratch: Path, executor: Executor, meter: Meter
+) -> Found:
+    """Add the near-duplicates of some pairs of splits.
+
+    Args:
+        found: what was found by digests.
+        wanted: the pairs of splits, from `searches`.
+        scratch: an empty folder for 3 KB an image of the splits.
+        executor: runs the tasks.
+        meter: shows progress.
+
+    Raises:
+        BuildError: a shard cannot be read, or an image does not decode.
+    """
+    parts = found.parts
+    searched = [both for both in wanted if all(parts[name].entry.data for name in both)]
+    lacking = sorted({name for both in wanted for name in both if not parts[name].entry.data})
+    names = list(dict.fromkeys(name for both in searched for name in both))
+    splits = [(parts[name].root, name.removeprefix(AGAINST), parts[name].entry) for name in names]
+    files = dict(zip(names, thumbnails(splits, scratch, executor, meter), strict=True)) if names else {}
+    meter.step("comparing with training images", sum(parts[key].entry.rows for _, key in searched))
+    near: list[Pair] = []
+    for train, key in searched:
+        pairs = find_in_files(files[key], files[train], executor, meter)
+        queries, references = _rows(key, parts[key], pairs.queries), _rows(train, parts[train], pairs.references)
+        for (one, digest), (other, other_digest), distance in zip(
+            queries, references, pairs.distances.tolist(), strict=True
+        ):
+            if digest != other_digest and one.id != other.id:
+                near.append(pair_of(one, other, distance))
+    return dataclasses.replace(found, near=tuple(near), searched=tuple(searched), without_images=tuple(lacking))
+
+
+def findings(found: Found) -> Findings:
+    """The table, chart and summary of a release's duplicates."""
+    return Findings(
+        key=KEY,
+        summary=summary(found),
+        splits=tuple(found.parts),
+        columns=("kind", "distance", *Pair._fields[:-1]),
+        rows=table_rows(found),
+        picture=_chart(found),
+    )
+
+
+def table_rows(found: Found) -> list[tuple[str | float, ...]]:
+    """The rows of the table, sorted: the kind, the distance and both sides of each pair."""
+    kinds = (("exact", found.exact), ("near", found.near))
+    return [
+        (kind, f"{pair.distance:.4f}", *pair[:-1])
+        for kind, pairs in kinds
+        for pair in sorted(pairs, key=lambda pair: (pair.distance, pair.place))
+    ]
+
+
+def counts(found: Found) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """Exact pairs, near pairs, and those of a known and an unknown row, of every two splits that have any, sorted."""
+    exact, near, torn = (
+        Counter(pair.splits for pair in pairs)
+        for pairs in (found.exact, found.near, filter(is_known_and_unknown, (*found.exact, *found.near)))
+    )
+    return {splits: (exact[splits], near[splits], torn[splits]) for splits in sorted(exact.keys() | near.keys())}
+
+
+def summary(found: Found) -> str:
+    """What was found, in sentences for the card."""
+    torn = sum(map(is_known_and_unknown, (*found.exact, *found.near)))
+    text = f"Duplicates: {_pairs(found.exact)} with equal content among {len(found.parts):,} splits"
+    if found.searched:
+        trains = list(dict.fromkeys(train for train, _ in found.searched))
+        text += (
+            f", and {_pairs(found.near)} of nearly equal images (distance at most {THRESHOLD}) between "
+            f"{' and '.join(f'`{train}`' for train in trains)} and {len({key for _, key in found.searched}):,} other "
+            "splits"
+        )
+    text += f"; {torn:,} of a known and an unknown row." if found.exact or found.near else "."
+    if not found.searched:
+        text += " Near-duplicates were not searched for."
+    if found.without_images:
+        named = ", ".join(f"`{name}`" for name in found.without_images[:_MOST_NAMED])
+        more = len(found.without_images) - _MOST_NAMED
+        others = f" and {more:,} more" if more > 0 else ""
+        text += f" Not searched, since there are no images here: {named}{others}."
+    return text
+
+
+def _pairs(pairs: Sequence[Pair]) -> str:
+    return f"{len(pairs):,} pair{'' if len(pairs) == 1 else 's'}"
+
+
+def _is_between(pair: Pair) -> bool:
+    """Whether a pair has one row of each release."""
+    return pair.split.startswith(AGAINST) != pair.other_split.startswith(AGAINST)
+
+
+def _rows(name: str, part: Part, numbers: npt.NDArray[np.int64]) -> list[tuple[Row, str]]:
+    """Rows of a split by number, each with its content digest."""
+    some, places = np.unique(numbers, return_inverse=True)
+    digests = read_index(part.root, part.entry, [DIGEST])[DIGEST].take(pa.array(some)).to_pylist()
+    rows = list(zip(rows_at(part.index, name, some), digests, strict=True))
+    return [rows[place] for place in places.tolist()]
+
+
+def _chart(found: Found) -> Image.Image:
+    lines = []
+    for (one, other), (exact, near, torn) in counts(found).items():
+        rows = min(found.parts[one].entry.rows, found.parts[other].entry.rows)
+        cells = [Cell(f"{number:,}", number / rows if rows else 0.0) for number in (exact, near, torn)]
+        lines.append((one if one == other else f"{one} and {other}", cells))
+    return heat_table(
+        "Pairs of rows with the same picture" if lines else "No two rows with the same picture were found",
+        ["exact", "near", "known and unknown"],
+        lines,
+        "Colour: the number of pairs as a share of the smaller split's rows, from 0 (white) to 1 (red).",
+    )

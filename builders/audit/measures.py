@@ -1,0 +1,139 @@
+"""Numbers of one image that need no understanding of it: size, encoding, colours, smoothness."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from PIL import ExifTags, Image
+
+from builders.audit.row_groups import RowGroup
+from builders.audit.smoothness import total_variation
+from builders.errors import BuildError, one_line
+from builders.executors.base import ONE_CORE, Counted, Progress, Resources
+from builders.release import images
+
+HEADER_NUMBERS = ("width", "height", "aspect", "bytes_per_pixel", "jpeg", "jpeg_quality")
+"""Read from the header alone. `jpeg` is 1 for a JPEG and 0 for other formats, which have no `jpeg_quality`."""
+
+PIXEL_NUMBERS = (
+    "mean_red",
+    "mean_green",
+    "mean_blue",
+    "variance_red",
+    "variance_green",
+    "variance_blue",
+    "total_variation",
+)
+"""Computed from decoded pixels: levels are from 0 to 255, and the variance is that of an image's pixels."""
+
+NUMBERS = (*HEADER_NUMBERS, *PIXEL_NUMBERS)
+
+Float64 = npt.NDArray[np.float64]
+
+_LUMINANCE = np.array(
+    [
+        *(16, 11, 10, 16, 24, 40, 51, 61),
+        *(12, 12, 14, 19, 26, 58, 60, 55),
+        *(14, 13, 16, 24, 40, 57, 69, 56),
+        *(14, 17, 22, 29, 51, 87, 80, 62),
+        *(18, 22, 37, 56, 68, 109, 103, 77),
+        *(24, 35, 55, 64, 81, 104, 113, 92),
+        *(49, 64, 78, 87, 103, 121, 120, 101),
+        *(72, 92, 95, 98, 112, 100, 103, 99),
+    ],
+    dtype=np.int64,
+)
+"""ITU-T T.81, annex K, table K.1: quantisation of luminance, row by row."""
+
+
+def _scaled(quality: int) -> npt.NDArray[np.int64]:
+    """The luminance table of libjpeg for a quality (jcparam.c, `jpeg_quality_scaling` and `jpeg_add_quant_table`)."""
+    scale = 5000 // quality if quality < 50 else 200 - 2 * quality
+    return np.clip((_LUMINANCE * scale + 50) // 100, 1, 255)
+
+
+_TABLES = np.stack([_scaled(quality) for quality in range(1, 101)])
+
+
+def estimated_quality(table: Sequence[int]) -> int:
+    """Return the quality, 1 to 100, whose luminance table in libjpeg is nearest to the given one.
+
+    Exact for what libjpeg encoded with its standard tables, and so for most files. For others (Photoshop, cameras) it
+    is the libjpeg quality that quantises most alike, by the sum of absolute differences (ours).
+
+    Args:
+        table: the 64 steps of the first quantisation table, row by row (as Pillow's `quantization` has them).
+
+    Raises:
+        ValueError: not 64 steps.
+    """
+    if len(table) != _LUMINANCE.size:
+        raise ValueError(f"a quantisation table has 64 steps, not {len(table)}")
+    return int(np.abs(_TABLES - np.asarray(table, np.int64)).sum(axis=1).argmin()) + 1
+
+
+_LEVELS = np.arange(256, dtype=np.float64)
+_TURNED = frozenset({5, 6, 7, 8})
+"""EXIF orientations that exchange width and height (TIFF 6.0, tag 274)."""
+
+
+def header_numbers(data: bytes) -> list[float]:
+    """Return `HEADER_NUMBERS` of an encoded image without decoding its pixels; NaN where there is none.
+
+    Width and height are those of the upright image, which `datasets` gives.
+    """
+    image = Image.open(io.BytesIO(data))
+    width, height = image.size
+    if image.getexif().get(ExifTags.Base.Orientation) in _TURNED:
+        width, height = height, width
+    tables = getattr(image, "quantization", None)
+    is_jpeg = image.format in ("JPEG", "MPO")
+    quality = float(estimated_quality(tables[min(tables)])) if is_jpeg and tables else math.nan
+    return [width, height, width / height, len(data) / (width * height), float(is_jpeg), quality]
+
+
+def pixel_numbers(image: Image.Image) -> list[float]:
+    """Return `PIXEL_NUMBERS` of a decoded image, which is looked at as RGB."""
+    rgb = image.convert("RGB")
+    # Sums over a histogram of levels are exact, and faster than sums over pixels.
+    counts = np.array(rgb.histogram(), np.float64).reshape(3, 256) / (rgb.width * rgb.height)
+    means = counts @ _LEVELS
+    variances = [float(count @ np.square(_LEVELS - mean)) for count, mean in zip(counts, means, strict=True)]
+    return [*means.tolist(), *variances, total_variation(np.asarray(rgb))]
+
+
+@dataclass(frozen=True)
+class MeasureTask:
+    """A `builders.executors.base.Task` that measures the images of a row group: (rows, `NUMBERS`)."""
+
+    group: RowGroup
+    resources: ClassVar[Resources] = ONE_CORE
+
+    def run(self, progress: Progress) -> Float64:
+        """Read and measure the images.
+
+        Raises:
+            BuildError: the shard cannot be read, or an image does not decode.
+        """
+        counted, found = Counted(len(self.group.rows), progress), []
+        for number, data in enumerate(self.group.images()):
+            try:
+                found.append([*header_numbers(data), *pixel_numbers(images.decode(data))])
+            except images.DECODE_ERRORS as error:
+                raise undecodable(self.group, number, error) from error
+            counted.one(len(data))
+        return np.array(found, np.float64).reshape(-1, len(NUMBERS))
+
+
+def undecodable(group: RowGroup, number: int, error: Exception) -> BuildError:
+    """The error for an image of a row group that does not decode."""
+    return BuildError(
+        f"The image of {group.place(number)} does not decode ({one_line(error)}). Check the release with python -m "
+        "hf_scripts.verify."
+    )

@@ -1,0 +1,147 @@
+"""Records what an audit found in the release: a table and a picture in audit/, and a line in the card."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from PIL import Image
+
+from builders.errors import BuildError, os_errors_as_build_errors, printable
+from builders.release import card
+from builders.release.entries import AuditEntry, Manifest
+from builders.release.layout import Layout, shows_images
+from builders.release.manifest import file_entry, read_manifest
+from builders.storage.atomic import atomic_path, write_text
+from builders.storage.locks import held, is_held
+
+Cell = str | int | float
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What an audit found.
+
+    Attributes:
+        key: path of its files below audit/, without a suffix.
+        summary: its line in the card, as whole sentences.
+        splits: the audited splits (`config/split`).
+        columns: names of the table's columns.
+        rows: the table's rows, sorted.
+        picture: a chart, or a picture of images, which stays on this machine (`builders.release.layout.shows_images`).
+    """
+
+    key: str
+    summary: str
+    splits: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[Cell]]
+    picture: Image.Image
+
+
+@contextlib.contextmanager
+def audited(root: Path, *, dry_run: bool) -> Iterator[Manifest]:
+    """Read a release's manifest, and keep builds out of its folder until the audit is recorded.
+
+    Args:
+        root: the release folder.
+        dry_run: only ask whether a build is writing, and write nothing, not even the lock file.
+
+    Raises:
+        BuildError: it is no release, cannot be read or written, or a build or another audit is writing to it.
+    """
+    layout = Layout(root)
+    busy = f"A build or another audit is writing to {root}. Wait until it ends, and run the same command again."
+    with os_errors_as_build_errors("audit the release"), contextlib.ExitStack() as stack:
+        read_manifest(root)  # before a lock file is written into a folder that may be no release
+        if dry_run:
+            refuse_build_in_progress(root, busy)
+        else:
+            layout.state.mkdir(exist_ok=True)
+            stack.enter_context(held(layout.lock, busy))
+            layout.remove_temporary()
+        yield read_manifest(root)
+
+
+def refuse_build_in_progress(root: Path, busy: str) -> None:
+    """Refuse a release folder that a build is writing to.
+
+    Raises:
+        BuildError: as said, with the message `busy`.
+    """
+    if is_held(Layout(root).lock):
+        raise BuildError(busy)
+
+
+def record(root: Path, manifest: Manifest, findings: Findings) -> list[str]:
+    """Write an audit's files, then the card, and last the manifest that lists them.
+
+    A run that is killed between two of them leaves files that the manifest does not list; the same audit, run again,
+    replaces them.
+
+    Args:
+        root: the release folder, held by `audited`.
+        manifest: its manifest.
+        findings: what was found.
+
+    Returns:
+        The paths of the written files, relative to the folder.
+    """
+    layout = Layout(root)
+    table, picture = layout.audit_table(findings.key), layout.audit_picture(findings.key)
+    write_text(table, table_text(findings))
+    save_picture(findings.picture, picture)
+    listed = not shows_images(layout.relative(picture))
+    digests = {key: split.digest for key, split in manifest.by_key().items()}
+    entry = AuditEntry(
+        summary=printable(findings.summary),
+        splits={key: digests[key] for key in sorted(findings.splits)},
+        table=file_entry(layout, table),
+        chart=file_entry(layout, picture) if listed else None,
+    )
+    audits = dict(sorted({**manifest.audits, findings.key: entry}.items()))
+    card.write_card_and_manifest(layout, msgspec.structs.replace(manifest, audits=audits))
+    return paths(root, findings)
+
+
+def paths(root: Path, findings: Findings) -> list[str]:
+    """The files that recording an audit writes, relative to the release folder."""
+    layout = Layout(root)
+    own = [layout.audit_table(findings.key), layout.audit_picture(findings.key)]
+    return [layout.relative(path) for path in (*own, layout.card, layout.manifest)]
+
+
+def table_text(findings: Findings) -> str:
+    """The table of an audit as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(findings.columns)
+    writer.writerows(findings.rows)
+    return text.getvalue()
+
+
+def save_picture(picture: Image.Image, path: Path) -> None:
+    """Write a picture atomically, in the format of the file name's suffix (`picture_format`)."""
+    form = picture_format(path)
+    with atomic_path(path) as temporary:
+        picture.save(temporary, form)
+
+
+def picture_format(path: Path) -> str:
+    """Pillow's name of the format of a picture file.
+
+    Raises:
+        BuildError: its suffix names no format that is written here, or the path is a folder.
+    """
+    found = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}.get(path.suffix.lower())
+    if found is None:
+        named = f"ends in {path.suffix}" if path.suffix else "has no extension"
+        raise BuildError(f"The picture {path} {named}, which names no format. End it in .png or .jpg.")
+    if path.is_dir():
+        raise BuildError(f"The picture {path} is a folder. Give the name of a file.")
+    return found

@@ -1,0 +1,142 @@
+"""Reads the encoded images of some rows of a release, one row group of a shard at a time.
+
+Tested by `tests/builders/audit/test_artifacts.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders.errors import BuildError, one_line
+from builders.release.entries import SplitEntry
+from builders.release.schema import arrow_schema
+
+_BATCH_ROWS = 256
+
+# Streams the images through a small buffer, so that memory does not depend on the size of the row groups.
+_open = partial(pq.ParquetFile, buffer_size=1024 * 1024, pre_buffer=False)
+
+Rows = npt.NDArray[np.int64]
+
+_TYPES = arrow_schema(())
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Rows of one row group of a shard.
+
+    Attributes:
+        path: the shard.
+        group: number of the row group.
+        rows: ascending numbers of the rows within the row group.
+        first: place of the first of them among all rows that were asked for, which follow one another there.
+    """
+
+    path: Path
+    group: int
+    rows: tuple[int, ...]
+    first: int
+
+    def images(self) -> Iterator[bytes]:
+        """The encoded images of the rows.
+
+        Raises:
+            BuildError: the shard cannot be read.
+        """
+        wanted, start = np.array(self.rows, np.int64), 0
+        try:
+            with _open(self.path) as opened:
+                for batch in opened.iter_batches(_BATCH_ROWS, row_groups=[self.group], columns=["image"]):
+                    some = wanted[(wanted >= start) & (wanted < start + batch.num_rows)] - start
+                    for data in pc.struct_field(batch.column(0).take(pa.array(some)), "bytes"):
+                        yield data.as_py() or b""  # empty only in a damaged shard
+                    start += batch.num_rows
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(self.path, error) from error
+
+    def place(self, number: int) -> str:
+        """The place of one of the rows, by its position in `rows`, for messages."""
+        return f"row {self.rows[number]:,} of row group {self.group} in {self.path}"
+
+
+def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
+    """Read columns of a split's index.
+
+    Raises:
+        BuildError: the index cannot be read, lacks one of them, or has another number of rows than the manifest says.
+    """
+    path = root / split.index.path
+    check_columns(path, names, split.rows)
+    try:
+        return pq.read_table(path, columns=list(names))
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(path, error) from error
+
+
+def check_columns(path: Path, names: Sequence[str], rows: int | None = None) -> None:
+    """Check that a file of the release has some columns of their types, and a number of rows if one is given.
+
+    Raises:
+        BuildError: it has not, or cannot be read.
+    """
+    try:
+        with _open(path) as opened:
+            schema, count = opened.schema_arrow, opened.metadata.num_rows
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from error
+    for name in names:
+        if name not in schema.names or (name in _TYPES.names and schema.field(name).type != _TYPES.field(name).type):
+            raise BuildError(f"{path} has no column {name} of a release. Build or download the release again.")
+    if rows is not None and count != rows:
+        raise BuildError(f"{path} has {count:,} rows, not {rows:,} as manifest.json says. Build the release again.")
+
+
+def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowGroup]:
+    """Find the row groups that some rows of a split are in.
+
+    Args:
+        root: the release folder.
+        key: the split (`config/split`), for messages.
+        split: its entry in the manifest.
+        rows: ascending row numbers.
+
+    Raises:
+        BuildError: the split has no images here, or a shard cannot be read.
+    """
+    if not split.data:
+        raise BuildError(f"{key} has no images in {root}, only an index. Build it without --index-only.")
+    found, start, done = [], 0, 0
+    for file in split.data:
+        path = root / file.path
+        check_columns(path, ["image"])
+        try:
+            metadata = pq.read_metadata(path)
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(path, error) from error
+        for group in range(metadata.num_row_groups):
+            stop = start + metadata.row_group(group).num_rows
+            some = rows[(rows >= start) & (rows < stop)] - start
+            if len(some):
+                found.append(RowGroup(path, group, tuple(some.tolist()), done))
+            start, done = stop, done + len(some)
+    if done != len(rows):
+        raise BuildError(
+            f"The shards of {key} have {start:,} rows, fewer than its index. Check the release with python -m "
+            f"hf_scripts.verify {root}."
+        )
+    return found
+
+
+def unreadable(path: Path, error: Exception) -> BuildError:
+    """The error for a file of the release that cannot be read."""
+    reason = one_line(str(error).partition("\n")[0])
+    return BuildError(f"Cannot read {path} ({reason}). Check the release with python -m hf_scripts.verify.")

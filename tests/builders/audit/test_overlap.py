@@ -1,0 +1,92 @@
+"""`audit overlap` on releases whose unknown rows name known classes, or only tell that there is one."""
+
+import csv
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from builders.audit.__main__ import main
+from builders.release.columns import Column
+from builders.release.layout import Layout
+from builders.release.manifest import read_manifest
+from builders.release.tables import write_index
+from hf_scripts import card
+from tests.hf_scripts.samples import LABELS, make_release
+from tests.manifests import entry_of, manifest_of, save_manifest
+
+SPLITS = {"bench/test": range(4), "bench/near_ood": range(6), "bench/far_ood": range(3)}
+
+
+def with_column(root, values, kind):
+    """Add the column to the indexes; splits that are not named have no value in it."""
+    manifest = manifest_of(root)
+    column = Column("id_overlap", kind, "the known class")
+    manifest["configs"]["bench"]["columns"] = [{"name": column.name, "type": kind, "description": column.description}]
+    for key, numbers in SPLITS.items():
+        split = key.partition("/")[2]
+        path, cells = Layout(root).index("bench", split), values.get(split, [None] * len(numbers))
+        rows = pq.read_table(path).append_column(column.name, pa.array(cells, column.arrow))
+        write_index(path, rows, LABELS, [column])
+        manifest["configs"]["bench"]["splits"][split]["index"] = entry_of(root, path)
+    save_manifest(root, manifest)
+
+
+@pytest.fixture
+def release(tmp_path):
+    return make_release(tmp_path / "release", SPLITS)
+
+
+def test_rows_are_counted_by_split_and_known_class(release, capsys):
+    values = ["n01", None, "n02", "n01", "", None]
+    with_column(release, {"near_ood": values}, "string")
+    assert main(["overlap", str(release)]) == 0
+    printed = capsys.readouterr().out
+    lines = {line.split()[0]: line.split() for line in printed.splitlines()}
+    assert lines["bench/near_ood"] == ["bench/near_ood", "6", "3", "n01,", "n02"]
+    assert lines["bench/far_ood"] == ["bench/far_ood", "3", "0", "none"]
+    assert "bench/test" not in lines  # it has known rows alone
+    with (release / "audit/overlap.csv").open(encoding="utf-8", newline="") as table:
+        rows = list(csv.reader(table))
+    assert rows[0] == ["split", "known_class", "unknown_class", "unknown_class_name", "rows", "rows_of_split"]
+    assert rows[1:] == [
+        ["bench/near_ood", "n01", "unknown", "a class", "2", "6"],
+        ["bench/near_ood", "n02", "unknown", "a class", "1", "6"],
+    ]
+    audit = read_manifest(release).audits["overlap"]
+    assert "3 of 6 rows of `bench/near_ood` (n01 2, n02 1)" in audit.summary
+    assert set(audit.splits) == {"bench/near_ood", "bench/far_ood"}
+    assert audit.summary in (release / "README.md").read_text(encoding="utf-8")
+    assert card.main([str(release), "--check"]) == 0
+
+
+def test_a_column_of_yes_and_no_names_no_class(release, capsys):
+    with_column(release, {"near_ood": [True, False, None, True, True, False]}, "bool")
+    assert main(["overlap", str(release), "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "bench/near_ood     6            3  (not named)" in printed
+    assert not (release / "audit").exists()
+
+
+def test_no_overlap_at_all_is_an_answer(release, capsys):
+    with_column(release, {}, "string")
+    assert main(["overlap", str(release)]) == 0
+    assert "no row of the 2 splits" in capsys.readouterr().out
+
+
+def test_a_release_without_the_column_gets_one_sentence(release, capsys):
+    before = manifest_of(release)
+    assert main(["overlap", str(release)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"No unknown split of {release} has the column id_overlap" in said
+    assert manifest_of(release) == before and not (release / "audit").exists()
+
+
+def test_a_damaged_index_gets_one_sentence(release, capsys):
+    with_column(release, {}, "string")
+    path = Layout(release).index("bench", "near_ood")
+    path.write_bytes(b"PAR1 nothing PAR1")
+    assert main(["overlap", str(release)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"Cannot read {path}" in said
