@@ -48,7 +48,7 @@ sources.readers         : errors sources.base sources.formats storage
 sources                 : demo errors release sources.base sources.formats sources.readers storage taxonomy.decisions
                           taxonomy.tables taxonomy.wordnet
 generate                : errors executors release sources storage
-generate.exact          : errors generate release storage
+generate.exact          : errors executors generate release storage
 generate.adversarial    : errors executors generate release sources
 generate.synthetic      : errors executors generate release sources storage taxonomy.wordnet
 selection               : sources.base taxonomy.decisions
@@ -70,8 +70,8 @@ cli                     : benchmark errors generate sources sources.base storage
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
 audit                   : cli errors release
-pipeline                : adopt benchmark cli demo.write duplicates errors executors generate plan registry release
-                          sources sources.base storage writing
+pipeline                : adopt benchmark cli demo.write duplicates errors executors generate generate.exact plan
+                          registry release sources sources.base storage writing
 
 [hf_scripts]
 checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage
@@ -119,7 +119,6 @@ REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 
 SMALL = {
     "builders/audit",
-    "builders/generate/exact",
     "builders/sources/formats",
     "evaluation/demo",
     "evaluation/metrics",
