@@ -1,4 +1,4 @@
-"""Files of sealed residuals, and single residuals with their originals."""
+"""Files of sealed residuals, opened and verified, and single residuals with their originals."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from builders.errors import BuildError
 from builders.generate.sealed import Original, open_row, seal
+from builders.release.digests import file_sha256
+from builders.release.entries import FileEntry
 from builders.release.images import rgb_sha256
 from builders.storage.sealed_files import SealedWriter, published_residuals
+from hf_scripts.checks.sealed import SealedTask
+from hf_scripts.checks.values import Split
 from tests.fuzz.target import Target
 
 SIDE = 16
@@ -66,7 +71,18 @@ def read_cell(folder: Path) -> object:
     return opened([cell, *residuals()[1:]])
 
 
+def verify_file(folder: Path) -> object:
+    """Check a file as `verify` does; its problems are raised as one sentence."""
+    path = folder / "x.parquet"
+    listed = FileEntry(path.name, path.stat().st_size, file_sha256(path))
+    outcome = SealedTask(folder, listed, Split("a/b", (), (), prepared=SIDE), None, 0).run(lambda images, size: None)
+    if outcome.problems.total():
+        raise BuildError(f"{'; '.join(outcome.problems.lines())}.")
+    return outcome
+
+
 TARGETS = (
     Target("sealed-file", "x.parquet", files, read_file),
+    Target("sealed-file-verified", "x.parquet", files, verify_file),
     Target("sealed-cell", "x.bin", lambda: residuals()[:1], read_cell),
 )
