@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
 from builders.pipeline.from_index import Published, needed_sources, rebuild
 from builders.release.digests import file_sha256
+from builders.release.entries import FileEntry
 from builders.sources.registry import SOURCES
 from builders.storage.scratch import scratch_folder
 from hf_scripts.hub.client import hub_settings
@@ -73,7 +75,12 @@ def _published(target: str, config: str, revision: str | None, meter: TerminalMe
                 "log in with `hf auth login` if it is private."
             )
         _fetch(repository, commit, ["manifest.json"], into)
-        published = Published(into, config, f"{target} at {revision}")
+
+        def fetch(file: FileEntry, to: Path) -> None:
+            _fetch(repository, commit, [file.path], into)
+            shutil.move(into / file.path, to)
+
+        published = Published(into, config, f"{target} at {revision}", fetch)
         entry = published.entry()
         listed = [entry.excluded, *(split.index for split in entry.splits.values())]
         listed += [table.file] if (table := published.manifest.duplicates) is not None else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -23,6 +23,7 @@ from hf_scripts.checks import release as check_release
 from hf_scripts.checks.card import check_card
 from hf_scripts.checks.problems import SHOWN, Problems
 from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
+from hf_scripts.checks.sealed import SealedTask
 from hf_scripts.checks.values import split_of
 from hf_scripts.hub.repo_id import is_repository
 
@@ -102,16 +103,23 @@ def _tasks(root: Path, manifest: Manifest, files: Sequence[FileEntry], *, decode
         split = split_of(key, config, entry)
         index = entry.index
         tasks.setdefault(index.path, IndexTask(root, index, split, entry.digest, values=not entry.data))
-        first: int | None = 0
-        for file in entry.data:
-            compared = index.path if first is not None and (root / index.path).is_file() else None
-            tasks.setdefault(
-                file.path, ShardTask(root, file, split, compared, first or 0, decode, wanted.get(key, frozenset()))
-            )
-            rows = _rows(root / file.path)
-            # After an unreadable shard, the position in the index is unknown.
-            first = None if first is None or rows is None else first + rows
+        named = wanted.get(key, frozenset())
+        for file, compared, first in _places(root, index, entry.data):
+            tasks.setdefault(file.path, ShardTask(root, file, split, compared, first, decode, named))
+        for file, compared, first in _places(root, index, entry.sealed):
+            tasks.setdefault(file.path, SealedTask(root, file, split, compared, first))
     return [tasks.get(path) or PlainTask(root, file) for path, file in {file.path: file for file in files}.items()]
+
+
+def _places(root: Path, index: FileEntry, files: Sequence[FileEntry]) -> Iterator[tuple[FileEntry, str | None, int]]:
+    """Each file of a split, the index to compare it with if its rows are known there, and the first of them."""
+    first: int | None = 0
+    for file in files:
+        compared = index.path if first is not None and (root / index.path).is_file() else None
+        yield file, compared, first or 0
+        rows = _rows(root / file.path)
+        # After an unreadable file, the position in the index is unknown.
+        first = None if first is None or rows is None else first + rows
 
 
 def _rows(path: Path) -> int | None:
@@ -125,7 +133,7 @@ def _rows(path: Path) -> int | None:
 
 def _check_counts(manifest: Manifest, rows: Mapping[str, int | None], problems: Problems) -> None:
     for key, _, split in manifest.splits():
-        for kind, entries in (("shards", split.data), ("index", [split.index])):
+        for kind, entries in (("shards", split.data), ("index", [split.index]), ("sealed residuals", split.sealed)):
             counts = [count for entry in entries if (count := rows[entry.path]) is not None]
             # An unreadable file is reported by its task.
             if entries and len(counts) == len(entries) and sum(counts) != split.rows:
@@ -168,7 +176,7 @@ def _notes(manifest: Manifest) -> list[str]:
 def _table(manifest: Manifest) -> list[str]:
     lines = [["split", "rows", "digest", "files", "bytes"]]
     for key, _, split in manifest.splits():
-        files = [*split.data, split.index]
+        files = split.files
         size = sum(file.size for file in files)
         lines.append([key, f"{split.rows:,}", split.digest[:12], f"{len(files):,}", f"{size:,}"])
     return aligned(lines)

@@ -49,7 +49,7 @@ sources.readers         : errors sources.base sources.formats storage
 sources                 : demo errors release sources.base sources.formats sources.readers storage taxonomy.decisions
                           taxonomy.tables taxonomy.wordnet
 generate                : errors executors release sources storage
-generate.exact          : errors generate release storage
+generate.exact          : errors executors generate release storage
 generate.adversarial    : errors executors generate release sources
 generate.synthetic      : errors executors generate release sources storage taxonomy.wordnet
 selection               : sources.base taxonomy.decisions
@@ -72,8 +72,8 @@ demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
 audit                   : cli duplicates errors executors generate generate.exact release sources sources.base
                           storage
-pipeline                : adopt benchmark cli demo.write duplicates errors executors generate plan registry release
-                          sources sources.base storage writing
+pipeline                : adopt benchmark cli demo.write duplicates errors executors generate generate.exact plan
+                          registry release sources sources.base storage writing
 folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base
 
 [hf_scripts]
@@ -122,7 +122,6 @@ REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 """Folders with a module for each source or family of detectors, which may have more."""
 
 SMALL = {
-    "builders/generate/exact",
     "builders/sources/formats",
     "evaluation/demo",
     "taxonomy/wordnet",

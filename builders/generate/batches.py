@@ -24,6 +24,8 @@ from builders.release import images
 from builders.release.columns import Column
 from builders.storage.byte_ranges import PACK_SUFFIX
 
+SEALED_SUFFIX = ".sealed.parquet"
+
 RECORD_SCHEMA = pa.schema(
     [("size", pa.int64()), ("content_sha256", pa.string()), ("unreadable", pa.string()), ("input_sha256", pa.string())]
 )
@@ -49,6 +51,11 @@ class Batch:
     def record(self) -> Path:
         """The record: a Parquet file with one row per image, which exists once the batch is done."""
         return self.pack.with_suffix(".made.parquet")
+
+    @property
+    def sealed(self) -> Path:
+        """The sealed residuals of its images, where the generator's are sealed; removed with the pack."""
+        return self.pack.with_suffix(SEALED_SUFFIX)
 
 
 def cut(table: pa.Table, generator: Generator, name: str, staging: Path) -> list[Batch]:

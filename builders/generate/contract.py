@@ -19,8 +19,8 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
-from builders.release.columns import Column, Value
-from builders.release.entries import GeneratorEntry, Reproducible
+from builders.release.columns import PREPARED_SHA256, Column, Value
+from builders.release.entries import GeneratorEntry, PreparationEntry, Reproducible
 from builders.release.images import Stored
 from builders.storage.regular import open_buffered
 
@@ -71,10 +71,10 @@ class Weights:
 
 @dataclass(frozen=True)
 class Companion:
-    """An image of another source that is made of a source image: its bytes, and the source image's published hash."""
+    """What was published of an image that is made of a source image: its bytes, and values of its row by name."""
 
     data: bytes = field(repr=False)
-    original_hash: str
+    values: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ class SourceImage:
         image: the decoded image, upright, in its own mode; None if the source has no images or the generator takes
             companions.
         data: the image's bytes in the source; empty if the source has no images.
-        companion: the image that another source made of this one, for a generator that takes companions.
+        companion: what was published of an image that is made of this one, for a generator that takes companions or
+            opens sealed residuals.
     """
 
     id: str
@@ -168,6 +169,8 @@ class Generator:
         prepared: width and height of the input of the models that the images are prepared for, all of which have this
             size; evaluations then neither resize nor crop them. 0 if they are ordinary pictures. It is not part of
             the identity.
+        sealed: the images may only be published as sealed residuals against their originals, which are prepared like
+            this. The batch computes the value of the column `PREPARED_SHA256`, which is the last of `columns`.
         requires: packages of the extra `generate` that `start` imports, such as `imagecorruptions-imaug==1.1.5`.
         needs: what a user has to give before it can generate, as flags; empty if nothing is missing. Then neither its
             parameters nor its weights are final.
@@ -190,6 +193,7 @@ class Generator:
     companions: bool = False
     stored: Stored = "pixels"
     prepared: int = 0
+    sealed: PreparationEntry | None = None
     requires: tuple[str, ...] = ()
     needs: str = ""
 
@@ -202,6 +206,11 @@ class Generator:
             raise ValueError(f"{self.name}: version, size and together must be at least 1.")
         if self.prepared and self.size != (self.prepared, self.prepared):
             raise ValueError(f"{self.name}: images that are prepared for {self.prepared} pixels have another size.")
+        if self.sealed is not None:
+            if self.sealed.size != self.prepared or self.reproducible != "recorded":
+                raise ValueError(f"{self.name}: sealed images are recorded ones, of the size of their originals.")
+            if self.columns[-1:] != (PREPARED_SHA256,):
+                raise ValueError(f"{self.name}: sealed images have {PREPARED_SHA256.name} as their last column.")
         names = [column.name for column in self.columns]
         if len(set(names)) != len(names):
             raise ValueError(f"{self.name} has two columns with the same name: {', '.join(names)}.")
@@ -224,6 +233,7 @@ class Generator:
             weights={weights.name: weights.sha256 for weights in self.weights},
             reproducible=self.reproducible,
             prepared=self.prepared,
+            sealed=self.sealed,
         )
 
     def identity(self) -> dict[str, object]:

@@ -26,6 +26,7 @@ from builders.executors.base import Progress
 from builders.generate.arrays import SIDE
 from builders.generate.contract import Companion, SourceImage
 from builders.release import images
+from builders.release.columns import Value
 from builders.storage.byte_ranges import Reader
 
 ARRAY_FORMS = ("rgb32", "planar32")
@@ -50,19 +51,21 @@ class _CompanionPlace(NamedTuple):
     companion_file: str
     companion_offset: int
     companion_size: int
-    original_hash: str
 
 
 COMPANION_COLUMNS = _CompanionPlace._fields
-"""Columns that a plan has where its generator takes companions: their places, and the source images' hashes."""
+"""Columns that a plan has where its generator is given companions: their places."""
+
+COMPANION_VALUE = "companion_value_"
+"""Prefix of the columns of such a plan that have the companions' values."""
 
 
 class Inputs:
     """The source images of some rows of a plan.
 
     Args:
-        rows: `id`, `class_id`, `class_name`, `root`, `file`, `offset`, `size` and `form`, and `COMPANION_COLUMNS` if
-            the generator takes companions.
+        rows: `id`, `class_id`, `class_name`, `root`, `file`, `offset`, `size` and `form`, and `COMPANION_COLUMNS`
+            with the companions' values if the generator is given companions.
         roots: the folder of each name in `root`.
         reader: reads the files.
     """
@@ -84,6 +87,13 @@ class Inputs:
             return None
         columns = (self._rows[name].to_pylist() for name in COMPANION_COLUMNS)
         return [_CompanionPlace(*values) for values in zip(*columns, strict=True)]
+
+    @functools.cached_property
+    def _companion_values(self) -> list[dict[str, Value]]:
+        names = [name for name in self._rows.column_names if name.startswith(COMPANION_VALUE)]
+        values = self._rows.select(names).rename_columns([name.removeprefix(COMPANION_VALUE) for name in names])
+        found: list[dict[str, Value]] = values.to_pylist()
+        return found
 
     def path(self, number: int) -> str:
         """Path of an image's file, for messages."""
@@ -116,7 +126,7 @@ class Inputs:
         place = self._companions[number]
         path = str(Path(self._roots[place.companion_root], place.companion_file))
         data = self._reader.read(path, place.companion_offset, place.companion_size)
-        return Companion(data, place.original_hash)
+        return Companion(data, self._companion_values[number])
 
     def decoded(self, number: int, data: bytes) -> SourceImage:
         """Decode an image as the input of a generator.

@@ -27,24 +27,22 @@ over its pixels.
 from __future__ import annotations
 
 import hmac
-import struct
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from PIL import Image
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
+from builders.release.entries import PreparationEntry
 from builders.release.images import rgb_sha256
-
-VERSION = 1
+from builders.storage.sealed_files import HEADER_BYTES, TAG_BYTES, Header, read_header
 
 Pixels = npt.NDArray[np.uint8]
 
-_MAGIC = b"UDSR"
-_HEADER = struct.Struct("<4sBIII8s32s")
 _SALT = b"unknown-detection sealed residual 1"
-_CHECK_BYTES, _KEY_BYTES, _TAG_BYTES = 8, 32, 16
+_CHECK_BYTES, _KEY_BYTES = 8, 32
 _NONCE = bytes(12)
 
 _LEVEL = 1
@@ -61,6 +59,30 @@ class Original(NamedTuple):
     row_id: str
     data: bytes
     prepared: Pixels
+
+
+_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
+
+def prepare(image: Image.Image, preparation: PreparationEntry) -> Pixels:
+    """Prepare an original: resize its shorter side to `preparation.resize` pixels, and crop the centre.
+
+    The arithmetic is that of torchvision's `Resize` and `CenterCrop` on a Pillow image: the longer side is cut to a
+    whole number of pixels, the crop's corner is rounded half to even.
+
+    Args:
+        image: mode RGB, any size.
+        preparation: the sizes and the filter.
+
+    Returns:
+        Shape (size, size, 3).
+    """
+    width, height = image.size
+    short, size = min(width, height), preparation.size
+    width, height = (preparation.resize * side // short for side in (width, height))
+    resized = image.resize((width, height), _FILTERS[preparation.interpolation])
+    left, top = (round((side - size) / 2) for side in (width, height))
+    return np.asarray(resized.crop((left, top, left + size, top + size)))
 
 
 def seal(pixels: Pixels, original: Original) -> bytes:
@@ -83,7 +105,7 @@ def seal(pixels: Pixels, original: Original) -> bytes:
     secrets = _Secrets.of(original)
     digest = hmac.digest(secrets.digest_key, plain, "sha256")
     height, width, _ = pixels.shape
-    header = _HEADER.pack(_MAGIC, VERSION, height, width, len(plain) + _TAG_BYTES, secrets.check, digest)
+    header = Header(height, width, len(plain) + TAG_BYTES, secrets.check, digest).encode()
     return header + secrets.encrypt(plain, digest, header)
 
 
@@ -94,32 +116,20 @@ def unseal(sealed: bytes, original: Original) -> Pixels:
         BuildError: the residual is of another version, damaged or cut, or was sealed against another file, under
             another id or against other dimensions.
     """
-    name, prepared = original.row_id, original.prepared
-    if len(sealed) < _HEADER.size or sealed[:4] != _MAGIC:
-        raise BuildError(f"The residual of {name} is not sealed as these tools seal. {_FETCH}")
-    header = sealed[: _HEADER.size]
-    _, version, height, width, size, check, digest = _HEADER.unpack(header)
-    if version != VERSION:
-        raise BuildError(
-            f"The residual of {name} is sealed in version {version} of the format, and these tools open version "
-            f"{VERSION}. Use the tools that published it."
-        )
-    if len(sealed) != _HEADER.size + size:
-        raise BuildError(
-            f"The residual of {name} is not whole: it has {len(sealed):,} bytes, not {_HEADER.size + size:,}. {_FETCH}"
-        )
+    name, prepared = one_line(original.row_id), original.prepared
+    header = read_header(sealed, name)
     secrets = _Secrets.of(original)
-    if not hmac.compare_digest(check, secrets.check):
+    if not hmac.compare_digest(header.check, secrets.check):
         raise BuildError(
             f"The file given as the original of {name} is not the one that its residual was sealed with. {_EDITION}"
         )
     # Nothing is unpacked before this: what the publisher did not write never reaches the decompressor.
-    plain = secrets.decrypt(memoryview(sealed)[_HEADER.size :], digest, header)
+    plain = secrets.decrypt(memoryview(sealed)[HEADER_BYTES:], header.digest, sealed[:HEADER_BYTES])
     if plain is None:
         raise BuildError(f"The residual of {name} is damaged. {_FETCH}")
-    if prepared.shape != (height, width, 3):
+    if prepared.shape != (header.height, header.width, 3):
         raise BuildError(
-            f"The residual of {name} is of {width} x {height} pixels, and its original was prepared at "
+            f"The residual of {name} is of {header.width} x {header.height} pixels, and its original was prepared at "
             f"{prepared.shape[1]} x {prepared.shape[0]}. Use the tools that published it."
         )
     return _expanded(plain, name, prepared)
@@ -137,16 +147,16 @@ def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content
     Raises:
         BuildError: as `unseal`, or the pixels are not the published ones.
     """
-    pixels = unseal(sealed, original)
+    pixels, name = unseal(sealed, original), one_line(original.row_id)
     if rgb_sha256(pixels[np.newaxis])[0] == content_sha256:
         return pixels
     found = rgb_sha256(original.prepared[np.newaxis])[0]
     if found != prepared_sha256:
         raise BuildError(
-            f"The original of {original.row_id} has other pixels here than where it was sealed (SHA-256 {found}, not "
+            f"The original of {name} has other pixels here than where it was sealed (SHA-256 {found}, not "
             f"{prepared_sha256}), as another JPEG decoder gives. Use the version of Pillow that the release names."
         )
-    raise BuildError(f"The residual of {original.row_id} does not give the pixels that its row names. {_FETCH}")
+    raise BuildError(f"The residual of {name} does not give the pixels that its row names. {_FETCH}")
 
 
 _UINT8 = np.dtype(np.uint8)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +20,15 @@ from builders.generate.batches import Batch
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
 from builders.generate.inputs import Inputs
 from builders.generate.pack import PackWriter
+from builders.generate.sealed import Original, prepare, seal
 from builders.release import images
+from builders.release.columns import PREPARED_SHA256
+from builders.release.entries import PreparationEntry
 from builders.release.images import unreadable
 from builders.sources.broken import known_broken
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import Reader
+from builders.storage.sealed_files import SealedWriter
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class BatchTask:
         return self.generator.resources
 
     def run(self, progress: Progress) -> None:
-        """Generate the images and write the pack, then its record.
+        """Generate the images and write the pack, their sealed residuals if they are sealed, and then the record.
 
         Raises:
             BuildError: an image is missing or unreadable (unless `drop_unreadable` or it is known to be broken in the
@@ -74,9 +80,14 @@ class BatchTask:
         before = pq.ParquetFile(batch.record).read() if batch.record.exists() else None
         with pa.memory_map(str(self.plan)) as source:
             rows = pa.ipc.open_file(source).read_all().slice(batch.start, batch.stop - batch.start)
-            with Reader() as reader, atomic_path(batch.pack) as temporary, temporary.open("wb", buffering=0) as sink:
+            with (
+                Reader() as reader,
+                _sealing(self) as sealing,
+                atomic_path(batch.pack) as temporary,
+                temporary.open("wb", buffering=0) as sink,
+            ):
                 pack = PackWriter(sink, rows.num_rows, self.generator.columns)
-                work = _Work(self, rows, Inputs(rows, self.roots, reader), before)
+                work = _Work(self, rows, Inputs(rows, self.roots, reader), before, sealing)
                 record = work.store(pack, progress) if work.stores_arrays() else work.generate(pack, progress)
                 if before is not None:
                     _refuse_other_images(rows, before, record)
@@ -85,11 +96,40 @@ class BatchTask:
                 pq.write_table(record, temporary, compression="zstd")
 
 
-class _Work:
-    """One run of a task: its inputs, and the record of an earlier run if there is one."""
+@contextlib.contextmanager
+def _sealing(task: BatchTask) -> Iterator[_Sealing | None]:
+    """Writes the sealed residuals of a task's images; None if its images are not sealed."""
+    preparation = task.generator.sealed
+    if preparation is None:
+        yield None
+        return
+    with atomic_path(task.batch.sealed) as temporary, SealedWriter(temporary) as writer:
+        yield _Sealing(preparation, writer)
 
-    def __init__(self, task: BatchTask, rows: pa.Table, inputs: Inputs, before: pa.Table | None) -> None:
-        self.task, self.rows, self.inputs = task, rows, inputs
+
+class _Sealing:
+    """Seals generated images."""
+
+    def __init__(self, preparation: PreparationEntry, writer: SealedWriter) -> None:
+        self._preparation, self._writer = preparation, writer
+
+    def seal(self, source: SourceImage, generated: Generated) -> Generated:
+        """Write the sealed residual of an image, and add the digest of its prepared original to its values."""
+        if generated.pixels is None:
+            return generated
+        prepared = prepare(source.rgb, self._preparation)
+        self._writer.add(source.id, seal(generated.pixels, Original(source.id, source.data, prepared)))
+        (digest,) = images.rgb_sha256(prepared[np.newaxis])
+        return dataclasses.replace(generated, values={**generated.values, PREPARED_SHA256.name: digest})
+
+
+class _Work:
+    """One run of a task: its inputs, the record of an earlier run if there is one, and what seals its images."""
+
+    def __init__(
+        self, task: BatchTask, rows: pa.Table, inputs: Inputs, before: pa.Table | None, sealing: _Sealing | None
+    ) -> None:
+        self.task, self.rows, self.inputs, self.sealing = task, rows, inputs, sealing
         self.expected = None if before is None else before["input_sha256"].to_pylist()
         self.known_broken = known_broken(rows)
 
@@ -117,13 +157,17 @@ class _Work:
             sources = [source for source in given if isinstance(source, SourceImage)]
             results = iter(self._call(generate, sources))
             for number, source in zip(numbers, given, strict=True):
-                generated = next(results) if isinstance(source, SourceImage) else source
+                generated = self._made(source, results) if isinstance(source, SourceImage) else source
                 self._refuse_without_image(number, generated)
                 pack.add(generated)
                 count.one(self.inputs.size(number))
             # Freed before the next images are decoded, or every photograph would get fresh memory (5 % of a resize).
             del given, sources, results, source, generated
         return pack.record(digests)
+
+    def _made(self, source: SourceImage, results: Iterator[Generated]) -> Generated:
+        generated = next(results)
+        return generated if self.sealing is None else self.sealing.seal(source, generated)
 
     def _read(self, number: int, digests: list[str]) -> SourceImage | Generated:
         """Read a source image, or return the reason why it cannot be read; append its digest to `digests`."""

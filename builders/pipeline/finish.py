@@ -107,6 +107,7 @@ def finish_split(
         described,
         digest=rows_digest(rows),
         data=data_entries(layout, plan),
+        sealed=_sealed_entries(layout, plan),
         index=file_entry(layout, index),
         generator=plan.image_generator,
     )
@@ -162,6 +163,7 @@ def _joined(
     *,
     digest: str,
     data: tuple[FileEntry, ...],
+    sealed: tuple[FileEntry, ...],
     index: FileEntry,
     generator: Generator | None,
 ) -> SplitEntry:
@@ -185,6 +187,7 @@ def _joined(
         index=index,
         made=None if generator is None else generator.description,
         generator=None if generator is None else generator.entry(),
+        sealed=sealed,
         parts=entries,
     )
 
@@ -210,6 +213,14 @@ def data_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
             record = read_record(layout.part(*names, shard, plan.shards))
             entries.append(FileEntry(layout.relative(path), record.bytes, record.sha256))
     return tuple(entries)
+
+
+def _sealed_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
+    """The files of sealed residuals of a split; none if its images are not sealed."""
+    if plan.image_generator is None or plan.image_generator.sealed is None:
+        return ()
+    names = (plan.config.name, plan.name)
+    return tuple(file_entry(layout, layout.sealed(*names, shard, plan.shards)) for shard in range(plan.shards))
 
 
 def contents_of(run: Run, finished: Sequence[Finished], before: Manifest) -> Contents:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +20,22 @@ from builders.duplicates.table import Origin, origin
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
 from builders.pipeline.finish import Contents, data_entries
-from builders.pipeline.recorded import copy_pixels, recorded_splits
+from builders.pipeline.recorded import (
+    Bring,
+    copy_files,
+    copy_pixels,
+    opened_splits,
+    recorded_splits,
+    with_residuals,
+    with_sealed,
+)
 from builders.pipeline.request import BuildRequest, Identity, Run
 from builders.pipeline.run import PlannedRelease, write_release
 from builders.plan.planner import PLAN_SCHEMA, PlannedSplit
 from builders.plan.quotas import Rows
 from builders.registry import BENCHMARKS
 from builders.release.digests import rows_digest
-from builders.release.entries import ConfigEntry, Manifest, SplitEntry, pieces_by_key
+from builders.release.entries import ConfigEntry, FileEntry, Manifest, SplitEntry, pieces_by_key
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, read_manifest
 from builders.release.reader import config_of
@@ -40,12 +49,14 @@ from builders.writing.read_plan import ReadPlan
 class Published:
     """One config of a release, without pixels: the folder that has its files, and the manifest they are listed in.
 
-    `name` is what messages call a release that was fetched into a folder of no interest.
+    `name` is what messages call a release that was fetched into a folder of no interest, and `fetch` brings a file of
+    it to a path that was not fetched before.
     """
 
     root: Path
     config: str
     name: str = ""
+    fetch: Bring | None = None
 
     @functools.cached_property
     def manifest(self) -> Manifest:
@@ -63,6 +74,20 @@ class Published:
     def splits(self) -> dict[str, SplitEntry]:
         """The entries of its splits in the manifest, by `config/split`."""
         return {f"{self.config}/{name}": split for name, split in sorted(self.entry().splits.items())}
+
+    def bring(self, file: FileEntry, target: Path) -> None:
+        """Copy or fetch a file of the release to a path.
+
+        Raises:
+            BuildError: the release does not have it.
+        """
+        if self.fetch is not None:
+            self.fetch(file, target)
+            return
+        path = self.root / file.path
+        if not path.is_file():
+            raise BuildError(f"The published file {file.path} is not in {self.root}. Fetch it again.")
+        shutil.copyfile(path, target)
 
     def duplicates(self) -> Origin:
         """The release's table of duplicates.
@@ -116,7 +141,8 @@ def benchmark_of(published: Published) -> Benchmark:
         raise BuildError(f"These tools do not build the benchmark {name}, only {known}. Update the tools.")
     # What is asked for with flags stands after the plus; a variant without duplicates has the benchmark's declaration.
     plain, _, variants = version.partition("+")
-    benchmark = BENCHMARKS[name].at_version(plain).with_variants(variants.split("."))
+    read = BENCHMARKS[name].at_version(plain).with_variants(variants.split("."))
+    benchmark = with_sealed(read, published.config, published.splits())
     _refuse_undeclared(published, benchmark)
     return benchmark
 
@@ -139,7 +165,7 @@ def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:
     benchmark = benchmark_of(published)
     wanted: dict[str, dict[str, None]] = {}
     entries = published.splits()
-    for key in sorted(entries.keys() - recorded_splits(benchmark, entries)):
+    for key in sorted(entries.keys() - recorded_splits(benchmark, entries, published.root)):
         for part in entries[key].pieces():
             wanted.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
         companions = benchmark.by_key()[key][1].companions if key in benchmark.by_key() else None
@@ -188,7 +214,7 @@ def prepare(published: Published, run: Run) -> PlannedFromIndex:
             source.key: open_source(source, run.request.roots.get(source.key, Path()), partitions)
             for source, partitions in needed_sources(published).items()
         }
-        recorded = recorded_splits(run.benchmark, published.splits())
+        recorded = recorded_splits(run.benchmark, published.splits(), published.root)
         names = [key.partition("/")[2] for key in published.splits() if key not in recorded]
         planned = [part for name in names for part in _planned(published, run.benchmark, name, indexes)]
     return PlannedFromIndex(run, indexes, published, tuple(planned))
@@ -198,7 +224,8 @@ def prepare(published: Published, run: Run) -> PlannedFromIndex:
 class PlannedFromIndex(PlannedRelease):
     """The rows of a published config, found in a person's sources.
 
-    Splits whose images cannot be generated again are not among `planned`; their pixels are copied.
+    Splits whose images cannot be generated again are not among `planned`, unless they are sealed; their pixels are
+    copied.
     """
 
     run: Run
@@ -220,11 +247,20 @@ class PlannedFromIndex(PlannedRelease):
         return {self.published.config: self.published.entry().label_names}
 
     def final(self) -> PlannedFromIndex:
-        """Copy the pixels that cannot be generated again."""
-        splits = self.published.splits()
-        for key in recorded_splits(self.run.benchmark, splits):
-            copy_pixels(key, splits[key], self.published.root, self.run.layout)
+        """Copy the pixels that cannot be generated again, and the sealed residuals of those that are opened."""
+        published, layout, splits = self.published, self.run.layout, self.published.splits()
+        for key in recorded_splits(self.run.benchmark, splits, published.root):
+            copy_pixels(key, splits[key], published.root, published.bring, layout)
+        for key, entry in splits.items():
+            copy_files(key, entry.sealed, layout.sealed, published.bring, layout)
         return self
+
+    def beside(self, plan: ReadPlan) -> ReadPlan:
+        """Add the sealed residuals of images that are opened."""
+        splits = self.published.splits()
+        if plan.key not in opened_splits(splits, self.published.root):
+            return plan
+        return with_residuals(plan, splits[plan.key], self.published.rows(plan.name), self.run.layout)
 
     def order(self, key: str) -> Callable[[pa.Table], Rows]:
         """The order that a joined split's rows were published in."""

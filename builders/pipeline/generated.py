@@ -76,7 +76,9 @@ class ShardWork:
             # Pixels that are there stay there, also when this run asks for the index alone.
             wanted = None if self.run.request.index_only and not data.exists() else data
             part = self.layout.part(*names, shard, plan.shards)
-            tasks.append(self.task(plan, shard, plan=self.layout.plan(*names), data=wanted, part=part))
+            task = self.task(plan, shard, plan=self.layout.plan(*names), data=wanted, part=part)
+            sealed = self.layout.sealed(*names, shard, plan.shards) if _is_sealed(plan) else None
+            tasks.append(dataclasses.replace(task, sealed=sealed))
         # The largest first, so that no worker ends up alone with a large one.
         return sorted(tasks, key=lambda task: -task.size)
 
@@ -150,8 +152,12 @@ class ShardWork:
             (key, batch)
             for key, batches in self.batches.items()
             for batch in batches
-            if batch.pack.name in files and not batch.pack.exists()
+            if batch.pack.name in files and not self._is_whole(key, batch)
         ]
+
+    def _is_whole(self, key: str, batch: Batch) -> bool:
+        """Whether the files that go with a batch's record are there."""
+        return batch.pack.exists() and (batch.sealed.exists() or not _is_sealed(self.generated[key]))
 
     def _finished(self, split: ReadPlan, shard: int) -> bool:
         names = (split.config.name, split.name, shard, split.shards)
@@ -165,10 +171,21 @@ class ShardWork:
         # Its size tells a file that was cut; `verify` recomputes digests, which here would read the whole release
         # again.
         index_only = self.run.request.index_only and not data.exists()
-        finished = (data.is_file() and data.stat().st_size == record.bytes) or index_only
+        finished = _has_bytes(data, record.bytes) or index_only
+        if _is_sealed(split):
+            finished = finished and _has_bytes(self.layout.sealed(*names), record.sealed_bytes)
         if finished and generated:
             _refuse_other_images(split, shard, part)
         return finished
+
+
+def _is_sealed(plan: ReadPlan) -> bool:
+    """Whether the release has sealed residuals of a split's images, which its batches make."""
+    return plan.image_generator is not None and plan.image_generator.sealed is not None
+
+
+def _has_bytes(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
 
 
 def _with_absent_columns(split: ReadPlan, table: pa.Table) -> pa.Table:

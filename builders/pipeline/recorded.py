@@ -1,30 +1,61 @@
-"""Splits whose images cannot be generated again: their pixels are taken from the published release, where it has them.
+"""Splits whose images cannot be generated again: published pixels are copied, and sealed residuals opened.
 
-Tested by `tests/builders/generate/test_toy_release.py`.
+Tested by `tests/builders/generate/test_sealed_release.py`. `test_toy_release.py` beside it has the copying.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from builders.benchmark import Benchmark
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from builders.benchmark import Benchmark, Config, Split
 from builders.errors import BuildError
-from builders.generate.contract import differences
+from builders.generate.contract import Generator, differences
+from builders.generate.exact.opened import CONTENT, opened
+from builders.generate.inputs import COMPANION_COLUMNS, COMPANION_VALUE
 from builders.pipeline.request import generators_of
 from builders.release.digests import file_sha256
-from builders.release.entries import GeneratorEntry, SplitEntry
+from builders.release.entries import FileEntry, GeneratorEntry, SplitEntry
 from builders.release.layout import Layout
 from builders.storage.atomic import atomic_path
+from builders.storage.byte_ranges import PACK_SUFFIX
+from builders.storage.sealed_files import published_residuals
+from builders.writing.packs import Packed
+from builders.writing.places import STAGING
+from builders.writing.read_plan import ReadPlan
+
+Bring = Callable[[FileEntry, Path], object]
+"""Brings a file that a published manifest lists to a path."""
 
 
-def recorded_splits(benchmark: Benchmark, entries: Mapping[str, SplitEntry]) -> list[str]:
-    """The published splits (`config/split`) whose images nobody can generate again.
+def opened_splits(entries: Mapping[str, SplitEntry], root: Path) -> list[str]:
+    """The published splits (`config/split`) whose sealed residuals are opened: all but those whose pixels are there.
 
     Args:
-        benchmark: the declaration.
         entries: the splits' entries in the published manifest, by `config/split`.
+        root: the published release's folder, which may have its index alone.
+    """
+    return [key for key, entry in entries.items() if entry.sealed and not _has_pixels(entry, root)]
+
+
+def _has_pixels(entry: SplitEntry, root: Path) -> bool:
+    return bool(entry.data) and all((root / file.path).is_file() for file in entry.data)
+
+
+def recorded_splits(benchmark: Benchmark, entries: Mapping[str, SplitEntry], root: Path) -> list[str]:
+    """The published splits (`config/split`) whose pixels are copied, since nobody can generate them again.
+
+    Args:
+        benchmark: the declaration, as `with_sealed` returns it.
+        entries: the splits' entries in the published manifest, by `config/split`.
+        root: the published release's folder, which may have its index alone.
 
     Raises:
         BuildError: a split was generated in another way than these tools generate it.
@@ -32,13 +63,17 @@ def recorded_splits(benchmark: Benchmark, entries: Mapping[str, SplitEntry]) -> 
     generators = generators_of(benchmark, list(entries))
     for key, generator in generators.items():
         # Releases of format 1 record none: their images were generated as the generators' first versions do.
-        published = entries[key].generator or generator.entry()
-        if differing := differences(_compared(published), _compared(generator.entry())):
-            raise BuildError(
-                f"The images of {key} were generated in another way than these tools generate them: with "
-                f"{', '.join(differing)}. Use the tools that published it."
-            )
-    return [key for key, generator in generators.items() if generator.reproducible == "recorded"]
+        _refuse_other_generator(key, entries[key].generator or generator.entry(), generator)
+    sealed = opened_splits(entries, root)
+    return [key for key, made in generators.items() if made.reproducible == "recorded" and key not in sealed]
+
+
+def _refuse_other_generator(key: str, published: GeneratorEntry, declared: Generator) -> None:
+    if differing := differences(_compared(published), _compared(declared.entry())):
+        raise BuildError(
+            f"The images of {key} were generated in another way than these tools generate them: with "
+            f"{', '.join(differing)}. Use the tools that published it."
+        )
 
 
 def _compared(entry: GeneratorEntry) -> dict[str, object]:
@@ -51,33 +86,150 @@ def _compared(entry: GeneratorEntry) -> dict[str, object]:
     return {name: entry.identity()[name] for name in ("name", "version", "reproducible")}
 
 
-def copy_pixels(key: str, entry: SplitEntry, published: Path, layout: Layout) -> None:
+def with_sealed(benchmark: Benchmark, config: str, entries: Mapping[str, SplitEntry]) -> Benchmark:
+    """The benchmark with generators that open sealed residuals, in place of those that made the images.
+
+    A published split of somebody's own model is declared like one of the config's sealed splits, of which it is one
+    more (`builders.benchmark.Settings`).
+
+    Args:
+        benchmark: the declaration.
+        config: the config's name.
+        entries: the splits' entries in the published manifest, by `config/split`.
+
+    Raises:
+        BuildError: a sealed split was generated in another way than these tools generate it.
+    """
+    configs = []
+    for declared in benchmark.configs:
+        if declared.name == config:
+            found = {split.name: split for split in declared.splits} | _opening(declared, entries)
+            declared = dataclasses.replace(declared, splits=tuple(found.values()))
+        configs.append(declared)
+    return dataclasses.replace(benchmark, configs=tuple(configs))
+
+
+def _opening(config: Config, entries: Mapping[str, SplitEntry]) -> dict[str, Split]:
+    """The sealed splits of a config, by name; what is declared otherwise is left to others to refuse."""
+    found = {}
+    for key, entry in entries.items():
+        declared = config.by_key().get(key)
+        like = declared or next((split for split in config.by_key().values() if _is_like(split, entry)), None)
+        made = None if like is None else like.generator
+        if not entry.sealed or entry.generator is None or like is None or made is None or made.sealed is None:
+            continue
+        # The generator of somebody's own model has a name of its own.
+        named = entry.generator if declared else msgspec.structs.replace(entry.generator, name=made.name)
+        _refuse_other_generator(key, named, made)
+        name = key.partition("/")[2]
+        found[name] = dataclasses.replace(like, name=name, generator=opened(made, entry.generator))
+    return found
+
+
+def _is_like(split: Split, entry: SplitEntry) -> bool:
+    """Whether a published split is one more of a config's sealed splits, of the same originals."""
+    if split.generator is None or split.generator.sealed is None:
+        return False
+    return (split.role, split.source.key, split.partitions) == (entry.role, entry.source, entry.partitions)
+
+
+@dataclass(frozen=True, eq=False)
+class SealedPack(Packed):
+    """The sealed residuals of a split, and the file that they are unpacked into.
+
+    `files` are its files in order, `ids` the rows' ids, `side` is width and height of the images.
+    """
+
+    files: Sequence[Path]
+    ids: pa.ChunkedArray
+    side: int
+    path: Path
+
+    def images(self) -> Iterator[list[bytes]]:
+        """The residuals in the order of the rows."""
+        return published_residuals(self.files, self.ids, self.side)
+
+
+def with_residuals(plan: ReadPlan, entry: SplitEntry, rows: pa.Table, layout: Layout) -> ReadPlan:
+    """Add the sealed residuals of a split to its plan, with the published values that go with each.
+
+    Args:
+        plan: of a split whose generator opens them.
+        entry: its entry in the published manifest.
+        rows: its published rows, in the order of the plan.
+        layout: the release folder that is written, into which `copy_files` has brought the residuals.
+
+    Raises:
+        BuildError: a file has no residuals of these rows.
+    """
+    generator = plan.image_generator
+    if generator is None:
+        raise AssertionError(f"{plan.key} has no generator")
+    files = [layout.inside(file.path) for file in entry.sealed]
+    key = hashlib.sha256("\n".join(file.sha256 for file in entry.sealed).encode()).hexdigest()[:16]
+    pack = SealedPack(files, rows["id"], generator.prepared, layout.state / STAGING / f"sealed-{key}{PACK_SUFFIX}")
+    sizes = pack.lengths()
+    count = rows.num_rows
+    places = [
+        pa.repeat(STAGING, count),
+        pa.repeat(pack.path.name, count),
+        pa.array(np.cumsum(sizes) - sizes),
+        pa.array(sizes),
+    ]
+    columns = dict(zip(COMPANION_COLUMNS, places, strict=True))
+    for name in (CONTENT, *(column.name for column in generator.columns)):
+        columns[f"{COMPANION_VALUE}{name}"] = rows[name]
+    table = plan.table
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    return dataclasses.replace(plan, table=table, packs=(*plan.packs, pack))
+
+
+def copy_pixels(key: str, entry: SplitEntry, root: Path, bring: Bring, layout: Layout) -> None:
     """Copy the shards of a split from one release folder into another.
 
     Args:
         key: `config/split`.
         entry: its entry in the published manifest.
-        published: the published release's folder, which may have its index alone.
+        root: the published release's folder, which may have its index alone.
+        bring: copies a file of it.
         layout: the release folder that is written.
 
     Raises:
         BuildError: the published folder does not have them all, or has others than its manifest lists.
     """
-    config, _, name = key.partition("/")
-    shards = len(entry.data)
-    missing = [file.path for file in entry.data if not (published / file.path).is_file()]
-    if missing or not entry.data:
+    if not _has_pixels(entry, root):
         raise BuildError(
             f"The images of {key} cannot be generated again: they depend on the device and the library versions that "
-            f"generated them. Load the published ones, or give a release folder that has them; {published} "
-            "does not."
+            f"generated them. Load the published ones, or give a release folder that has them; {root} does not."
         )
-    for shard, file in enumerate(entry.data):
-        target = layout.data(config, name, shard, shards)
+    copy_files(key, entry.data, layout.data, bring, layout)
+
+
+def copy_files(
+    key: str, files: Sequence[FileEntry], place: Callable[[str, str, int, int], Path], bring: Bring, layout: Layout
+) -> None:
+    """Bring the files of a split into another release folder, but for those that it has.
+
+    Args:
+        key: `config/split`.
+        files: one for each shard, in order.
+        place: where the file of a shard is in that folder: `Layout.data` or `Layout.sealed`.
+        bring: brings a file.
+        layout: the release folder that is written.
+
+    Raises:
+        BuildError: a file is not as the published manifest lists it.
+    """
+    config, _, name = key.partition("/")
+    for shard, file in enumerate(files):
+        target = place(config, name, shard, len(files))
+        if target.is_file() and file_sha256(target) == file.sha256:
+            continue
         with atomic_path(target) as temporary:
-            shutil.copyfile(published / file.path, temporary)
+            bring(file, temporary)
             if layout.relative(target) != file.path or file_sha256(temporary) != file.sha256:
                 raise BuildError(
-                    f"{published / file.path} is not shard {shard} of {key}, or not as its manifest lists it "
-                    f"(SHA-256 {file.sha256}). Fetch the release again."
+                    f"{file.path} in the published release is not of shard {shard} of {key}, or not as its manifest "
+                    f"lists it (SHA-256 {file.sha256}). Fetch the release again."
                 )

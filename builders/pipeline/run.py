@@ -74,6 +74,14 @@ class PlannedRelease(abc.ABC):
     def order(self, key: str) -> Callable[[pa.Table], npt.NDArray[np.int64]]:
         """The order of a joined split's rows (`config/split`), for `builders.writing.read_plan.join`."""
 
+    def beside(self, plan: ReadPlan) -> ReadPlan:
+        """Add what the split's generator is given beside the source images, where that is not of a source.
+
+        Raises:
+            BuildError: it cannot be read.
+        """
+        return plan
+
     def expecting(self, plan: ReadPlan) -> ReadPlan:
         """Add what each row has to turn out as, where that is known."""
         return plan
@@ -102,7 +110,7 @@ def write_release(planned: PlannedRelease) -> Manifest:
         state = State(run, planned.adopted_digests, planned.generators)
         state.check(planned.labels())
         planned = planned.final()
-        located = locate_splits(planned, planned.planned)
+        located = [planned.beside(plan) for plan in locate_splits(planned, planned.planned)]
         state.record({plan.key: plan.digest for plan in located})
         work = ShardWork(run, planned.indexes)
         ready = work.generate(located)

@@ -14,7 +14,7 @@ import msgspec
 
 from builders.release.duplicates import CONFIG, SPLIT
 from builders.release.entries import FileEntry, Manifest, without_outdated_audits
-from builders.release.layout import INDEX_SUFFIX, Layout
+from builders.release.layout import INDEX_SUFFIX, SEALED_SUFFIX, Layout
 from builders.release.manifest import SHARD_NUMBER, file_entry, write_manifest
 from builders.release.schema import SHIFT_ROLES, Role
 from builders.storage.atomic import write_text
@@ -145,22 +145,26 @@ class CardSplit:
 
 
 def card_configs(manifest: Manifest) -> dict[str, dict[str, CardSplit]]:
-    """The configs of the card with their splits, in its order: images first, then indexes, then the duplicates.
+    """The configs of the card with their splits, in its order: images, indexes, sealed residuals, the duplicates.
 
     A config without shards (`--index-only`) has only its index in the card: one pattern that matches no file breaks
     every config of a repository.
     """
     with_pixels: dict[str, dict[str, CardSplit]] = {}
     indexes: dict[str, dict[str, CardSplit]] = {}
+    sealed: dict[str, dict[str, CardSplit]] = {}
     for name, config in sorted(manifest.configs.items()):
         splits = sorted(config.splits.items())
         pixels = {split: CardSplit(entry.data, entry.rows) for split, entry in splits if entry.data}
         if pixels:
             with_pixels[name] = pixels
         indexes[f"{name}{INDEX_SUFFIX}"] = {split: CardSplit([entry.index], entry.rows) for split, entry in splits}
+        residuals = {split: CardSplit(entry.sealed, entry.rows) for split, entry in splits if entry.sealed}
+        if residuals:
+            sealed[f"{name}{SEALED_SUFFIX}"] = residuals
     listed = manifest.duplicates
     tables = {} if listed is None else {CONFIG: {SPLIT: CardSplit([listed.file], listed.rows)}}
-    return {**with_pixels, **indexes, **tables}
+    return {**with_pixels, **indexes, **sealed, **tables}
 
 
 def data_path(paths: Sequence[str]) -> str | list[str]:

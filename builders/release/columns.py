@@ -85,5 +85,12 @@ OODNESS = Column(
     "how far the row's class is from the in-distribution ones, by the config's own measure; 0 is one of them",
 )
 
+PREPARED_SHA256 = Column(
+    "prepared_sha256",
+    "string",
+    "the SHA-256 over the original's pixels as they were prepared, by which another decoder is noticed",
+    absent="",
+)
+
 KNOWN_COLUMNS: Mapping[str, Column] = {column.name: column for column in (NEAR_DUPLICATE_OF, OODNESS)}
 """The columns that a manifest lists by name, without type and description."""

@@ -148,11 +148,27 @@ InputSize = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 """Width and height of a model's input in pixels; 0 for none."""
 
 
+PreparedSide = Annotated[int, Meta(ge=1, le=4096)]
+"""Pixels of a side of a prepared original. The limit is ours: several times the largest input of timm's models."""
+
+
+class PreparationEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """How originals are prepared before their images are generated (`builders.generate.sealed.prepare`).
+
+    The shorter side is resized to `resize` pixels, and the centre of `size` x `size` pixels is cropped.
+    """
+
+    size: PreparedSide
+    resize: PreparedSide
+    interpolation: Literal["bilinear", "bicubic"]
+
+
 class GeneratorEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A generator of images as recorded (`builders.generate.contract.Generator`); `weights` are SHA-256 by name.
 
     `prepared`: the input size of the models that the images are prepared for; they are to be evaluated as they are
-    stored, without another resize or crop.
+    stored, without another resize or crop. `sealed`: the images are also there as sealed residuals against their
+    originals, which are prepared like this.
     """
 
     name: Text
@@ -161,23 +177,25 @@ class GeneratorEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     weights: dict[Text, Sha256]
     reproducible: Reproducible
     prepared: InputSize = 0
+    sealed: PreparationEntry | None = None
 
     def identity(self) -> dict[str, object]:
         """What determines the images, by name, for `builders.generate.contract.differences`.
 
-        `prepared` says how to evaluate them and changes no pixel: a generator that works at that size has the size
-        among its parameters.
+        `prepared` and `sealed` say how to evaluate and to publish them and change no pixel: a generator that works at
+        that size, or prepares its originals, has this among its parameters.
         """
-        return {name: value for name, value in asdict(self).items() if name != "prepared"}
+        return {name: value for name, value in asdict(self).items() if name not in ("prepared", "sealed")}
 
 
 class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """A split: its counts, its files, and the digest of its rows.
 
     A joined split lists its `parts` instead of a role, source, partitions and adoption; `pieces` gives the parts of
-    every split. `made` describes how its images were generated, and `generator` records it. `near_duplicates` is only
-    in releases with the column `near_duplicate_of`. `labelled` is only there if rows have labels although they are
-    not in-distribution, or none although they are.
+    every split. `made` describes how its images were generated, and `generator` records it. `sealed` are the files of
+    sealed residuals of its images, one for each shard. `near_duplicates` is only in releases with the column
+    `near_duplicate_of`. `labelled` is only there if rows have labels although they are not in-distribution, or none
+    although they are.
     """
 
     rows: Count
@@ -198,6 +216,7 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     adopted: Text | None = None
     made: Prose | None = None
     generator: GeneratorEntry | None = None
+    sealed: tuple[FileEntry, ...] = ()
     near_duplicates: Count | None = None
     parts: tuple[PartEntry, ...] | None = None
     labelled: bool | None = None
@@ -227,6 +246,11 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
                 paper_classes=0,
             ),
         )
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        """Its files: the index, shards, and sealed residuals."""
+        return (self.index, *self.data, *self.sealed)
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -374,7 +398,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         """Every listed file but the card, sorted by path; a file that several configs share is included once."""
         entries = [entry for config in self.configs.values() for entry in (config.excluded, config.audit) if entry]
         for _, _, split in self.splits():
-            entries += [split.index, *split.data]
+            entries += split.files
         if self.duplicates is not None:
             entries.append(self.duplicates.file)
         for audit in self.audits.values():

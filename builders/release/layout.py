@@ -15,7 +15,10 @@ INDEX_SUFFIX = "-index"
 """Suffix of the config that holds the rows of another without images."""
 
 
-FOLDERS = ("data", "index", "excluded", "audit", "duplicates")
+SEALED_SUFFIX = "-sealed"
+"""Suffix of the config that holds the sealed residuals of another's images (`builders.storage.sealed_files`)."""
+
+FOLDERS = ("data", "index", "sealed", "excluded", "audit", "duplicates")
 """Folders of a release, besides its state."""
 
 CARD = "README.md"
@@ -66,6 +69,10 @@ class Layout:
     def index(self, config: str, split: str) -> Path:
         """The index of a split: its rows without images."""
         return self.inside(f"index/{config}/{split}.parquet")
+
+    def sealed(self, config: str, split: str, shard: int, of: int) -> Path:
+        """The sealed residuals of the images of a shard."""
+        return self.inside(f"sealed/{config}/{shard_name(split, shard, of)}")
 
     def excluded(self, config: str) -> Path:
         """The exclusions of a config's splits, with rule and evidence."""

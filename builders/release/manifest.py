@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from builders.errors import BuildError, printable
+from builders.release.columns import PREPARED_SHA256
 from builders.release.digests import file_sha256
 from builders.release.duplicates import CONFIG
 from builders.release.entries import (
@@ -32,7 +33,16 @@ from builders.release.entries import (
     SplitEntry,
     listed_column,
 )
-from builders.release.layout import CARD, CHANGELOG, CHANGES, FOLDERS, INDEX_SUFFIX, Layout, shows_images
+from builders.release.layout import (
+    CARD,
+    CHANGELOG,
+    CHANGES,
+    FOLDERS,
+    INDEX_SUFFIX,
+    SEALED_SUFFIX,
+    Layout,
+    shows_images,
+)
 from builders.storage.atomic import write_text
 from builders.storage.regular import read_regular
 
@@ -46,7 +56,9 @@ _MOST_REASON = 300
 _SHOWN = 40
 """Upper limit on the characters of an arbitrary value that a message repeats."""
 
-_OWN_CONFIGS = ("an index", "the table of duplicates")
+_OWN_CONFIGS = {INDEX_SUFFIX: "an index", SEALED_SUFFIX: "sealed residuals", CONFIG: "the table of duplicates"}
+"""Configs that the card has besides those of the manifest, by the suffix or the whole of their names."""
+
 _SUMS = ("rows", "expected", "paper", "available", "excluded")
 
 
@@ -230,13 +242,15 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
     if not manifest.configs:
         yield "it has no config"
     for name, config in sorted(manifest.configs.items()):
-        if name == CONFIG or name.endswith(INDEX_SUFFIX):
-            yield f"{name} cannot name a config: the card has one of that name for {_OWN_CONFIGS[name == CONFIG]}"
+        for own, of in _OWN_CONFIGS.items():
+            if name == own or (own != CONFIG and name.endswith(own)):
+                yield f"{name} cannot name a config: the card has one of that name for {of}"
         if config.benchmark not in manifest.benchmarks:
             yield f"{name} belongs to the benchmark {config.benchmark}, which it does not describe"
         yield from _wrong_config(name, config)
-    for key, _, split in manifest.splits():
+    for key, config, split in manifest.splits():
         yield from _wrong_split(key, split, manifest.sources)
+        yield from _wrong_sealing(key, config, split)
     known = manifest.by_key()
     for row in manifest.withdrawn:
         if row.split not in known:
@@ -305,7 +319,7 @@ def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]
     for name, value in parameters.items():
         if isinstance(value, float) and not math.isfinite(value):
             yield f"the parameter {name} of the generator of {key} is {value}"
-    for file in (split.index, *split.data):
+    for file in split.files:
         if not _is_inside(file.path):
             yield _elsewhere(file.path, key)
 
@@ -318,6 +332,22 @@ def _wrong_audit(key: str, audit: AuditEntry, splits: Mapping[str, SplitEntry]) 
     for name, digest in sorted(audit.splits.items()):
         if name not in splits or splits[name].digest != digest:
             yield f"the audit {key} is of rows that {name} does not have"
+
+
+def _wrong_sealing(key: str, config: ConfigEntry, split: SplitEntry) -> Iterator[str]:
+    generator = split.generator
+    preparation = None if generator is None else generator.sealed
+    if generator is None or preparation is None:
+        if split.sealed:
+            yield f"{key} has sealed residuals, but its generator does not say how originals are prepared"
+        return
+    if not generator.prepared == preparation.size <= preparation.resize:
+        yield (
+            f"the generator of {key} crops originals to {preparation.size} of {preparation.resize} pixels, for images "
+            f"of {generator.prepared}"
+        )
+    if (PREPARED_SHA256.name, PREPARED_SHA256.type) not in {(c.name, c.type) for c in config.own_columns()}:
+        yield f"{key} is sealed, but its config lacks the column {PREPARED_SHA256.name}"
 
 
 def _elsewhere(path: str, of: str) -> str:

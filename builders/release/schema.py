@@ -47,6 +47,11 @@ def is_demo(schema: pa.Schema) -> bool:
     return _DEMO_KEY in (schema.metadata or {})
 
 
+def demo_metadata(*, demo: bool) -> dict[str, str]:
+    """The metadata of a schema of other tables, which marks their rows as those of demo sources, or nothing."""
+    return {_DEMO_KEY.decode(): "true"} if demo else {}
+
+
 def arrow_schema(
     label_names: Sequence[str], columns: Sequence[Column] = (), *, image: bool = True, demo: bool = False
 ) -> pa.Schema:
@@ -71,4 +76,4 @@ def arrow_schema(
         kinds[column.name] = (column.arrow, {"dtype": column.type, "_type": "Value"})
     described = {"info": {"features": {name: feature for name, (_, feature) in kinds.items()}}}
     schema = pa.schema([(name, kind) for name, (kind, _) in kinds.items()])
-    return schema.with_metadata({"huggingface": json.dumps(described)} | ({_DEMO_KEY: "true"} if demo else {}))
+    return schema.with_metadata({"huggingface": json.dumps(described)} | demo_metadata(demo=demo))

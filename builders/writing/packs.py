@@ -10,8 +10,9 @@ Tested by `tests/builders/pipeline/test_run.py`.
 
 from __future__ import annotations
 
+import abc
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from builders.generate.batches import SEALED_SUFFIX
 from builders.sources.base import Container, SourceIndex
 from builders.sources.unpack import UNPACKERS
 from builders.storage.atomic import atomic_path
@@ -27,8 +29,50 @@ from builders.storage.byte_ranges import PACK_SUFFIX
 Int64 = npt.NDArray[np.int64]
 
 
+class Packed(abc.ABC):
+    """What is unpacked into a pack.
+
+    Attributes:
+        path: the pack.
+    """
+
+    path: Path
+
+    @abc.abstractmethod
+    def images(self) -> Iterator[Iterable[bytes | memoryview]]:
+        """The images in order, some at a time.
+
+        Raises:
+            BuildError: they cannot be read.
+        """
+
+    def lengths(self) -> Int64:
+        """Bytes of each image, in order; unpacks the images if that was never done."""
+        if not self._lengths_path.exists():
+            self.unpack()
+        lengths: Int64 = np.load(self._lengths_path)
+        return lengths
+
+    def unpack(self) -> None:
+        """Write the pack, then the lengths.
+
+        Raises:
+            BuildError: as `images`.
+        """
+        lengths: list[int] = []
+        with atomic_path(self.path) as temporary, temporary.open("wb") as sink:
+            for images in self.images():
+                lengths += [sink.write(image) for image in images]
+        with atomic_path(self._lengths_path) as temporary, temporary.open("wb") as sink:
+            np.save(sink, np.array(lengths, dtype=np.int64))
+
+    @property
+    def _lengths_path(self) -> Path:
+        return self.path.with_suffix(".lengths.npy")
+
+
 @dataclass(frozen=True, eq=False)
-class Pack:
+class Pack(Packed):
     """Some rows (ascending) of one container, and the file that their images are unpacked into."""
 
     container: Path
@@ -42,29 +86,9 @@ class Pack:
         key = hashlib.sha256(f"{file}\n".encode() + rows.tobytes()).hexdigest()[:16]
         return cls(index.root / file, how, rows, staging / f"{index.source.key}-{key}{PACK_SUFFIX}")
 
-    def lengths(self) -> Int64:
-        """Bytes of each image, in the order of `rows`; unpacks the images if that was never done."""
-        if not self._lengths_path.exists():
-            self.unpack()
-        lengths: Int64 = np.load(self._lengths_path)
-        return lengths
-
-    def unpack(self) -> None:
-        """Write the pack, then the lengths.
-
-        Raises:
-            BuildError: the container cannot be read, or a row has no image bytes.
-        """
-        lengths: list[int] = []
-        with atomic_path(self.path) as temporary, temporary.open("wb") as sink:
-            for images in UNPACKERS[self.how](self.container, self.rows):
-                lengths += [sink.write(image) for image in images]
-        with atomic_path(self._lengths_path) as temporary, temporary.open("wb") as sink:
-            np.save(sink, np.array(lengths, dtype=np.int64))
-
-    @property
-    def _lengths_path(self) -> Path:
-        return self.path.with_suffix(".lengths.npy")
+    def images(self) -> Iterator[Iterable[bytes | memoryview]]:
+        """The images of the rows."""
+        return UNPACKERS[self.how](self.container, self.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +143,7 @@ def unpack(index: SourceIndex, rows: Int64, staging: Path, advance: Callable[[in
 
 
 def remove_packs(staging: Path) -> None:
-    """Remove every pack of a finished build; the lengths are kept."""
-    for pack in sorted(staging.glob(f"*{PACK_SUFFIX}")):
-        pack.unlink()
+    """Remove every pack of a finished build, with its sealed residuals; the lengths are kept."""
+    for suffix in (PACK_SUFFIX, SEALED_SUFFIX):
+        for pack in sorted(staging.glob(f"*{suffix}")):
+            pack.unlink()

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.generate.inputs import COMPANION_VALUE
 from builders.plan.originals import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.sources.base import IN_PLACE, SourceIndex
@@ -86,7 +87,7 @@ class Places:
         found = self.find(companions.of.key, rows)
         columns = {f"companion_{name}": column for name, column in found.columns.items()}
         hashes = index.table["original_hash"].take(pa.array(rows)).combine_chunks()
-        return Located({**columns, "original_hash": hashes}, found.sizes, found.packs)
+        return Located({**columns, f"{COMPANION_VALUE}original_hash": hashes}, found.sizes, found.packs)
 
 
 def rows_taken(indexes: Mapping[str, SourceIndex], splits: Sequence[PlannedSplit], key: str) -> list[Int64]:

@@ -24,7 +24,7 @@ from builders.generate.contract import Generator
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
 from builders.storage.atomic import atomic_path
-from builders.writing.packs import Pack
+from builders.writing.packs import Packed
 from builders.writing.places import Places
 from builders.writing.shards import SHARD_BYTES
 
@@ -35,7 +35,7 @@ Int64 = npt.NDArray[np.int64]
 class ReadPlan:
     """A planned split with its places.
 
-    `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`, and where the generator takes
+    `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`, and where the generator is given
     companions theirs (`builders.generate.inputs.COMPANION_COLUMNS`).
 
     `parts` are the plans that it is joined from, or its own alone. Shard i is the rows `starts[i]:starts[i + 1]`.
@@ -47,7 +47,7 @@ class ReadPlan:
     table: pa.Table
     starts: tuple[int, ...]
     digest: str
-    packs: tuple[Pack, ...] = ()
+    packs: tuple[Packed, ...] = ()
 
     @property
     def config(self) -> Config:

@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.images import BY_PIXELS, Stored
-from builders.release.schema import PIXEL_DIGEST
+from builders.release.schema import PIXEL_DIGEST, is_demo
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import Reader
 from builders.writing.row_groups import Group, Images
+from builders.writing.sealed import write_sealed
 
 SHARD_BYTES = 512 * 1024 * 1024
 """Image bytes in one shard: close to the 500 MB that suit the Hub's viewer and streaming readers."""
@@ -41,7 +42,8 @@ class ShardTask:
     `size`; the shard is its rows `start:stop`, with `size` bytes of images. Plans of `generated` images also have
     `content_sha256`, and in `unreadable` the reason if an image could not be generated; their rows say `stored` of
     their bytes. `roots` maps the names in `root` to folders. `data` is the file for the images (None: index only),
-    `part` the file for the index rows and the shard's record.
+    `part` the file for the index rows and the shard's record. `sealed` is the file for the images' sealed residuals,
+    None if they are not sealed.
     """
 
     plan: Path
@@ -57,6 +59,7 @@ class ShardTask:
     columns: tuple[str, ...] = ()
     generated: bool = False
     stored: Stored = "pixels"
+    sealed: Path | None = None
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> None:
@@ -68,7 +71,8 @@ class ShardTask:
 class ShardRecord:
     """The record of a finished shard, stored in the metadata of its part file.
 
-    `bytes` and `sha256` are those of the data file (0 and empty without pixels); `decoded` says whether every image
+    `bytes` and `sha256` are those of the data file (0 and empty without pixels), `sealed_bytes` those of the sealed
+    residuals; `decoded` says whether every image
     was decoded; `dropped` has the row id and the reason of each image left out as unreadable.
     """
 
@@ -77,6 +81,7 @@ class ShardRecord:
     sha256: str
     decoded: bool
     dropped: tuple[tuple[str, str], ...]
+    sealed_bytes: int = 0
 
 
 _RECORD = b"shard_record"
@@ -86,8 +91,8 @@ _ROW_COLUMNS = ("label", "role", "class_id", "class_name", "source", "source_id"
 def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
     """Read, check, hash and write the images of one shard.
 
-    The data file and then the part file are written under temporary names and renamed, so that the shard is complete
-    once its part file exists.
+    The data file, the sealed residuals and then the part file are written under temporary names and renamed, so that
+    the shard is complete once its part file exists.
 
     Raises:
         BuildError: an image is missing or unreadable (unless `drop_unreadable`).
@@ -105,7 +110,9 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
             )
             parts = [_write_group(task, rows, group, writer) for group in groups]
         size, digest = (sink.size, sink.hexdigest()) if sink is not None else (0, "")
-    record = ShardRecord(sum(part.num_rows for part in parts), size, digest, task.decode, tuple(images.dropped))
+        sealed = 0 if task.sealed is None else write_sealed(rows, task.roots, task.sealed, demo=is_demo(task.schema))
+    written = sum(part.num_rows for part in parts)
+    record = ShardRecord(written, size, digest, task.decode, tuple(images.dropped), sealed)
     index = pa.concat_tables(parts or [_index_rows(task, rows.slice(0, 0), Group.nothing())])
     metadata = {_RECORD: json.dumps(asdict(record)).encode()}
     with atomic_path(task.part) as temporary:

@@ -12,7 +12,7 @@ from builders.errors import more
 from builders.release import card, duplicates
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
-from builders.release.layout import INDEX_SUFFIX, Layout
+from builders.release.layout import INDEX_SUFFIX, SEALED_SUFFIX, Layout
 from builders.storage.regular import read_regular
 from hf_scripts.checks.front_matter import FrontMatterError, read_front_matter
 from hf_scripts.checks.manifest import release_files
@@ -121,6 +121,8 @@ def _expected_configs(manifest: Manifest) -> dict[str, dict[str, list[str]]]:
         if split.data:
             expected.setdefault(config, {})[name] = sorted(f.path for f in split.data)
         expected.setdefault(f"{config}{INDEX_SUFFIX}", {})[name] = [split.index.path]
+        if split.sealed:
+            expected.setdefault(f"{config}{SEALED_SUFFIX}", {})[name] = sorted(f.path for f in split.sealed)
     if manifest.duplicates is not None:
         expected[duplicates.CONFIG] = {duplicates.SPLIT: [manifest.duplicates.path]}
     return expected

@@ -78,7 +78,7 @@ def check_strays(root: Path, manifest: Manifest) -> Problems:
 
 def _listed_twice(manifest: Manifest) -> list[str]:
     """Files that two splits list, or a split and another entry: only one of the two would be checked."""
-    listed = [file.path for _, _, split in manifest.splits() for file in (split.index, *split.data)]
+    listed = [file.path for _, _, split in manifest.splits() for file in split.files]
     listed += {config.excluded.path for config in manifest.configs.values()}
     listed += [config.audit.path for config in manifest.configs.values() if config.audit is not None]
     listed += [file.path for file in manifest.changelog or ()]

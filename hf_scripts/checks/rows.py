@@ -107,12 +107,12 @@ class ShardTask(FileTask):
                     decoded = self._check_rows(parquet, problems)
                 return Outcome(problems, parquet.metadata.num_rows, decoded)
         except UNREADABLE as error:
-            problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {_brief(error)}")
+            problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {brief(error)}")
         return Outcome(problems)
 
     def _check_rows(self, parquet: pq.ParquetFile, problems: Problems) -> dict[str, DecodedImage]:
         decoded: dict[str, DecodedImage] = {}
-        index = _IndexRows(self.root / self.index, self.split, self.first) if self.index else None
+        index = IndexRows(self.root / self.index, self.split, self.first) if self.index else None
         first = 0
         for group in range(parquet.num_row_groups):
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group]):
@@ -159,7 +159,7 @@ class IndexTask(FileTask):
             self._check_identity(identity, problems)
             return Outcome(problems, identity.num_rows if sound else None)
         except UNREADABLE as error:
-            problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {_brief(error)}")
+            problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {brief(error)}")
         return Outcome(problems)
 
     def _check_size(self, parquet: pq.ParquetFile, problems: Problems) -> bool:
@@ -198,7 +198,7 @@ def _is_sound(parquet: pq.ParquetFile) -> bool:
     return True
 
 
-class _IndexRows:
+class IndexRows:
     """Reads an index from a given row on, a few rows at a time."""
 
     def __init__(self, path: Path, split: Split, first: int) -> None:
@@ -306,5 +306,6 @@ def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> 
                 problems.add("page index", f"{path} row group {group}: {name} has no page index")
 
 
-def _brief(error: Exception) -> str:
+def brief(error: Exception) -> str:
+    """The first line of what a library said."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.columns import Column
+from builders.release.columns import PREPARED_SHA256, Column
 from builders.release.entries import ConfigEntry, SplitEntry
 from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import ROLES, Role
@@ -40,7 +40,8 @@ class Split:
     """The facts of the manifest that a split's rows are checked against.
 
     `key` is `config/split`. `kinds` has several entries only if the split is joined from parts. `columns` are the
-    config's own columns. `prepared` is the width and height of its images if they are prepared for a model's input.
+    config's own columns. `prepared` is the width and height of its images if they are prepared for a model's input;
+    `sealed` says whether they are there as sealed residuals.
     """
 
     key: str
@@ -48,13 +49,15 @@ class Split:
     label_names: tuple[str, ...]
     columns: tuple[Column, ...] = ()
     prepared: int = 0
+    sealed: bool = False
 
 
 def split_of(key: str, config: ConfigEntry, entry: SplitEntry) -> Split:
     """Read them from the manifest's entries of a config and of its split."""
     kinds = [Kind(piece.role, piece.source, piece.labelled) for piece in entry.pieces()]
     prepared = entry.generator.prepared if entry.generator is not None else 0
-    return Split(key, tuple(dict.fromkeys(kinds)), config.label_names, config.own_columns(), prepared)
+    columns = config.own_columns()
+    return Split(key, tuple(dict.fromkeys(kinds)), config.label_names, columns, prepared, bool(entry.sealed))
 
 
 def check_values(rows: pa.Table, split: Split, path: str, first: int, problems: Problems) -> None:
@@ -178,9 +181,9 @@ class _Checker:
         self.report(
             "stored", "stored", pc.invert(pc.is_in(rows["stored"], value_set=_STORED)), f"not one of {allowed}"
         )
-        digests = rows["content_sha256"]
-        malformed = pc.invert(pc.match_substring_regex(digests, HEX_SHA256))
-        self.report("content_sha256", "digest", malformed, "not a SHA-256 in lower-case hex")
+        for name in ("content_sha256", *([PREPARED_SHA256.name] if self.split.sealed else [])):
+            malformed = pc.invert(pc.match_substring_regex(rows[name], HEX_SHA256))
+            self.report(name, "digest", malformed, "not a SHA-256 in lower-case hex")
         # The digest over the rows joins cells by tabs and newlines, so an id that contains them could hide a change.
         breaks = pc.match_substring_regex(rows["id"], "[\t\r\n]")
         self.report("id", "id", breaks, "which contains a tab or a line break")

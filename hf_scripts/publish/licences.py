@@ -75,7 +75,7 @@ def check_declared(folder: Path, manifest: Manifest) -> None:
             )
     for key, config, split in manifest.splits():
         demo = manifest.benchmarks[config.benchmark].demo
-        for file in (split.index, *split.data):
+        for file in split.files:
             try:
                 marked = is_demo(pq.read_schema(folder / file.path))
             except UNREADABLE:

@@ -117,6 +117,10 @@ def compare(old: Manifest, new: Manifest) -> Changes:
             major.append(f"{key} loses its images")
         if now.data and not was.data:
             minor.append(f"{key} gets its images")
+        if was.sealed and not now.sealed:
+            major.append(f"{key} loses its sealed residuals")
+        if now.sealed and not was.sealed:
+            minor.append(f"{key} gets sealed residuals")
     if new.duplicates is not None and old.duplicates is None:
         minor.append(f"{CONFIG} is new")
     kept = before.keys() & after.keys() - set(changed)

@@ -23,9 +23,9 @@ from builders.generate.adversarial.halving import Halving
 from builders.generate.adversarial.models import Model
 from builders.generate.adversarial.network import Judged, Network, load_network
 from builders.generate.adversarial.pgd import PGD
-from builders.generate.adversarial.prepare import prepared
 from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
-from builders.release.columns import Column
+from builders.generate.sealed import prepare
+from builders.release.columns import PREPARED_SHA256, Column
 from builders.sources.imagenet_names import class_indices
 
 BATCH = 32
@@ -43,6 +43,7 @@ COLUMNS = (
     Column("prediction", "int64", "the class that the model gives the stored image"),
     Column("confidence", "float64", "the probability of that class"),
     Column("success", "bool", "whether the model took the original for its class, and the stored image for another"),
+    PREPARED_SHA256,
 )
 
 Attack = PGD | AutoAttack
@@ -116,6 +117,7 @@ def adversarial(settings: AttackSettings, needs: str = "") -> Generator:
         together=settings.batch,
         needs=needs,
         prepared=model.size,
+        sealed=model.preparation,
         requires=tuple(_PINNED.get(package, package) for package in attack.packages),
     )
 
@@ -180,7 +182,7 @@ class Attacker:
             BuildError: the model is less accurate than its card, or memory does not suffice for one image.
         """
         labels = np.array([class_indices()[image.class_id] for image in images])
-        originals = np.stack([prepared(image.rgb, self.settings.model) for image in images])
+        originals = np.stack([prepare(image.rgb, self.settings.model.preparation) for image in images])
         seeds = [image.seed for image in images]
         before = self._judge(originals, labels)
         if self.check is not None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from builders.errors import BuildError, one_line
 from builders.release.columns import Value
+from builders.release.entries import PreparationEntry
 
 _TIMM = "timm:"
 """Prefix of a model that is named as timm names it."""
@@ -35,11 +37,16 @@ class Model:
     architecture: str
     size: int
     resize: int
-    interpolation: str
+    interpolation: Literal["bilinear", "bicubic"]
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     accuracy: float = 0.0
     card: str = ""
+
+    @property
+    def preparation(self) -> PreparationEntry:
+        """How originals are prepared at the model's own size, as its weights were evaluated."""
+        return PreparationEntry(self.size, self.resize, self.interpolation)
 
     def parameters(self) -> dict[str, Value]:
         """What an attacked image depends on, but for the weights."""

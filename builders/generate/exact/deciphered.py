@@ -43,12 +43,12 @@ def decipher(image: SourceImage, size: tuple[int, int]) -> Generated:
     companion = image.companion
     if companion is None:
         raise ValueError(f"{image.id} has no cipher")
-    found = file_hash(image.data)
-    if companion.original_hash not in (found, _NO_HASH):
+    found, known = file_hash(image.data), str(companion.values[ORIGINAL_HASH.name])
+    if known not in (found, _NO_HASH):
         return Generated(
             None,
             reason=f"it is not the file that the authors of BROAD had, as a copy that was encoded again is not (its "
-            f"hash is {found[:12]}, not {companion.original_hash[:12]})",
+            f"hash is {found[:12]}, not {known[:12]})",
         )
     try:
         # Any lossy format would give a cipher of other samples.
@@ -66,7 +66,7 @@ def decipher(image: SourceImage, size: tuple[int, int]) -> Generated:
             None, reason=f"its cipher in PartialBROAD is not a whole PNG ({str(error).split(' <_io')[0]})"
         )
     pixels = deciphered(samples, image.data)
-    return Generated(pixels, {ORIGINAL_HASH.name: found, HASH_PUBLISHED.name: companion.original_hash != _NO_HASH})
+    return Generated(pixels, {ORIGINAL_HASH.name: found, HASH_PUBLISHED.name: known != _NO_HASH})
 
 
 def partial_broad(attack: Literal["pgd", "autoattack"], model: Literal["resnet50", "vit"], side: int) -> Generator:

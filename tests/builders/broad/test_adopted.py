@@ -1,5 +1,6 @@
 """BROAD with the authors' own images: deciphered, stored, verified, materialized, and what is left out or refused."""
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -178,7 +179,7 @@ ORIGINAL = b"the original's file"
 def companion(image, known=None, **options):
     """A cipher of an image, with the hash of its original."""
     cipher = Image.fromarray(deciphered(np.asarray(image), ORIGINAL))
-    source = Companion(saved(cipher, "PNG", **options), file_hash(ORIGINAL) if known is None else known)
+    source = Companion(saved(cipher, "PNG", **options), {"original_hash": known or file_hash(ORIGINAL)})
     return SourceImage("imagenet/val/x.JPEG#pgd", "n01440764", "tench", None, ORIGINAL, source)
 
 
@@ -209,9 +210,7 @@ def test_what_gives_no_image_has_a_reason():
         assert words in found.reason
     png = whole.companion.data
     for data in (b"", b"no PNG", png[:60], png[:-40], png[:50] + b"\0" + png[51:], jpeg(picture(6, 5))):
-        damaged = SourceImage(
-            whole.id, whole.class_id, "tench", None, ORIGINAL, Companion(data, whole.companion.original_hash)
-        )
+        damaged = dataclasses.replace(whole, companion=dataclasses.replace(whole.companion, data=data))
         found = decipher(damaged, (6, 5))
         assert found.pixels is None
         assert found.reason.startswith("its cipher in PartialBROAD is not a whole PNG (")

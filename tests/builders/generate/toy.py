@@ -1,7 +1,8 @@
-"""A benchmark whose images are made by toy generators, which need a device. Workers import this module.
+"""Benchmarks whose images are made by toy generators, which need a device. Workers import this module.
 
 `bright-224` is exact: it enlarges a source image to 224 x 224, a model's input, and brightens it. `drawn-224` and
-`redrawn-224` make images from nothing and say that they could not make the same ones again.
+`redrawn-224` make images from nothing and say that they could not make the same ones again. So says `nudged-224`,
+whose images are sealed against their originals.
 """
 
 import dataclasses
@@ -20,13 +21,14 @@ from builders.cli.progress import TerminalMeter
 from builders.errors import BuildError
 from builders.executors.base import Resources
 from builders.executors.local import LocalExecutor
-from builders.generate import batches
+from builders.generate import batches, sealed
 from builders.generate.contract import Generated, Generator, Weights
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release
-from builders.release.columns import Column
+from builders.release.columns import PREPARED_SHA256, Column
+from builders.release.entries import PreparationEntry
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.noise import NOISE
 from tests.builders.photographs import pieces
@@ -146,6 +148,47 @@ def redrawn(one, gain, parameters):
 
 # Has no prompt.
 REDRAWN = dataclasses.replace(DRAWN, name="redrawn-224", start=start_redrawn, columns=(SEED,))
+
+
+PREPARATION = PreparationEntry(SIDE, 256, "bilinear")
+
+
+def start_nudged(generator):
+    return set_up(nudged, generator)
+
+
+def nudged(one, gain, parameters):
+    """As an attack does it: at most so many steps from the prepared original."""
+    prepared = sealed.prepare(one.rgb, PREPARATION).astype(int)
+    steps = np.random.default_rng(one.seed).integers(-parameters["levels"], parameters["levels"] + 1, prepared.shape)
+    return Generated((prepared + steps).clip(0, 255).astype(np.uint8), {"strength": gain / 255})
+
+
+NUDGED = Generator(
+    "nudged-224",
+    1,
+    "prepared at 224 x 224 and nudged",
+    (SIDE, SIDE),
+    start_nudged,
+    {"levels": 12},
+    (Column("strength", "float64", "what was added, of 1"), PREPARED_SHA256),
+    **NEEDS,
+    reproducible="recorded",
+    prepared=SIDE,
+    sealed=PREPARATION,
+)
+
+
+def sealed_benchmark(*, more=False):
+    """A config with images that are sealed, and with `more` another split of them, as somebody's own model makes."""
+    caltech = {"source": CALTECH256, "partitions": ("images",), "quota": AllImages(), "paper": PaperCount(0)}
+    known, unknown = (Classes("caltech256", decision) for decision in ("keep", "remove"))
+    splits = [Split("nudged", "adversarial", classes=known, generator=NUDGED, **caltech)]
+    if more:
+        other = dataclasses.replace(NUDGED, name="nudged-other-224", parameters={"levels": 3})
+        splits.append(Split("nudged_other", "adversarial", classes=unknown, generator=other, **caltech))
+    config = Config("toy-attacked", known, "Nudged photographs.", tuple(splits))
+    return Benchmark("toy", "A toy", "1.0.0", 0, "", "@misc{toy}", (config,))
 
 
 def toy_benchmark(bright=BRIGHT):

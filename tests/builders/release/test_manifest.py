@@ -358,7 +358,7 @@ def test_files_that_lie_elsewhere(place, of, path):
     manifest["configs"]["bench"]["audit"] = file("audit/x.csv")
     set_at(manifest, f"{place}.path", path)
     assert refused(manifest) == (
-        f"{path or 'an empty path'} of {of} is not in data, index, excluded, audit, duplicates"
+        f"{path or 'an empty path'} of {of} is not in data, index, sealed, excluded, audit, duplicates"
     )
 
 
@@ -384,6 +384,29 @@ def column(**changes):
 def generator(**changes):
     entry = {"name": "bright-224", "version": 1, "parameters": {"by": 20, "gain": 0.5, "on": True, "how": "all"}}
     return entry | {"weights": {"w": "0" * 64}, "reproducible": "exact"} | changes
+
+
+def prepared(**changes):
+    return {"size": 224, "resize": 256, "interpolation": "bilinear"} | changes
+
+
+def with_sealed(manifest, *, columns=None, **changes):
+    """A split with sealed residuals; `changes` are those of its generator."""
+    digest = column(name="prepared_sha256", type="string")
+    manifest["configs"]["bench"]["columns"] = [digest] if columns is None else columns
+    made = {"prepared": 224, "sealed": prepared(), "reproducible": "recorded"} | changes
+    split = manifest["configs"]["bench"]["splits"]["test"]
+    split |= {"generator": generator(**made), "sealed": [file("sealed/bench/test.parquet")]}
+    return manifest
+
+
+def test_sealed_splits_are_read_and_written_as_they_are():
+    manifest = with_sealed(small())
+    read = parse(json.dumps(manifest).encode(), "x")
+    assert json.loads(dump(read)) == manifest
+    assert file("sealed/bench/test.parquet")["path"] in {entry.path for entry in read.files()}
+    # How it is published changes no image.
+    assert "sealed" not in read.by_key()["bench/test"].generator.identity()
 
 
 def test_columns_and_generators_are_read_and_written_as_they_are():
@@ -421,6 +444,15 @@ def test_a_column_of_another_form(columns, reason):
         ({"reproducible": "perhaps"}, "generator.reproducible: invalid enum value 'perhaps'"),
         ({"prepared": True}, "generator.prepared: expected `int`, got `bool`"),
         ({"prepared": 1 << 16}, "generator.prepared: expected `int` <= 65535"),
+        ({"sealed": {}}, "generator.sealed: object missing required field `size`"),
+        ({"sealed": prepared(resize=0)}, "generator.sealed.resize: expected `int` >= 1"),
+        # An original that is resized to more would take all memory.
+        ({"sealed": prepared(resize=4097)}, "generator.sealed.resize: expected `int` <= 4096"),
+        (
+            {"sealed": prepared(interpolation="lanczos")},
+            "generator.sealed.interpolation: invalid enum value 'lanczos'",
+        ),
+        ({"sealed": prepared(seal=1)}, "generator.sealed: object contains unknown field `seal`"),
     ],
 )
 def test_a_generator_of_another_form(change, reason):
@@ -493,6 +525,20 @@ def without(manifest, name):
         (lambda m: m["configs"].clear(), "it has no config"),
         (lambda m: rename(m, "duplicates"), "duplicates cannot name a config: the card has one of that name for the"),
         (lambda m: rename(m, "bench-index"), "bench-index cannot name a config: the card has one of that name for an"),
+        (
+            lambda m: rename(m, "bench-sealed"),
+            "bench-sealed cannot name a config: the card has one of that name for s",
+        ),
+        (lambda m: with_sealed(m, sealed=None), "bench/test has sealed residuals, but its generator does not say how"),
+        (
+            lambda m: with_sealed(m, prepared=0),
+            "the generator of bench/test crops originals to 224 of 256 pixels, for",
+        ),
+        (lambda m: with_sealed(m, sealed=prepared(resize=223)), "crops originals to 224 of 223 pixels, for images of"),
+        (
+            lambda m: with_sealed(m, columns=[]),
+            "bench/test is sealed, but its config lacks the column prepared_sha256",
+        ),
         (lambda m: with_parameter(m, float("nan")), "the parameter by of the generator of bench/test is nan"),
         (lambda m: with_parameter(m, float("-inf")), "the parameter by of the generator of bench/test is -inf"),
         (lambda m: m["configs"]["bench"]["splits"].clear(), "bench has no split"),

@@ -39,7 +39,7 @@ def test_a_manifest_that_leads_out_of_the_release(whole, check):
     write_json(whole, manifest)
     code, lines = check()
     assert code == 1
-    assert "index/../../elsewhere.parquet of imagenet/test is not in data, index, excluded" in problems(lines)[0]
+    assert "index/../../elsewhere.parquet of imagenet/test is not in data, index, sealed" in problems(lines)[0]
 
 
 def test_a_key_of_another_type(whole, check):

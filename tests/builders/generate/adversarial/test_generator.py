@@ -17,8 +17,8 @@ from builders.generate.adversarial.generator import AttackSettings, _Best, adver
 from builders.generate.adversarial.models import RESNET50, model_named
 from builders.generate.adversarial.network import Judged, load_network
 from builders.generate.adversarial.pgd import PGD
-from builders.generate.adversarial.prepare import prepared
 from builders.generate.contract import SourceImage
+from builders.generate.sealed import prepare
 from builders.release.images import decode
 from builders.sources.imagenet import IMAGENET
 from evaluation.protocols import broad
@@ -66,7 +66,9 @@ def test_pgd_leaves_no_picture_right_and_the_columns_are_about_what_is_stored(wo
     assert [row["source_id"] for row in attacked] == [row["source_id"] for row in clean]
     assert [row["label"] for row in attacked] == [row["label"] for row in clean]
     network = load_network(model_named(real.MODEL), weights, "cpu", list(IMAGENET.classes()))
-    originals = np.stack([prepared(decode(row["image"]["bytes"]).convert("RGB"), network.model) for row in clean])
+    originals = np.stack(
+        [prepare(decode(row["image"]["bytes"]).convert("RGB"), network.model.preparation) for row in clean]
+    )
     stored = np.stack([np.asarray(decode(row["image"]["bytes"])) for row in attacked])
     labels = np.array([row["label"] for row in attacked])
     assert stored.shape == (20, 224, 224, 3)
@@ -96,7 +98,9 @@ def test_pgd_leaves_no_picture_right_and_the_columns_are_about_what_is_stored(wo
 def test_the_model_gets_18_of_the_20_pictures(world):
     real.one_thread()
     network = load_network(model_named(real.MODEL), world[0], "cpu", list(IMAGENET.classes()))
-    images = np.stack([prepared(Image.open(path).convert("RGB"), network.model) for path, _ in real.pictures()])
+    images = np.stack(
+        [prepare(Image.open(path).convert("RGB"), network.model.preparation) for path, _ in real.pictures()]
+    )
     assert (network.judge(images, real.labels()).predictions == real.labels()).sum() == 18
 
 
@@ -149,7 +153,7 @@ def test_autoattack_keeps_the_best_of_its_parts(world, tmp_path, monkeypatch):
     assert len(rows) == len(originals) == 4
     network = load_network(model_named(real.MODEL), world[0], "cpu", [row.wnid for row in tables.imagenet1k()])
     for row, original in zip(rows, originals, strict=True):
-        before = prepared(decode(original["image"]["bytes"]).convert("RGB"), network.model)
+        before = prepare(decode(original["image"]["bytes"]).convert("RGB"), network.model.preparation)
         stored = np.asarray(decode(row["image"]["bytes"]))
         assert 0 < np.abs(stored.astype(int) - before.astype(int)).max() <= 12
         judged = network.judge(stored[None], np.array([row["label"]]))
@@ -182,22 +186,28 @@ def test_images_of_a_declared_model_are_copied_with_whatever_weights(tmp_path, c
     assert materialize.main([*copied, f"--out={tmp_path / 'copy'}"]) == 0
     ours, theirs = files_of(tmp_path / "copy"), files_of(out)
     names = [name for name in ours if "pgd_resnet50" in name]
-    assert len(names) == 2
+    assert len(names) == 3  # index, images, sealed residuals
     assert all(ours[name] == theirs[name] for name in names)
     # None of 2 right may be chance, so random weights pass.
     parameters = manifest_of(out)["configs"]["broad-adversarial"]["splits"]["pgd_resnet50"]["generator"]["parameters"]
     assert parameters["accuracy_check"] is True
     for file in (tmp_path / "copy" / "data").rglob("*.parquet"):
         file.unlink()
-    assert materialize.main([str(tmp_path / "copy"), *copied[1:], f"--out={tmp_path / 'again'}"]) == 2
-    assert "pgd_resnet50 cannot be generated again" in capsys.readouterr().err
+    again = [str(tmp_path / "copy"), *copied[1:], f"--out={tmp_path / 'again'}"]
+    assert materialize.main(again) == 2
+    assert "--imagenet" in capsys.readouterr().err  # with which residuals are opened
+    assert materialize.main([*again, f"--imagenet={source}"]) == 0
+    assert all(files_of(tmp_path / "again")[name] == theirs[name] for name in names)
 
 
 @real.REAL
-def test_nobody_else_makes_the_images_again(release, tmp_path, capsys):
-    arguments = [str(release), "broad-adversarial", f"--out={tmp_path}", "--workers=1", "--quiet"]
-    assert materialize.main(arguments) == 2
-    assert KEY in capsys.readouterr().err  # a model that the benchmark does not declare
+def test_images_of_a_model_that_is_not_declared_are_copied_too(release, tmp_path):
+    arguments = [str(release), "broad-adversarial", f"--out={tmp_path / 'copy'}", "--workers=1", "--quiet"]
+    assert materialize.main(arguments) == 0
+    ours, theirs = files_of(tmp_path / "copy"), files_of(release)
+    names = [name for name in theirs if name.startswith(("data/broad-adversarial", "index/broad-adversarial"))]
+    assert len(names) == 2
+    assert all(ours[name] == theirs[name] for name in names)
 
 
 @pytest.mark.parametrize(("epsilon", "levels"), [(0.05, 12), (8 / 255, 8), (1 / 255, 1), (0.03, 7)])

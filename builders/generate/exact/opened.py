@@ -1,0 +1,98 @@
+"""Opens the sealed residuals of a published split: the same images as its publisher's, from the originals' files.
+
+Tested by `tests/builders/generate/test_sealed_release.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from builders.errors import BuildError, one_line
+from builders.executors.base import ONE_CORE
+from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
+from builders.generate.sealed import Original, open_row, prepare
+from builders.release.columns import PREPARED_SHA256
+from builders.release.entries import GeneratorEntry, PreparationEntry
+from builders.release.images import UnreadableImageError, decode_or_mend
+
+CONTENT = "content_sha256"
+"""The value of a companion, besides those of the generator's columns, that an opened image is compared with."""
+
+
+def opened(declared: Generator, published: GeneratorEntry) -> Generator:
+    """Return what opens the images of a published split, in place of what generated them.
+
+    It needs no more than the core install, and is called what the publisher's generator is, with the same parameters
+    and weights: its images are those. It takes the sealed residuals and the rows' values as companions.
+
+    Args:
+        declared: what generates such images here.
+        published: what the publisher's manifest says of the generator; its images are sealed.
+
+    Raises:
+        BuildError: the publisher's generator has a name that none can have.
+    """
+    if published.sealed is None:
+        raise AssertionError(f"{published.name} has no sealed residuals")
+    side = published.sealed.size
+    try:
+        return dataclasses.replace(
+            declared,
+            name=published.name,
+            version=published.version,
+            size=(side, side),
+            start=_Start(published.sealed),
+            parameters=published.parameters,
+            resources=ONE_CORE,
+            weights=tuple(Weights(name, sha256) for name, sha256 in published.weights.items()),
+            reproducible=published.reproducible,
+            together=1,
+            prepared=side,
+            sealed=None,
+            requires=(),
+            needs="",
+        )
+    except ValueError as error:
+        raise BuildError(
+            f"The release names a generator that cannot be one: {one_line(error)} Fetch it again."
+        ) from error
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Sets the opening up; originals are prepared as the publisher's were."""
+
+    preparation: PreparationEntry
+
+    def __call__(self, _: Generator) -> Generate:
+        return self._open_all
+
+    def _open_all(self, images: Sequence[SourceImage]) -> list[Generated]:
+        return [open_image(image, self.preparation) for image in images]
+
+
+def open_image(image: SourceImage, preparation: PreparationEntry) -> Generated:
+    """Open the sealed residual that accompanies an original's file.
+
+    Args:
+        image: the original, whose companion has the residual, and the values of the published row.
+        preparation: how the publisher prepared originals.
+
+    Raises:
+        BuildError: the original is not the sealed one or has other pixels here, or the residual is damaged.
+    """
+    if image.companion is None:
+        raise ValueError(f"{image.id} has no sealed residual")
+    try:
+        decoded, _ = decode_or_mend(image.data)
+    except UnreadableImageError as error:
+        raise BuildError(
+            f"The file given as the original of {one_line(image.id)} does not decode ({error}). Give the owner's "
+            "edition, with its files as they were downloaded."
+        ) from error
+    original = Original(image.id, image.data, prepare(dataclasses.replace(image, image=decoded).rgb, preparation))
+    values = dict(image.companion.values)
+    digests = {CONTENT: str(values.pop(CONTENT)), PREPARED_SHA256.name: str(values[PREPARED_SHA256.name])}
+    return Generated(open_row(image.companion.data, original, **digests), values)

@@ -1,0 +1,82 @@
+"""Checks files of sealed residuals, as far as that can be done without the originals.
+
+Tested by `tests/builders/generate/test_sealed_release.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from builders.errors import BuildError
+from builders.storage.sealed_files import SCHEMA, check_size, read_header
+from hf_scripts.checks.manifest import check_file
+from hf_scripts.checks.problems import Problems
+from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexRows, Outcome, brief
+from hf_scripts.checks.values import Split
+
+_BATCH_ROWS = 64
+
+
+@dataclass(frozen=True)
+class SealedTask(FileTask):
+    """Checks one file of sealed residuals: its columns, the header of each, and that the rows are those of the index.
+
+    They are compared with the rows of the file `index` from row `first` on, unless `index` is None.
+    """
+
+    split: Split
+    index: str | None
+    first: int
+
+    def check(self) -> Outcome:
+        """Check the file and each residual."""
+        problems = check_file(self.root, self.file)
+        if "file missing" in problems.counts:
+            return Outcome(problems)
+        path = self.file.path
+        try:
+            with pq.ParquetFile(self.root / path, pre_buffer=False) as parquet:
+                if not parquet.schema_arrow.equals(SCHEMA):
+                    found = ", ".join(f"{field.name} {field.type}" for field in parquet.schema_arrow)
+                    problems.add("columns", f"{path}: wrong columns: expected id string, sealed binary; found {found}")
+                    return Outcome(problems)
+                self._check_rows(parquet, problems)
+                return Outcome(problems, parquet.metadata.num_rows)
+        except UNREADABLE as error:
+            problems.add("Parquet", f"{path}: cannot be read as Parquet: {brief(error)}")
+        return Outcome(problems)
+
+    def _check_rows(self, parquet: pq.ParquetFile, problems: Problems) -> None:
+        index = IndexRows(self.root / self.index, self.split, self.first) if self.index else None
+        first = 0
+        for batch in parquet.iter_batches(batch_size=_BATCH_ROWS):
+            empty = pc.or_(pc.is_null(batch["id"]), pc.is_null(batch["sealed"]))
+            problems.add_rows("value missing", empty, lambda i, at=first: f"{self._row(at + i)}: a cell has no value")  # type: ignore[misc]
+            if index is not None:
+                self._compare(batch["id"], index.take(batch.num_rows), first, problems)
+            cells = zip(batch["id"].to_pylist(), batch["sealed"].to_pylist(), strict=True)
+            for number, (name, sealed) in enumerate(cells, start=first):
+                if name is not None and sealed is not None:
+                    self._check_residual(name, sealed, number, problems)
+            first += batch.num_rows
+
+    def _compare(self, ids: pa.Array, index: pa.Table, first: int, problems: Problems) -> None:
+        expected = index["id"].to_pylist() if index.num_rows else []
+        for number, (found, wanted) in enumerate(zip(ids.to_pylist(), expected, strict=False), start=first):
+            if found != wanted:
+                problems.add(
+                    "id differs from the index", f"{self._row(number)}: id is {found}, and {wanted} in {self.index}"
+                )
+
+    def _check_residual(self, name: str, sealed: bytes, number: int, problems: Problems) -> None:
+        try:
+            check_size(read_header(sealed, name), name, self.split.prepared)
+        except BuildError as error:
+            problems.add("sealed residual", f"{self._row(number)}: {str(error).partition('. ')[0]}")
+
+    def _row(self, number: int) -> str:
+        return f"{self.file.path} row {number}"

@@ -1,0 +1,120 @@
+"""The whole way of a sealed image: attack, round, store, seal, publish, materialize without torch, load."""
+
+import hashlib
+import subprocess
+import sys
+
+import datasets
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from builders.broad_benchmark import main
+from builders.release.images import decode
+from hf_scripts import push, verify
+from tests.builders.conftest import files_of
+from tests.builders.generate.adversarial import real
+from tests.hub.fixtures import api, hub
+from tests.hub.guard import only_loopback
+
+__all__ = ["api", "hub", "only_loopback"]
+
+REPO = "org/name"
+SPLIT = "pgd_tf_efficientnet_lite0"
+
+# What neither the core install nor its dependencies have: an import of it ends the process.
+CORE_ONLY = """
+import sys
+for name in ("torch", "torchvision", "timm", "torchattacks", "diffusers", "sklearn", "matplotlib"):
+    sys.modules[name] = None
+from hf_scripts import materialize
+sys.exit(materialize.main())
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A source of 2 pictures, and the release of an attack with BROAD's settings on the half that is not held out."""
+    root = tmp_path_factory.mktemp("sealed-attack")
+    weights, source = real.write_weights(root / "lite0.pt"), real.write_source(root / "imagenet", count=2)
+    given = [f"--imagenet={source}", f"--model={real.MODEL}", f"--weights={weights}", "--no-accuracy-check"]
+    given += ["--attack=pgd", "--splits=broad-adversarial", "--allow-partial", "--quiet", "--workers=1"]
+    assert main([*given, f"--out={root / 'release'}"]) == 0
+    return source, root / "release"
+
+
+def published(release, monkeypatch, *flags):
+    monkeypatch.chdir(release.parent)
+    return push.main([release.name, f"--repo={REPO}", "--tag=v1.0.0", "--workers=1", *flags])
+
+
+def materialized(hub, source, folder):
+    """Run the command in a process without torch; returns what it said."""
+    arguments = [REPO, "broad-adversarial", "--revision=v1.0.0", f"--imagenet={source}", f"--out={folder / 'out'}"]
+    return subprocess.run(
+        [sys.executable, "-c", CORE_ONLY, *arguments, "--workers=1", "--quiet"],
+        env=hub.environment(folder / "home"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@real.REAL
+def test_from_the_attack_to_a_reader_without_torch(world, hub, api, only_loopback, tmp_path, monkeypatch, capsys):
+    source, release = world
+    # The pixels are of ImageNet: not in public, but their residuals are.
+    assert published(release, monkeypatch) == 2
+    said = capsys.readouterr().err
+    assert "images of ImageNet-1k" in said and "--index-only" in said
+    assert published(release, monkeypatch, "--index-only") == 0, capsys.readouterr()
+    there = set(hub.files(REPO, "v1.0.0"))
+    assert f"sealed/broad-adversarial/{SPLIT}-00000-of-00001.parquet" in there
+    assert not [path for path in there if path.startswith("data/")]
+
+    done = materialized(hub, source, tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert f"broad-adversarial/{SPLIT}: 2 rows" in done.stdout
+    ours, theirs = files_of(tmp_path / "out"), files_of(release)
+    images = f"data/broad-adversarial/{SPLIT}-00000-of-00001.parquet"
+    assert ours[images] == theirs[images]
+    assert verify.main([str(tmp_path / "out"), "--workers=1"]) == 0
+
+    rows = datasets.load_dataset(
+        str(tmp_path / "out"), "broad-adversarial", split=SPLIT, cache_dir=str(tmp_path / "cache")
+    )
+    stored = {row["id"]: row for row in pq.read_table(release / images).to_pylist()}
+    assert len(rows) == len(stored) == 2
+    for row in rows:
+        pixels = np.asarray(row["image"])
+        assert np.array_equal(pixels, np.asarray(decode(stored[row["id"]]["image"]["bytes"])))
+        assert row["content_sha256"] == hashlib.sha256(b"RGB 224 224\n" + pixels.tobytes()).hexdigest()
+
+
+@real.REAL
+def test_a_residual_of_pgd_takes_six_tenths_of_its_bytes_at_most(world):
+    _, release = world
+    sealed = pq.read_table(release / f"sealed/broad-adversarial/{SPLIT}-00000-of-00001.parquet")["sealed"]
+    shares = [len(cell) / (224 * 224 * 3) for cell in sealed.to_pylist()]
+    # 25 values (-12 to 12), were they all as likely, would take log2(25) = 4.64 bits, 0.58 of a byte.
+    assert 0.5 < np.mean(shares) < 0.58
+    assert max(shares) <= 0.6
+
+
+@real.REAL
+def test_another_copy_of_an_original_is_named_over_the_hub(world, hub, api, only_loopback, tmp_path, monkeypatch):
+    source, release = world
+    assert published(release, monkeypatch, "--index-only") == 0
+    row = pq.read_table(release / f"index/broad-adversarial/{SPLIT}.parquet").to_pylist()[-1]
+    copy = tmp_path / "imagenet"
+    for path in sorted(source.rglob("*.JPEG")):
+        place = copy / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(path.read_bytes())
+    (path,) = copy.rglob(row["source_id"].rpartition("/")[2])
+    path.write_bytes(path.read_bytes() + b"\0")  # the same pixels
+    done = materialized(hub, copy, tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert f"The file given as the original of {row['id']} is not the one" in done.stderr
+    assert not list((tmp_path / "out").glob("data/**/*.parquet"))

@@ -1,0 +1,434 @@
+"""Sealed images by a toy: built, verified and loaded, and materialized from their residuals, without the device."""
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import os
+import shutil
+import struct
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from builders.generate.contract import Generator, SourceImage
+from builders.generate.exact import opened
+from builders.generate.sealed import Original, unseal
+from builders.release.digests import rows_digest
+from builders.release.entries import PreparationEntry
+from builders.writing.read_plan import locate
+from hf_scripts import card, materialize, verify
+from tests.builders.conftest import files_of
+from tests.builders.generate import toy
+from tests.killing import watched_at_renames
+from tests.manifests import entry_of, manifest_of, save_manifest
+
+SHARDS = 3
+FILE = "sealed/toy-attacked/nudged-00001-of-00003.parquet"
+SPLITS = ("nudged", "nudged_other")
+DATA = [f"data/toy-attacked/{split}-0000{number}-of-00003.parquet" for split in SPLITS for number in range(SHARDS)]
+
+
+@contextlib.contextmanager
+def with_device(folder):
+    """The toy's device and small shards; `folder` is what the device writes to."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builders.executors.base._kept", {})
+        # 10 images of 224 x 224 x 3 bytes are 1.5 MB.
+        patch.setitem(locate.__kwdefaults__, "shard_bytes", 600_000)
+        for name, value in toy.write_environment(folder).items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    return toy.write_photographs(tmp_path_factory.mktemp("photographs"))
+
+
+@pytest.fixture(scope="module")
+def release(photographs, tmp_path_factory):
+    """An undisturbed release of a declared split and one of somebody's own; read only."""
+    root = tmp_path_factory.mktemp("sealed")
+    with with_device(root / "device"):
+        toy.build_toy(photographs, root / "release", benchmark=toy.sealed_benchmark(more=True))
+    return root / "release"
+
+
+@pytest.fixture
+def published(release, tmp_path, monkeypatch):
+    """The release without pixels; the tools build its benchmark, without the split of somebody's own."""
+    monkeypatch.setattr("builders.pipeline.from_index.BENCHMARKS", {"toy": toy.sealed_benchmark()})
+    monkeypatch.setattr("builders.executors.base._kept", {})
+    monkeypatch.setattr("builders.generate.batches._BATCH_BYTES", toy.BATCH)
+    monkeypatch.setitem(locate.__kwdefaults__, "shard_bytes", 600_000)
+    assert toy.DEVICE not in os.environ
+    return shutil.copytree(release, tmp_path / "published", ignore=shutil.ignore_patterns("data", ".state"))
+
+
+def materialized(published, photographs, out, *, workers=1):
+    arguments = [str(published), "toy-attacked", "--caltech256", str(photographs), "--out", str(out), "--quiet"]
+    return materialize.main([*arguments, "--workers", str(workers)])
+
+
+def rows_of(release, kind, split):
+    paths = sorted((release / kind / "toy-attacked").glob(f"{split}-0*.parquet"))
+    return [row for path in paths for row in pq.read_table(path).to_pylist()]
+
+
+def prepared_by_hand(path):
+    """224 x 224 pixels from the centre of 256 x 256: the photographs are square."""
+    return np.asarray(Image.open(path).resize((256, 256), Image.BILINEAR).crop((16, 16, 240, 240)))
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_residuals_digests_and_pixels_belong_together(release, photographs, split):
+    rows, sealed = rows_of(release, "data", split), rows_of(release, "sealed", split)
+    assert len(rows) == 10
+    assert len(list((release / "sealed" / "toy-attacked").glob(f"{split}-*"))) == SHARDS
+    for row, residual in zip(rows, sealed, strict=True):
+        assert row["id"] == residual["id"]
+        path = photographs / "256_ObjectCategories" / row["source_id"]
+        prepared = prepared_by_hand(path)
+        assert row["prepared_sha256"] == hashlib.sha256(b"RGB 224 224\n" + prepared.tobytes()).hexdigest()
+        pixels = unseal(residual["sealed"], Original(row["id"], path.read_bytes(), prepared))
+        assert np.array_equal(pixels, np.asarray(Image.open(io.BytesIO(row["image"]["bytes"]))))
+        assert row["content_sha256"] == hashlib.sha256(b"RGB 224 224\n" + pixels.tobytes()).hexdigest()
+
+
+def test_the_manifest_and_the_card_say_so(release):
+    config = manifest_of(release)["configs"]["toy-attacked"]
+    assert config["columns"][-1]["name"] == "prepared_sha256"
+    split = config["splits"]["nudged"]
+    assert split["generator"]["sealed"] == {"size": 224, "resize": 256, "interpolation": "bilinear"}
+    assert [file["path"] for file in split["sealed"]] == [path.replace("data/", "sealed/") for path in DATA[:3]]
+    text = " ".join((release / "README.md").read_text(encoding="utf-8").split())
+    assert text.count("They are also here as sealed residuals, in `toy-attacked-sealed`") == 2
+    assert "the shorter side resized to 256 pixels with a bilinear filter, the centre cropped" in text
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_residuals_load_as_a_config(release, tmp_path, streaming):
+    cache = {} if streaming else {"cache_dir": str(tmp_path)}
+    loaded = datasets.load_dataset(str(release), "toy-attacked-sealed", split="nudged", streaming=streaming, **cache)
+    assert list(loaded) == rows_of(release, "sealed", "nudged")
+
+
+def test_it_verifies_and_so_does_its_card(release, published, capsys):
+    for folder in (release, published):
+        # Without pixels, as `push --index-only` publishes it.
+        manifest = manifest_of(folder)
+        if folder == published:
+            for split in manifest["configs"]["toy-attacked"]["splits"].values():
+                split["data"] = []
+            save_manifest(folder, manifest)
+        assert verify.main([str(folder), "--workers", "1"]) == 0, capsys.readouterr()
+        assert card.main([str(folder), "--check"]) == 0
+
+
+def test_an_index_alone_has_its_residuals(release, photographs, tmp_path):
+    with with_device(tmp_path / "device"):
+        out = tmp_path / "out"
+        toy.build_toy(photographs, out, benchmark=toy.sealed_benchmark(more=True), index_only=True)
+    found, expected = files_of(out), files_of(release)
+    assert {name for name in expected if not name.startswith("data/")} == set(found)
+    assert {name: data for name, data in found.items() if name.startswith(("sealed/", "index/"))} == {
+        name: data for name, data in expected.items() if name.startswith(("sealed/", "index/"))
+    }
+
+
+def test_lost_residuals_are_made_again(release, photographs, tmp_path):
+    out = shutil.copytree(release, tmp_path / "out")
+    (out / FILE).unlink()
+    with with_device(tmp_path / "device"):
+        toy.build_toy(photographs, out, benchmark=toy.sealed_benchmark(more=True))
+        # One shard's images are of two batches of five.
+        assert len(toy.logged(tmp_path / "device", "image")) == 10
+    assert files_of(out) == files_of(release)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_same_bytes_come_out_without_the_device(release, published, photographs, tmp_path, workers):
+    out = tmp_path / "out"
+    # Two workers know the modules of the release's own process only.
+    assert materialized(published, photographs, out, workers=workers) == 0
+    assert files_of(out) == files_of(release)
+    # A finished run changes nothing, and reads no residual again.
+    before = {path: path.stat().st_mtime_ns for path in (out / "data").rglob("*.parquet")}
+    assert materialized(published, photographs, out) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in (out / "data").rglob("*.parquet")}
+    # What was opened can be published as it is, and opened again.
+    assert verify.main([str(out), "--workers", "1"]) == 0
+
+
+SMALL_PIECES = """
+from builders.generate import batches
+from builders.writing.read_plan import locate
+from tests.builders.generate import toy
+batches._BATCH_BYTES = toy.BATCH
+locate.__kwdefaults__["shard_bytes"] = 600_000
+"""
+OPEN = (
+    SMALL_PIECES
+    + """
+from builders.pipeline import from_index
+from hf_scripts import materialize
+from_index.BENCHMARKS = {"toy": toy.sealed_benchmark()}
+arguments = [sys.argv[2], "toy-attacked", "--caltech256", sys.argv[3], "--out", sys.argv[4], "--quiet", "--workers=1"]
+assert materialize.main(arguments) == 0
+"""
+)
+SEAL = (
+    SMALL_PIECES
+    + """
+toy.build_toy(Path(sys.argv[3]), Path(sys.argv[4]), benchmark=toy.sealed_benchmark(more=True))
+"""
+)
+
+
+def test_a_killed_opening_resumes(release, published, photographs, tmp_path):
+    points = range(1, 42, 8)
+    watched = watched_at_renames(points, tmp_path / "out", OPEN, published, photographs, tmp_path / "out")
+    assert 0 <= watched.renames - points[-1] < points.step, "kills reach the end"
+    for point in points:
+        out = watched.as_killed(point)
+        assert materialized(published, photographs, out) == 0
+        assert files_of(out) == files_of(release), point
+
+
+def test_a_killed_sealing_resumes(release, photographs, tmp_path):
+    points = range(1, 42, 8)
+    with with_device(tmp_path / "device"):
+        watched = watched_at_renames(points, tmp_path / "out", SEAL, "", photographs, tmp_path / "out")
+        assert 0 <= watched.renames - points[-1] < points.step, "kills reach the end"
+        for point in points:
+            out = watched.as_killed(point)
+            toy.build_toy(photographs, out, benchmark=toy.sealed_benchmark(more=True))
+            assert files_of(out) == files_of(release), point
+
+
+def test_pixels_that_are_there_are_copied_and_need_no_original(release, published, tmp_path):
+    arguments = ["toy-attacked", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
+    assert materialize.main([str(release), *arguments]) == 0
+    assert files_of(tmp_path / "out") == files_of(release)
+
+
+def test_without_the_source_one_sentence_asks_for_it(published, tmp_path, capsys):
+    assert materialize.main([str(published), "toy-attacked", "--out", str(tmp_path / "out"), "--quiet"]) == 2
+    assert "--caltech256" in capsys.readouterr().err
+
+
+def refused(published, photographs, out, capsys):
+    """The one sentence, and its next step, of a run that ends with exit code 2."""
+    capsys.readouterr()
+    assert materialized(published, photographs, out) == 2
+    said = capsys.readouterr().err.strip()
+    assert "\n" not in said and "Traceback" not in said
+    return said
+
+
+WRONG = 7
+"""The row of `nudged` whose original is another: one of the second batch of five."""
+
+
+def with_another_original(release, photographs, place, data=None):
+    """A copy of the photographs with another file in place of an original; returns it and the row's id."""
+    root = shutil.copytree(photographs, place)
+    row = rows_of(release, "data", "nudged")[WRONG]
+    path = root / "256_ObjectCategories" / row["source_id"]
+    # The same pixels in another file, as a tool that optimizes JPEGs writes it.
+    path.write_bytes(data or path.read_bytes() + bytes(8))
+    return root, row["id"]
+
+
+def test_another_original_is_named_and_what_was_finished_stays(release, published, photographs, tmp_path, capsys):
+    out = tmp_path / "out"
+    root, row = with_another_original(release, photographs, tmp_path / "copy")
+    # A split that was finished before.
+    only = manifest_of(published)
+    del only["configs"]["toy-attacked"]["splits"]["nudged"]
+    both = (published / "manifest.json").read_bytes()
+    save_manifest(published, only)
+    assert materialized(published, root, out) == 0
+    (published / "manifest.json").write_bytes(both)
+    before = files_of(out)
+    assert {name for name in before if name.startswith("data/")} == set(DATA[3:])
+    said = refused(published, root, out, capsys)
+    assert said == (
+        f"error: The file given as the original of {row} is not the one that its residual was sealed with. Give the "
+        "owner's edition, with its files as they were downloaded."
+    )
+    after = files_of(out)
+    assert {name: after[name] for name in before} == before
+    # The right file, and the batch that was opened is not opened again.
+    opened_again = []
+    opening = opened.open_image
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opened, "open_image", lambda *given: opened_again.append(given[0].id) or opening(*given))
+        assert materialized(published, photographs, out) == 0
+    assert files_of(out) == files_of(release)
+    assert row in opened_again
+    assert len(opened_again) == 5
+
+
+def test_a_file_that_is_no_image_is_named(release, published, photographs, tmp_path, capsys):
+    root, row = with_another_original(release, photographs, tmp_path / "copy", b"not an image")
+    said = refused(published, root, tmp_path / "out", capsys)
+    assert f"The file given as the original of {row} does not decode (cannot identify image file). Give the" in said
+
+
+def test_another_decoder_is_named_with_its_digest(release, published, photographs, tmp_path, capsys, monkeypatch):
+    def other(image, preparation):
+        pixels = prepared(image, preparation).copy()
+        pixels[0, 0, 0] ^= 1
+        return pixels
+
+    prepared = opened.prepare
+    monkeypatch.setattr(opened, "prepare", other)
+    said = refused(published, photographs, tmp_path / "out", capsys)
+    row = rows_of(release, "data", "nudged")[0]
+    assert f"The original of {row['id']} has other pixels here than where it was sealed" in said
+    assert row["prepared_sha256"] in said
+    assert not (tmp_path / "out" / "data").exists()
+
+
+def replaced(published, change):
+    """Change the rows of a file of residuals, as somebody who publishes in bad faith."""
+    table = pq.read_table(published / FILE)
+    table = change(table)
+    pq.write_table(table, published / FILE)
+    list_again(published)
+
+
+def list_again(published):
+    manifest = manifest_of(published)
+    manifest["configs"]["toy-attacked"]["splits"]["nudged"]["sealed"][1] = entry_of(published, FILE)
+    save_manifest(published, manifest)
+
+
+def with_cells(change):
+    def changed(table):
+        cells = [change(number, cell) for number, cell in enumerate(table["sealed"].to_pylist())]
+        return pa.table([table["id"], pa.array(cells, pa.binary())], names=["id", "sealed"])
+
+    return changed
+
+
+def with_field(place, value):
+    """Another value in the header of the second residual."""
+    return with_cells(lambda number, cell: cell[:place] + value + cell[place + len(value) :] if number == 1 else cell)
+
+
+HUGE = struct.pack("<I", 0xFFFFFFFF)
+TAMPERED = {
+    "no value": (with_cells(lambda number, cell: None if number else cell), "a cell has no value"),
+    "empty": (with_cells(lambda number, cell: b"" if number else cell), "is not sealed as these tools seal"),
+    "cut": (with_cells(lambda number, cell: cell[:-9] if number else cell), "is not whole: it has"),
+    "flipped": (with_cells(lambda number, cell: cell[:-9] + b"damage..." if number else cell), "is damaged"),
+    "version": (with_field(4, b"\xff"), "is sealed in version 255 of the format"),
+    "height": (with_field(5, HUGE), "is of 224 x 4,294,967,295 pixels, and its split has images of 224 x 224"),
+    "width": (with_field(9, HUGE), "is of 4,294,967,295 x 224 pixels"),
+    "size": (with_field(13, HUGE), "is not whole: it has"),
+    "key check": (with_field(17, bytes(8)), "is not the one that its residual was sealed with"),
+    "digest": (with_field(25, bytes(32)), "is damaged"),
+    "order": (lambda table: table.take([1, 0, *range(2, table.num_rows)]), "its rows are not those of the split's"),
+    "too few": (lambda table: table.slice(1), "its rows are not those of the split's index"),
+    "too many": (lambda table: pa.concat_tables([table] * 8), "its rows are not those of the split's index"),
+    "columns": (lambda table: table.rename_columns(["id", "residual"]), "its columns are not id and sealed"),
+    "text": (lambda table: table.set_column(1, "sealed", table["id"]), "its columns are not id and sealed"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_tampered_residuals_get_one_sentence(published, photographs, tmp_path, capsys, name):
+    change, sentence = TAMPERED[name]
+    replaced(published, change)
+    said = refused(published, photographs, tmp_path / "out", capsys)
+    assert sentence in said
+    assert not (tmp_path / "out" / "data").exists()
+    # Without an original, `verify` sees all but what the key is needed for.
+    code = verify.main([str(published), "--workers", "1"])
+    seen = capsys.readouterr().out
+    if name in ("flipped", "key check", "digest"):
+        assert FILE not in seen
+    else:
+        assert code == 1
+        assert FILE in seen
+
+
+def test_files_that_are_none_of_residuals_get_one_sentence(published, photographs, tmp_path, capsys):
+    whole = (published / FILE).read_bytes()
+    for number, data in enumerate((b"no Parquet", b"", whole[: len(whole) // 2], whole[:4] + whole[60:])):
+        (published / FILE).write_bytes(data)
+        said = refused(published, photographs, tmp_path / f"other-{number}", capsys)
+        assert f"{FILE} in the published release is not of shard 1 of toy-attacked/nudged, or not as" in said
+        list_again(published)
+        said = refused(published, photographs, tmp_path / f"listed-{number}", capsys)
+        assert f"Cannot read the sealed residuals {tmp_path / f'listed-{number}' / FILE}" in said
+    (published / FILE).unlink()
+    said = refused(published, photographs, tmp_path / "none", capsys)
+    assert f"The published file {FILE} is not in {published}" in said
+
+
+def test_a_row_with_another_digest_is_named(release, published, photographs, tmp_path, capsys):
+    path = published / "index/toy-attacked/nudged.parquet"
+    table = pq.read_table(path)
+    digests = pa.array(["0" * 64, *table["content_sha256"].to_pylist()[1:]])
+    changed = table.set_column(table.column_names.index("content_sha256"), "content_sha256", digests)
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
+    manifest = manifest_of(published)
+    listed = manifest["configs"]["toy-attacked"]["splits"]["nudged"]
+    listed["index"], listed["digest"] = entry_of(published, path), rows_digest(changed)
+    save_manifest(published, manifest)
+    said = refused(published, photographs, tmp_path / "out", capsys)
+    row = rows_of(release, "data", "nudged")[0]["id"]
+    assert f"The residual of {row} does not give the pixels that its row names. Fetch the release again." in said
+
+
+def test_tools_that_generate_otherwise_refuse(published, photographs, tmp_path, capsys):
+    manifest = manifest_of(published)
+    splits = manifest["configs"]["toy-attacked"]["splits"]
+    for split, change, sentence in (
+        ("nudged", {"version": 2}, "with version 1 instead of 2. Use the tools that published it."),
+        ("nudged", {"name": "pushed-224"}, "with name nudged-224 instead of pushed-224. Use the tools"),
+        ("nudged_other", {"version": 2}, "with version 1 instead of 2. Use the tools that published it."),
+        ("nudged_other", {"name": "A name"}, "The release names a generator that cannot be one: 'A name'"),
+    ):
+        before = splits[split]["generator"]
+        splits[split]["generator"] = before | change
+        save_manifest(published, manifest)
+        splits[split]["generator"] = before
+        assert sentence in refused(published, photographs, tmp_path / "out", capsys)
+    # A split that is nothing like the declared ones.
+    splits["nudged_other"] |= {"role": "corruption"}
+    save_manifest(published, manifest)
+    assert "toy-attacked/nudged_other in" in refused(published, photographs, tmp_path / "out", capsys)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prepared": 0},
+        {"reproducible": "exact"},
+        {"columns": (*toy.NUDGED.columns[::-1],)},
+        {"columns": toy.NUDGED.columns[:1]},
+        {"sealed": PreparationEntry(200, 256, "bilinear")},
+    ],
+)
+def test_a_generator_that_cannot_be_sealed_is_refused_when_it_is_declared(change):
+    fields = {name: getattr(toy.NUDGED, name) for name in Generator.__dataclass_fields__}
+    with pytest.raises(ValueError, match=r"^nudged-224: sealed images"):
+        Generator(**fields | change)
+
+
+def test_what_opens_has_the_identity_of_what_generated_and_needs_nothing():
+    own = dataclasses.replace(toy.NUDGED, requires=("torch",), needs="--weights FILE")
+    generator = opened.opened(own, toy.NUDGED.entry())
+    assert generator.identity() == toy.NUDGED.identity()
+    assert (generator.sealed, generator.requires, generator.needs, generator.resources.gpus) == (None, (), "", 0)
+    with pytest.raises(ValueError, match="x has no sealed residual"):
+        generator.start(generator)([SourceImage("x", "", "", None, b"")])
