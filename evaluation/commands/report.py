@@ -76,6 +76,7 @@ def command(
         choose_protocols,
         compute_figures,
         duplicates_left_out,
+        fitted_without_training_rows,
         load,
         missing_figures,
         parse_scores_file,
@@ -102,7 +103,7 @@ def command(
     for name, of in wanted.items():
         click.echo(f"{name}: {', '.join(of)}")
     duplicates = duplicates_left_out(scored, wanted)
-    notes = [*missing_figures(scored, wanted), *resized_images(scored)]
+    notes = [*missing_figures(scored, wanted), *resized_images(scored), *fitted_without_training_rows(scored)]
     notes += [] if duplicates is None else [describe_left_out(duplicates)]
     click.echo("".join(f"note: {note}\n" for note in notes), nl=False)
     if dry_run:

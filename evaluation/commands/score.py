@@ -39,7 +39,7 @@ from evaluation.releases import open_release
     "fit_configs",
     metavar="CONFIG",
     multiple=True,
-    help="Config to fit on; may be repeated. Default: CONFIG-train if it was extracted, else the validation rows.",
+    help="Config to fit on; may be repeated. Default: CONFIG-train if it was extracted, else half of validation.",
 )
 @click.option(
     "--no-search", is_flag=True, help="Use the default hyperparameters, without a search on external_validation."
@@ -85,7 +85,8 @@ def command(
     from evaluation.features.cache import FeatureCache
     from evaluation.features.extract import Runner, prepared_splits
     from evaluation.models.models import open_model
-    from evaluation.scoring.fit import Scorer, expand, find_fit_splits
+    from evaluation.scoring.fit import Scorer, expand
+    from evaluation.scoring.fit_splits import find_fit_splits
     from evaluation.scoring.run import (
         choose_configs,
         describe_fitted,
@@ -122,8 +123,20 @@ def command(
     scorer = Scorer(cache, sources, search=not no_search, log=log)
     keys = [(config, split) for config in chosen for split in here[config]]
     warn_about_environments(log, cache, keys)
-    for what, key in (("fitted", sources.train), ("tuned", sources.validation), ("tuned against", sources.external)):
-        click.echo(f"{what}: {'/'.join(key) if key else 'no rows'}")
+    halved = bool(scorer.fit_half.any())
+    fit_rows = sources.fit_name if halved or not sources.halved else ""
+    external = "/".join(sources.external or ())
+    for what, which in (
+        ("fitted", fit_rows),
+        ("tuned", sources.tune_name(halved=halved)),
+        ("tuned against", external),
+    ):
+        click.echo(f"{what}: {which or 'no rows'}")
+    if halved:
+        log(
+            "There are no features of training rows, so detectors are fitted on half of the validation rows and tuned "
+            "on the other half. The rows fitted on get no scores"
+        )
     with bar(len(names), "fitting", quiet=quiet, unit="detectors") as progress:
         fitted = fit_all(scorer, names, leave_out="all" in (wanted or ()), progress=progress.update)
     for one in fitted:
@@ -131,5 +144,5 @@ def command(
     with bar(len(keys), "scoring", quiet=quiet, unit="splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
     write_trials(out.with_suffix(".search.csv"), fitted)
-    write_scores(out, scores, run_provenance(cache, chosen, fitted))
+    write_scores(out, scores, run_provenance(scorer, chosen, fitted))
     click.echo(f"{len(scores):,} scores of {len(fitted)} detectors are in {out}")

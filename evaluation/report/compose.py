@@ -23,7 +23,7 @@ from evaluation.releases import Release
 from evaluation.report.across_runs import robust_detectors, robust_figures, robust_variants
 from evaluation.report.scored import DetectorFigures, ScoredRun
 from evaluation.scoring.duplicates import LeftOut, count_left_out
-from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, ReleaseIndex, join, release_index, rows_of
+from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, ReleaseIndex, fit_half_ids, join, release_index, rows_of
 from evaluation.scoring.rows import Rows
 from evaluation.scoring.scores import Provenance, read_scores
 
@@ -99,7 +99,8 @@ def load(files: Sequence[ScoresFile], release: Release, configs: Sequence[str], 
         if of not in indexes:
             indexes[of] = release_index(release, of)
         index = indexes[of]
-        joined = join(index.table, scores, label_names=index.label_names, where=str(file.path))
+        fitted_on = fit_half_ids(release, provenance.fit_half if provenance else "")
+        joined = join(index.table, scores, label_names=index.label_names, where=str(file.path), fitted_on=fitted_on)
         rows = {detector: rows_of(index, found) for detector, found in joined.items()}
         scored.append(ScoredRun(_run(file, provenance), of, rows, index.duplicates))
         progress(1)
@@ -192,6 +193,19 @@ def resized_images(scored: Sequence[ScoredRun]) -> list[str]:
             if "resized" in way:
                 found.setdefault((one.run.model, way), []).append(key)
     return [f"{model} got images of {way}: {', '.join(dict.fromkeys(keys))}" for (model, way), keys in found.items()]
+
+
+def fitted_without_training_rows(scored: Sequence[ScoredRun]) -> list[str]:
+    """List the runs whose detectors were fitted on validation rows, in sentences."""
+    found: dict[str, list[str]] = {}
+    for one in scored:
+        if one.run.fit_half:
+            found.setdefault(one.run.fit_half, []).append(one.run.name)
+    return [
+        f"detectors of {', '.join(names)} were fitted on half of {key}, for want of training rows; thresholds are "
+        "chosen on the other half"
+        for key, names in found.items()
+    ]
 
 
 def compute_figures(
@@ -313,6 +327,7 @@ def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
         hyperparameters=provenance.hyperparameters,
         versions={"judged": ours, "scored": provenance.versions},
         prepared=provenance.prepared,
+        fit_half=provenance.fit_half,
     )
 
 

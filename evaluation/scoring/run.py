@@ -20,7 +20,8 @@ from evaluation.features.cache import FeatureCache, Key
 from evaluation.features.store import Identity, Store
 from evaluation.files import atomic_path
 from evaluation.progress import Log, Progress
-from evaluation.scoring.fit import Fitted, Scorer, expand, find_fit_splits
+from evaluation.scoring.fit import Fitted, Scorer, expand
+from evaluation.scoring.fit_splits import find_fit_splits
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from evaluation.scoring.scores import Provenance
 
@@ -47,7 +48,8 @@ def score(
         features: folder written by `python -m evaluation extract`.
         detectors: keys of `METHODS`; None for all that can be used with these features.
         configs: configs to score; empty for all with rows to evaluate.
-        fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else the validation rows.
+        fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else a half of the validation
+            rows, which get no scores.
         search: search hyperparameters on `external_validation`; if false, use the defaults.
         seed: random seed.
         log: receives a line about each detector that is left out or cannot be searched.
@@ -118,6 +120,9 @@ def fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress: 
 def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], progress: Progress) -> pa.Table:
     """Score the rows of some splits with every detector, each id once.
 
+    Validation rows that detectors were fitted on get no scores: a threshold or a mixture fitted on them would take
+    them for rows that detectors have not seen.
+
     Args:
         scorer: the scorer that fitted the detectors.
         fitted: the detectors.
@@ -128,11 +133,13 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
         Columns `id`, `detector`, `score` and `prediction`; detector by detector, rows in the release's order.
     """
     known: set[str] = set()
+    fitted_on = scorer.fit_half_ids()
     columns: dict[str, list[list[pa.Array]]] = {one.method.name: [] for one in fitted}
     for key in keys:
         ids = scorer.cache.features(key).ids
-        new = np.array([id_ not in known for id_ in ids.tolist()], dtype=bool)
-        known.update(ids.tolist())
+        skipped = known | fitted_on if key[1] in FIT_AND_TUNE_SPLITS else known
+        new = np.array([id_ not in skipped for id_ in ids.tolist()], dtype=bool)
+        known.update(ids[new].tolist())
         for name, pieces in columns.items():
             values = ids[new], scorer.score(name, key)[new], scorer.predictions(name, key)[new]
             pieces.append([pa.array(array) for array in values])
@@ -146,8 +153,9 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
     return pa.concat_tables(tables)
 
 
-def run_provenance(cache: FeatureCache, configs: Sequence[str], fitted: Sequence[Fitted]) -> Provenance:
+def run_provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted]) -> Provenance:
     """Return the provenance of a run's scores."""
+    cache = scorer.cache
     identities = [store.identity for store in (cache.store, *cache.members)]
     digests = [identity.model_digest for identity in identities]
     members = {"members": float(len(identities))}
@@ -164,7 +172,20 @@ def run_provenance(cache: FeatureCache, configs: Sequence[str], fitted: Sequence
         },
         versions={"python": platform.python_version(), **_versions()},
         prepared=_prepared(identities, configs),
+        rows={one.method.name: _rows_used(scorer, one) for one in fitted},
+        fit_half="/".join(scorer.fit_splits.validation or ()) if scorer.fit_half.any() else "",
     )
+
+
+def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
+    """Name the rows that a detector was fitted and tuned on, and those that its threshold may be chosen on."""
+    splits = scorer.fit_splits
+    tuned = splits.tune_name(halved=bool(scorer.fit_half.any()))
+    used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fit]}
+    if fitted.trials and splits.external is not None:
+        used["tuned_on"] = f"{tuned} against {'/'.join(splits.external)}"
+    used["threshold_on"] = tuned
+    return {name: value for name, value in used.items() if value}
 
 
 def _prepared(identities: Sequence[Identity], configs: Sequence[str]) -> dict[str, str]:

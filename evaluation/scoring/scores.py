@@ -56,6 +56,10 @@ class Provenance:
         hyperparameters: hyperparameters of each detector, by name.
         versions: versions of the packages that the scores depend on, by name.
         prepared: how images that are prepared for a model's input were brought to this model's, by `config/split`.
+        rows: the rows that each detector was fitted and tuned on, and those that a threshold may be chosen on, by the
+            detector's name; in words.
+        fit_half: the `config/split` whose fit half (`fit_splits.in_fit_half`) detectors were fitted on in place of
+            training rows; its rows have no scores. Empty if there is none.
     """
 
     release_digest: str
@@ -66,6 +70,8 @@ class Provenance:
     hyperparameters: dict[str, dict[str, float]]
     versions: dict[str, str]
     prepared: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, dict[str, str]] = field(default_factory=dict)
+    fit_half: str = ""
 
 
 def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
@@ -83,7 +89,8 @@ def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
     if path.suffix != ".parquet":
         raise EvaluationError(f"The scores file must end in .parquet, found {path}. Rename it.")
     table = _checked(scores, str(path), COLUMNS)
-    said = {name: value for name, value in asdict(provenance).items() if name != "prepared" or value}
+    optional = ("prepared", "rows", "fit_half")
+    said = {name: value for name, value in asdict(provenance).items() if name not in optional or value}
     table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True)})
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
@@ -190,8 +197,11 @@ def _is_provenance(found: Any) -> bool:
     values, versions = found["hyperparameters"], found["versions"]
     if not isinstance(values, dict) or not is_text_by_text(versions) or not is_text_by_text(found.get("prepared", {})):
         return False
+    rows = found.get("rows", {})
+    if not isinstance(rows, dict) or not all(map(is_text_by_text, rows.values())):
+        return False
     texts = [found[name] for name in ("release_digest", "model", "model_digest")]
-    texts += [*found["configs"], *values]
+    texts += [*found["configs"], *values, *rows, found.get("fit_half", "")]
     numbers = [number for one in values.values() if isinstance(one, dict) for number in one.values()]
     return (
         all(isinstance(text, str) and text.isprintable() for text in texts)

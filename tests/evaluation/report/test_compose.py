@@ -18,6 +18,7 @@ from evaluation.demo.release import CONFIG, MIXED, make_release
 from evaluation.protocols.results import COLUMNS, read_figures
 from evaluation.releases import open_release
 from evaluation.report import folder as report_folder
+from evaluation.scoring.fit_splits import in_fit_half
 from evaluation.scoring.joining import release_index
 from evaluation.scoring.scores import Provenance, write_scores
 
@@ -60,7 +61,7 @@ def rows(root):
     return made
 
 
-def write(path, root, made, detectors=("msp", "mine"), seed=0, keep=None):
+def write(path, root, made, detectors=("msp", "mine"), seed=0, keep=None, **more):
     keep = np.ones(len(made["id"]), bool) if keep is None else keep
     tables = [
         pa.table(
@@ -75,7 +76,14 @@ def write(path, root, made, detectors=("msp", "mine"), seed=0, keep=None):
     ]
     digest = open_release(str(root)).digest
     about = Provenance(
-        digest, (CONFIG,), f"folder/net.py:make {path.stem}", path.stem, seed, {"mine": {"k": 3.0}}, {"torch": "2"}
+        digest,
+        (CONFIG,),
+        f"folder/net.py:make {path.stem}",
+        path.stem,
+        seed,
+        {"mine": {"k": 3.0}},
+        {"torch": "2"},
+        **more,
     )
     write_scores(path, pa.concat_tables(tables), about)
     return str(path)
@@ -119,6 +127,30 @@ def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, root
         areas.append(np.mean(np.cumsum(ranked) / np.arange(1, len(ranked) + 1)))
     found = value(figures, detector="msp", setting="unknown_detection", metric="aurc", rows="as_published")
     assert found == pytest.approx(np.mean(areas), abs=4 * np.std(areas) / 200**0.5 + 1e-12)
+
+
+def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_path, root, rows, capsys):
+    """Their rows have no scores, and a file that says so is whole without them."""
+    made = rows(0)
+    validation = made["split"] == "validation"
+    fits = np.zeros(len(validation), bool)
+    fits[validation] = in_fit_half(made["id"][validation].tolist(), made["label"][validation])
+    path = write(tmp_path / "run.parquet", root, made, keep=~fits, fit_half=f"{CONFIG}/validation")
+    assert report(tmp_path / "out", root, "--scores", path, "--protocol", "od-test") == 0
+    assert f"note: detectors of run were fitted on half of {CONFIG}/validation" in capsys.readouterr().out
+    assert f"fitted on half of {CONFIG}/validation" in (tmp_path / "out" / "README.md").read_text()
+    # The least of the thresholds with the best balanced accuracy on the tune half and near_ood.
+    score = made["mine"]
+    known, unknown = score[validation & ~fits], score[made["split"] == "near_ood"]
+    cuts = np.unique([*known, *unknown])
+    gains = (known[:, None] <= cuts).mean(axis=0) + (unknown[:, None] > cuts).mean(axis=0)
+    cut = cuts[np.argmax(gains.round(12))]
+    test, far = score[made["split"] == "test"], score[made["split"] == "far_ood_noise"]
+    named = {"detector": "mine", "fitted_on": "near_ood", "unknown": "far_ood_noise", "rows": "as_published"}
+    found = value(read_figures(tmp_path / "out"), **named, setting="od_test", statistic="")
+    assert found == pytest.approx(((test <= cut).mean() + (far > cut).mean()) / 2)
+    path = write(tmp_path / "other.parquet", root, made, keep=~fits)
+    assert report(tmp_path / "other", root, "--scores", path) == 2
 
 
 def test_every_line_says_of_what_and_by_whom(tmp_path, root, rows):

@@ -51,6 +51,14 @@ def test_a_split_that_is_not_judged_may_be_left_out_whole():
     assert "2 rows of c/validation" in refusal(scores(["n0", "t1", "t0", "v1"]))
 
 
+def test_rows_that_detectors_were_fitted_on_need_no_score():
+    table = scores(["n0", "t1", "t0", "v1"])
+    found = join(index(), table, label_names=NAMES, where="mine.csv", fitted_on=pa.array(["v0"]))["msp"]
+    assert found.rows.tolist() == [0, 1, 2, 4]
+    with pytest.raises(EvaluationError, match=r"1 id \(t0\)"):  # rows to evaluate need one all the same
+        join(index(), scores(["n0", "t1"]), label_names=NAMES, where="mine.csv", fitted_on=pa.array(["t0"]))
+
+
 def test_missing_ids_are_counted_and_named():
     said = refusal(scores(["t0", "t1", "v0", "v1"]))
     assert "mine.csv lacks scores of msp for 1 id (n0) of the 1 rows of c/near_ood" in said
