@@ -43,7 +43,7 @@ TABLE_VI = {
 }
 
 
-def facets_figures(method, metrics=facets.METRICS):
+def facets_figures(method, metrics=facets.IN_TABLES):
     return [
         figure(value / 100, metric, protocol="facets", config=config, setting="ood_detection")
         for config, cells in TABLE_VI.items()
