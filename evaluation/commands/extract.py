@@ -78,7 +78,7 @@ def command(
         size = bytes_a_row(ready)
         for config, split in chosen:
             rows = len(opened.rows(config, split))
-            done = there is not None and there.row_blocks(config, split).is_whole()
+            done = there is not None and there.row_blocks(config, split).is_sound()
             what = "there already" if done else f"{rows:,} images, {rows * size:,} bytes"
             click.echo(f"{config}/{split}: {what}")
         click.echo("nothing was written")
@@ -86,6 +86,7 @@ def command(
     store = Store.begin(out, whose, ready.head)
     runner = Runner(opened, ready, batch_size, workers)
     with store.writing():
+        store.expect(chosen)
         for config, split in chosen:
             rows = len(opened.rows(config, split))
             with bar(rows, f"{config}/{split}", quiet=quiet) as progress:

@@ -104,7 +104,7 @@ def command(
     names = expand(wanted)
     store = Store.open(features)
     here = store.splits()
-    chosen = choose_configs(store, configs)
+    chosen = choose_configs(store, configs, fit_configs)
     sources = find_fit_splits(here, chosen, fit_configs)
     opened = None if release is None else open_release(release, revision)
     if opened is not None:

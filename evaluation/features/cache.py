@@ -103,7 +103,7 @@ class FeatureCache:
         values = {**hyperparameters, **({"seed": self.seed} if image_pass.random else {})}
         name = "-".join([image_pass.name, *(f"{which}={value:g}" for which, value in sorted(values.items()))])
         row_blocks = self.store.pass_outputs(name, *key)
-        if not row_blocks.is_whole():
+        if not row_blocks.is_sound():
             runner = self.runner
             assert runner is not None  # `check` refuses the method otherwise
 

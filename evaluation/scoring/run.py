@@ -62,7 +62,7 @@ def score(
     """
     store = Store.open(Path(features))
     splits = store.splits()
-    chosen = choose_configs(store, configs)
+    chosen = choose_configs(store, configs, fit_configs)
     scorer = Scorer(
         FeatureCache(store, seed=seed), find_fit_splits(splits, chosen, fit_configs), search=search, log=log
     )
@@ -71,12 +71,14 @@ def score(
     return score_all(scorer, fitted, keys, lambda count: None)
 
 
-def choose_configs(store: Store, wanted: Sequence[str]) -> tuple[str, ...]:
+def choose_configs(store: Store, wanted: Sequence[str], fit_configs: Sequence[str] = ()) -> tuple[str, ...]:
     """Choose the configs to score: the given ones, else all with features of splits to evaluate.
 
     Raises:
-        EvaluationError: a config has no features, or there is no split to evaluate.
+        EvaluationError: a config has no features, those of a split are missing or incomplete, or there is no split to
+            evaluate.
     """
+    store.require_whole([*wanted, *(f"{config}-train" for config in wanted), *fit_configs] if wanted else ())
     here = store.splits()
     for config in wanted:
         if config not in here:
