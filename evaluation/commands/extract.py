@@ -71,6 +71,10 @@ def command(
     click.echo(f"model    {ready.name} on {ready.device}, digest {ready.digest[:12]}")
     head = ready.head.weight.shape
     click.echo(f"features {head[0]} logits from {head[1]} of {ready.layers.head}; blocks {', '.join(whose.blocks)}")
+    if ready.dropout.always:
+        click.echo(
+            "dropout  drops values in eval mode, too; features are without it, and mc_dropout draws its own masks"
+        )
     for config, split in chosen:
         if way := whose.prepared.get(f"{config}/{split}"):
             click.echo(f"{config}/{split}: images of {way}")

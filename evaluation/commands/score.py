@@ -16,9 +16,21 @@ from evaluation.progress import bar, log
 from evaluation.releases import open_release
 
 
+class _Score(click.Command):
+    """Lists the hyperparameters in its help."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from evaluation.scoring.settings import describe_settable
+
+        super().format_options(ctx, formatter)
+        with formatter.section("Hyperparameters, their defaults and what a search tries"):
+            formatter.write_dl(describe_settable())
+
+
 @click.command(
+    cls=_Score,
     epilog="Example: python -m evaluation score --features build/features --detectors msp,energy,knn --out "
-    "build/scores.parquet"
+    "build/scores.parquet",
 )
 @click.option(
     "--features",
@@ -45,6 +57,13 @@ from evaluation.releases import open_release
     "--no-search", is_flag=True, help="Use the default hyperparameters, without a search on external_validation."
 )
 @click.option(
+    "--set",
+    "settings",
+    metavar="DETECTOR.NAME=VALUE[,VALUE...]",
+    multiple=True,
+    help="Set a hyperparameter, or the values to search among, the default first; may be repeated. See below.",
+)
+@click.option(
     "--member",
     "members",
     type=click.Path(path_type=Path, file_okay=False),
@@ -64,6 +83,7 @@ def command(
     detectors: str,
     fit_configs: tuple[str, ...],
     no_search: bool,
+    settings: tuple[str, ...],
     members: tuple[Path, ...],
     seed: int,
     out: Path,
@@ -97,11 +117,13 @@ def command(
         write_trials,
     )
     from evaluation.scoring.scores import write_scores
+    from evaluation.scoring.settings import parse_settings
 
     if out.suffix != ".parquet":
         raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
     wanted = options.parse_list(detectors)
     names = expand(wanted)
+    given = parse_settings(settings, names)
     store = Store.open(features)
     here = store.splits()
     chosen = choose_configs(store, configs, fit_configs)
@@ -120,7 +142,7 @@ def command(
         store.check_prepared(prepared_splits(opened, ready))
         runner = Runner(opened, ready, batch_size, workers)
     cache = FeatureCache(store, [Store.open(member) for member in members], runner, seed, quiet)
-    scorer = Scorer(cache, sources, search=not no_search, log=log)
+    scorer = Scorer(cache, sources, search=not no_search, settings=given, log=log)
     keys = [(config, split) for config in chosen for split in here[config]]
     warn_about_environments(log, cache, keys)
     halved = bool(scorer.fit_half.any())

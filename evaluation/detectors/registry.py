@@ -38,6 +38,8 @@ METHODS: dict[str, Method] = {
         shaping.REACT,
         shaping.DICE,
         shaping.ASH,
+        shaping.ASH_B,
+        shaping.ASH_P,
         penultimate.SHE,
         penultimate.VIM,
         neighbors.KNN,

@@ -100,6 +100,8 @@ class FeatureCache:
         return predicted(features)
 
     def _pass_features(self, image_pass: ImagePass, hyperparameters: Mapping[str, float], key: Key) -> Features:
+        if image_pass.is_ordinary(hyperparameters):
+            return self.features(key)
         values = {**hyperparameters, **({"seed": self.seed} if image_pass.random else {})}
         name = "-".join([image_pass.name, *(f"{which}={value:g}" for which, value in sorted(values.items()))])
         row_blocks = self.store.pass_outputs(name, *key)

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from evaluation.detectors.base import Detector, Method, Scores
+from evaluation.detectors.base import Detector, Method, PredictingDetector, Scores
 from evaluation.detectors.registry import METHODS, method
 from evaluation.errors import EvaluationError
 from evaluation.features.cache import FeatureCache, Key
@@ -30,6 +30,7 @@ from evaluation.scoring.fit_splits import (
     in_fit_half,
     require_two_of_each_class,
 )
+from evaluation.scoring.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,23 @@ class Scorer:
         cache: loads the features.
         fit_splits: the splits to fit and tune on.
         search: search hyperparameters; if false, use the defaults.
+        settings: by detector, hyperparameters with the values to search among in place of the method's own.
         log: receives a line about each method that is left out or cannot be searched.
     """
 
     def __init__(
-        self, cache: FeatureCache, fit_splits: FitSplits, *, search: bool = True, log: Log = lambda text: None
+        self,
+        cache: FeatureCache,
+        fit_splits: FitSplits,
+        *,
+        search: bool = True,
+        settings: Settings | None = None,
+        log: Log = lambda text: None,
     ) -> None:
         self.cache = cache
         self.fit_splits = fit_splits
         self.search = search
+        self.settings = settings or {}
         self.log = log
         self._head = cache.store.head()
         self._fitted: dict[str, Fitted] = {}
@@ -124,8 +133,10 @@ class Scorer:
         return frozenset(self.cache.features(self.fit_splits.validation).ids[self.fit_half].tolist())
 
     def predictions(self, name: str, key: Key) -> npt.NDArray[np.int64]:
-        """Return the predicted classes of a split, shape (n,)."""
+        """Return the predicted classes of a split, shape (n,); -1 where a detector predicts none of the classes."""
         fitted = self.fit(name)
+        if isinstance(fitted.detector, PredictingDetector):
+            return fitted.detector.predict(self._read(fitted.method, fitted.hyperparameters, key))
         return self.cache.predictions(fitted.method, fitted.hyperparameters, key)
 
     def forget(self, key: Key) -> None:
@@ -142,7 +153,8 @@ class Scorer:
         return features
 
     def _choose(self, chosen: Method) -> Fitted:
-        sets = [dict(zip(chosen.grid, values, strict=True)) for values in itertools.product(*chosen.grid.values())]
+        grid = {**chosen.grid, **self.settings.get(chosen.name, {})}
+        sets = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
         if len(sets) == 1 or not self.search or not (self.fit_splits.validation and self.fit_splits.external):
             default = Fitted(chosen, self._make(chosen, sets[0]), sets[0])
             if len(sets) > 1 and self.search:

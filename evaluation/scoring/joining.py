@@ -234,7 +234,7 @@ def _class_indices(given: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedAr
     """Return class indices; null for unknown classes."""
     if given.type == pa.string():
         return pc.index_in(given, value_set=pa.array(names, pa.string())).cast(pa.int64())
-    inside = pc.and_(pc.greater_equal(given, 0), pc.less(given, len(names)))
+    inside = pc.and_(pc.greater_equal(given, -1), pc.less(given, len(names)))  # -1: none of the classes
     return pc.if_else(inside, given, pa.scalar(None, pa.int64()))
 
 

@@ -24,6 +24,7 @@ from evaluation.scoring.fit import Fitted, Scorer, expand
 from evaluation.scoring.fit_splits import find_fit_splits
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from evaluation.scoring.scores import Provenance
+from evaluation.scoring.settings import Settings
 
 _PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
 """Packages whose version may affect scores."""
@@ -36,6 +37,7 @@ def score(
     configs: Sequence[str] = (),
     fit_configs: Sequence[str] = (),
     search: bool = True,
+    settings: Settings | None = None,
     seed: int = 0,
     log: Log = lambda text: None,
 ) -> pa.Table:
@@ -51,6 +53,7 @@ def score(
         fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else a half of the validation
             rows, which get no scores.
         search: search hyperparameters on `external_validation`; if false, use the defaults.
+        settings: by detector, hyperparameters with the values to search among; one value sets it.
         seed: random seed.
         log: receives a line about each detector that is left out or cannot be searched.
 
@@ -63,9 +66,8 @@ def score(
     store = Store.open(Path(features))
     splits = store.splits()
     chosen = choose_configs(store, configs, fit_configs)
-    scorer = Scorer(
-        FeatureCache(store, seed=seed), find_fit_splits(splits, chosen, fit_configs), search=search, log=log
-    )
+    fit_splits = find_fit_splits(splits, chosen, fit_configs)
+    scorer = Scorer(FeatureCache(store, seed=seed), fit_splits, search=search, settings=settings, log=log)
     fitted = fit_all(scorer, expand(detectors), leave_out=detectors is None, progress=lambda count: None)
     keys = [(config, split) for config in chosen for split in splits[config]]
     return score_all(scorer, fitted, keys, lambda count: None)

@@ -119,6 +119,19 @@ def test_damaged_features_are_not_there_already(extract, tmp_path):
     assert main(["score", "--features", str(tmp_path / "out"), "--out", str(tmp_path / "scores.parquet")]) == 2
 
 
+def test_a_network_that_always_drops_has_the_same_features_at_every_run(extract, tmp_path):
+    """Those without dropout, which is said."""
+    flags = ("--splits", "test")
+    for out in ("one", "two"):
+        code, said, _ = extract(*flags, out=out, model=f"{FILE}:always_dropping")
+        assert code == 0
+        assert "dropout  drops values in eval mode, too; features are without it" in said
+    assert extract(*flags, out="never")[0] == 0
+    one, two, never = (features_of(tmp_path, out=out).logits for out in ("one", "two", "never"))
+    assert np.array_equal(one, two)
+    assert np.array_equal(one, never)
+
+
 def test_a_row_has_its_numbers_wherever_it_stands(extract, release, tmp_path):
     """Bit for bit: with workers, in another order, without the rows beside it, in a batch that is not full.
 

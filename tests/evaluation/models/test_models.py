@@ -60,6 +60,14 @@ def test_a_model_from_a_file(weights):
     assert not any(parameter.requires_grad for parameter in model.module.parameters())
 
 
+def test_a_model_that_is_another_at_every_call_is_refused(weights):
+    path = weights(of_seed(small_models.noisy, num_classes=4))
+    with pytest.raises(
+        EvaluationError, match=r"noisy gives other logits .* at every run, .*\. Take the random numbers"
+    ):
+        open_model(f"{FILE}:noisy", path, 4, device="cpu")
+
+
 def test_declared_preprocessing(weights):
     """By hand: Pillow's own resize to 6 x 8 pixels, nearest; then pixels / 255, less the mean, by the std."""
     model = open_model(f"{FILE}:of_three", weights(small_models.of_three()), 3, device="cpu")

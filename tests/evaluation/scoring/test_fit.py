@@ -116,6 +116,23 @@ def test_every_row_gets_the_score_of_a_detector_fitted_on_training_rows(score, t
             assert [predicted for _, predicted in mine] == features.logits.argmax(1).tolist()
 
 
+def test_detectors_that_change_predictions_have_their_own(score, tmp_path):
+    """OpenMax may predict none of the classes; ReAct, DICE and ASH predict by the logits whose energy they take."""
+    assert score("--no-search", detectors="msp,openmax,react,dice,ash")[0] == 0
+    found = scores_of(tmp_path / "scores.parquet")
+    ids = NEAR.ids.tolist()
+    own = {name: [found[name, id_][1] for id_ in ids] for name in ("msp", "openmax", "react", "dice", "ash")}
+    weight, bias = toy_head().weight, toy_head().bias
+    clipped = np.minimum(NEAR.penultimate, np.quantile(TRAIN.penultimate, 0.9))
+    assert own["react"] == (clipped @ weight.T + bias).argmax(axis=1).tolist()
+    contribution = weight * TRAIN.penultimate.mean(axis=0)
+    masked = np.where(contribution > np.quantile(contribution, 0.9), weight, 0)
+    assert own["dice"] == (NEAR.penultimate @ masked.T + bias).argmax(axis=1).tolist()
+    assert -1 in own["openmax"]
+    assert own["msp"] == NEAR.logits.argmax(axis=1).tolist()
+    assert own["ash"] != own["msp"]
+
+
 def test_the_public_function_gives_the_rows_of_the_command(score, folder, tmp_path):
     score("--seed", "3", detectors="msp,react")
     expected = read_scores(tmp_path / "scores.parquet")[0]
@@ -149,12 +166,12 @@ def test_the_same_command_gives_the_same_bytes(score, tmp_path):
 
 def test_the_best_on_external_rows_is_chosen(score, tmp_path):
     """Every choice of the grid is made and judged here again; the first of the best is taken."""
-    code, out, _ = score(detectors="ash,knn")
+    code, out, _ = score(detectors="ash,react")
     assert code == 0
     about = read_scores(tmp_path / "scores.parquet")[1]
     with (tmp_path / "scores.search.csv").open(newline="") as file:
         written = list(csv.DictReader(file))
-    for name, parameter in (("ash", "pruned"), ("knn", "neighbors")):
+    for name, parameter in (("ash", "pruned"), ("react", "quantile")):
         areas = {}
         for value in METHODS[name].grid[parameter]:
             fitted_on = None if METHODS[name].fit == "none" else TRAIN
@@ -189,6 +206,26 @@ def test_without_a_search_defaults_are_taken_and_an_old_record_goes(score, tmp_p
     assert read_scores(tmp_path / "scores.parquet")[1].hyperparameters == {"ash": {"pruned": 0.9}}
 
 
+def test_hyperparameters_are_those_that_are_set(score, tmp_path):
+    """One value is not searched; several are, in place of the grid."""
+    flags = ("--set", "knn.neighbors=7", "--set", "temperature.temperature=1000", "--set", "ash.pruned=0.5,0.25")
+    code, out, _ = score(*flags, detectors="knn,temperature,ash")
+    assert code == 0
+    about = read_scores(tmp_path / "scores.parquet")[1]
+    assert about.hyperparameters["knn"] == {"neighbors": 7}
+    assert about.hyperparameters["temperature"] == {"temperature": 1000}
+    assert about.hyperparameters["ash"]["pruned"] in (0.5, 0.25)
+    assert "knn: neighbors=7\n" in out
+    assert ", the best of 2 with AUROC" in out
+    found = scores_of(tmp_path / "scores.parquet")
+    p = np.exp(TEST.logits.astype(float) / 1000)
+    assert np.allclose([found["temperature", id_][0] for id_ in TEST.ids.tolist()], 1 - (p / p.sum(1)[:, None]).max(1))
+    nearest = method("knn").make(TRAIN, toy_head(), neighbors=7).score(TEST)
+    assert np.allclose([found["knn", id_][0] for id_ in TEST.ids.tolist()], nearest)
+    said = refused(score("--set", "knn.neighbors=401", detectors="knn"))
+    assert "neighbors of knn must be from 1 to the 400 rows it is fitted on, found 401" in said
+
+
 def test_without_external_rows_defaults_are_taken_and_it_is_said(score, tmp_path):
     fill(tmp_path / "few", {key: value for key, value in SPLITS.items() if key[1] != "external_validation"})
     code, _, err = score(detectors="ash", features=tmp_path / "few")
@@ -198,13 +235,13 @@ def test_without_external_rows_defaults_are_taken_and_it_is_said(score, tmp_path
 
 
 def test_hyperparameters_that_cannot_be_are_passed_over(score, tmp_path):
-    """KNN of 200 neighbours among 150 training rows."""
+    """KNN of 200, 500 and 1,000 neighbours among 150 training rows."""
     few = TRAIN.take(slice(150))
     fill(tmp_path / "few", SPLITS | {("toy-train", "train"): few})
     code, out, _ = score(detectors="knn", features=tmp_path / "few")
     assert code == 0
     assert "knn: " in out
-    assert ", 1 of which cannot be used here" in out
+    assert ", 3 of which cannot be used here" in out
     with (tmp_path / "scores.search.csv").open(newline="") as file:
         rows = {row["hyperparameters"]: row for row in csv.DictReader(file)}
     assert rows["neighbors=200"]["auroc_external_validation"] == ""

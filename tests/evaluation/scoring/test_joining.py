@@ -98,6 +98,11 @@ def test_predictions_may_be_numbers_or_names_and_are_needed_where_there_is_a_cla
     assert "The prediction of msp in mine.csv is missing for labelled rows: 1 id (t1)" in said
 
 
+def test_a_detector_may_predict_none_of_the_classes():
+    found = joined(scores(["t0", "t1", "n0"], prediction=[-1, 1, -1]))["msp"]
+    assert found.prediction.tolist() == [-1, 1, -1]
+
+
 def test_names_are_of_the_classes_of_each_row_s_own_config():
     rows = pa.concat_tables([index(), pa.table({"config": ["d"], "split": ["test"], "id": ["d0"], "label": [0]})])
     found = joined(scores(["t0", "t1", "n0", "d0"], **{"class": ["dog"] * 4}), rows)["msp"]
@@ -105,7 +110,7 @@ def test_names_are_of_the_classes_of_each_row_s_own_config():
 
 
 @pytest.mark.parametrize(
-    "columns", [{"prediction": [0, 2, 0]}, {"prediction": [0, -1, 0]}, {"class": ["cat", "Dog", "cat"]}]
+    "columns", [{"prediction": [0, 2, 0]}, {"prediction": [0, -2, 0]}, {"class": ["cat", "Dog", "cat"]}]
 )
 def test_a_prediction_that_is_no_class_is_refused(columns):
     said = refusal(scores(["t0", "t1", "n0"], **columns))
