@@ -79,6 +79,13 @@ class Release:
         return str(self.manifest[CONFIG]["sha256"]) if CONFIG in self.manifest else ""
 
     @property
+    def is_demo(self) -> bool:
+        """Whether the release is made of demo sources, of which no result can be drawn."""
+        benchmarks = self.manifest.get("benchmarks")
+        entries = benchmarks.values() if isinstance(benchmarks, Mapping) else ()
+        return any(isinstance(entry, Mapping) and bool(entry.get("demo")) for entry in entries)
+
+    @property
     def configs(self) -> tuple[str, ...]:
         """Names of the configs with images, sorted."""
         return tuple(sorted(self.manifest["configs"]))

@@ -79,6 +79,7 @@ def command(
         fitted_without_training_rows,
         load,
         missing_figures,
+        of_demo,
         parse_scores_file,
         resized_images,
         tabulate,
@@ -103,7 +104,8 @@ def command(
     for name, of in wanted.items():
         click.echo(f"{name}: {', '.join(of)}")
     duplicates = duplicates_left_out(scored, wanted)
-    notes = [*missing_figures(scored, wanted), *resized_images(scored), *fitted_without_training_rows(scored)]
+    notes = [*of_demo(opened), *missing_figures(scored, wanted), *resized_images(scored)]
+    notes += fitted_without_training_rows(scored)
     notes += [] if duplicates is None else [describe_left_out(duplicates)]
     click.echo("".join(f"note: {note}\n" for note in notes), nl=False)
     if dry_run:

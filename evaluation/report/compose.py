@@ -25,7 +25,7 @@ from evaluation.report.scored import DetectorFigures, ScoredRun
 from evaluation.scoring.duplicates import LeftOut, count_left_out
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, ReleaseIndex, fit_half_ids, join, release_index, rows_of
 from evaluation.scoring.rows import Rows
-from evaluation.scoring.scores import Provenance, read_scores
+from evaluation.scoring.scores import Provenance, file_seed, read_scores
 
 _PACKAGES = ("numpy", "pyarrow", "scipy")
 """Packages whose version may affect figures."""
@@ -185,6 +185,12 @@ def missing_figures(scored: Sequence[ScoredRun], wanted: Mapping[str, Sequence[s
     return list(dict.fromkeys(notes))
 
 
+def of_demo(release: Release) -> list[str]:
+    """Warn of figures of a demo release, in a sentence; nothing for others."""
+    warning = f"{release_name(release)} is a demo release: its figures try the tools out, and are no results"
+    return [warning] if release.is_demo else []
+
+
 def resized_images(scored: Sequence[ScoredRun]) -> list[str]:
     """List the splits whose images are prepared for another input than a run's model has, in sentences."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -315,7 +321,8 @@ def _only_config(release: Release) -> tuple[str, ...]:
 def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
     ours = {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in _PACKAGES}}
     if provenance is None:
-        return Run(file.path.stem, file.variant or "", None, "", "", {}, {"judged": ours})
+        seed = file_seed(file.path)[1]
+        return Run(file.path.stem, file.variant or "", seed, "", "", {}, {"judged": ours})
     # A model file is recorded without its folder, which may differ between machines.
     model = re.sub(r"[^ ]*/(?=[^/ ]+\.py:)", "", provenance.model)
     return Run(

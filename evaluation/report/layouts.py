@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -100,7 +100,19 @@ def paper_tables(summary: pa.Table, titles: Mapping[str, str], left_out: Sequenc
         placed += [PlacedTable(table, protocol, len(changes) <= _MOST_CHANGES) for table in changes]
     for protocol, of_protocol in losing.items():
         placed.append(PlacedTable(left_out_table(protocol, of_protocol, titles), protocol, True))
-    return placed
+    return _numbered(placed)
+
+
+def _numbered(placed: Sequence[PlacedTable]) -> list[PlacedTable]:
+    """Number the names of tables that would share a file; that of the first stays."""
+    seen: dict[str, int] = {}
+    found = []
+    for one in placed:
+        name = one.table.name
+        seen[name] = seen.get(name, 0) + 1
+        table = one.table if seen[name] == 1 else replace(one.table, name=f"{name}-{seen[name]}")
+        found.append(replace(one, table=table))
+    return found
 
 
 def headlines(lines: Sequence[Line], protocol: str) -> list[Line]:
@@ -210,8 +222,12 @@ def _robustness(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
     )
     titles = {"mixture_mean": "mean", "mixture_variance": "variance", "robustness": "score"}
     over_variants = [line for line in lines if line["variant"] == ALL_VARIANTS]
+    sets = {key: len(grouped(found, "unknown")) for key, found in grouped(over_variants, "config", "setting")}
     for (config, setting, unknown), found in grouped(over_variants, "config", "setting", "unknown"):
-        where = display_name(unknown) if setting == "ood_detection" else display_name(setting)
+        if setting == "ood_detection":
+            where = display_name(unknown)
+        else:
+            where = ", ".join([display_name(setting), *([display_name(unknown)] if sets[config, setting] > 1 else [])])
         columns = []
         for line in distinct(found):
             better = METRICS[line["metric"]].better if line["statistic"] == "mixture_mean" else "lower"

@@ -4,8 +4,8 @@ Parquet or CSV with the columns `id` and `score` (higher = more unknown), and op
 
 | column | content |
 |---|---|
-| `detector` | name of the detector; without it the file holds one detector, named after the file |
-| `prediction` | predicted class, as an index into the config's label names |
+| `detector` | name of the detector; without it the file holds one detector, named after the file (`file_seed`) |
+| `prediction` | predicted class, as an index into the config's label names; -1 for none of them |
 | `class` | predicted class by name, in place of `prediction` |
 
 Predictions are needed only by protocols that evaluate misclassified in-distribution rows, and only for labelled rows.
@@ -15,6 +15,7 @@ Files written by `python -m evaluation score` also carry an `Provenance`, as JSO
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -41,6 +42,8 @@ COLUMNS: Mapping[str, pa.DataType] = {
 """All columns that a scores file may have, in the order in which they are written."""
 
 _SHOWN = 3
+
+_OF_SEED = re.compile(r"(?P<name>.+?)[-_. ]?seed[-_. =]?(?P<seed>[0-9]{1,9})", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -124,8 +127,18 @@ def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tup
     if not len(table):
         raise EvaluationError(f"{path} has no rows; write it again.")
     if "detector" not in names:
-        table = table.append_column("detector", pa.repeat(path.stem, len(table)))
+        table = table.append_column("detector", pa.repeat(file_seed(path)[0], len(table)))
     return _checked(table, str(path), columns), provenance
+
+
+def file_seed(path: Path) -> tuple[str, int | None]:
+    """Divide a file's stem into a detector's name and a seed: `mine-seed2.csv` is seed 2 of `mine`.
+
+    Returns:
+        The name, and the seed; None where the stem does not end in `seed` and a number.
+    """
+    found = _OF_SEED.fullmatch(path.stem)
+    return (found["name"], int(found["seed"])) if found else (path.stem, None)
 
 
 def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:

@@ -181,6 +181,29 @@ def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, root, rows, c
     assert "Name the configs of the scores with --config" in capsys.readouterr().err
 
 
+def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, root, rows):
+    """Not detectors of their own, the best seed of which would be the best detector."""
+    for seed in (1, 2, 10):
+        made = rows(seed)
+        table = pa.table({"id": made["id"], "score": made["mine"]})
+        pa.csv.write_csv(table, tmp_path / f"mine-seed{seed}.csv")
+    files = [tmp_path / f"mine-seed{seed}.csv" for seed in (1, 2, 10)]
+    assert report(tmp_path / "out", root, "--config", CONFIG, "--scores", *files) == 0
+    lines = read_figures(tmp_path / "out").to_pylist()
+    assert {(line["detector"], line["seed"]) for line in lines} == {("mine", 1), ("mine", 2), ("mine", 10)}
+    page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "over 3 runs" in page
+    assert "| mine | " in page
+
+
+def test_a_report_of_a_demo_release_says_so(tmp_path, root, rows, capsys):
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 0
+    warning = "digits is a demo release: its figures try the tools out, and are no results"
+    assert f"note: {warning}\n" in capsys.readouterr().out
+    page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert page.index(f"- {warning}\n") < page.index("## At a glance")
+
+
 def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, root, rows):
     files = []
     for number, variant in enumerate(("adam", "sgd")):
