@@ -82,6 +82,7 @@ def command(
         of_demo,
         parse_scores_file,
         resized_images,
+        reversed_signs,
         tabulate,
         titles,
     )
@@ -112,7 +113,11 @@ def command(
         click.echo(f"dry run: nothing was written; the report would go to {out}")
         return
     with bar(sum(len(one.rows) for one in scored), "judging", quiet=quiet, unit="detectors") as progress:
-        figures = tabulate(compute_figures(scored, wanted, progress.update), opened)
+        evaluated = compute_figures(scored, wanted, progress.update)
+    figures = tabulate(evaluated, opened)
+    hints = reversed_signs(evaluated)
+    click.echo("".join(f"note: {hint}\n" for hint in hints), nl=False)
+    notes += hints
     names = titles(scored)
     drawn = []
     if not no_plots:

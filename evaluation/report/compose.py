@@ -243,6 +243,22 @@ def compute_figures(
     return evaluated
 
 
+def reversed_signs(evaluated: Sequence[DetectorFigures]) -> list[str]:
+    """List the detectors all of whose AUROCs are below 0.5, in sentences with a hint."""
+    areas: dict[str, list[float]] = {}
+    for _, detector, found in evaluated:
+        areas.setdefault(detector, []).extend(
+            figure.value
+            for figure in found
+            if figure.metric == "auroc" and not figure.statistic and figure.value == figure.value
+        )
+    return [
+        f"every AUROC of {detector} is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
+        for detector, values in areas.items()
+        if values and max(values) < 0.5
+    ]
+
+
 def duplicates_left_out(scored: Sequence[ScoredRun], wanted: Mapping[str, Sequence[str]]) -> list[LeftOut] | None:
     """Count the rows that each split loses in the figures without duplicates.
 

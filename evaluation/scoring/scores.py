@@ -8,15 +8,18 @@ Parquet or CSV with the columns `id` and `score` (higher = more unknown), and op
 | `prediction` | predicted class, as an index into the config's label names; -1 for none of them |
 | `class` | predicted class by name, in place of `prediction` |
 
+Names may be in capitals, other columns are not read, and a CSV file may have semicolons or tabs between its columns.
 Predictions are needed only by protocols that evaluate misclassified in-distribution rows, and only for labelled rows.
 Files written by `python -m evaluation score` also carry an `Provenance`, as JSON in the Parquet schema's metadata.
 """
 
 from __future__ import annotations
 
+import csv
+import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +45,9 @@ COLUMNS: Mapping[str, pa.DataType] = {
 """All columns that a scores file may have, in the order in which they are written."""
 
 _SHOWN = 3
+
+_LONGEST_LINE = 1 << 16
+"""Bytes of a CSV file's first line."""
 
 _OF_SEED = re.compile(r"(?P<name>.+?)[-_. ]?seed[-_. =]?(?P<seed>[0-9]{1,9})", re.IGNORECASE)
 
@@ -111,8 +117,8 @@ def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tup
         `prediction` and `class` if present; and the provenance, if the file has one.
 
     Raises:
-        EvaluationError: the file cannot be read, has no rows, lacks a column or has an unknown one, or has empty ids
-            or non-finite scores.
+        EvaluationError: the file cannot be read, has no rows, lacks a column or has one twice, has one named nearly as
+            an optional one, or has empty ids or non-finite scores.
     """
     if not path.is_file():
         raise EvaluationError(f"There is no scores file {path}; check the path.")
@@ -126,7 +132,7 @@ def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tup
     provenance = _provenance(table.schema.metadata or {}, path)
     if not len(table):
         raise EvaluationError(f"{path} has no rows; write it again.")
-    if "detector" not in names:
+    if "detector" not in [name.strip().lower() for name in names]:
         table = table.append_column("detector", pa.repeat(file_seed(path)[0], len(table)))
     return _checked(table, str(path), columns), provenance
 
@@ -156,13 +162,10 @@ def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
 
 def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) -> pa.Table:
     """Check a table's columns and values, and return it with the order and types of `columns`."""
+    found = table.column_names
+    known = _known_names(found, columns, where)
+    table = table.select([place for place, key in enumerate(known) if key]).rename_columns(list(filter(None, known)))
     names = table.column_names
-    if not {"id", "score"} <= set(names) <= set(columns) or len(set(names)) < len(names):
-        others = ", ".join(name for name in columns if name not in ("id", "score"))
-        raise EvaluationError(
-            f"{where} needs the columns id and score, and may have {others} (found: "
-            f"{one_line(', '.join(names))}). Rename or remove the others."
-        )
     try:
         table = pa.table({name: table[name].cast(kind) for name, kind in columns.items() if name in names})
     except pa.ArrowException as error:
@@ -183,9 +186,63 @@ def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) ->
 
 
 def _read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
-    # Explicit types keep ids such as 00017 as text.
-    options = pa.csv.ConvertOptions(column_types=dict(columns), strings_can_be_null=True)
-    return pa.csv.read_csv(path, convert_options=options)
+    """Read the known columns of a CSV file with commas, semicolons or tabs between them."""
+    with path.open("rb") as file:
+        first = file.readline(_LONGEST_LINE).decode("utf-8-sig")
+    if not first.strip():
+        return pa.csv.read_csv(path)  # raises what is wrong
+    delimiter = max(",;\t", key=first.count)
+    found = next(csv.reader([first], delimiter=delimiter), [])
+    kinds = {
+        name: columns[key] for name, key in zip(found, _known_names(found, columns, str(path)), strict=True) if key
+    }
+    parsed = pa.csv.ParseOptions(delimiter=delimiter)
+
+    def read(decimal_point: str) -> pa.Table:
+        # Explicit types keep ids such as 00017 as text.
+        options = pa.csv.ConvertOptions(
+            column_types=kinds, include_columns=list(kinds), strings_can_be_null=True, decimal_point=decimal_point
+        )
+        return pa.csv.read_csv(path, parse_options=parsed, convert_options=options)
+
+    try:
+        return read(".")
+    except pa.ArrowInvalid:
+        if delimiter == ",":
+            raise
+        return read(",")  # as spreadsheets write where the comma is the decimal point
+
+
+def _known_names(found: Sequence[str], columns: Mapping[str, pa.DataType], where: str) -> list[str]:
+    """Return the key of each column of a file in `columns`, without regard to case; empty for others.
+
+    Raises:
+        EvaluationError: `id` or `score` is not there, a column is there twice, or one that is no key is named nearly
+            as an optional one.
+    """
+    keys = [name.strip().lower() for name in found]
+    known = [key if key in columns else "" for key in keys]
+    for key in columns:
+        if known.count(key) > 1:
+            raise EvaluationError(
+                f"{where} has the column {key} {known.count(key)} times (found: {one_line(', '.join(found))}). Keep "
+                "one of them."
+            )
+    if not {"id", "score"} <= set(known):
+        others = ", ".join(name for name in columns if name not in ("id", "score"))
+        raise EvaluationError(
+            f"{where} needs the columns id and score, and may have {others} (found: {one_line(', '.join(found))}). "
+            "Rename its columns."
+        )
+    optional = [name for name in columns if name not in ("id", "score") and name not in keys]
+    for name, key in zip(keys, known, strict=True):
+        near = [] if key else difflib.get_close_matches(name, optional, n=1, cutoff=0.55)
+        if near:
+            raise EvaluationError(
+                f"{where} has a column {one_line(name, 60)}, which is not read. Rename it to {near[0]} if that is "
+                "what it holds, or to something else."
+            )
+    return known
 
 
 def _provenance(metadata: Mapping[bytes, bytes], path: Path) -> Provenance | None:

@@ -196,6 +196,16 @@ def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, root, r
     assert "| mine | " in page
 
 
+def test_a_sign_that_may_be_reversed_is_hinted_at(tmp_path, root, rows, capsys):
+    made = rows(0)
+    made["mine"] = -made["mine"]
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, made)) == 0
+    hint = "every AUROC of mine is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
+    assert f"note: {hint}\n" in (said := capsys.readouterr().out)
+    assert "AUROC of msp" not in said
+    assert f"- {hint}\n" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
 def test_a_report_of_a_demo_release_says_so(tmp_path, root, rows, capsys):
     assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 0
     warning = "digits is a demo release: its figures try the tools out, and are no results"
