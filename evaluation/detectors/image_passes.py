@@ -20,7 +20,8 @@ from evaluation.detectors.base import Scores
 from evaluation.detectors.members import log_mean_softmax, mutual_information
 from evaluation.detectors.rows import Doubles
 from evaluation.errors import EvaluationError
-from evaluation.models.models import Model, deterministic_float32
+from evaluation.models.models import Model
+from evaluation.models.precision import exact_float32
 
 Columns = Mapping[str, npt.NDArray[Any]]
 
@@ -73,7 +74,7 @@ def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> 
     images = images.to(model.device)
     if epsilon == 0:
         return images
-    with deterministic_float32(), torch.enable_grad():
+    with exact_float32(), torch.enable_grad():
         moved = images.clone().requires_grad_()
         logits = model.logits(moved) / temperature
         # A sum, not a mean, so that gradients do not depend on the batch size.
@@ -90,7 +91,7 @@ def run_perturbed(
     import torch
 
     moved = perturbed(model, images, temperature, epsilon)
-    with deterministic_float32(), torch.inference_mode():
+    with exact_float32(), torch.inference_mode():
         return {"logits": model.logits(moved).float().cpu().numpy()}
 
 
@@ -108,7 +109,7 @@ def run_with_dropout(model: Model, images: Any, ids: Sequence[str], *, seed: int
     require_dropout(model)
     images = images.to(model.device)
     passes = []
-    with deterministic_float32(), torch.inference_mode():
+    with exact_float32(), torch.inference_mode():
         for sample in range(int(samples)):
             generators = [torch.Generator().manual_seed(row_seed(seed, f"dropout {sample}", id_)) for id_ in ids]
             passes.append(model.logits(images, generators).double().cpu().numpy())

@@ -16,6 +16,7 @@ from evaluation.features.reuse import ReusableFeatures
 from evaluation.features.store import Identity, Store, block_column
 from evaluation.models.loading import batches
 from evaluation.models.models import Model
+from evaluation.models.precision import FLOAT32
 from evaluation.models.preprocessing import Preprocessing
 from evaluation.progress import Progress
 from evaluation.releases import Release
@@ -63,6 +64,7 @@ class Runner:
             "batch_size": self.batch_size,
             "threads": 0 if cuda else torch.get_num_threads(),
             "torch": str(torch.__version__),
+            "float32": FLOAT32,
         }
 
     def run(

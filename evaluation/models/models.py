@@ -7,8 +7,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +20,7 @@ from evaluation.models import preprocessing, weights
 from evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
 from evaluation.models.features import Head
 from evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
+from evaluation.models.precision import exact_float32
 from evaluation.models.preprocessing import Preprocessing
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -77,7 +77,7 @@ class Model:
         import torch
 
         with (
-            deterministic_float32(),
+            exact_float32(),
             dropout_off(),
             torch.inference_mode(),
             capture_outputs(self.module, self.layers) as captured,
@@ -177,16 +177,6 @@ def pick_device(device: str) -> str:
     if device == "cuda" and not torch.cuda.is_available():
         raise EvaluationError("torch finds no CUDA device; give --device cpu or auto.")
     return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
-
-
-@contextmanager
-def deterministic_float32() -> Iterator[None]:
-    """Make GPU convolutions within the block deterministic and full float32."""
-    import torch
-
-    # By default cuDNN may round inputs to a 10-bit mantissa (TF32), and choose algorithms by timing them.
-    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-        yield
 
 
 def _blueprint(spec: str, classes: int) -> _Blueprint:
