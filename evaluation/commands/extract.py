@@ -71,6 +71,11 @@ def command(
     click.echo(f"model    {ready.name} on {ready.device}, digest {ready.digest[:12]}")
     head = ready.head.weight.shape
     click.echo(f"features {head[0]} logits from {head[1]} of {ready.layers.head}; blocks {', '.join(whose.blocks)}")
+    if ready.layers.skipped:
+        click.echo(
+            f"no block features of {', '.join(ready.layers.skipped)}, which do not run or give no features per image; "
+            "name blocks in the model's attribute `feature_blocks`"
+        )
     if ready.dropout.always:
         click.echo(
             "dropout  drops values in eval mode, too; features are without it, and mc_dropout draws its own masks"

@@ -83,6 +83,19 @@ def test_declared_preprocessing(weights):
     assert (list(normal.preprocessing.mean), list(normal.preprocessing.std)) == (declared["mean"], declared["std"])
 
 
+def test_a_declared_resize_and_crop():
+    """By hand with Pillow: the shorter side to 20 pixels, then 8 x 8 of the middle."""
+    found = declared({**small_models.PREPROCESSING, "resize": 20}, "it")
+    values = np.asarray(picture(40, 30).resize((26, 20), Image.Resampling.BILINEAR).crop((9, 6, 17, 14))) / 255
+    expected = (values - small_models.PREPROCESSING["mean"]) / small_models.PREPROCESSING["std"]
+    assert np.allclose(found(picture(40, 30)).numpy(), expected.transpose(2, 0, 1), atol=1e-5)
+    assert found.description["resize"] == 20
+    assert "resize" not in declared(small_models.PREPROCESSING, "it").description
+    for wrong in (7, "20", [20, 20]):
+        with pytest.raises(EvaluationError, match="must be a number of pixels of at least 8"):
+            declared({**small_models.PREPROCESSING, "resize": wrong}, "it")
+
+
 def test_a_model_of_timm(weights):
     """The transform is timm's own for evaluating, made here from its config of the model."""
     made = of_seed(timm.create_model, model_name="resnet10t", num_classes=4)
