@@ -126,6 +126,7 @@ def test_float32_scores_are_widened_exactly(tmp_path):
         ("id,score\na,high\n", "Cannot read scores from"),
         ("id,score,prediction\na,1,2.5\n", "Cannot read scores from"),
         ("", "Cannot read scores from"),
+        ("id\rscore,class\na,1,2\n", "Cannot read scores from"),
     ],
 )
 def test_what_is_no_scores_file_is_refused(tmp_path, text, says):
