@@ -5,6 +5,7 @@ Rows are checked against the manifest's digests, because the cache of `datasets`
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import re
@@ -77,6 +78,13 @@ class Release:
     def duplicates_digest(self) -> str:
         """SHA-256 of the table of duplicates, as the manifest names it; empty for a release without the table."""
         return str(self.manifest[CONFIG]["sha256"]) if CONFIG in self.manifest else ""
+
+    @property
+    def is_demo(self) -> bool:
+        """Whether the release is made of demo sources, of which no result can be drawn."""
+        benchmarks = self.manifest.get("benchmarks")
+        entries = benchmarks.values() if isinstance(benchmarks, Mapping) else ()
+        return any(isinstance(entry, Mapping) and bool(entry.get("demo")) for entry in entries)
 
     @property
     def configs(self) -> tuple[str, ...]:
@@ -231,6 +239,13 @@ def open_release(where: str, revision: str | None = None) -> Release:
         return Release(where, None, _manifest(root / "manifest.json", where))
     if not _REPOSITORY.fullmatch(where):
         raise EvaluationError(f"{where} is neither a folder nor a repository ORG/NAME; check the path.")
+    if revision is None and root.parent.is_dir():
+        near = difflib.get_close_matches(root.name, sorted(one.name for one in root.parent.iterdir()), n=1, cutoff=0.6)
+        hint = f"; did you mean {root.parent / near[0]}?" if near else "."
+        raise EvaluationError(
+            f"There is no folder {where}{hint} Check the path, or give --revision, too, for a dataset of this name on "
+            "the Hub."
+        )
     commit, path = _download_manifest(where, revision)
     return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
 

@@ -249,6 +249,7 @@ MOST_ARGUMENTS = 6
 MANY_ARGUMENTS = {
     "builders.sources.readers.parquet.read_shard": "the columns of a mirror, and what to say where one is not there",
     "evaluation.protocols.figures.measure": "the fields that identify a figure, by name",
+    "evaluation.detectors.openmax.make_openmax": "the hyperparameters of its papers, by name",
     "evaluation.scoring.run.score": "the options of a public function, by name",
     "hf_scripts.publish.read_back._check_small": "both sides of a comparison",
 }

@@ -71,6 +71,15 @@ def command(
     click.echo(f"model    {ready.name} on {ready.device}, digest {ready.digest[:12]}")
     head = ready.head.weight.shape
     click.echo(f"features {head[0]} logits from {head[1]} of {ready.layers.head}; blocks {', '.join(whose.blocks)}")
+    if ready.layers.skipped:
+        click.echo(
+            f"no block features of {', '.join(ready.layers.skipped)}, which do not run or give no features per image; "
+            "name blocks in the model's attribute `feature_blocks`"
+        )
+    if ready.dropout.always:
+        click.echo(
+            "dropout  drops values in eval mode, too; features are without it, and mc_dropout draws its own masks"
+        )
     for config, split in chosen:
         if way := whose.prepared.get(f"{config}/{split}"):
             click.echo(f"{config}/{split}: images of {way}")
@@ -78,7 +87,7 @@ def command(
         size = bytes_a_row(ready)
         for config, split in chosen:
             rows = len(opened.rows(config, split))
-            done = there is not None and there.row_blocks(config, split).is_whole()
+            done = there is not None and there.row_blocks(config, split).is_sound()
             what = "there already" if done else f"{rows:,} images, {rows * size:,} bytes"
             click.echo(f"{config}/{split}: {what}")
         click.echo("nothing was written")
@@ -86,6 +95,7 @@ def command(
     store = Store.begin(out, whose, ready.head)
     runner = Runner(opened, ready, batch_size, workers)
     with store.writing():
+        store.expect(chosen)
         for config, split in chosen:
             rows = len(opened.rows(config, split))
             with bar(rows, f"{config}/{split}", quiet=quiet) as progress:

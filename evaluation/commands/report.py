@@ -76,10 +76,13 @@ def command(
         choose_protocols,
         compute_figures,
         duplicates_left_out,
+        fitted_without_training_rows,
         load,
         missing_figures,
+        of_demo,
         parse_scores_file,
         resized_images,
+        reversed_signs,
         tabulate,
         titles,
     )
@@ -102,14 +105,19 @@ def command(
     for name, of in wanted.items():
         click.echo(f"{name}: {', '.join(of)}")
     duplicates = duplicates_left_out(scored, wanted)
-    notes = [*missing_figures(scored, wanted), *resized_images(scored)]
+    notes = [*of_demo(opened), *missing_figures(scored, wanted), *resized_images(scored)]
+    notes += fitted_without_training_rows(scored)
     notes += [] if duplicates is None else [describe_left_out(duplicates)]
     click.echo("".join(f"note: {note}\n" for note in notes), nl=False)
     if dry_run:
         click.echo(f"dry run: nothing was written; the report would go to {out}")
         return
     with bar(sum(len(one.rows) for one in scored), "judging", quiet=quiet, unit="detectors") as progress:
-        figures = tabulate(compute_figures(scored, wanted, progress.update), opened)
+        evaluated = compute_figures(scored, wanted, progress.update)
+    figures = tabulate(evaluated, opened)
+    hints = reversed_signs(evaluated)
+    click.echo("".join(f"note: {hint}\n" for hint in hints), nl=False)
+    notes += hints
     names = titles(scored)
     drawn = []
     if not no_plots:

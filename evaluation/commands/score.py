@@ -16,9 +16,21 @@ from evaluation.progress import bar, log
 from evaluation.releases import open_release
 
 
+class _Score(click.Command):
+    """Lists the hyperparameters in its help."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from evaluation.scoring.settings import describe_settable
+
+        super().format_options(ctx, formatter)
+        with formatter.section("Hyperparameters, their defaults and what a search tries"):
+            formatter.write_dl(describe_settable())
+
+
 @click.command(
+    cls=_Score,
     epilog="Example: python -m evaluation score --features build/features --detectors msp,energy,knn --out "
-    "build/scores.parquet"
+    "build/scores.parquet",
 )
 @click.option(
     "--features",
@@ -39,10 +51,17 @@ from evaluation.releases import open_release
     "fit_configs",
     metavar="CONFIG",
     multiple=True,
-    help="Config to fit on; may be repeated. Default: CONFIG-train if it was extracted, else the validation rows.",
+    help="Config to fit on; may be repeated. Default: CONFIG-train if it was extracted, else half of validation.",
 )
 @click.option(
     "--no-search", is_flag=True, help="Use the default hyperparameters, without a search on external_validation."
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="DETECTOR.NAME=VALUE[,VALUE...]",
+    multiple=True,
+    help="Set a hyperparameter, or the values to search among, the default first; may be repeated. See below.",
 )
 @click.option(
     "--member",
@@ -64,6 +83,7 @@ def command(
     detectors: str,
     fit_configs: tuple[str, ...],
     no_search: bool,
+    settings: tuple[str, ...],
     members: tuple[Path, ...],
     seed: int,
     out: Path,
@@ -86,7 +106,8 @@ def command(
     from evaluation.features.cache import FeatureCache
     from evaluation.features.extract import Runner, prepared_splits
     from evaluation.models.models import open_model
-    from evaluation.scoring.fit import Scorer, expand, find_fit_splits
+    from evaluation.scoring.fit import Scorer, expand
+    from evaluation.scoring.fit_splits import find_fit_splits
     from evaluation.scoring.run import (
         choose_configs,
         describe_fitted,
@@ -97,14 +118,16 @@ def command(
         write_trials,
     )
     from evaluation.scoring.scores import write_scores
+    from evaluation.scoring.settings import parse_settings
 
     if out.suffix != ".parquet":
         raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
     wanted = options.parse_list(detectors)
     names = expand(wanted)
+    given = parse_settings(settings, names)
     store = Store.open(features)
     here = store.splits()
-    chosen = choose_configs(store, configs)
+    chosen = choose_configs(store, configs, fit_configs)
     sources = find_fit_splits(here, chosen, fit_configs)
     opened = None if release is None else open_release(release, revision)
     if opened is not None:
@@ -120,11 +143,23 @@ def command(
         store.check_prepared(prepared_splits(opened, ready))
         runner = Runner(opened, ready, batch_size, workers)
     cache = FeatureCache(store, [Store.open(member) for member in members], runner, seed, quiet)
-    scorer = Scorer(cache, sources, search=not no_search, log=log)
+    scorer = Scorer(cache, sources, search=not no_search, settings=given, log=log)
     keys = [(config, split) for config in chosen for split in here[config]]
     warn_about_environments(log, cache, keys)
-    for what, key in (("fitted", sources.train), ("tuned", sources.validation), ("tuned against", sources.external)):
-        click.echo(f"{what}: {'/'.join(key) if key else 'no rows'}")
+    halved = bool(scorer.fit_half.any())
+    fit_rows = sources.fit_name if halved or not sources.halved else ""
+    external = "/".join(sources.external or ())
+    for what, which in (
+        ("fitted", fit_rows),
+        ("tuned", sources.tune_name(halved=halved)),
+        ("tuned against", external),
+    ):
+        click.echo(f"{what}: {which or 'no rows'}")
+    if halved:
+        log(
+            "There are no features of training rows, so detectors are fitted on half of the validation rows and tuned "
+            "on the other half. The rows fitted on get no scores"
+        )
     with on_device(device), bar(len(names), "fitting", quiet=quiet, unit="detectors") as progress:
         fitted = fit_all(scorer, names, leave_out="all" in (wanted or ()), progress=progress.update)
     for one in fitted:
@@ -132,5 +167,5 @@ def command(
     with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit="splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
     write_trials(out.with_suffix(".search.csv"), fitted)
-    write_scores(out, scores, run_provenance(cache, chosen, fitted))
+    write_scores(out, scores, run_provenance(scorer, chosen, fitted))
     click.echo(f"{len(scores):,} scores of {len(fitted)} detectors are in {out}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,15 @@ class Detector(Protocol):
         ...
 
 
+@runtime_checkable
+class PredictingDetector(Detector, Protocol):
+    """A detector that changes the model's predictions, so that it has an accuracy of its own."""
+
+    def predict(self, features: Features) -> npt.NDArray[np.int64]:
+        """Return the predicted class of every row, shape (n,); -1 for none of the classes."""
+        ...
+
+
 @dataclass(frozen=True)
 class Method:
     """A detection method, before it is fitted.
@@ -45,6 +54,7 @@ class Method:
             `Features.members`; or the model and the images, in a second pass.
         base_methods: names of the methods whose scores it combines, read from `Features.scores` both for fitting and
             for scoring; empty for all others.
+        ranges: the values that a hyperparameter may have, in words, for the help.
         score_together: computes the scores of several detectors, fitted on the same rows with different
             hyperparameters, at once if they share most of their work; else None.
     """
@@ -58,3 +68,4 @@ class Method:
     reads: Literal["features", "members", "images"] = "features"
     base_methods: tuple[str, ...] = ()
     score_together: Callable[[Sequence[Any], Features], list[Scores]] | None = None
+    ranges: Mapping[str, str] = field(default_factory=dict)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,8 @@ from evaluation.detectors.base import Scores
 from evaluation.detectors.members import log_mean_softmax, mutual_information
 from evaluation.detectors.rows import Doubles
 from evaluation.errors import EvaluationError
-from evaluation.models.models import Model, deterministic_float32
+from evaluation.models.models import Model
+from evaluation.models.precision import exact_float32
 
 Columns = Mapping[str, npt.NDArray[Any]]
 
@@ -39,6 +39,8 @@ class ImagePass:
         predicts: whether these logits make the method's prediction; if not, the model's logits do.
         random: whether the outputs depend on the seed.
         check: called with the model; raises `EvaluationError` if the pass cannot be used with it.
+        is_ordinary: called with the hyperparameters; whether the model's stored logits are the pass's, so that the
+            images need not be looked at again.
     """
 
     name: str
@@ -46,6 +48,7 @@ class ImagePass:
     predicts: bool = False
     random: bool = True
     check: Callable[[Model], object] = lambda model: None
+    is_ordinary: Callable[[Mapping[str, float]], bool] = lambda hyperparameters: False
 
 
 def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> Any:
@@ -72,7 +75,7 @@ def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> 
     images = images.to(model.device)
     if epsilon == 0:
         return images
-    with deterministic_float32(), torch.enable_grad():
+    with exact_float32(), torch.enable_grad():
         moved = images.clone().requires_grad_()
         logits = model.logits(moved) / temperature
         # A sum, not a mean, so that gradients do not depend on the batch size.
@@ -89,85 +92,44 @@ def run_perturbed(
     import torch
 
     moved = perturbed(model, images, temperature, epsilon)
-    with deterministic_float32(), torch.inference_mode():
+    with exact_float32(), torch.inference_mode():
         return {"logits": model.logits(moved).float().cpu().numpy()}
 
 
 def run_with_dropout(model: Model, images: Any, ids: Sequence[str], *, seed: int, samples: float) -> Columns:
-    """Run a model several times with its dropout layers enabled, and all others in eval mode.
+    """Run a model several times with dropout (`dropout_drawn`), and all else in eval mode.
 
     Returns:
         `logits`: the logarithm of the mean softmax, shape (B, C); `mutual_information`: shape (B,).
 
     Raises:
-        EvaluationError: the model has no dropout layer with a positive rate.
+        EvaluationError: as for `require_dropout`.
     """
     import torch
 
+    require_dropout(model)
     images = images.to(model.device)
     passes = []
-    with deterministic_float32(), torch.inference_mode():
+    with exact_float32(), torch.inference_mode():
         for sample in range(int(samples)):
             seeds = [row_seed(seed, f"dropout {sample}", id_) for id_ in ids]
-            with dropout_enabled(model, [torch.Generator(images.device).manual_seed(number) for number in seeds]):
-                passes.append(model.logits(images).cpu().double().numpy())
+            generators = [torch.Generator(images.device).manual_seed(number) for number in seeds]
+            passes.append(model.logits(images, generators).cpu().double().numpy())
     members = np.stack(passes)
     return {"logits": log_mean_softmax(members), "mutual_information": mutual_information(members)}
 
 
-@contextmanager
-def dropout_enabled(model: Model, generators: Sequence[Any]) -> Iterator[None]:
-    """Enable dropout within the block, with a generator per row; all other layers stay in eval mode.
-
-    This affects layers of the classes `Dropout`, `Dropout1d`, `Dropout2d` and `Dropout3d`, but neither functional
-    dropout nor stochastic depth.
-
-    Args:
-        model: the model.
-        generators: one `torch.Generator` on the model's device per row.
+def require_dropout(model: Model) -> None:
+    """Check that a model has dropout that can be drawn per image, in layers or called as a function.
 
     Raises:
-        EvaluationError: the model has no such layer.
+        EvaluationError: it has none with a positive rate.
     """
-    with ExitStack() as hooks:
-        for layer in dropout_layers(model):
-            handle = layer.register_forward_hook(_drop(generators))
-            hooks.callback(handle.remove)
-        yield
-
-
-def dropout_layers(model: Model) -> list[Any]:
-    """Return the layers that `dropout_enabled` enables.
-
-    Raises:
-        EvaluationError: there are none.
-    """
-    from torch import nn
-
-    kinds = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
-    layers = [layer for layer in model.module.modules() if isinstance(layer, kinds) and layer.p > 0]
-    if not layers:
+    if not model.dropout.rates:
         raise EvaluationError(
             f"{model.name} has no dropout layers with a positive rate. Leave mc_dropout and mc_dropout_mi out, or use "
             "a model trained with dropout."
         )
-    return layers
-
-
-def _drop(generators: Sequence[Any]) -> Callable[[Any, Any, Any], Any]:
-    import torch
-    from torch import nn
-
-    def hook(layer: Any, _: Any, output: Any) -> Any:
-        # `Dropout` drops single values, the others whole channels.
-        shape = output.shape[1:]
-        if not isinstance(layer, nn.Dropout):
-            shape = (shape[0], *(1 for _ in shape[1:]))
-        drawn = [torch.rand(shape, generator=generator, device=output.device) for generator in generators]
-        kept = (torch.stack(drawn) >= layer.p).to(output.dtype)
-        return output * kept / (1 - layer.p) if layer.p < 1 else output * 0
-
-    return hook
 
 
 def run_on_crops(model: Model, images: Any, ids: Sequence[str], *, seed: int, views: float) -> Columns:
@@ -236,6 +198,11 @@ def row_seed(seed: int, purpose: str, id_: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-PERTURBED = ImagePass("perturbed", run_perturbed, random=False)
-WITH_DROPOUT = ImagePass("dropout", run_with_dropout, predicts=True, check=dropout_layers)
+PERTURBED = ImagePass(
+    "perturbed",
+    run_perturbed,
+    random=False,
+    is_ordinary=lambda hyperparameters: hyperparameters["epsilon"] == 0,
+)
+WITH_DROPOUT = ImagePass("dropout", run_with_dropout, predicts=True, check=require_dropout)
 CROPS = ImagePass("crops", run_on_crops)

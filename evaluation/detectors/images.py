@@ -14,6 +14,7 @@ from evaluation.detectors.image_passes import CROPS, PERTURBED, WITH_DROPOUT, Im
 from evaluation.detectors.logits import energy, max_logit, msp
 from evaluation.detectors.rank_one import WITHOUT_RANK_ONE
 from evaluation.detectors.rows import Doubles, score_in_chunks
+from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 
 
@@ -49,6 +50,19 @@ class PassScore:
         return score_in_chunks(self.function, {name: values}, features.ids, doubles_per_row=4 * values.shape[1])
 
 
+def _require_perturbation(detector: str, temperature: float, epsilon: float) -> None:
+    if not temperature > 0 or not epsilon >= 0:
+        raise EvaluationError(
+            f"{detector} needs a temperature above 0 and epsilon of at least 0, found {temperature} and {epsilon}; "
+            "give others."
+        )
+
+
+def _require_two(detector: str, name: str, value: int) -> None:
+    if value < 2:
+        raise EvaluationError(f"{detector} needs {name} of at least 2, found {value}; give more.")
+
+
 def make_odin(
     features: Features | None, head: Head | None, temperature: float = 1000.0, epsilon: float = 0.0014
 ) -> PassScore:
@@ -58,6 +72,7 @@ def make_odin(
     Source: Liang et al. 2018, section 3. The defaults are those of BROAD, section 3; the optimizer paper's ODIN has
     epsilon 0.
     """
+    _require_perturbation("odin", temperature, epsilon)
     return PassScore(None, lambda logits: msp(logits, temperature))
 
 
@@ -69,29 +84,32 @@ def make_odin_max_logit(
     Formula: -max_c f(x')_c / T with x' the perturbed image.
     Source: FACETS (Realistic OOD Detection benchmark), table of detectors; Liang et al. 2018, section 3, for x'.
     """
+    _require_perturbation("odin_max_logit", temperature, epsilon)
     return PassScore(None, lambda logits: max_logit(logits / temperature))
 
 
-def make_mc_dropout(features: Features | None, head: Head | None, samples: float = 30) -> PassScore:
+def make_mc_dropout(features: Features | None, head: Head | None, samples: int = 50) -> PassScore:
     """MSP of the mean softmax over passes with dropout (MC-dropout).
 
     Formula: 1 - max_c 1/S sum_s softmax(f_s(x))_c.
     Source: Gal and Ghahramani, Dropout as a Bayesian Approximation, ICML 2016, section 4; the maximum of the mean
-    rather than the variance as in the unified unknown detection paper, section 4.
+    rather than the variance, and 50 passes, as in the unified unknown detection paper, section 4, and its code.
     """
+    _require_two("mc_dropout", "samples", samples)
     return PassScore(None, msp)
 
 
-def make_mc_dropout_mi(features: Features | None, head: Head | None, samples: float = 30) -> PassScore:
+def make_mc_dropout_mi(features: Features | None, head: Head | None, samples: int = 50) -> PassScore:
     """Mutual information between the prediction and the dropout mask (MI).
 
     Formula: H(1/S sum_s p_s) - 1/S sum_s H(p_s), in nats; see `members.mutual_information`.
     Source: Gal et al., Deep Bayesian Active Learning with Image Data, ICML 2017, section 4.
     """
+    _require_two("mc_dropout_mi", "samples", samples)
     return PassScore("mutual_information", lambda values: values[:, 0])
 
 
-def make_cadet(features: Features | None, head: Head | None, views: float = 5) -> PassScore:
+def make_cadet(features: Features | None, head: Head | None, views: int = 5) -> PassScore:
     """Negative intra-similarity of an image's crops (CADet's m_in); see `mean_cosine` and `crop`.
 
     Formula: -m_in.
@@ -100,6 +118,7 @@ def make_cadet(features: Features | None, head: Head | None, views: float = 5) -
     transformations nor the layer; crops of three quarters of the area, without flips or colour changes, and the
     penultimate features are ours.
     """
+    _require_two("cadet", "views", views)
     return PassScore("similarity", lambda values: -values[:, 0])
 
 
@@ -115,12 +134,23 @@ def make_rankfeat(features: Features | None, head: Head | None) -> PassScore:
     return PassScore(None, energy)
 
 
-# Liang et al. search T from 1 to 1,000 and epsilon from 0 to 0.004. The temperatures are those of OpenOOD's sweep, as
-# are 0.0014 and 0.0028; 0 means no perturbation, as in the optimizer paper.
-_ODIN_GRID = {"temperature": (1000.0, 1.0, 10.0, 100.0), "epsilon": (0.0014, 0.0, 0.0028)}
+# The search of the unified benchmark (table 5 and its code). 0 means no perturbation, as in the optimizer paper.
+_ODIN_GRID = {
+    "temperature": (1000.0, 1.0, 10.0, 100.0),
+    "epsilon": (0.0014, 0.0, 0.0005, 0.001, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1, 0.2),
+}
+
+_ODIN_RANGES = {"temperature": "above 0", "epsilon": "0 or more, in pixel values of [0, 1]"}
 
 ODIN = ImageMethod(
-    "odin", "ODIN", "Liang et al. 2018, section 3", make_odin, grid=_ODIN_GRID, reads="images", image_pass=PERTURBED
+    "odin",
+    "ODIN",
+    "Liang et al. 2018, section 3",
+    make_odin,
+    grid=_ODIN_GRID,
+    reads="images",
+    image_pass=PERTURBED,
+    ranges=_ODIN_RANGES,
 )
 ODIN_MAX_LOGIT = ImageMethod(
     "odin_max_logit",
@@ -130,24 +160,27 @@ ODIN_MAX_LOGIT = ImageMethod(
     grid=_ODIN_GRID,
     reads="images",
     image_pass=PERTURBED,
+    ranges=_ODIN_RANGES,
 )
 MC_DROPOUT = ImageMethod(
     "mc_dropout",
     "MC-dropout",
     "Gal and Ghahramani 2016, section 4",
     make_mc_dropout,
-    grid={"samples": (30,)},
+    grid={"samples": (50,)},
     reads="images",
     image_pass=WITH_DROPOUT,
+    ranges={"samples": "2 or more"},
 )
 MC_DROPOUT_MI = ImageMethod(
     "mc_dropout_mi",
     "MC-dropout MI",
     "Gal et al. 2017, section 4",
     make_mc_dropout_mi,
-    grid={"samples": (30,)},
+    grid={"samples": (50,)},
     reads="images",
     image_pass=WITH_DROPOUT,
+    ranges={"samples": "2 or more"},
 )
 CADET = ImageMethod(
     "cadet",
@@ -157,6 +190,7 @@ CADET = ImageMethod(
     grid={"views": (5,)},
     reads="images",
     image_pass=CROPS,
+    ranges={"views": "2 or more"},
 )
 RANKFEAT = ImageMethod(
     "rankfeat",

@@ -261,10 +261,15 @@ def make_energy(features: Features | None, head: Head | None, temperature: float
 
 MSP = Method("msp", "MSP", "Hendrycks and Gimpel 2017, section 2", _unfitted(msp))
 TEMPERATURE = Method(
-    "temperature", "Temperature scaling", "Guo et al. 2017, equation 9", make_temperature, fit="validation"
+    "temperature",
+    "Temperature scaling",
+    "Guo et al. 2017, equation 9",
+    make_temperature,
+    fit="validation",
+    ranges={"temperature": "above 0"},
 )
 MAX_LOGIT = Method("max_logit", "Max logits", "Hendrycks et al. 2022; Vaze et al. 2022", _unfitted(max_logit))
-ENERGY = Method("energy", "EBO", "Liu et al. 2020, equation 4", make_energy)
+ENERGY = Method("energy", "EBO", "Liu et al. 2020, equation 4", make_energy, ranges={"temperature": "above 0"})
 ENTROPY = Method("entropy", "Entropy", "Abdelzad et al. 2020, section 4.4", _unfitted(entropy))
 MARGIN = Method("margin", "Margin", "Abdelzad et al. 2020, section 4.4", _unfitted(margin))
 DOCTOR = Method("doctor", "D_alpha", "Granese et al. 2021, section 3", _unfitted(doctor))

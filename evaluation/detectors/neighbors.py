@@ -259,14 +259,15 @@ def _sum_of_products(bank: Bank) -> Doubles | None:
     return sums
 
 
-def make_relation(features: Features, head: Head | None, power: float = 1.0, cutoff: float = 0.0) -> Relation:
+def make_relation(features: Features, head: Head | None, power: float = 1.0, cutoff: float = 0.03) -> Relation:
     """Negative mean relation to the fitted rows.
 
-    Formula: -1/N sum_j (max(0, cos(z, z_j)) p . p_j)^t, with p = softmax(l) and j over the N fitted rows; in [-1, 0].
+    Formula: -1/N sum_j r_j^t over the relations r_j = max(0, cos(z, z_j)) p . p_j above `cutoff`, with p = softmax(l)
+    and j over the N fitted rows; in [-1, 0].
     Source: Kim et al., Neural Relation Graph: A Unified Framework for Identifying Label Noise and Outlier Data,
-    NeurIPS 2023, section 3; t = 1 is theirs for OoD detection. Their code also drops relations up to 0.03, which gives
-    the farthest rows equal scores; here `cutoff` does. With many fitted rows, and t other than 1, a cutoff or negative
-    features, relations are computed in float32: scores are then right to about 1e-6 of themselves.
+    NeurIPS 2023, section 3; t = 1 is theirs for OoD detection, and the cutoff of 0.03 that of their code, which gives
+    the farthest rows equal scores. With many fitted rows, and a cutoff, negative features or t other than 1, relations
+    are computed in float32: scores are then right to about 1e-6 of themselves.
 
     Args:
         features: in-distribution rows; kept, not copied.
@@ -294,7 +295,8 @@ KNN = Method(
     "Sun et al. 2022, section 3",
     make_knn,
     fit="train",
-    grid={"neighbors": (50, 1, 5, 10, 20, 100, 200)},
+    grid={"neighbors": (50, 1, 5, 10, 20, 100, 200, 500, 1000)},
+    ranges={"neighbors": "1 to the number of rows fitted on"},
     score_together=NearestNeighbors.score_together,
 )
 RELATION = Method(
@@ -303,6 +305,7 @@ RELATION = Method(
     "Kim et al. 2023, section 3",
     make_relation,
     fit="train",
-    grid={"power": (1.0, 2.0, 4.0, 8.0)},
+    grid={"power": (1.0, 2.0, 4.0, 8.0), "cutoff": (0.03, 0.0)},
+    ranges={"power": "above 0", "cutoff": "0 to 1"},
     score_together=Relation.score_together,
 )

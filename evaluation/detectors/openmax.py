@@ -27,13 +27,17 @@ class OpenMax:
         means: mean logits of each class's correctly classified rows, shape (C, C).
         tails: Weibull distributions of each class's largest distances.
         revised: number alpha of greatest logits to revise.
-        euclidean_weight: weight of the Euclidean distance, in [0, 1]; the cosine distance has the rest.
+        euclidean_weight: weight of the Euclidean distance.
+        cosine_weight: weight of the cosine distance.
+        rank_weight: weight of every revised class; 0 for weights by rank.
     """
 
     means: Doubles
     tails: Tails
     revised: int
     euclidean_weight: float
+    cosine_weight: float
+    rank_weight: float
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""
@@ -42,6 +46,15 @@ class OpenMax:
         return score_in_chunks(
             self.log_odds, {"logits": features.logits}, features.ids, doubles_per_row=(3 * self.revised + 4) * classes
         )
+
+    def predict(self, features: Features) -> npt.NDArray[np.int64]:
+        """Return the class of the greatest revised logit, shape (n,); -1 where the unknown class has a greater one."""
+        logits = features.logits
+        classes = np.empty(len(logits), dtype=np.int64)
+        for rows in chunks(len(logits), (3 * self.revised + 4) * len(self.means)):
+            unknown, revised = self.revise(as_float64("logits", logits, rows, features.ids))
+            classes[rows] = np.where(unknown > revised.max(axis=1), -1, revised.argmax(axis=1))
+        return classes
 
     def log_odds(self, logits: Doubles) -> Scores:
         """Compute the log odds of the unknown class.
@@ -52,60 +65,85 @@ class OpenMax:
         Returns:
             Shape (n,).
         """
+        unknown, revised = self.revise(logits)
+        scores: Scores = unknown - logsumexp(revised, axis=1)
+        return scores
+
+    def revise(self, logits: Doubles) -> tuple[Doubles, Doubles]:
+        """Move a part of the greatest logits to the unknown class.
+
+        Args:
+            logits: shape (n, C).
+
+        Returns:
+            The logit of the unknown class, shape (n,), and the revised ones, shape (n, C).
+        """
         rows = np.arange(len(logits))[:, None]
         greatest = np.argpartition(logits, -self.revised, axis=1)[:, -self.revised :]
         greatest = greatest[rows, np.argsort(-logits[rows, greatest], axis=1, kind="stable")]
-        rank_weights = np.arange(self.revised, 0, -1) / self.revised
-        distances = _distances(logits[:, None, :], self.means[greatest], self.euclidean_weight)
+        rank_weights = self.rank_weight or np.arange(self.revised, 0, -1) / self.revised
+        weights = self.euclidean_weight, self.cosine_weight
+        distances = _distances(logits[:, None, :], self.means[greatest], *weights)
         outlying = -np.expm1(-np.exp(self.tails.log_hazard(distances, greatest)))
         taken = logits[rows, greatest] * outlying * rank_weights
         revised = logits.copy()
         revised[rows, greatest] -= taken
-        scores: Scores = taken.sum(axis=1) - logsumexp(revised, axis=1)
-        return scores
+        return taken.sum(axis=1), revised
 
 
-def _distances(logits: Doubles, means: Doubles, euclidean_weight: float) -> Doubles:
+def _distances(logits: Doubles, means: Doubles, euclidean_weight: float, cosine_weight: float) -> Doubles:
     """Return distances along the last axis of broadcastable arrays."""
     distances = np.zeros(np.broadcast_shapes(logits.shape, means.shape)[:-1])
     if euclidean_weight > 0:
         distances += euclidean_weight * np.linalg.norm(logits - means, axis=-1)
-    if euclidean_weight < 1:
+    if cosine_weight > 0:
         norms = np.linalg.norm(logits, axis=-1) * np.linalg.norm(means, axis=-1)
-        distances += (1 - euclidean_weight) * (1 - (logits * means).sum(axis=-1) / norms)
+        distances += cosine_weight * (1 - (logits * means).sum(axis=-1) / norms)
     return distances
 
 
 def make_openmax(
-    features: Features, head: Head | None, revised: int = 10, tail: int = 20, euclidean_weight: float = 1.0
+    features: Features,
+    head: Head | None,
+    revised: int = 10,
+    tail: int = 20,
+    euclidean_weight: float = 0.005,
+    cosine_weight: float = 1.0,
+    rank_weight: float = 0.0,
 ) -> OpenMax:
     """OpenMax: log odds of the unknown class.
 
     Formula: for the alpha classes of greatest logits v_i, ranks i = 1..alpha, w_i = F_i(d_i) (alpha + 1 - i) / alpha
     with F_i the Weibull distribution of the `tail` largest distances of class i's fitted rows to their mean, and d_i
     the row's distance to it. Then v_0 = sum v_i w_i, v'_i = v_i (1 - w_i), and the score is v_0 - log sum_c exp v'_c:
-    the log odds of softmax(v_0, v')_0, which would round to 1 for many rows. Distances are between logits, w |.|_2 +
-    (1 - w) cosine.
+    the log odds of softmax(v_0, v')_0, which would round to 1 for many rows. Distances are between logits, w_e |.|_2 +
+    w_c cosine. Predictions are those of softmax(v_0, v'), with -1 for the unknown class.
 
     Source: Bendale and Boult, Towards Open Set Deep Networks, CVPR 2016, algorithms 1 and 2, with F in place of the
-    exponential printed in algorithm 2, as in the authors' code; means over correctly classified rows.
+    exponential printed in algorithm 2, as in the authors' code; means over correctly classified rows. The weights of
+    the distances and the search for alpha and the tail are those of the unified benchmark's code, which takes the rank
+    weights above for ImageNet and 0.5 for every revised class of CIFAR.
 
     Args:
         features: labelled in-distribution rows, at least three of each class correctly classified.
         head: not read.
         revised: alpha, at least 1; values above C mean C.
         tail: number of a class's rows to fit the distribution on, at least 2; all if it has fewer.
-        euclidean_weight: w in [0, 1].
+        euclidean_weight: w_e, at least 0.
+        cosine_weight: w_c, at least 0; one of the two is above 0.
+        rank_weight: a weight from 0 to 1 in place of (alpha + 1 - i) / alpha; 0 for these.
 
     Raises:
         EvaluationError: a class has too few rows or its largest distances are equal, rows are unlabelled, or a
             parameter is out of range.
     """
     revised, tail = int(revised), int(tail)
-    if revised < 1 or tail < 2 or not 0 <= euclidean_weight <= 1:
+    weights = euclidean_weight, cosine_weight
+    if revised < 1 or tail < 2 or not min(weights) >= 0 or not 0 < max(weights) < np.inf or not 0 <= rank_weight <= 1:
         raise EvaluationError(
-            "openmax needs revised of at least 1, tail of at least 2 and euclidean_weight from 0 to 1, found "
-            f"{revised}, {tail} and {euclidean_weight}; give others."
+            "openmax needs revised of at least 1, tail of at least 2, weights of distances of at least 0, one of them "
+            f"above 0, and rank_weight from 0 to 1, found {revised}, {tail}, {euclidean_weight}, {cosine_weight} and "
+            f"{rank_weight}; give others."
         )
     require_labels(features, "openmax")
     labels, classes = labels_if_correct(features), features.logits.shape[1]
@@ -114,7 +152,7 @@ def make_openmax(
     distances = np.empty(len(features))
     for rows in chunks(len(features), 4 * classes):
         logits = as_float64("logits", features.logits, rows, features.ids)
-        distances[rows] = _distances(logits, means[features.labels[rows]], euclidean_weight)
+        distances[rows] = _distances(logits, means[features.labels[rows]], *weights)
     largest = _largest(distances[labels >= 0], labels[labels >= 0], classes, tail)
     equal = np.flatnonzero(np.nanmin(largest, axis=1) == np.nanmax(largest, axis=1))
     if len(equal):
@@ -122,7 +160,7 @@ def make_openmax(
             f"openmax cannot be fitted: the {int((~np.isnan(largest[equal[0]])).sum())} largest distances of class "
             f"{equal[0]} are equal. Fit on more rows, or leave it out."
         )
-    return OpenMax(means, fit_tails(largest), min(revised, classes), euclidean_weight)
+    return OpenMax(means, fit_tails(largest), min(revised, classes), *weights, rank_weight)
 
 
 def _largest(distances: Doubles, labels: npt.NDArray[np.int64], classes: int, count: int) -> Doubles:
@@ -142,5 +180,13 @@ OPENMAX = Method(
     "Bendale and Boult 2016, algorithms 1 and 2",
     make_openmax,
     fit="train",
-    grid={"revised": (10, 3, 5, 20), "tail": (20, 10, 40), "euclidean_weight": (1.0, 0.5, 0.0)},
+    # The search of the unified benchmark, table 5 and its code.
+    grid={"revised": (10, 1, 5, 20, 30, 40), "tail": (20, 2, 5, 10, 30, 40)},
+    ranges={
+        "revised": "1 to the number of classes",
+        "tail": "2 or more",
+        "euclidean_weight": "0 or more",
+        "cosine_weight": "0 or more",
+        "rank_weight": "0 to 1; 0 for weights by rank",
+    },
 )

@@ -14,7 +14,8 @@ import numpy as np
 from evaluation.detectors.image_passes import Columns, ImagePass
 from evaluation.errors import EvaluationError
 from evaluation.models.layers import channels_last
-from evaluation.models.models import Model, deterministic_float32
+from evaluation.models.models import Model
+from evaluation.models.precision import exact_float32
 
 _BLOCKS = 2
 """The last blocks whose logits are averaged; of a ResNet these are the blocks 3 and 4."""
@@ -33,7 +34,7 @@ def run_without_rank_one(model: Model, images: Any, ids: Sequence[str], *, seed:
 
     images = images.to(model.device)
     passes = []
-    with deterministic_float32(), torch.inference_mode():
+    with exact_float32(), torch.inference_mode():
         for block in model.layers.blocks[-_BLOCKS:]:
             with _rank_one_removed(model, block):
                 passes.append(model.logits(images).cpu().double().numpy())

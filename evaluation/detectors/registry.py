@@ -44,6 +44,8 @@ METHODS: dict[str, Method] = {
         shaping.REACT,
         shaping.DICE,
         shaping.ASH,
+        shaping.ASH_B,
+        shaping.ASH_P,
         shaping.SCALE,
         penultimate.SHE,
         penultimate.VIM,

@@ -46,6 +46,16 @@ class ShapedEnergy:
             doubles_per_row=6 * width + 4 * classes,
         )
 
+    def predict(self, features: Features) -> npt.NDArray[np.int64]:
+        """Return the class of the greatest of these logits, shape (n,)."""
+        classes, width = self.weight.shape
+        require_width("penultimate features", features.penultimate, width)
+        predicted = np.empty(len(features), dtype=np.int64)
+        for rows in chunks(len(features), 6 * width + 4 * classes):
+            z = as_float64("penultimate features", features.penultimate, rows, features.ids)
+            predicted[rows] = (self.shape(z) @ self.weight.T + self.bias).argmax(axis=1)
+        return predicted
+
 
 def _layer(head: Head) -> tuple[Doubles, Doubles]:
     return head.weight.astype(np.float64), head.bias.astype(np.float64)
@@ -181,6 +191,16 @@ def make_ash(
     return ShapedEnergy(lambda z: ash(z, pruned, variant), weight, bias)
 
 
+def make_ash_b(features: Features | None, head: Head, pruned: float = 0.9) -> ShapedEnergy:
+    """ASH-B, OpenOOD's variant; see `make_ash`."""
+    return make_ash(features, head, pruned, "b")
+
+
+def make_ash_p(features: Features | None, head: Head, pruned: float = 0.9) -> ShapedEnergy:
+    """ASH-P; see `make_ash`."""
+    return make_ash(features, head, pruned, "p")
+
+
 def scale(z: Doubles, pruned: float) -> Doubles:
     """SCALE: multiply all activations of each row, more where its greatest ones hold less of the sum.
 
@@ -222,6 +242,9 @@ def make_scale(features: Features | None, head: Head, pruned: float = 0.85) -> S
     return ShapedEnergy(lambda z: scale(z, pruned), weight, bias)
 
 
+_ASH_GRID = {"pruned": (0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95)}
+_ASH_RANGES = {"pruned": "0 to below 1"}
+
 REACT = Method(
     "react",
     "ReAct",
@@ -229,6 +252,7 @@ REACT = Method(
     make_react,
     fit="train",
     grid={"quantile": (0.9, 0.85, 0.95, 0.99)},
+    ranges={"quantile": "0 to below 1"},
 )
 DICE = Method(
     "dice",
@@ -237,13 +261,31 @@ DICE = Method(
     make_dice,
     fit="train",
     grid={"sparsity": (0.9, 0.1, 0.3, 0.5, 0.7)},
+    ranges={"sparsity": "0 to below 1"},
 )
 ASH = Method(
     "ash",
     "ASH",
     "Djurisic et al. 2023, algorithm 3 (ASH-S)",
     make_ash,
-    grid={"pruned": (0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95)},
+    grid=_ASH_GRID,
+    ranges=_ASH_RANGES,
+)
+ASH_B = Method(
+    "ash_b",
+    "ASH-B",
+    "Djurisic et al. 2023, algorithm 2",
+    make_ash_b,
+    grid=_ASH_GRID,
+    ranges=_ASH_RANGES,
+)
+ASH_P = Method(
+    "ash_p",
+    "ASH-P",
+    "Djurisic et al. 2023, algorithm 1",
+    make_ash_p,
+    grid=_ASH_GRID,
+    ranges=_ASH_RANGES,
 )
 SCALE = Method(
     "scale",

@@ -1,10 +1,13 @@
 """Stores columns of many rows as files with a block of rows each, so that a killed run loses little.
 
+Each file has the digests of its columns, which are compared whenever a column is read.
+
 Tested by `tests/evaluation/features/test_store.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +22,8 @@ from evaluation.errors import EvaluationError, first_line
 from evaluation.files import atomic_path, parse_json, require_regular
 
 METADATA = b"unknown_detection"
-"""Key in a file's schema metadata that holds the total number of rows and the environment they were computed in."""
+"""Key in a file's schema metadata that holds the total number of rows, the environment they were computed in, and the
+digest of each column."""
 
 _NAME = re.compile(r"(\d{9})-(\d{9})\.arrow")
 
@@ -40,8 +44,8 @@ class RowBlocks:
     def begin(self, rows: int, size: int, environment: Mapping[str, Any]) -> list[range]:
         """Return the blocks left to compute, so that all rows are computed in the same environment.
 
-        Nothing is left if all rows exist, whatever their environment. Otherwise blocks of another size or environment
-        are deleted, as are files that a killed run did not finish.
+        Nothing is left if all rows exist and agree with their digests, whatever their environment. Otherwise damaged
+        blocks and those of another size or environment are deleted, as are files that a killed run did not finish.
 
         Args:
             rows: total number of rows.
@@ -51,12 +55,12 @@ class RowBlocks:
         Returns:
             Row numbers of each missing block, in order.
         """
-        if self._tiles(rows):
+        if self._tiles(rows) and all(map(_is_sound, self._paths())):
             return []
         wanted = [range(start, min(start + size, rows)) for start in range(0, rows, size)]
         expected = {_name(block): _metadata_of(rows, environment) for block in wanted}
         for path in sorted(self.folder.glob("*")):
-            if path.name not in expected or _metadata(path) != expected[path.name]:
+            if path.name not in expected or not _is_sound(path) or _told(path) != expected[path.name]:
                 path.unlink()
         return [block for block in wanted if not (self.folder / _name(block)).exists()]
 
@@ -71,7 +75,9 @@ class RowBlocks:
         """
         table = pa.table({name: _to_arrow(values) for name, values in columns.items()})
         assert len(table) == len(block)
-        table = table.replace_schema_metadata({METADATA: json.dumps(_metadata_of(rows, environment), sort_keys=True)})
+        digests = {name: _digest(name, values, block) for name, values in columns.items()}
+        told = _metadata_of(rows, environment) | {"sha256": digests}
+        table = table.replace_schema_metadata({METADATA: json.dumps(told, sort_keys=True)})
         with (
             atomic_path(self.folder / _name(block)) as temporary,
             pa.ipc.new_file(str(temporary), table.schema) as writer,
@@ -79,9 +85,13 @@ class RowBlocks:
             writer.write_table(table)
 
     def is_whole(self) -> bool:
-        """Return whether all rows exist."""
+        """Return whether all rows exist; their digests are compared when they are read, or by `is_sound`."""
         first = next(iter(self._paths()), None)
         return first is not None and self._tiles(int((_metadata(first) or {}).get("rows", -1)))
+
+    def is_sound(self) -> bool:
+        """Return whether all rows exist and agree with their digests; reads all of them."""
+        return self.is_whole() and all(map(_is_sound, self._paths()))
 
     def environment(self) -> Mapping[str, Any]:
         """Return the environment in which the first block was computed."""
@@ -112,7 +122,10 @@ class RowBlocks:
         for path, block in zip(paths, blocks, strict=True):
             if not set(wanted) <= set(block.column_names) or not block.schema.equals(blocks[0].schema):
                 raise _damaged(path, "it has other columns than the first one, or lacks some")
-        return {name: np.concatenate([_to_numpy(block[name]) for block in blocks]) for name in wanted}
+        return {
+            name: np.concatenate([_column(block, name, path) for path, block in zip(paths, blocks, strict=True)])
+            for name in wanted
+        }
 
     def take(self, rows: npt.NDArray[np.int64], without: Sequence[str] = ()) -> dict[str, npt.NDArray[Any]]:
         """Read columns of some rows, in the given order; only these rows are read.
@@ -131,7 +144,7 @@ class RowBlocks:
                 table = _read_block(path)
                 for name in table.column_names:
                     if name not in without:
-                        taken.setdefault(name, []).append(_to_numpy(table[name])[rows[here] - start])
+                        taken.setdefault(name, []).append(_column(table, name, path)[rows[here] - start])
         order = np.argsort(np.concatenate(places))
         return {name: np.concatenate(arrays)[order] for name, arrays in taken.items()}
 
@@ -162,11 +175,56 @@ def _metadata(path: Path) -> dict[str, Any] | None:
     try:
         require_regular(path)
         with pa.memory_map(str(path)) as file:
-            found = parse_json(pa.ipc.open_file(file).schema.metadata[METADATA])
-    except (pa.ArrowException, EvaluationError, OSError, ValueError, TypeError, KeyError):
+            return _parsed(pa.ipc.open_file(file).schema)
+    except (pa.ArrowException, EvaluationError, OSError, ValueError):
+        return None
+
+
+def _parsed(schema: pa.Schema) -> dict[str, Any] | None:
+    """Parse a block's metadata; None if it is not what `write` writes."""
+    try:
+        found = parse_json((schema.metadata or {})[METADATA])
+    except (ValueError, KeyError):
         return None
     whole = isinstance(found, dict) and type(found.get("rows")) is int and isinstance(found.get("computed"), dict)
-    return found if whole else None
+    return found if whole and isinstance(found.get("sha256"), dict) else None
+
+
+def _told(path: Path) -> dict[str, Any]:
+    """Return a block's metadata without its digests."""
+    return {name: value for name, value in (_metadata(path) or {}).items() if name != "sha256"}
+
+
+def _is_sound(path: Path) -> bool:
+    """Whether a block can be read and all its columns agree with their digests."""
+    try:
+        table = _read_block(path)
+        for name in table.column_names:
+            _column(table, name, path)
+    except EvaluationError:
+        return False
+    return set((_parsed(table.schema) or {}).get("sha256", {})) == set(table.column_names)
+
+
+def _column(table: pa.Table, name: str, path: Path) -> npt.NDArray[Any]:
+    """Return a column of a block as an array, once it agrees with its digest.
+
+    Raises:
+        EvaluationError: it does not, or the block has no digest of it.
+    """
+    values = _to_numpy(table[name])
+    start, stop = (int(number) for number in path.stem.split("-"))
+    if (_parsed(table.schema) or {}).get("sha256", {}).get(name) != _digest(name, values, range(start, stop)):
+        raise _damaged(path, f"{name} differs from its digest")
+    return values
+
+
+def _digest(name: str, values: npt.NDArray[Any], block: range) -> str:
+    """Return the SHA-256 of a column, its name, type and place, so that blocks cannot change places either."""
+    kind = "text" if values.dtype.kind == "U" else values.dtype.str
+    digest = hashlib.sha256(f"{block.start}\t{block.stop}\t{name}\t{kind}\t{values.shape[1:]}\n".encode())
+    digest.update("\n".join(values.tolist()).encode() if kind == "text" else np.ascontiguousarray(values).data)
+    return digest.hexdigest()
 
 
 def _read_block(path: Path) -> pa.Table:
@@ -198,7 +256,7 @@ def _is_stored(kind: pa.DataType) -> bool:
 
 def _damaged(path: Path, reason: str) -> EvaluationError:
     return EvaluationError(
-        f"{path} is damaged ({reason}). Delete it and run the command that wrote it again; it resumes."
+        f"{path} is damaged ({reason}). Run the command that wrote it again: it replaces damaged blocks."
     )
 
 

@@ -100,10 +100,12 @@ class FeatureCache:
         return predicted(features)
 
     def _pass_features(self, image_pass: ImagePass, hyperparameters: Mapping[str, float], key: Key) -> Features:
+        if image_pass.is_ordinary(hyperparameters):
+            return self.features(key)
         values = {**hyperparameters, **({"seed": self.seed} if image_pass.random else {})}
         name = "-".join([image_pass.name, *(f"{which}={value:g}" for which, value in sorted(values.items()))])
         row_blocks = self.store.pass_outputs(name, *key)
-        if not row_blocks.is_whole():
+        if not row_blocks.is_sound():
             runner = self.runner
             assert runner is not None  # `check` refuses the method otherwise
 

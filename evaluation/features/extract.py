@@ -16,6 +16,7 @@ from evaluation.features.reuse import ReusableFeatures
 from evaluation.features.store import Identity, Store, block_column
 from evaluation.models.loading import batches
 from evaluation.models.models import Model, out_of_memory
+from evaluation.models.precision import FLOAT32
 from evaluation.models.preprocessing import Preprocessing
 from evaluation.progress import Progress, log
 from evaluation.releases import Release
@@ -64,6 +65,7 @@ class Runner:
             "batch_size": self.batch_size,
             "threads": torch.get_num_threads() if device == "cpu" else 0,
             "torch": str(torch.__version__),
+            "float32": FLOAT32,
         }
 
     def run(

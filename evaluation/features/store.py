@@ -1,6 +1,7 @@
 """The feature store: one model's features of splits of one release, on disk.
 
 DIR/features.json                            the release and the model, by digest
+DIR/splits.json                              the splits that were asked for
 DIR/head/*.arrow                             the model's last linear layer
 DIR/features/<config>/<split>/*.arrow        ids, labels, logits, penultimate features and pooled blocks
 DIR/looks/<pass>/<config>/<split>/*.arrow    outputs of a second pass over the images, for detectors that need one
@@ -10,22 +11,27 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import filelock
 
-from evaluation.errors import EvaluationError, unknown_name
+from evaluation.errors import EvaluationError, first_line, unknown_name
 from evaluation.features.blocks import Arrays, RowBlocks
 from evaluation.files import atomic_path, is_text_by_text, read_json
 from evaluation.models.features import Features, Head, LazyBlocks
 
-FORMAT = 1
+FORMAT = 2
 """Version of the folder's format."""
 
 _RECORD = "features.json"
+_EXPECTED = "splits.json"
+
+_KEY = re.compile(r"\w[\w-]*/\w[\w-]*", re.ASCII)
+_AGAIN = "Delete it and run the `extract` that wrote it again."
 
 _ORDINARY = "the model's own preprocessing"
 
@@ -204,13 +210,61 @@ class Store:
         """Return the stored outputs of a second pass over a split, existing or not."""
         return RowBlocks(self.root / "looks" / name / config / split)
 
+    def expect(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Record splits (config, split) that are to be extracted, so that one that is lost later is missed.
+
+        Args:
+            keys: the splits; those recorded before stay. The caller holds `writing`.
+        """
+        names = sorted({*self._expected(), *("/".join(key) for key in keys)})
+        with atomic_path(self.root / _EXPECTED) as temporary:
+            temporary.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
+
     def splits(self) -> dict[str, tuple[str, ...]]:
         """Return the splits with complete features, by config; all sorted."""
         found: dict[str, list[str]] = {}
-        for folder in sorted((self.root / "features").glob("*/*")):
-            if RowBlocks(folder).is_whole():
-                found.setdefault(folder.parent.name, []).append(folder.name)
+        for config, split in self._begun():
+            if self.row_blocks(config, split).is_whole():
+                found.setdefault(config, []).append(split)
         return {config: tuple(splits) for config, splits in found.items()}
+
+    def require_whole(self, configs: Sequence[str] = ()) -> None:
+        """Check that the features of some configs are complete.
+
+        Args:
+            configs: the configs; empty for all.
+
+        Raises:
+            EvaluationError: a split that was to be extracted is not there, or not whole.
+        """
+        lacking = [
+            f"{config}/{split}"
+            for config, split in self._begun()
+            if (not configs or config in configs) and not self.row_blocks(config, split).is_whole()
+        ]
+        if lacking:
+            raise EvaluationError(
+                f"Features of {', '.join(lacking)} in {self.root} are missing, incomplete or damaged. Run the "
+                "`extract` that wrote them again; it resumes."
+            )
+
+    def _begun(self) -> list[tuple[str, str]]:
+        """Return the splits that were to be extracted or have files, sorted."""
+        folders = {(folder.parent.name, folder.name) for folder in (self.root / "features").glob("*/*")}
+        recorded = (name.partition("/") for name in self._expected())
+        return sorted(folders | {(config, split) for config, _, split in recorded})
+
+    def _expected(self) -> list[str]:
+        path = self.root / _EXPECTED
+        if not path.exists():
+            return []
+        try:
+            found = read_json(path)
+        except ValueError as error:
+            raise EvaluationError(f"{path} is damaged ({first_line(error)}). {_AGAIN}") from error
+        if not isinstance(found, list) or not all(isinstance(name, str) and _KEY.fullmatch(name) for name in found):
+            raise EvaluationError(f"{path} is damaged (it is no list of splits). {_AGAIN}")
+        return found
 
     def head(self) -> Head:
         """The model's last linear layer."""

@@ -105,6 +105,27 @@ def detection_error(ranking: Ranking, positive: Side) -> float:
     return 0.5 * (1 - tpr) + 0.5 * fpr
 
 
+def interpolated_fpr_at_95_tpr(ranking: Ranking, positive: Side) -> float:
+    """False positive rate at a true positive rate of 95 %, interpolated between thresholds."""
+    true, false = ranking.positives(positive)
+    # Integers, because 0.95 n may exceed 95 % in floating point.
+    below = int(np.searchsorted(20 * true, 19 * int(true[-1]), side="right")) - 1
+    missing = 19 * int(true[-1]) - 20 * int(true[below])
+    mistaken = float(false[below])
+    if missing:
+        step = 20 * int(true[below + 1] - true[below])
+        mistaken += missing / step * float(false[below + 1] - false[below])
+    return mistaken / int(false[-1])
+
+
+def least_detection_error_at_95_tpr(ranking: Ranking, positive: Side) -> float:
+    """Minimum of the mean of both error rates over the thresholds with a true positive rate of at least 95 %."""
+    true, false = ranking.positives(positive)
+    first = int(np.searchsorted(20 * true, 19 * int(true[-1])))
+    missed = 1 - true[first:] / true[-1]
+    return 0.5 * float((missed + false[first:] / false[-1]).min())
+
+
 def least_detection_error(ranking: Ranking) -> float:
     """Minimum over all thresholds of the mean of both rates."""
     known, unknown = ranking.sizes()

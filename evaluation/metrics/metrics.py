@@ -139,6 +139,8 @@ def fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Si
 def detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
     """Mean of false negative and false positive rate at the threshold of `fpr_at_95_tpr`: 0.5 (1 - TPR) + 0.5 FPR.
 
+    The definition in words of most papers; some papers' numbers are `least_detection_error_at_95_tpr`.
+
     Liang, Li and Srikant, Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks (ICLR
     2018), section 4.3. The TPR is that of the threshold: 95 %, or more where no threshold meets 95 % exactly.
 
@@ -154,6 +156,46 @@ def detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: 
         EvaluationError: a side has no rows, scores are NaN or infinite, lengths differ, or there is no such side.
     """
     return curves.detection_error(_ranked(scores, unknown), positive)
+
+
+def interpolated_fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
+    """False positive rate at a true positive rate of exactly 95 %, interpolated linearly between thresholds.
+
+    As in the package ood-metrics, with which the numbers in the tables of FACETS and of the optimizer paper agree. If
+    several thresholds have a true positive rate of 95 %, the last of them counts, as there.
+
+    Args:
+        scores: shape (n,), higher = more unknown.
+        unknown: shape (n,), bool or 0 and 1.
+        positive: as for `fpr_at_95_tpr`.
+
+    Returns:
+        From 0 to 1, lower is better.
+
+    Raises:
+        EvaluationError: a side has no rows, scores are NaN or infinite, lengths differ, or there is no such side.
+    """
+    return curves.interpolated_fpr_at_95_tpr(_ranked(scores, unknown), positive)
+
+
+def least_detection_error_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
+    """Minimum of 0.5 (1 - TPR) + 0.5 FPR over the thresholds with a true positive rate of at least 95 %.
+
+    As in the package ood-metrics, with which the tables of FACETS and of the optimizer paper agree, although the texts
+    define `detection_error`. The package weights both rates by the numbers of rows; the texts by 0.5, as here.
+
+    Args:
+        scores: shape (n,), higher = more unknown.
+        unknown: shape (n,), bool or 0 and 1.
+        positive: as for `fpr_at_95_tpr`.
+
+    Returns:
+        From 0 to 0.5, lower is better; never above `detection_error`, never below `least_detection_error`.
+
+    Raises:
+        EvaluationError: a side has no rows, scores are NaN or infinite, lengths differ, or there is no such side.
+    """
+    return curves.least_detection_error_at_95_tpr(_ranked(scores, unknown), positive)
 
 
 def least_detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> float:
@@ -292,6 +334,34 @@ _ALL = (
         "Detection error (unknown positive)",
         "lower",
         curves.detection_error,
+        "unknown",
+    ),
+    _sided(
+        "interpolated_fpr_at_95_tpr_known_positive",
+        "FPR@95%TPR (interpolated, known positive)",
+        "lower",
+        curves.interpolated_fpr_at_95_tpr,
+        "known",
+    ),
+    _sided(
+        "interpolated_fpr_at_95_tpr_unknown_positive",
+        "FPR@95%TPR (interpolated, unknown positive)",
+        "lower",
+        curves.interpolated_fpr_at_95_tpr,
+        "unknown",
+    ),
+    _sided(
+        "least_detection_error_at_95_tpr_known_positive",
+        "Detection error (least at 95%TPR or more, known positive)",
+        "lower",
+        curves.least_detection_error_at_95_tpr,
+        "known",
+    ),
+    _sided(
+        "least_detection_error_at_95_tpr_unknown_positive",
+        "Detection error (least at 95%TPR or more, unknown positive)",
+        "lower",
+        curves.least_detection_error_at_95_tpr,
         "unknown",
     ),
     Metric("least_detection_error", "Least detection error", "lower", curves.least_detection_error),

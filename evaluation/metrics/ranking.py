@@ -76,6 +76,19 @@ class Ranking:
             # From above, the positive rows are all except those below the threshold.
             yield abs(true[block] - true[0]), abs(false[block] - false[0])
 
+    def positives(self, positive: Side) -> tuple[Counts, Counts]:
+        """Return true and false positives at every threshold, both ascending from 0 to all, shape (m + 1,).
+
+        Raises:
+            EvaluationError: a class has no rows, or there is no such class.
+        """
+        self.sizes()
+        if positive == "known":
+            return self.known, self.unknown
+        if positive == "unknown":
+            return self.unknown[-1] - self.unknown[::-1], self.known[-1] - self.known[::-1]
+        raise EvaluationError(f"There is no class {positive!r}; choose known or unknown as the positive one.")
+
     def at_95_tpr(self, positive: Side) -> tuple[float, float]:
         """TPR and FPR at the first threshold with a TPR of at least 95 %.
 

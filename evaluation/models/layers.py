@@ -28,11 +28,13 @@ class Layers:
         head: the last linear layer.
         blocks: the blocks, first to last.
         classes: number of logits.
+        skipped: submodules that look like blocks, but do not run or give no features per image.
     """
 
     head: str
     blocks: tuple[str, ...]
     classes: int
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass
@@ -55,7 +57,8 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
 
     The head is the layer, a linear one or a 1 x 1 convolution on one pixel, whose output equals the logits; the last
     to run if there are several. The blocks are the first of these that exists: those named in `declared`; layer1 to
-    layer4 and so on; the stages that timm lists; the children of a list of stages; all children before the head.
+    layer4 and so on; the stages that timm lists; the children of a list of stages; all children before the head. In
+    place of a list, which does not run itself, its children are blocks.
 
     Args:
         module: a `torch.nn.Module` in eval mode.
@@ -91,13 +94,17 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
             f"No linear layer of {name} outputs its logits, but detectors read that layer. Use a model that ends in a "
             "linear layer."
         )
-    blocks = [key for key in _blocks(module, modules, heads[-1], declared, name) if _can_pool(outputs.get(key))]
+    wanted = list(_blocks(module, modules, heads[-1], declared, name))
+    if declared is None:
+        wanted = [one for key in wanted for one in ([key] if key in outputs else _children(modules, key) or [key])]
+    blocks = [key for key in wanted if _can_pool(outputs.get(key))]
     if not blocks or (declared and len(blocks) < len(declared)):
         raise EvaluationError(
             f"Only {len(blocks)} blocks of {name} run once and return a tensor of features per image. Name suitable "
             "submodules in the model's attribute `feature_blocks`."
         )
-    return Layers(heads[-1], tuple(blocks), logits.shape[1])
+    skipped = tuple(key for key in wanted if key not in blocks)
+    return Layers(heads[-1], tuple(blocks), logits.shape[1], skipped)
 
 
 @contextmanager

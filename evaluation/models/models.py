@@ -8,9 +8,9 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ import numpy as np
 
 from evaluation.errors import EvaluationError
 from evaluation.models import preprocessing, weights
+from evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
 from evaluation.models.features import Head
 from evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
+from evaluation.models.precision import exact_float32
 from evaluation.models.preprocessing import Preprocessing
 
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")
@@ -67,21 +69,43 @@ class Model:
         return Head(_array(self._weight), _array(self._bias))
 
     def forward(self, images: Any) -> BatchOutputs:
-        """Run the model on preprocessed images of shape (B, 3, H, W) and capture its features.
+        """Run the model on preprocessed images of shape (B, 3, H, W), without dropout, and capture its features.
 
         Raises:
             EvaluationError: the logits are not the output of the last linear layer.
         """
         import torch
 
-        with deterministic_float32(), torch.inference_mode(), capture_outputs(self.module, self.layers) as captured:
+        with (
+            exact_float32(),
+            dropout_off(),
+            torch.inference_mode(),
+            capture_outputs(self.module, self.layers) as captured,
+        ):
             captured.logits = self.module(images.to(self.device, non_blocking=True))
             check_head(captured, self._weight, self._bias, self.name)
         return captured
 
-    def logits(self, images: Any) -> Any:
-        """Run the model and return its logits; gradients reach the images if these require them."""
-        return self.module(images)
+    def logits(self, images: Any, generators: Sequence[Any] | None = None) -> Any:
+        """Run the model and return its logits; gradients reach the images if these require them.
+
+        Args:
+            images: preprocessed, shape (B, 3, H, W), on the model's device.
+            generators: B generators, to draw dropout masks with (`dropout_drawn`); None for no dropout.
+        """
+        with dropout_off() if generators is None else dropout_drawn(generators):
+            return self.module(images)
+
+    @cached_property
+    def dropout(self) -> DropoutCalls:
+        """What a forward pass drops, found by running it once."""
+        import torch
+
+        calls = DropoutCalls()
+        image = self.preprocessing(_grey_image())
+        with dropout_off(calls), torch.inference_mode():
+            self.module(torch.stack([image, image]).to(self.device))
+        return calls
 
 
 def open_model(spec: str, path: Path, classes: int, *, device: str = "auto") -> Model:
@@ -98,7 +122,7 @@ def open_model(spec: str, path: Path, classes: int, *, device: str = "auto") -> 
 
     Raises:
         EvaluationError: the model does not exist, its number of logits is not the number of classes, the weights do
-            not fit, or the device is not available.
+            not fit, it gives other logits at every run, or the device is not available.
     """
     import torch
 
@@ -108,16 +132,38 @@ def open_model(spec: str, path: Path, classes: int, *, device: str = "auto") -> 
     size = blueprint.preprocessing(_grey_image()).shape
     # Two images, so that the batch axis cannot be mistaken for a spatial axis of size one.
     probe = torch.linspace(-1, 1, 2 * size.numel()).reshape(2, *size)
-    layers = find_layers(module, probe, declared=blueprint.blocks, name=spec)
+    with dropout_off():
+        layers = find_layers(module, probe, declared=blueprint.blocks, name=spec)
     if layers.classes != classes:
         raise EvaluationError(
             f"{spec} has {layers.classes:,} logits, but the config has {classes:,} classes. Use a model trained on "
             "these classes."
         )
     weights.load_weights(module, weights.read_weights(path), head=layers.head, name=spec, path=path)
+    _require_repeatable(module, probe, spec)
     description = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
     digest = weights.model_digest(module, description)
     return Model(blueprint.description["model"], module.to(place), blueprint.preprocessing, layers, digest, place)
+
+
+def _require_repeatable(module: Any, images: Any, name: str) -> None:
+    """Check that a model gives the same logits twice, whatever random numbers come next.
+
+    Raises:
+        EvaluationError: it does not.
+    """
+    import torch
+
+    logits = []
+    with torch.random.fork_rng(devices=[]), dropout_off(), torch.inference_mode():
+        for seed in range(2):
+            torch.manual_seed(seed)
+            logits.append(module(images).nan_to_num())  # NaN differs from itself; images tell of it
+    if not torch.equal(*logits):
+        raise EvaluationError(
+            f"{name} gives other logits for the same images at every run, in eval mode and without dropout. Take the "
+            "random numbers out of its forward pass."
+        )
 
 
 def check_device(device: str) -> None:
@@ -166,16 +212,6 @@ def out_of_memory(error: RuntimeError) -> bool:
 
     # For Apple's GPUs it has no class.
     return isinstance(error, torch.OutOfMemoryError) or str(error).startswith("MPS backend out of memory")
-
-
-@contextmanager
-def deterministic_float32() -> Iterator[None]:
-    """Make GPU convolutions within the block deterministic and full float32."""
-    import torch
-
-    # By default cuDNN may round inputs to a 10-bit mantissa (TF32), and choose algorithms by timing them.
-    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-        yield
 
 
 def _blueprint(spec: str, classes: int) -> _Blueprint:

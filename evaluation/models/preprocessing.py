@@ -115,7 +115,8 @@ def declared(values: Any, name: str) -> Preprocessing:
     Args:
         values: a mapping with `size` (pixels, one number or height and width; images of another size are resized to it
             without regard to their aspect ratio), `mean` and `std` (three numbers each, for pixels in [0, 1]), and
-            optionally `interpolation`.
+            optionally `interpolation` and `resize`: pixels of the shorter side, to which images are resized before
+            `size` is cropped from their middle.
         name: the model's name, for messages.
 
     Raises:
@@ -124,11 +125,11 @@ def declared(values: Any, name: str) -> Preprocessing:
     from torchvision import transforms
 
     wanted = {"size", "mean", "std"}
-    if not isinstance(values, Mapping) or not wanted <= values.keys() <= wanted | {"interpolation"}:
+    if not isinstance(values, Mapping) or not wanted <= values.keys() <= wanted | {"interpolation", "resize"}:
         found = ", ".join(sorted(map(str, values))) if isinstance(values, Mapping) else f"a {type(values).__name__}"
         raise EvaluationError(
-            f"{name} needs an attribute `preprocessing` with size, mean, std and optionally interpolation (found: "
-            f"{found if values is not None else 'none'}). Set it on the model or on the function."
+            f"{name} needs an attribute `preprocessing` with size, mean, std and optionally interpolation and resize "
+            f"(found: {found if values is not None else 'none'}). Set it on the model or on the function."
         )
     size = [values["size"]] * 2 if isinstance(values["size"], int) else list(values["size"])
     mean, std = ([float(number) for number in values[key]] for key in ("mean", "std"))
@@ -141,10 +142,19 @@ def declared(values: Any, name: str) -> Preprocessing:
     interpolation = values.get("interpolation", "bilinear")
     if interpolation not in INTERPOLATIONS:
         raise unknown_name("interpolation", str(interpolation), INTERPOLATIONS)
+    resize = values.get("resize")
+    if resize is not None and (type(resize) is not int or resize < max(size)):
+        raise EvaluationError(
+            f"`resize` in `preprocessing` of {name} must be a number of pixels of at least {max(size)}, found "
+            f"{resize!r}. Give the shorter side before the crop, or leave it out."
+        )
     description = {"from": "declared", "size": size, "interpolation": interpolation, "mean": mean, "std": std}
+    description |= {} if resize is None else {"resize": resize}
+    mode = transforms.InterpolationMode(interpolation)
     transform = transforms.Compose(
         [
-            transforms.Resize(size, transforms.InterpolationMode(interpolation), antialias=True),
+            transforms.Resize(size if resize is None else resize, mode, antialias=True),
+            transforms.CenterCrop(size),  # nothing to crop without `resize`
             transforms.ToTensor(),
             transforms.Normalize(mean, std),
         ]

@@ -12,11 +12,21 @@ from evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_un
 NAME = "facets"
 SETTINGS = {"ood_detection": "OOD detection", "misclassification_detection": "Misclassification detection"}
 WITH_PREDICTIONS = ("misclassification_detection",)
-METRICS = ("fpr_at_95_tpr_known_positive", "detection_error_known_positive", "auroc")
+METRICS = (
+    "interpolated_fpr_at_95_tpr_known_positive",
+    "least_detection_error_at_95_tpr_known_positive",
+    "auroc",
+    "fpr_at_95_tpr_known_positive",
+    "detection_error_known_positive",
+)
+"""Those of the paper's tables, in their order, then those that the paper's text defines. In the tables, the detection
+error of OODL on Baseline, 1.61 at an FPR of 0.37, is below 0.5 (1 - 0.95) + 0.5 FPR, and so are eight others."""
+
+IN_TABLES = METRICS[:3]
 
 
 def figures(rows: Rows) -> list[Figure]:
-    """Evaluate each config by FPR at 95 % TPR, detection error (known rows positive) and AUROC.
+    """Evaluate each config by FPR at 95 % TPR, detection error (known rows positive; both twice) and AUROC.
 
     OOD detection compares the unknown rows of `test` with its in-distribution rows. Misclassification detection
     compares misclassified in-distribution rows with correctly classified ones; rows that are in-distribution only by

@@ -98,6 +98,7 @@ class Run:
         hyperparameters: hyperparameters by detector.
         versions: versions of the packages that `scored` the rows and `judged` the scores.
         prepared: how the model got images that are prepared for a model's input, by `config/split`.
+        fit_half: the `config/split` that detectors were fitted on half of, for want of training rows; empty if not.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Run:
     hyperparameters: Mapping[str, Mapping[str, float]]
     versions: Mapping[str, Mapping[str, str]]
     prepared: Mapping[str, str] = field(default_factory=dict)
+    fit_half: str = ""
 
 
 def tidy(

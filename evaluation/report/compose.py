@@ -23,9 +23,9 @@ from evaluation.releases import Release
 from evaluation.report.across_runs import robust_detectors, robust_figures, robust_variants
 from evaluation.report.scored import DetectorFigures, ScoredRun
 from evaluation.scoring.duplicates import LeftOut, count_left_out
-from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, ReleaseIndex, join, release_index, rows_of
+from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, ReleaseIndex, fit_half_ids, join, release_index, rows_of
 from evaluation.scoring.rows import Rows
-from evaluation.scoring.scores import Provenance, read_scores
+from evaluation.scoring.scores import Provenance, file_seed, read_scores
 
 _PACKAGES = ("numpy", "pyarrow", "scipy")
 """Packages whose version may affect figures."""
@@ -99,7 +99,8 @@ def load(files: Sequence[ScoresFile], release: Release, configs: Sequence[str], 
         if of not in indexes:
             indexes[of] = release_index(release, of)
         index = indexes[of]
-        joined = join(index.table, scores, label_names=index.label_names, where=str(file.path))
+        fitted_on = fit_half_ids(release, provenance.fit_half if provenance else "")
+        joined = join(index.table, scores, label_names=index.label_names, where=str(file.path), fitted_on=fitted_on)
         rows = {detector: rows_of(index, found) for detector, found in joined.items()}
         scored.append(ScoredRun(_run(file, provenance), of, rows, index.duplicates))
         progress(1)
@@ -184,6 +185,12 @@ def missing_figures(scored: Sequence[ScoredRun], wanted: Mapping[str, Sequence[s
     return list(dict.fromkeys(notes))
 
 
+def of_demo(release: Release) -> list[str]:
+    """Warn of figures of a demo release, in a sentence; nothing for others."""
+    warning = f"{release_name(release)} is a demo release: its figures try the tools out, and are no results"
+    return [warning] if release.is_demo else []
+
+
 def resized_images(scored: Sequence[ScoredRun]) -> list[str]:
     """List the splits whose images are prepared for another input than a run's model has, in sentences."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -192,6 +199,19 @@ def resized_images(scored: Sequence[ScoredRun]) -> list[str]:
             if "resized" in way:
                 found.setdefault((one.run.model, way), []).append(key)
     return [f"{model} got images of {way}: {', '.join(dict.fromkeys(keys))}" for (model, way), keys in found.items()]
+
+
+def fitted_without_training_rows(scored: Sequence[ScoredRun]) -> list[str]:
+    """List the runs whose detectors were fitted on validation rows, in sentences."""
+    found: dict[str, list[str]] = {}
+    for one in scored:
+        if one.run.fit_half:
+            found.setdefault(one.run.fit_half, []).append(one.run.name)
+    return [
+        f"detectors of {', '.join(names)} were fitted on half of {key}, for want of training rows; thresholds are "
+        "chosen on the other half"
+        for key, names in found.items()
+    ]
 
 
 def compute_figures(
@@ -221,6 +241,22 @@ def compute_figures(
     if robustness.NAME in wanted:
         evaluated += list(robust_figures(evaluated, scored))
     return evaluated
+
+
+def reversed_signs(evaluated: Sequence[DetectorFigures]) -> list[str]:
+    """List the detectors all of whose AUROCs are below 0.5, in sentences with a hint."""
+    areas: dict[str, list[float]] = {}
+    for _, detector, found in evaluated:
+        areas.setdefault(detector, []).extend(
+            figure.value
+            for figure in found
+            if figure.metric == "auroc" and not figure.statistic and figure.value == figure.value
+        )
+    return [
+        f"every AUROC of {detector} is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
+        for detector, values in areas.items()
+        if values and max(values) < 0.5
+    ]
 
 
 def duplicates_left_out(scored: Sequence[ScoredRun], wanted: Mapping[str, Sequence[str]]) -> list[LeftOut] | None:
@@ -301,7 +337,8 @@ def _only_config(release: Release) -> tuple[str, ...]:
 def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
     ours = {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in _PACKAGES}}
     if provenance is None:
-        return Run(file.path.stem, file.variant or "", None, "", "", {}, {"judged": ours})
+        seed = file_seed(file.path)[1]
+        return Run(file.path.stem, file.variant or "", seed, "", "", {}, {"judged": ours})
     # A model file is recorded without its folder, which may differ between machines.
     model = re.sub(r"[^ ]*/(?=[^/ ]+\.py:)", "", provenance.model)
     return Run(
@@ -313,6 +350,7 @@ def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
         hyperparameters=provenance.hyperparameters,
         versions={"judged": ours, "scored": provenance.versions},
         prepared=provenance.prepared,
+        fit_half=provenance.fit_half,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -101,7 +101,19 @@ def paper_tables(summary: pa.Table, titles: Mapping[str, str], left_out: Sequenc
         placed += [PlacedTable(table, protocol, len(changes) <= _MOST_CHANGES) for table in changes]
     for protocol, of_protocol in losing.items():
         placed.append(PlacedTable(left_out_table(protocol, of_protocol, titles), protocol, True))
-    return placed
+    return _numbered(placed)
+
+
+def _numbered(placed: Sequence[PlacedTable]) -> list[PlacedTable]:
+    """Number the names of tables that would share a file; that of the first stays."""
+    seen: dict[str, int] = {}
+    found = []
+    for one in placed:
+        name = one.table.name
+        seen[name] = seen.get(name, 0) + 1
+        table = one.table if seen[name] == 1 else replace(one.table, name=f"{name}-{seen[name]}")
+        found.append(replace(one, table=table))
+    return found
 
 
 def headlines(lines: Sequence[Line], protocol: str) -> list[Line]:
@@ -147,7 +159,7 @@ def _facets(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
     """Lay out tables VI and VII of FACETS: datasets x methods, three metrics per cell; transposed for many methods."""
     for (setting,), found in grouped(lines, "setting"):
         cells: dict[tuple[str, str], tuple[Number, ...]] = {}
-        for metric in facets.METRICS:
+        for metric in facets.IN_TABLES:
             for line in found:
                 if line["metric"] == metric:
                     cell = (line["config"], line["detector"])
@@ -162,7 +174,11 @@ def _facets(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
         ]
         headings = [Heading(title, "FPR@95%TPR / Detection error / AUROC", "higher") for title in across.values()]
         title = f"FACETS: {facets.SETTINGS[setting]}"
-        note = f"In percent; known rows are positive; the best AUROC of each dataset is bold. {over(found)}"
+        note = (
+            "In percent; known rows are positive; FPR is interpolated at 95 % TPR, and the detection error is the "
+            "least at 95 % TPR or more, as in the paper's tables; the best AUROC of each dataset is bold. "
+            f"{over(found)}"
+        )
         stub = "Method" if wide else "Dataset"
         ranked = "columns" if wide else "rows"
         yield builder.table((facets.NAME, setting), title, note, stub, headings, rows, ranked=ranked), True
@@ -226,8 +242,12 @@ def _robustness(lines: Sequence[Line], builder: TableBuilder) -> LaidOutTables:
     )
     titles = {"mixture_mean": "mean", "mixture_variance": "variance", "robustness": "score"}
     over_variants = [line for line in lines if line["variant"] == ALL_VARIANTS]
+    sets = {key: len(grouped(found, "unknown")) for key, found in grouped(over_variants, "config", "setting")}
     for (config, setting, unknown), found in grouped(over_variants, "config", "setting", "unknown"):
-        where = display_name(unknown) if setting == "ood_detection" else display_name(setting)
+        if setting == "ood_detection":
+            where = display_name(unknown)
+        else:
+            where = ", ".join([display_name(setting), *([display_name(unknown)] if sets[config, setting] > 1 else [])])
         columns = []
         for line in distinct(found):
             better = METRICS[line["metric"]].better if line["statistic"] == "mixture_mean" else "lower"

@@ -7,6 +7,7 @@ tables and figures do not need it.
 from __future__ import annotations
 
 import functools
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,9 @@ ROLE_COLORS: Mapping[str, str] = {
 }
 _LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#CC3311")
 _BETTER, _WORSE, _PLAIN = "#009E73", "#D55E00", "#BBBBBB"
+
+_NARROWEST = 6.4
+"""Inches: a figure with one panel holds its title and its legend, too."""
 
 DPI = 150
 """Resolution of PNGs in dots per inch."""
@@ -108,9 +112,8 @@ def risk_coverage(curves: Sequence[Curve], *, baseline: str, title: str, shown: 
         axes.plot([], [], color=_PLAIN, linewidth=0.8, label=f"{len(ranked) - len(named) - 1} others")
     # The first few rows make a curve jump between 0 and 1; the axis is scaled to the rest.
     top = max(float(curve.risk[len(curve.risk) // 50 :].max()) for curve in ranked)
-    axes.set(
-        xlim=(0, 1), ylim=(0, max(1.08 * top, 0.01)), xlabel="coverage", ylabel="risk (share of errors)", title=title
-    )
+    axes.set(xlim=(0, 1), ylim=(0, max(1.08 * top, 0.01)), xlabel="coverage", ylabel="risk (share of errors)")
+    figure.suptitle(_wrapped(title, 7.2), fontsize=10)
     axes.grid(color="#EEEEEE")
     axes.legend(title="AURC x 1,000, best first", loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8)
     return figure
@@ -129,10 +132,19 @@ def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
     """
     wide = min(4, len(scores))
     high = -(-len(scores) // wide)
-    width, height = 2.5 * wide + 0.4, 1.6 * high + 1.3
+    roles = sorted({role for by_role in scores.values() for role in by_role}, key=_role_order)
+    note = (
+        "scores from known (left) to unknown (right); values outside the range are in the outermost bars, which may "
+        "be cut off"
+    )
+    width = max(2.5 * wide + 0.4, _NARROWEST)
+    heading = f"{_wrapped(title, width)}\n{_wrapped(note, width)}"
+    across = min(len(roles), int(width / 1.4))
+    above, below = 0.4 + 0.17 * (heading.count("\n") + 1), 0.5 + 0.2 * -(-len(roles) // across)
+    height = 1.6 * high + above + below - 0.2
     figure, panels = _figure(width, height, high, wide)
     # Positions in inches, because matplotlib's automatic layout of 30 panels takes longer than all other pictures.
-    edges_of = {"left": 0.2 / width, "right": 1 - 0.2 / width, "top": 1 - 0.8 / height, "bottom": 0.7 / height}
+    edges_of = {"left": 0.2 / width, "right": 1 - 0.2 / width, "top": 1 - above / height, "bottom": below / height}
     figure.subplots_adjust(**edges_of, hspace=0.6, wspace=0.12)
     for place, (name, by_role) in zip(panels.flat, scores.items(), strict=False):
         edges = np.linspace(*_range(by_role), 41)
@@ -151,14 +163,9 @@ def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
         place.spines["left"].set_visible(False)
     for place in list(panels.flat)[len(scores) :]:
         place.set_visible(False)
-    roles = sorted({role for by_role in scores.values() for role in by_role}, key=_role_order)
     handles = [_patch(ROLE_COLORS.get(role, "#333333"), display_name(role)) for role in roles]
-    figure.legend(handles=handles, loc="lower center", ncols=len(handles))
-    note = (
-        "scores from known (left) to unknown (right); values outside the range are in the outermost bars, which may "
-        "be cut off"
-    )
-    figure.suptitle(f"{title}\n{note}", y=1 - 0.1 / height, fontsize=10)
+    figure.legend(handles=handles, loc="lower center", ncols=across)
+    figure.suptitle(heading, y=1 - 0.1 / height, fontsize=10)
     return figure
 
 
@@ -184,7 +191,8 @@ def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, ax
     axes.axvline(0, color="black", linewidth=0.8)
     axes.grid(axis="x", color="#EEEEEE")
     axes.set_axisbelow(True)
-    axes.set(title=title, xlabel=axis)
+    axes.set(xlabel=axis)
+    figure.suptitle(_wrapped(title, 6.4), fontsize=10)
     axes.margins(y=0.01)
     return figure
 
@@ -203,7 +211,8 @@ def heatmap(values: Floats, rows: Sequence[str], columns: Sequence[str], *, titl
     Returns:
         A matplotlib figure.
     """
-    figure, axes = _single(1.05 * len(columns) + 3.6, 0.27 * len(rows) + 1.6)
+    width = max(1.05 * len(columns) + 3.6, _NARROWEST)
+    figure, axes = _single(width, 0.27 * len(rows) + 1.8)
     # The scale is symmetric around 0.5, so worse than random has a colour of its own.
     image = axes.imshow(values * 100, cmap="RdYlBu", vmin=0, vmax=100, aspect="auto")
     for row, column in np.ndindex(values.shape):
@@ -216,7 +225,7 @@ def heatmap(values: Floats, rows: Sequence[str], columns: Sequence[str], *, titl
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    axes.set(title=title)
+    figure.suptitle(_wrapped(title, width), fontsize=10)
     figure.colorbar(image, ax=axes, label=bar, shrink=min(1.0, 8 / max(len(rows), 1)))
     return figure
 
@@ -263,6 +272,11 @@ def _range(by_role: Mapping[str, Floats]) -> tuple[float, float]:
         around = 1.5 * (top - bottom) if top > bottom else np.inf
         low, high = max(low, bottom - around), min(high, top + around)
     return float(low), float(high if high > low else low + 1.0)
+
+
+def _wrapped(text: str, width: float) -> str:
+    """Break a title into lines that a figure of so many inches holds, at 10 points."""
+    return "\n".join(textwrap.wrap(text, int((width - 0.4) / 0.09)))
 
 
 def _patch(color: str, label: str) -> Any:

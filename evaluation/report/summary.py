@@ -24,6 +24,12 @@ _ROBUSTNESS = (
 )
 _ROBUSTNESS += " Detection Approaches (2020)"
 
+_CAUTION = (
+    "The best detector is chosen on the very rows that it is evaluated on, so its figure is too good for new data: to "
+    "choose a detector, use validation rows. Bold cells of the tables are chosen likewise. Only detectors with the "
+    "most runs are compared."
+)
+
 
 def summary(
     record: Mapping[str, Any],
@@ -49,9 +55,9 @@ def summary(
         f"Release digest `{record['release_digest']}`. {len(figures):,} figures of {_detectors(len(titles))} are in "
         "[figures.csv](figures.csv) and [figures.parquet](figures.parquet); their [columns](#columns) are explained "
         "below. `python -m evaluation compare` compares two reports with the same release digest.",
+        "\n".join(f"- {note}" for note in record["notes"]),
         _glance(over_runs(figures).to_pylist(), titles),
         "## Runs\n\n" + _runs(record),
-        "\n".join(f"- {note}" for note in record["notes"]),
     ]
     for protocol, configs in record["protocols"].items():
         parts.append(_heading(protocol, configs))
@@ -72,21 +78,28 @@ def summary(
 def _glance(lines: Sequence[Line], titles: Mapping[str, str]) -> str:
     """Tabulate the best detector by each protocol's headline figure, next to the baseline."""
     baseline = titles.get(BASELINE, BASELINE)
-    head = [
-        f"| protocol | config | training | figure | best | | {baseline} |",
-        "|---|---|---|---|---|---:|---:|",
-    ]
+    trained = any(line["variant"] for line in lines)
+    columns = ["protocol", "config", *(["training"] if trained else []), "figure", "best", "its value", baseline]
+    head = [f"| {' | '.join(columns)} |", "|---" * (len(columns) - 2) + "|---:|---:|"]
     rows = []
     for protocol, described in PROTOCOLS.items():
         for (config, variant), found in grouped(headlines(lines, protocol), "config", "variant"):
             metric = METRICS[found[0]["metric"]]
             sign = -1 if metric.better == "higher" else 1
-            best = min(found, key=lambda line: (line["mean"] != line["mean"], sign * line["mean"]))
+            most = max(line["runs"] for line in found)
+            compared = [line for line in found if line["runs"] == most]
+            best = min(compared, key=lambda line: (line["mean"] != line["mean"], sign * line["mean"]))
             beside = [number_text(number(line), 2) for line in found if line["detector"] == BASELINE]
             figure = f"{metric.title} {ARROWS[metric.better]}"
-            cells = [described.title, config, variant, figure, titles.get(best["detector"], best["detector"])]
+            cells = [
+                described.title,
+                config,
+                *([variant] if trained else []),
+                figure,
+                titles.get(best["detector"], best["detector"]),
+            ]
             rows.append("| " + " | ".join([*cells, number_text(number(best), 2), *(beside or ["-"])]) + " |")
-    return "\n".join(["## At a glance", "", *head, *rows]) if rows else ""
+    return "\n".join(["## At a glance", "", *head, *rows, "", _CAUTION]) if rows else ""
 
 
 def _detectors(count: int) -> str:

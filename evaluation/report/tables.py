@@ -74,7 +74,10 @@ class Table:
     ranked: Literal["columns", "rows", ""] = "columns"
 
     def best(self) -> frozenset[tuple[int, int]]:
-        """The bold cells, as (row, column); ties at the printed precision are all bold."""
+        """The bold cells, as (row, column); ties at the printed precision are all bold.
+
+        Where some numbers are means over runs, single runs are not compared with them.
+        """
         if self.ranked == "rows":
             lines = [[(row, column) for column in range(len(self.columns))] for row in range(len(self.rows))]
         else:
@@ -82,7 +85,10 @@ class Table:
         found: set[tuple[int, int]] = set()
         for line in lines if self.ranked else []:
             better = self.columns[line[0][1]].better if line else ""
-            values = {place: round(cell[-1].value, self.digits) for place in line if (cell := self._cell(place))}
+            cells = {place: cell[-1] for place in line if (cell := self._cell(place))}
+            if any(number.deviation is not None for number in cells.values()):  # a mean does not rank below one run
+                cells = {place: number for place, number in cells.items() if number.deviation is not None}
+            values = {place: round(number.value, self.digits) for place, number in cells.items()}
             values = {place: value for place, value in values.items() if value == value}
             if better and len(values) > 1:
                 top = (max if better == "higher" else min)(values.values())

@@ -103,4 +103,5 @@ def over(lines: Sequence[Line]) -> str:
     fewest, most = min(line["runs"] for line in lines), max(line["runs"] for line in lines)
     if most == 1:
         return "" if lines[0]["variant"] == ALL_VARIANTS else "One run."
-    return f"Mean ± standard deviation over {most if fewest == most else f'{fewest} to {most}'} runs."
+    runs = f"{most}" if fewest == most else f"{fewest} to {most}"
+    return f"Mean ± sample standard deviation (of n - 1) over {runs} runs; a single run has none and is never bold."

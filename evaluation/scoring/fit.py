@@ -5,41 +5,32 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from evaluation.detectors.base import Detector, Method, Scores
+from evaluation.detectors.base import Detector, Method, PredictingDetector, Scores
 from evaluation.detectors.registry import METHODS, method
-from evaluation.errors import EvaluationError, unknown_name
+from evaluation.errors import EvaluationError
 from evaluation.features.cache import FeatureCache, Key
 from evaluation.metrics.metrics import auroc
 from evaluation.models.features import Features
 from evaluation.progress import Log
-
-TRAIN, VALIDATION, EXTERNAL = "train", "validation", "external_validation"
-
-HELD_OUT = "held_out"
-"""BROAD's validation split: "a held-out validation set of 45,000 samples", on which it fits mixtures of scores
-(section 3)."""
-
-
-@dataclass(frozen=True)
-class FitSplits:
-    """The splits that detectors are fitted and tuned on; None if there is none.
-
-    Attributes:
-        train: most detectors are fitted on it; the validation split if there are no training rows.
-        validation: for detectors that must be fitted on rows outside the training set; the in-distribution side of a
-            search. The split `validation`, or BROAD's `held_out`.
-        external: the OoD side of a search, and the only unknown rows that any choice depends on.
-    """
-
-    train: Key | None
-    validation: Key | None
-    external: Key | None
+from evaluation.scoring.fit_splits import (
+    EXTERNAL,
+    HELD_OUT,
+    TRAIN,
+    VALIDATION,
+    FitSplits,
+    Mask,
+    has_two_of_each_class,
+    in_fit_half,
+    require_two_of_each_class,
+)
+from evaluation.scoring.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -74,38 +65,6 @@ class Fitted:
     trials: tuple[Trial, ...] = ()
 
 
-def find_fit_splits(
-    splits: Mapping[str, Sequence[str]], configs: Sequence[str], fit_configs: Sequence[str]
-) -> FitSplits:
-    """Choose the splits to fit and tune on.
-
-    Training rows come from the fit configs, else from `<config>-train`, else they are the validation rows.
-
-    Args:
-        splits: splits with features, by config.
-        configs: the configs to score.
-        fit_configs: configs to fit on; empty for the defaults of `configs`.
-
-    Raises:
-        EvaluationError: there are no features of a fit config, or it has neither training nor validation rows.
-    """
-    for config in fit_configs:
-        if config not in splits:
-            raise unknown_name("config with features to fit on", config, splits)
-        if not {TRAIN, VALIDATION, HELD_OUT} & set(splits[config]):
-            raise EvaluationError(
-                f"{config} has no features of train, validation or held_out to fit on, only of "
-                f"{', '.join(splits[config])}. Extract one of them."
-            )
-
-    def first(split: str, where: Iterable[str]) -> Key | None:
-        return next(((config, split) for config in where if split in splits.get(config, ())), None)
-
-    training = [*configs, *(f"{config}-train" for config in configs)]
-    validation = first(VALIDATION, [*fit_configs, *configs]) or first(HELD_OUT, [*fit_configs, *configs])
-    return FitSplits(first(TRAIN, fit_configs or training) or validation, validation, first(EXTERNAL, configs))
-
-
 class Scorer:
     """Fits methods, each once, and scores splits.
 
@@ -113,15 +72,23 @@ class Scorer:
         cache: loads the features.
         fit_splits: the splits to fit and tune on.
         search: search hyperparameters; if false, use the defaults.
+        settings: by detector, hyperparameters with the values to search among in place of the method's own.
         log: receives a line about each method that is left out or cannot be searched.
     """
 
     def __init__(
-        self, cache: FeatureCache, fit_splits: FitSplits, *, search: bool = True, log: Log = lambda text: None
+        self,
+        cache: FeatureCache,
+        fit_splits: FitSplits,
+        *,
+        search: bool = True,
+        settings: Settings | None = None,
+        log: Log = lambda text: None,
     ) -> None:
         self.cache = cache
         self.fit_splits = fit_splits
         self.search = search
+        self.settings = settings or {}
         self.log = log
         self._head = cache.store.head()
         self._fitted: dict[str, Fitted] = {}
@@ -149,9 +116,27 @@ class Scorer:
             self._scores[name, key] = fitted.detector.score(features)
         return self._scores[name, key]
 
+    @cached_property
+    def fit_half(self) -> Mask:
+        """Validation rows that detectors are fitted on in place of training rows, shape (n,); else none."""
+        if not self.fit_splits.halved or self.fit_splits.validation is None:
+            return np.zeros(0, dtype=np.bool_)
+        features = self.cache.features(self.fit_splits.validation)
+        if not has_two_of_each_class(features.labels):
+            return np.zeros(len(features), dtype=np.bool_)
+        return in_fit_half(features.ids.tolist(), features.labels)
+
+    def fit_half_ids(self) -> frozenset[str]:
+        """Ids of these rows."""
+        if not self.fit_half.any() or self.fit_splits.validation is None:
+            return frozenset()
+        return frozenset(self.cache.features(self.fit_splits.validation).ids[self.fit_half].tolist())
+
     def predictions(self, name: str, key: Key) -> npt.NDArray[np.int64]:
-        """Return the predicted classes of a split, shape (n,)."""
+        """Return the predicted classes of a split, shape (n,); -1 where a detector predicts none of the classes."""
         fitted = self.fit(name)
+        if isinstance(fitted.detector, PredictingDetector):
+            return fitted.detector.predict(self._read(fitted.method, fitted.hyperparameters, key))
         return self.cache.predictions(fitted.method, fitted.hyperparameters, key)
 
     def forget(self, key: Key) -> None:
@@ -168,7 +153,8 @@ class Scorer:
         return features
 
     def _choose(self, chosen: Method) -> Fitted:
-        sets = [dict(zip(chosen.grid, values, strict=True)) for values in itertools.product(*chosen.grid.values())]
+        grid = {**chosen.grid, **self.settings.get(chosen.name, {})}
+        sets = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
         if len(sets) == 1 or not self.search or not (self.fit_splits.validation and self.fit_splits.external):
             default = Fitted(chosen, self._make(chosen, sets[0]), sets[0])
             if len(sets) > 1 and self.search:
@@ -218,7 +204,7 @@ class Scorer:
         assert self.fit_splits.validation is not None and self.fit_splits.external is not None
         if not detectors:  # then no features are needed, either
             return []
-        known = _in_distribution(self._read(chosen, hyperparameters, self.fit_splits.validation))
+        known = self._validation_rows(chosen, hyperparameters, to_fit=False)
         unknown = self._read(chosen, hyperparameters, self.fit_splits.external)
         truth = np.repeat([False, True], [len(known), len(unknown)])
         sides = (_scores(chosen, detectors, features) for features in (known, unknown))
@@ -230,7 +216,7 @@ class Scorer:
             arguments["seed"] = self.cache.seed
         if chosen.fit == "none":
             return chosen.make(None, self._head, **arguments)
-        key = self.fit_splits.train if chosen.fit == "train" else self.fit_splits.validation
+        key = (chosen.fit == "train" and self.fit_splits.train) or self.fit_splits.validation
         if key is None:
             wanted = f"{VALIDATION} or {HELD_OUT}"
             wanted = f"{TRAIN}, {wanted}" if chosen.fit == "train" else wanted
@@ -238,13 +224,25 @@ class Scorer:
                 f"{self.cache.store.root} has no features of {wanted}, on which {chosen.name} is fitted. Extract such "
                 "a split."
             )
-        features = _in_distribution(self._read(chosen, hyperparameters, key))
+        if key == self.fit_splits.validation:
+            features = self._validation_rows(chosen, hyperparameters, to_fit=chosen.fit == "train")
+        else:
+            features = _in_distribution(self._read(chosen, hyperparameters, key))
         if not len(features):
             raise EvaluationError(
                 f"{'/'.join(key)} has no labelled rows to fit {chosen.name} on. Choose another config with "
                 "--fit-config."
             )
         return chosen.make(features, self._head, **arguments)
+
+    def _validation_rows(self, chosen: Method, hyperparameters: Mapping[str, float], *, to_fit: bool) -> Features:
+        """Read in-distribution validation rows: those to fit on in place of training rows, or those to tune on."""
+        assert self.fit_splits.validation is not None
+        features = self._read(chosen, hyperparameters, self.fit_splits.validation)
+        if to_fit:
+            require_two_of_each_class(features.labels, "/".join(self.fit_splits.validation))
+            return features.take(self.fit_half)
+        return _in_distribution(features.take(~self.fit_half) if self.fit_half.any() else features)
 
 
 def _scores(chosen: Method, detectors: Sequence[Detector], features: Features) -> list[Scores]:

@@ -15,6 +15,7 @@ from evaluation.duplicate_pairs import ids_by_split
 from evaluation.errors import EvaluationError
 from evaluation.releases import Release
 from evaluation.scoring.duplicates import find_duplicates
+from evaluation.scoring.fit_splits import in_fit_half
 from evaluation.scoring.rows import Rows
 from evaluation.scoring.scores import summarize_ids
 
@@ -115,18 +116,25 @@ def rows_of(index: ReleaseIndex, joined: JoinedScores) -> Rows:
 
 
 def join(
-    index: pa.Table, scores: pa.Table, *, label_names: Mapping[str, Sequence[str]], where: str
+    index: pa.Table,
+    scores: pa.Table,
+    *,
+    label_names: Mapping[str, Sequence[str]],
+    where: str,
+    fitted_on: pa.Array = _NO_IDS,
 ) -> dict[str, JoinedScores]:
     """Join scores with the rows of a release by id.
 
     Every row must have exactly one score per detector, and every score must belong to a row. Splits in
-    `FIT_AND_TUNE_SPLITS` may be missing, each as a whole. An id in several splits has the same score in all of them.
+    `FIT_AND_TUNE_SPLITS` may be missing, each as a whole, and so may their rows that detectors were fitted on. An id
+    in several splits has the same score in all of them.
 
     Args:
         index: the release's rows, the table of an `ReleaseIndex`.
         scores: the result of `read_scores`.
         label_names: the classes of each config.
         where: the scores file, for messages.
+        fitted_on: ids of validation rows that detectors were fitted on in place of training rows.
 
     Returns:
         The scores by detector, in the file's order of detectors.
@@ -158,10 +166,11 @@ def join(
     lines = np.zeros(shape, dtype=np.int64)
     lines.reshape(-1)[cells] = np.arange(len(cells))
     id_of_row = _integers(known.indices)
+    fit_row = pc.is_in(index["id"], value_set=fitted_on).to_numpy()
     joined = {}
     for name, count, line in zip(detectors.dictionary.to_pylist(), counts, lines, strict=True):
         _refuse_twice(ids.filter(pa.array(count > 1)), name, where)
-        rows = _scored_rows(index, count[id_of_row] > 0, name, where)
+        rows = _scored_rows(index, count[id_of_row] > 0, fit_row, name, where)
         mine = scores.take(pa.array(line[id_of_row[rows]]))
         prediction = _predictions(index.take(pa.array(rows)), mine, label_names, f"of {name} in {where}")
         joined[name] = JoinedScores(rows, mine["score"].to_numpy(), prediction)
@@ -173,14 +182,17 @@ def _refuse_twice(ids: pa.Array, detector: str, where: str) -> None:
         raise EvaluationError(f"{where} has several scores of {detector} for {summarize_ids(ids)}; keep one per id.")
 
 
-def _scored_rows(index: pa.Table, scored: npt.NDArray[np.bool_], detector: str, where: str) -> npt.NDArray[np.int64]:
+def _scored_rows(
+    index: pa.Table, scored: npt.NDArray[np.bool_], fit_row: npt.NDArray[np.bool_], detector: str, where: str
+) -> npt.NDArray[np.int64]:
     """Return the numbers of the rows with a score; refuse splits that lack some."""
     keys = pc.binary_join_element_wise(index["config"], index["split"], "/").combine_chunks().dictionary_encode()
     key_of_row = _integers(keys.indices)
     for number, key in enumerate(keys.dictionary.to_pylist()):
         of_split = key_of_row == number
-        missing = of_split & ~scored
-        left_out = key.rpartition("/")[2] in FIT_AND_TUNE_SPLITS and not np.any(of_split & scored)
+        to_fit_and_tune = key.rpartition("/")[2] in FIT_AND_TUNE_SPLITS
+        missing = of_split & ~scored & ~(fit_row & to_fit_and_tune)
+        left_out = to_fit_and_tune and not np.any(of_split & scored)
         if np.any(missing) and not left_out:
             raise EvaluationError(
                 f"{where} lacks scores of {detector} for {summarize_ids(index['id'].filter(pa.array(missing)))} of "
@@ -222,8 +234,25 @@ def _class_indices(given: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedAr
     """Return class indices; null for unknown classes."""
     if given.type == pa.string():
         return pc.index_in(given, value_set=pa.array(names, pa.string())).cast(pa.int64())
-    inside = pc.and_(pc.greater_equal(given, 0), pc.less(given, len(names)))
+    inside = pc.and_(pc.greater_equal(given, -1), pc.less(given, len(names)))  # -1: none of the classes
     return pc.if_else(inside, given, pa.scalar(None, pa.int64()))
+
+
+def fit_half_ids(release: Release, key: str) -> pa.Array:
+    """Return the ids of a split's rows that detectors were fitted on in place of training rows.
+
+    Args:
+        release: the release.
+        key: `config/split`; empty for no rows.
+
+    Raises:
+        EvaluationError: the release has no such split.
+    """
+    if not key:
+        return _NO_IDS
+    rows = release.rows(*key.split("/", 1)) if "/" in key else release.rows(key, "")
+    fits = in_fit_half(rows["id"].to_pylist(), rows["label"].to_numpy())
+    return rows["id"].filter(pa.array(fits)).combine_chunks()
 
 
 def _integers(values: pa.Array) -> npt.NDArray[np.int64]:

@@ -20,9 +20,11 @@ from evaluation.features.cache import FeatureCache, Key
 from evaluation.features.store import Identity, Store
 from evaluation.files import atomic_path
 from evaluation.progress import Log, Progress
-from evaluation.scoring.fit import Fitted, Scorer, expand, find_fit_splits
+from evaluation.scoring.fit import Fitted, Scorer, expand
+from evaluation.scoring.fit_splits import find_fit_splits
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from evaluation.scoring.scores import Provenance
+from evaluation.scoring.settings import Settings
 
 _PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
 """Packages whose version may affect scores."""
@@ -35,6 +37,7 @@ def score(
     configs: Sequence[str] = (),
     fit_configs: Sequence[str] = (),
     search: bool = True,
+    settings: Settings | None = None,
     seed: int = 0,
     log: Log = lambda text: None,
 ) -> pa.Table:
@@ -47,8 +50,10 @@ def score(
         features: folder written by `python -m evaluation extract`.
         detectors: keys of `METHODS`; None for all that can be used with these features.
         configs: configs to score; empty for all with rows to evaluate.
-        fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else the validation rows.
+        fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else a half of the validation
+            rows, which get no scores.
         search: search hyperparameters on `external_validation`; if false, use the defaults.
+        settings: by detector, hyperparameters with the values to search among; one value sets it.
         seed: random seed.
         log: receives a line about each detector that is left out or cannot be searched.
 
@@ -60,21 +65,22 @@ def score(
     """
     store = Store.open(Path(features))
     splits = store.splits()
-    chosen = choose_configs(store, configs)
-    scorer = Scorer(
-        FeatureCache(store, seed=seed), find_fit_splits(splits, chosen, fit_configs), search=search, log=log
-    )
+    chosen = choose_configs(store, configs, fit_configs)
+    fit_splits = find_fit_splits(splits, chosen, fit_configs)
+    scorer = Scorer(FeatureCache(store, seed=seed), fit_splits, search=search, settings=settings, log=log)
     fitted = fit_all(scorer, expand(detectors), leave_out=detectors is None, progress=lambda count: None)
     keys = [(config, split) for config in chosen for split in splits[config]]
     return score_all(scorer, fitted, keys, lambda count: None)
 
 
-def choose_configs(store: Store, wanted: Sequence[str]) -> tuple[str, ...]:
+def choose_configs(store: Store, wanted: Sequence[str], fit_configs: Sequence[str] = ()) -> tuple[str, ...]:
     """Choose the configs to score: the given ones, else all with features of splits to evaluate.
 
     Raises:
-        EvaluationError: a config has no features, or there is no split to evaluate.
+        EvaluationError: a config has no features, those of a split are missing or incomplete, or there is no split to
+            evaluate.
     """
+    store.require_whole([*wanted, *(f"{config}-train" for config in wanted), *fit_configs] if wanted else ())
     here = store.splits()
     for config in wanted:
         if config not in here:
@@ -118,6 +124,9 @@ def fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress: 
 def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], progress: Progress) -> pa.Table:
     """Score the rows of some splits with every detector, each id once.
 
+    Validation rows that detectors were fitted on get no scores: a threshold or a mixture fitted on them would take
+    them for rows that detectors have not seen.
+
     Args:
         scorer: the scorer that fitted the detectors.
         fitted: the detectors.
@@ -128,11 +137,13 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
         Columns `id`, `detector`, `score` and `prediction`; detector by detector, rows in the release's order.
     """
     known: set[str] = set()
+    fitted_on = scorer.fit_half_ids()
     columns: dict[str, list[list[pa.Array]]] = {one.method.name: [] for one in fitted}
     for key in keys:
         ids = scorer.cache.features(key).ids
-        new = np.array([id_ not in known for id_ in ids.tolist()], dtype=bool)
-        known.update(ids.tolist())
+        skipped = known | fitted_on if key[1] in FIT_AND_TUNE_SPLITS else known
+        new = np.array([id_ not in skipped for id_ in ids.tolist()], dtype=bool)
+        known.update(ids[new].tolist())
         for name, pieces in columns.items():
             values = ids[new], scorer.score(name, key)[new], scorer.predictions(name, key)[new]
             pieces.append([pa.array(array) for array in values])
@@ -146,8 +157,9 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
     return pa.concat_tables(tables)
 
 
-def run_provenance(cache: FeatureCache, configs: Sequence[str], fitted: Sequence[Fitted]) -> Provenance:
+def run_provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted]) -> Provenance:
     """Return the provenance of a run's scores."""
+    cache = scorer.cache
     identities = [store.identity for store in (cache.store, *cache.members)]
     digests = [identity.model_digest for identity in identities]
     members = {"members": float(len(identities))}
@@ -164,7 +176,20 @@ def run_provenance(cache: FeatureCache, configs: Sequence[str], fitted: Sequence
         },
         versions={"python": platform.python_version(), **_versions()},
         prepared=_prepared(identities, configs),
+        rows={one.method.name: _rows_used(scorer, one) for one in fitted},
+        fit_half="/".join(scorer.fit_splits.validation or ()) if scorer.fit_half.any() else "",
     )
+
+
+def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
+    """Name the rows that a detector was fitted and tuned on, and those that its threshold may be chosen on."""
+    splits = scorer.fit_splits
+    tuned = splits.tune_name(halved=bool(scorer.fit_half.any()))
+    used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fit]}
+    if fitted.trials and splits.external is not None:
+        used["tuned_on"] = f"{tuned} against {'/'.join(splits.external)}"
+    used["threshold_on"] = tuned
+    return {name: value for name, value in used.items() if value}
 
 
 def _prepared(identities: Sequence[Identity], configs: Sequence[str]) -> dict[str, str]:

@@ -4,18 +4,22 @@ Parquet or CSV with the columns `id` and `score` (higher = more unknown), and op
 
 | column | content |
 |---|---|
-| `detector` | name of the detector; without it the file holds one detector, named after the file |
-| `prediction` | predicted class, as an index into the config's label names |
+| `detector` | name of the detector; without it the file holds one detector, named after the file (`file_seed`) |
+| `prediction` | predicted class, as an index into the config's label names; -1 for none of them |
 | `class` | predicted class by name, in place of `prediction` |
 
+Names may be in capitals, other columns are not read, and a CSV file may have semicolons or tabs between its columns.
 Predictions are needed only by protocols that evaluate misclassified in-distribution rows, and only for labelled rows.
 Files written by `python -m evaluation score` also carry an `Provenance`, as JSON in the Parquet schema's metadata.
 """
 
 from __future__ import annotations
 
+import csv
+import difflib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +46,11 @@ COLUMNS: Mapping[str, pa.DataType] = {
 
 _SHOWN = 3
 
+_LONGEST_LINE = 1 << 16
+"""Bytes of a CSV file's first line."""
+
+_OF_SEED = re.compile(r"(?P<name>.+?)[-_. ]?seed[-_. =]?(?P<seed>[0-9]{1,9})", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class Provenance:
@@ -56,6 +65,10 @@ class Provenance:
         hyperparameters: hyperparameters of each detector, by name.
         versions: versions of the packages that the scores depend on, by name.
         prepared: how images that are prepared for a model's input were brought to this model's, by `config/split`.
+        rows: the rows that each detector was fitted and tuned on, and those that a threshold may be chosen on, by the
+            detector's name; in words.
+        fit_half: the `config/split` whose fit half (`fit_splits.in_fit_half`) detectors were fitted on in place of
+            training rows; its rows have no scores. Empty if there is none.
     """
 
     release_digest: str
@@ -66,6 +79,8 @@ class Provenance:
     hyperparameters: dict[str, dict[str, float]]
     versions: dict[str, str]
     prepared: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, dict[str, str]] = field(default_factory=dict)
+    fit_half: str = ""
 
 
 def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
@@ -83,7 +98,8 @@ def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
     if path.suffix != ".parquet":
         raise EvaluationError(f"The scores file must end in .parquet, found {path}. Rename it.")
     table = _checked(scores, str(path), COLUMNS)
-    said = {name: value for name, value in asdict(provenance).items() if name != "prepared" or value}
+    optional = ("prepared", "rows", "fit_half")
+    said = {name: value for name, value in asdict(provenance).items() if name not in optional or value}
     table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True)})
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
@@ -101,8 +117,8 @@ def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tup
         `prediction` and `class` if present; and the provenance, if the file has one.
 
     Raises:
-        EvaluationError: the file cannot be read, has no rows, lacks a column or has an unknown one, or has empty ids
-            or non-finite scores.
+        EvaluationError: the file cannot be read, has no rows, lacks a column or has one twice, has one named nearly as
+            an optional one, or has empty ids or non-finite scores.
     """
     if not path.is_file():
         raise EvaluationError(f"There is no scores file {path}; check the path.")
@@ -111,14 +127,24 @@ def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tup
     try:
         table = read_parquet(path, f"scores from {path}") if path.suffix == ".parquet" else _read_csv(path, columns)
         names = table.column_names  # Arrow does not check the first line's encoding
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
         raise EvaluationError(f"Cannot read scores from {path}: {first_line(error)}. Write the file again.") from error
     provenance = _provenance(table.schema.metadata or {}, path)
     if not len(table):
         raise EvaluationError(f"{path} has no rows; write it again.")
-    if "detector" not in names:
-        table = table.append_column("detector", pa.repeat(path.stem, len(table)))
+    if "detector" not in [name.strip().lower() for name in names]:
+        table = table.append_column("detector", pa.repeat(file_seed(path)[0], len(table)))
     return _checked(table, str(path), columns), provenance
+
+
+def file_seed(path: Path) -> tuple[str, int | None]:
+    """Divide a file's stem into a detector's name and a seed: `mine-seed2.csv` is seed 2 of `mine`.
+
+    Returns:
+        The name, and the seed; None where the stem does not end in `seed` and a number.
+    """
+    found = _OF_SEED.fullmatch(path.stem)
+    return (found["name"], int(found["seed"])) if found else (path.stem, None)
 
 
 def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
@@ -136,13 +162,10 @@ def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
 
 def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) -> pa.Table:
     """Check a table's columns and values, and return it with the order and types of `columns`."""
+    found = table.column_names
+    known = _known_names(found, columns, where)
+    table = table.select([place for place, key in enumerate(known) if key]).rename_columns(list(filter(None, known)))
     names = table.column_names
-    if not {"id", "score"} <= set(names) <= set(columns) or len(set(names)) < len(names):
-        others = ", ".join(name for name in columns if name not in ("id", "score"))
-        raise EvaluationError(
-            f"{where} needs the columns id and score, and may have {others} (found: "
-            f"{one_line(', '.join(names))}). Rename or remove the others."
-        )
     try:
         table = pa.table({name: table[name].cast(kind) for name, kind in columns.items() if name in names})
     except pa.ArrowException as error:
@@ -163,9 +186,63 @@ def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) ->
 
 
 def _read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
-    # Explicit types keep ids such as 00017 as text.
-    options = pa.csv.ConvertOptions(column_types=dict(columns), strings_can_be_null=True)
-    return pa.csv.read_csv(path, convert_options=options)
+    """Read the known columns of a CSV file with commas, semicolons or tabs between them."""
+    with path.open("rb") as file:
+        first = file.readline(_LONGEST_LINE).decode("utf-8-sig")
+    if not first.strip():
+        return pa.csv.read_csv(path)  # raises what is wrong
+    delimiter = max(",;\t", key=first.count)
+    found = next(csv.reader([first], delimiter=delimiter), [])
+    kinds = {
+        name: columns[key] for name, key in zip(found, _known_names(found, columns, str(path)), strict=True) if key
+    }
+    parsed = pa.csv.ParseOptions(delimiter=delimiter)
+
+    def read(decimal_point: str) -> pa.Table:
+        # Explicit types keep ids such as 00017 as text.
+        options = pa.csv.ConvertOptions(
+            column_types=kinds, include_columns=list(kinds), strings_can_be_null=True, decimal_point=decimal_point
+        )
+        return pa.csv.read_csv(path, parse_options=parsed, convert_options=options)
+
+    try:
+        return read(".")
+    except pa.ArrowInvalid:
+        if delimiter == ",":
+            raise
+        return read(",")  # as spreadsheets write where the comma is the decimal point
+
+
+def _known_names(found: Sequence[str], columns: Mapping[str, pa.DataType], where: str) -> list[str]:
+    """Return the key of each column of a file in `columns`, without regard to case; empty for others.
+
+    Raises:
+        EvaluationError: `id` or `score` is not there, a column is there twice, or one that is no key is named nearly
+            as an optional one.
+    """
+    keys = [name.strip().lower() for name in found]
+    known = [key if key in columns else "" for key in keys]
+    for key in columns:
+        if known.count(key) > 1:
+            raise EvaluationError(
+                f"{where} has the column {key} {known.count(key)} times (found: {one_line(', '.join(found))}). Keep "
+                "one of them."
+            )
+    if not {"id", "score"} <= set(known):
+        others = ", ".join(name for name in columns if name not in ("id", "score"))
+        raise EvaluationError(
+            f"{where} needs the columns id and score, and may have {others} (found: {one_line(', '.join(found))}). "
+            "Rename its columns."
+        )
+    optional = [name for name in columns if name not in ("id", "score") and name not in keys]
+    for name, key in zip(keys, known, strict=True):
+        near = [] if key else difflib.get_close_matches(name, optional, n=1, cutoff=0.55)
+        if near:
+            raise EvaluationError(
+                f"{where} has a column {one_line(name, 60)}, which is not read. Rename it to {near[0]} if that is "
+                "what it holds, or to something else."
+            )
+    return known
 
 
 def _provenance(metadata: Mapping[bytes, bytes], path: Path) -> Provenance | None:
@@ -190,8 +267,11 @@ def _is_provenance(found: Any) -> bool:
     values, versions = found["hyperparameters"], found["versions"]
     if not isinstance(values, dict) or not is_text_by_text(versions) or not is_text_by_text(found.get("prepared", {})):
         return False
+    rows = found.get("rows", {})
+    if not isinstance(rows, dict) or not all(map(is_text_by_text, rows.values())):
+        return False
     texts = [found[name] for name in ("release_digest", "model", "model_digest")]
-    texts += [*found["configs"], *values]
+    texts += [*found["configs"], *values, *rows, found.get("fit_half", "")]
     numbers = [number for one in values.values() if isinstance(one, dict) for number in one.values()]
     return (
         all(isinstance(text, str) and text.isprintable() for text in texts)

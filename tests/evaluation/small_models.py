@@ -32,6 +32,33 @@ def with_dropout(num_classes):
     return Small(num_classes, dropout=0.5)
 
 
+class AlwaysDropping(Small):
+    """Drops values in eval mode too, as the unified benchmark's networks do."""
+
+    def forward(self, images):
+        """Logits, others at every call."""
+        features = self.layer2(self.layer1(images)).mean(dim=(2, 3))
+        return self.fc(nn.functional.dropout(features, 0.5, training=True))
+
+
+def always_dropping(num_classes):
+    """Half of the last features dropped, always."""
+    return AlwaysDropping(num_classes)
+
+
+class Noisy(Small):
+    """Adds noise that is no dropout."""
+
+    def forward(self, images):
+        """Logits, others at every call."""
+        return super().forward(images + torch.randn_like(images))
+
+
+def noisy(num_classes):
+    """Other logits at every call."""
+    return Noisy(num_classes)
+
+
 def of_three():
     """A model that has its own number of classes, and names its blocks."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from builders.release.digests import rows_digest as builders_digest
+from evaluation import releases
 from evaluation.errors import EvaluationError
 from evaluation.releases import open_release, rows_digest
 from tests.hf_scripts.samples import LABELS, REPO, make_release, png
@@ -104,6 +105,26 @@ def test_what_is_no_release(folder, tmp_path, monkeypatch, where, revision, foun
     assert {"no release": "empty is not a release: it has no manifest.json. Check"}.get(found, found) in sentence(
         caught
     )
+
+
+def test_a_mistyped_folder_is_missing_and_not_looked_for_on_the_hub(folder, tmp_path, monkeypatch):
+    """It has the form ORG/NAME; a folder that cannot be there, or a revision, is of the Hub."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "unknown-detection").symlink_to(folder)
+    asked = []
+    monkeypatch.setattr(releases, "_download_manifest", lambda name, revision: asked.append((name, revision)) or 1 / 0)
+    with pytest.raises(EvaluationError) as caught:
+        open_release("build/unknown-detecton")
+    said = "There is no folder build/unknown-detecton; did you mean build/unknown-detection? Check the path"
+    assert said in sentence(caught)
+    with pytest.raises(EvaluationError, match=r"There is no folder build/other\. Check the path, or give --revision"):
+        open_release("build/other")
+    assert asked == []
+    for where, revision in (("org/other", None), ("build/other", "v1.0.0")):
+        with pytest.raises(ZeroDivisionError):
+            open_release(where, revision)
+    assert asked == [("org/other", None), ("build/other", "v1.0.0")]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"configs": {"bench": {"splits": {}}}}', '{"configs": {"a": 1}}'])

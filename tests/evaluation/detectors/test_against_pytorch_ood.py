@@ -196,7 +196,8 @@ def test_openmax_of_rows_among_which_all_classes_are_predicted(weight):
     right = FITTED.take(FITTED.logits.argmax(axis=1) == FITTED.labels)  # theirs fits on all rows it is given
     detector = theirs.OpenMax(None, tailsize=20, alpha=3, euclid_weight=weight)
     detector.fit_logits(tensor(right.logits), torch.from_numpy(right.labels))
-    own = METHODS["openmax"].make(FITTED, HEAD, revised=3, tail=20, euclidean_weight=weight)
+    weights = {"euclidean_weight": weight, "cosine_weight": 1 - weight}
+    own = METHODS["openmax"].make(FITTED, HEAD, revised=3, tail=20, **weights)
     for c, distribution in detector._openmax.distributions.items():
         np.testing.assert_allclose(detector._openmax.centers[c], own.means[c], rtol=1e-12)
         assert distribution.min_val == pytest.approx(own.tails.least[c], rel=1e-9)

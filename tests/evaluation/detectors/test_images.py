@@ -13,7 +13,6 @@ from torchvision.transforms import functional  # noqa: E402
 
 from evaluation.detectors.image_passes import (  # noqa: E402
     crop,
-    dropout_enabled,
     mean_cosine,
     perturbed,
     row_seed,
@@ -24,6 +23,7 @@ from evaluation.detectors.image_passes import (  # noqa: E402
 from evaluation.detectors.images import IMAGE_METHODS  # noqa: E402
 from evaluation.detectors.rank_one import run_without_rank_one, without_rank_one  # noqa: E402
 from evaluation.errors import EvaluationError  # noqa: E402
+from evaluation.models.dropout import dropout_drawn  # noqa: E402
 from evaluation.models.features import Features  # noqa: E402
 from evaluation.models.layers import find_layers  # noqa: E402
 from evaluation.models.models import Model  # noqa: E402
@@ -174,7 +174,7 @@ def test_only_dropout_layers_are_switched_on():
     model.module.layer1[2].register_forward_pre_hook(lambda _, inputs: dropped.update(maps=inputs[0]))
     model.module.depth.register_forward_hook(lambda *seen: dropped.update(depth=seen[2]))
     generators = [torch.Generator().manual_seed(row) for row in range(40)]
-    with dropout_enabled(model, generators), torch.no_grad():
+    with dropout_drawn(generators), torch.no_grad():
         model.module(images_of(40))
     # Whole channels, of each image others, about half of them; what is kept is doubled.
     zero = (dropped["maps"] == 0).flatten(2)
@@ -190,6 +190,45 @@ def test_only_dropout_layers_are_switched_on():
     with torch.no_grad():
         model.module(images_of(4))
         assert torch.equal(model.module.layer1[0](images_of(4)), dropped["maps"])
+
+
+class Functional(small_models.Small):
+    """The same network as `with_dropout`, which calls dropout as the unified benchmark's networks do."""
+
+    def __init__(self, training):
+        super().__init__(5)
+        self.always = training
+
+    def forward(self, images):
+        """Logits, dropped in eval mode too."""
+        features = self.layer2(self.layer1(images)).mean(dim=(2, 3))
+        return self.fc(torch.nn.functional.dropout(features, 0.5, training=self.always))
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_dropout_called_as_a_function_is_that_of_a_layer(with_dropout, always):
+    module = Functional(training=always)
+    module.load_state_dict(with_dropout.module.state_dict())
+    model = opened(module)
+    assert (model.dropout.rates, model.dropout.always) == ([0.5], always)
+    assert (with_dropout.dropout.rates, with_dropout.dropout.always) == ([0.5], False)
+    # Features are without it, the same at every run; so is what ODIN and CADet see.
+    assert torch.equal(model.forward(images_of()).logits, with_dropout.forward(images_of()).logits)
+    for look, hyperparameters in LOOKS.values():
+        found, expected = (look(one, images_of(), IDS, seed=0, **hyperparameters) for one in (model, with_dropout))
+        assert all(np.array_equal(found[column], expected[column]) for column in expected)
+
+
+def test_masks_of_windows_are_those_of_their_image():
+    """As in Swin, whose windows of an image stand one after another on the first axis."""
+    generators = [torch.Generator().manual_seed(row) for row in range(2)]
+    with dropout_drawn(generators):
+        found = torch.nn.functional.dropout(torch.ones(6, 50), 0.5)
+    draws = torch.cat([torch.rand(3, 50, generator=torch.Generator().manual_seed(row)) for row in range(2)])
+    assert torch.equal(found, 2.0 * (draws >= 0.5))
+    with pytest.raises(EvaluationError, match=r"shape \(5, 2\), whose first axis is not that of 2 images"):  # noqa: SIM117
+        with dropout_drawn(generators):
+            torch.nn.functional.dropout(torch.ones(5, 2))
 
 
 @pytest.mark.parametrize("name", ["mc_dropout", "mc_dropout_mi"])

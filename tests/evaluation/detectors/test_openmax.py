@@ -7,6 +7,7 @@ import pytest
 from scipy import optimize, stats
 
 from evaluation.detectors import openmax, weibull
+from evaluation.detectors.registry import METHODS
 from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import CLASSES, toy_features
 
@@ -65,41 +66,64 @@ def test_distances_far_below_the_tail_have_no_hazard():
     assert np.exp(fitted.log_hazard(np.array([0.0]), np.array([0]))) == 0.0
 
 
-def distance(row, mean, weight):
+def distance(row, mean, weights):
     cosine = 1 - row @ mean / (np.linalg.norm(row) * np.linalg.norm(mean))
-    return weight * np.linalg.norm(row - mean) + (1 - weight) * cosine
+    return weights[0] * np.linalg.norm(row - mean) + weights[1] * cosine
 
 
-def by_the_algorithm(fitted, tested, revised, tail, weight):
+def by_the_algorithm(fitted, tested, revised, tail, weights, constant):
     """Bendale and Boult's algorithms 1 and 2, a row and a class at a time: probabilities instead of their odds."""
     logits = fitted.logits.astype(np.float64)
     means, distributions = {}, {}
     for c in range(CLASSES):
         own = logits[(fitted.labels == c) & (logits.argmax(axis=1) == c)]
         means[c] = own.mean(axis=0)
-        largest = np.array(sorted(distance(row, means[c], weight) for row in own)[-tail:])
+        largest = np.array(sorted(distance(row, means[c], weights) for row in own)[-tail:])
         fit = weibull.fit_tails(largest[None])
         values = moved(largest)
         scale = values.max() * np.exp(fit.log_scale[0])
         distributions[c] = stats.weibull_min(fit.shape[0], loc=largest.min() - MOVED_TO, scale=scale)
-    probabilities = []
+    probabilities, predictions = [], []
     for row in tested.logits.astype(np.float64):
         activations, unknown = list(row), 0.0
         for rank, c in enumerate(sorted(range(CLASSES), key=lambda c: -row[c])[:revised], start=1):
-            outlying = distributions[c].cdf(distance(row, means[c], weight)) * (revised + 1 - rank) / revised
+            share = constant or (revised + 1 - rank) / revised
+            outlying = distributions[c].cdf(distance(row, means[c], weights)) * share
             activations[c] = row[c] * (1 - outlying)
             unknown += row[c] * outlying
         powers = np.exp([unknown, *activations])
         probabilities.append(powers[0] / powers.sum())
-    return np.array(probabilities)
+        predictions.append(np.argmax(powers) - 1)
+    return np.array(probabilities), np.array(predictions)
 
 
-@pytest.mark.parametrize(("revised", "tail", "weight"), [(1, 20, 1.0), (2, 10, 0.5), (4, 20, 1.0), (4, 1000, 0.0)])
-def test_score_is_the_log_odds_of_the_unknown_class(revised, tail, weight):
-    detector = openmax.make_openmax(FITTED, None, revised=revised, tail=tail, euclidean_weight=weight)
-    expected = by_the_algorithm(FITTED, TESTED, revised, tail, weight)
+@pytest.mark.parametrize(
+    ("revised", "tail", "weights", "constant"),
+    [
+        (1, 20, (1.0, 0.0), 0.0),
+        (2, 10, (0.5, 0.5), 0.0),
+        (4, 20, (0.005, 1.0), 0.5),  # the unified benchmark's for CIFAR
+        (4, 20, (0.005, 1.0), 0.0),  # and for ImageNet
+        (4, 1000, (0.0, 1.0), 0.0),
+    ],
+)
+def test_score_is_the_log_odds_of_the_unknown_class(revised, tail, weights, constant):
+    given = {"euclidean_weight": weights[0], "cosine_weight": weights[1], "rank_weight": constant}
+    detector = openmax.make_openmax(FITTED, None, revised=revised, tail=tail, **given)
+    expected, predicted = by_the_algorithm(FITTED, TESTED, revised, tail, weights, constant)
     odds = np.exp(detector.score(TESTED))
     np.testing.assert_allclose(odds / (1 + odds), expected, rtol=1e-6)
+    assert detector.predict(TESTED).tolist() == predicted.tolist()
+
+
+def test_the_defaults_are_the_unified_benchmark_s():
+    """0.005 of the Euclidean distance and all of the cosine distance; rejected rows are predicted as no class."""
+    detector = openmax.make_openmax(FITTED, None)
+    given = {"euclidean_weight": 0.005, "cosine_weight": 1.0, "rank_weight": 0.0}
+    same = openmax.make_openmax(FITTED, None, revised=10, tail=20, **given)
+    np.testing.assert_array_equal(detector.score(TESTED), same.score(TESTED))
+    assert METHODS["openmax"].grid == {"revised": (10, 1, 5, 20, 30, 40), "tail": (20, 2, 5, 10, 30, 40)}
+    assert {-1, 0} < set(detector.predict(TESTED).tolist())
 
 
 def test_no_more_classes_than_there_are_can_be_revised():
@@ -136,7 +160,16 @@ def test_equal_distances_have_no_distribution():
         openmax.make_openmax(features, None)
 
 
-@pytest.mark.parametrize("hyperparameters", [{"revised": 0}, {"tail": 1}, {"euclidean_weight": 1.1}])
+@pytest.mark.parametrize(
+    "hyperparameters",
+    [
+        {"revised": 0},
+        {"tail": 1},
+        {"euclidean_weight": -1},
+        {"euclidean_weight": 0, "cosine_weight": 0},
+        {"rank_weight": 1.1},
+    ],
+)
 def test_parameters_out_of_range_are_refused(hyperparameters):
     with pytest.raises(EvaluationError, match="openmax needs revised of at least 1, tail of at least 2"):
         openmax.make_openmax(FITTED, None, **hyperparameters)

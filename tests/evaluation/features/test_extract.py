@@ -1,6 +1,7 @@
 """Extraction: what it keeps, that a row's numbers are its own, kills and reruns, and what is refused."""
 
 import io
+import json
 import os
 import re
 import shutil
@@ -97,6 +98,40 @@ def test_features_are_those_of_the_model(release, extract, tmp_path):
     assert (features_of(tmp_path, "near_ood").labels == -1).all()
 
 
+def test_damaged_features_are_not_there_already(extract, tmp_path):
+    """An emptied block, and one that lies; both are computed again, and a split that is gone is."""
+    flags = ("--splits", "test,near_ood")
+    assert extract(*flags)[0] == 0
+    whole = contents(tmp_path / "out")
+    folder = tmp_path / "out" / "features" / CONFIG
+    (first,), (second,) = (list((folder / split).iterdir()) for split in ("test", "near_ood"))
+    first.write_bytes(b"")
+    logits = features_of(tmp_path, "near_ood").logits
+    data = second.read_bytes()
+    second.write_bytes(data.replace(logits[:2].tobytes(), (-logits[:2]).tobytes()))
+    assert second.read_bytes() != data
+    assert f"{CONFIG}/near_ood: 24 images" in extract(*flags, "--dry-run")[1]
+    said = extract(*flags)[1].splitlines()
+    assert f"{CONFIG}/test: 40 of 40 images" in said
+    assert f"{CONFIG}/near_ood: 24 of 24 images" in said
+    assert contents(tmp_path / "out") == whole
+    shutil.rmtree(folder / "near_ood")
+    assert main(["score", "--features", str(tmp_path / "out"), "--out", str(tmp_path / "scores.parquet")]) == 2
+
+
+def test_a_network_that_always_drops_has_the_same_features_at_every_run(extract, tmp_path):
+    """Those without dropout, which is said."""
+    flags = ("--splits", "test")
+    for out in ("one", "two"):
+        code, said, _ = extract(*flags, out=out, model=f"{FILE}:always_dropping")
+        assert code == 0
+        assert "dropout  drops values in eval mode, too; features are without it" in said
+    assert extract(*flags, out="never")[0] == 0
+    one, two, never = (features_of(tmp_path, out=out).logits for out in ("one", "two", "never"))
+    assert np.array_equal(one, two)
+    assert np.array_equal(one, never)
+
+
 def test_a_row_has_its_numbers_wherever_it_stands(extract, release, tmp_path):
     """Bit for bit: with workers, in another order, without the rows beside it, in a batch that is not full.
 
@@ -144,6 +179,8 @@ def test_later_runs_add_splits_and_leave_the_others(extract, tmp_path):
     assert f"{CONFIG}/test: there already, 40 images" in out.splitlines()
     assert f"{CONFIG}/validation: 60 of 60 images" in out.splitlines()
     after = contents(tmp_path / "out")
+    listed = (json.loads(found.pop("splits.json")) for found in (before, dict(after)))
+    assert list(listed) == [[f"{CONFIG}/test"], [f"{CONFIG}/test", f"{CONFIG}/validation"]]
     assert {name: after[name] for name in before} == before
     # Also when it would be computed otherwise today.
     assert extract("--splits", "test", "--batch-size", "3")[1].count("there already") == 1

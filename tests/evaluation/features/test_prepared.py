@@ -112,6 +112,8 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
         "broad-adversarial has no autoattack_resnet50, autoattack_vit: its mean is over the other splits",
         "broad-corruptions has no defocus_blur, gaussian_noise, brightness: its mean is over the other splits",
         f"timm:{MODEL} got images of {RESIZED}: broad-adversarial/pgd_vit",
+        "detectors of scores were fitted on half of broad-reference/held_out, for want of training rows; thresholds "
+        "are chosen on the other half",
     ]
     page = (tmp_path / "report" / "README.md").read_text(encoding="utf-8")
     assert all(f"- {note}" in page for note in notes)

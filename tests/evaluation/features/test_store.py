@@ -87,6 +87,76 @@ def test_a_part_that_is_none_is_computed_again(tmp_path, content):
     assert contents(row_blocks.folder) == whole
 
 
+def altered(path, write):
+    """Replace a block's columns by others, and keep what it says of itself."""
+    table = pa.ipc.open_file(path.read_bytes()).read_all()
+    told = table.schema.metadata
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(write(table).replace_schema_metadata(told))
+
+
+def larger_logits(table):
+    values = pa.array(1e30 * table["logits"].combine_chunks().flatten().to_numpy())
+    column = pa.FixedSizeListArray.from_arrays(values.cast(pa.float32()), 3)
+    return table.set_column(table.column_names.index("logits"), "logits", column)
+
+
+def other_ids(table):
+    return table.set_column(0, "id", pa.array([f"other/{number}" for number in range(len(table))]))
+
+
+@pytest.mark.parametrize("change", [larger_logits, other_ids, None], ids=["logits", "ids", "another block's"])
+def test_an_altered_block_is_neither_read_nor_kept(tmp_path, change):
+    """It has the right name, size, types and metadata; a block of the same size in its place has its own digests."""
+    row_blocks = RowBlocks(tmp_path / "parts")
+    fill(row_blocks)
+    whole = contents(row_blocks.folder)
+    second = row_blocks.folder / "000000004-000000008.arrow"
+    if change is None:
+        second.write_bytes(whole["000000000-000000004.arrow"])
+    else:
+        altered(second, change)
+    assert row_blocks.is_whole()
+    assert not row_blocks.is_sound()
+    with pytest.raises(EvaluationError, match=r"000000004-000000008\.arrow is damaged \(\w+ differs from its digest"):
+        row_blocks.read()
+    with pytest.raises(EvaluationError, match="differs from its digest"):
+        row_blocks.take(np.array([5]))
+    if change is not None:  # only what is read is compared
+        assert row_blocks.read(["label"])["label"].tolist() == columns(range(10))["label"].tolist()
+    assert fill(row_blocks) == [range(4, 8)]
+    assert contents(row_blocks.folder) == whole
+
+
+@pytest.mark.parametrize("splits", [["test", "near_ood"], ["near_ood"]], ids=["damaged", "gone"])
+def test_a_split_that_was_asked_for_and_is_not_whole_is_missed(tmp_path, splits):
+    store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    store.expect([("cifar", "test"), ("cifar", "near_ood")])
+    store.expect([("other", "test")])
+    for split in splits:
+        fill(store.row_blocks("cifar", split))
+    if "test" in splits:
+        (store.row_blocks("cifar", "test").folder / "000000000-000000004.arrow").write_bytes(b"")
+    store = Store.open(tmp_path / "out")
+    for configs in (["cifar"], ["cifar", "other"], []):
+        with pytest.raises(
+            EvaluationError, match=r"Features of cifar/test.* are missing, incomplete or damaged\. Run"
+        ):
+            store.require_whole(configs)
+    with pytest.raises(EvaluationError, match="Features of other/test"):
+        store.require_whole(["other"])
+    fill(store.row_blocks("cifar", "test"))
+    store.require_whole(["cifar"])
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[3]", '["../../etc"]', "[" * 100_000])
+def test_a_damaged_list_of_splits(tmp_path, text):
+    store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    (tmp_path / "out" / "splits.json").write_text(text)
+    with pytest.raises(EvaluationError, match=r"splits\.json is damaged .*Delete it and run the `extract`"):
+        store.splits()
+
+
 @pytest.mark.parametrize(
     "changed", [{"size": 5}, {"environment": {**COMPUTED, "device": "cuda"}}], ids=["size", "device"]
 )
@@ -185,10 +255,10 @@ def test_a_folder_of_other_things(tmp_path):
     Store.begin(tmp_path / "hidden", IDENTITY, HEAD)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', '{"format": 2}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', '{"format": 2}', '{"format": 3}'])
 def test_a_record_that_is_none(tmp_path, text):
     (tmp_path / "features.json").write_text(text)
-    with pytest.raises(EvaluationError, match="does not have format 1 of features; extract"):
+    with pytest.raises(EvaluationError, match="does not have format 2 of features; extract"):
         Store.open(tmp_path)
 
 
@@ -246,14 +316,14 @@ def test_a_record_with_values_of_other_types(tmp_path, found):
     whole(tmp_path)
     record = tmp_path / "features.json"
     record.write_text(json.dumps({**json.loads(record.read_text()), **found}))
-    with pytest.raises(EvaluationError, match="does not have format 1 of features; extract"):
+    with pytest.raises(EvaluationError, match="does not have format 2 of features; extract"):
         Store.open(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, "\0", '{"format": 1, "label_names": ' * 50_000])
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, "\0", '{"format": 2, "label_names": ' * 50_000])
 def test_a_record_that_python_cannot_parse(tmp_path, text):
     (tmp_path / "features.json").write_text(text)
-    with pytest.raises(EvaluationError, match="does not have format 1 of features; extract"):
+    with pytest.raises(EvaluationError, match="does not have format 2 of features; extract"):
         Store.open(tmp_path)
 
 
@@ -267,7 +337,7 @@ def test_a_flipped_offset_of_a_text_is_refused(tmp_path):
         spoilt = bytearray(data)
         spoilt[place + 20 : place + 24] = np.int32(wrong).tobytes()
         path.write_bytes(spoilt)
-        with pytest.raises(EvaluationError, match=r"arrow is damaged \(.*\)\. Delete it and run the command"):
+        with pytest.raises(EvaluationError, match=r"arrow is damaged \(.*\)\. Run the command"):
             store.features("cifar", "test")
         with pytest.raises(EvaluationError, match="is damaged"):
             store.row_blocks("cifar", "test").take(np.array([3]))
@@ -327,7 +397,7 @@ def test_a_block_with_other_rows_than_its_name_says(tmp_path):
     shutil.copy(path, other)
     for block in (path, other):
         table = pa.ipc.open_file(block.read_bytes()).read_all()
-        table = table.replace_schema_metadata({METADATA: json.dumps({"rows": 15, "computed": {}})})
+        table = table.replace_schema_metadata({METADATA: json.dumps({"rows": 15, "computed": {}, "sha256": {}})})
         with pa.ipc.new_file(str(block), table.schema) as writer:
             writer.write_table(table)
     with pytest.raises(EvaluationError, match=r"000000010-000000015.arrow is damaged \(it has 10 rows\)"):

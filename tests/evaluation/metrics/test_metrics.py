@@ -18,7 +18,9 @@ from evaluation.metrics.metrics import (
     detection_error,
     eaurc,
     fpr_at_95_tpr,
+    interpolated_fpr_at_95_tpr,
     least_detection_error,
+    least_detection_error_at_95_tpr,
     oscr,
     risk_coverage,
 )
@@ -147,6 +149,20 @@ def test_fpr_and_detection_error_are_those_of_the_first_threshold_that_finds_95_
     assert fpr_at_95_tpr(*drawn, positive=positive) == false / negatives
     error = (1 - Fraction(true, positives)) / 2 + Fraction(false, negatives) / 2
     assert detection_error(*drawn, positive=positive) == pytest.approx(float(error), abs=1e-14)
+
+
+@pytest.mark.parametrize("positive", ["known", "unknown"])
+@given(drawn=columns(60))
+def test_the_metrics_of_papers_tables_interpolate_and_take_the_least(positive, drawn):
+    positives, negatives = sizes(drawn[1], positive)
+    points = [(Fraction(0), Fraction(0))]
+    points += [(Fraction(t, positives), Fraction(f, negatives)) for t, f in decisions(*drawn, positive)]
+    before = max(n for n, (tpr, _) in enumerate(points) if tpr <= Fraction(95, 100))
+    (tpr, fpr), (next_tpr, next_fpr) = points[before], points[before + 1]
+    expected = fpr + (Fraction(95, 100) - tpr) / (next_tpr - tpr) * (next_fpr - fpr)
+    assert interpolated_fpr_at_95_tpr(*drawn, positive=positive) == pytest.approx(float(expected), abs=1e-14)
+    least = min((1 - tpr) / 2 + fpr / 2 for tpr, fpr in points if tpr >= Fraction(95, 100))
+    assert least_detection_error_at_95_tpr(*drawn, positive=positive) == pytest.approx(float(least), abs=1e-14)
 
 
 @given(columns(60))

@@ -20,7 +20,9 @@ from evaluation.metrics.metrics import (
     detection_error,
     eaurc,
     fpr_at_95_tpr,
+    interpolated_fpr_at_95_tpr,
     least_detection_error,
+    least_detection_error_at_95_tpr,
     oscr,
 )
 from evaluation.metrics.ranking import rank
@@ -38,12 +40,20 @@ FUNCTIONS = {
     "fpr_at_95_tpr_unknown_positive": partial(fpr_at_95_tpr, positive="unknown"),
     "detection_error_known_positive": partial(detection_error, positive="known"),
     "detection_error_unknown_positive": partial(detection_error, positive="unknown"),
+    "interpolated_fpr_at_95_tpr_known_positive": partial(interpolated_fpr_at_95_tpr, positive="known"),
+    "interpolated_fpr_at_95_tpr_unknown_positive": partial(interpolated_fpr_at_95_tpr, positive="unknown"),
+    "least_detection_error_at_95_tpr_known_positive": partial(least_detection_error_at_95_tpr, positive="known"),
+    "least_detection_error_at_95_tpr_unknown_positive": partial(least_detection_error_at_95_tpr, positive="unknown"),
     "least_detection_error": least_detection_error,
 }
 WITHOUT_FUNCTION = {"accuracy"}  # a mean, which needs none
 OF_DECISIONS = {"balanced_accuracy"}
 ONE_SIDE_IS_ENOUGH = {"aurc", "eaurc", "accuracy"}
 KNOW_NO_SCORES = {"accuracy"}
+NEVER_ABOVE_THAT_OF_ACCEPTING_ALL = {
+    "least_detection_error_at_95_tpr_known_positive",
+    "least_detection_error_at_95_tpr_unknown_positive",
+}
 DEPEND_ON_THE_NUMBER_OF_ROWS = {"aurc", "eaurc"}  # means over k = 1..n, which tend to an integral
 MIRRORED = {  # what it becomes when the sides change places
     "auroc": "auroc",
@@ -52,6 +62,8 @@ MIRRORED = {  # what it becomes when the sides change places
     "aupr_in_trapezoid": "aupr_out_trapezoid",
     "fpr_at_95_tpr_known_positive": "fpr_at_95_tpr_unknown_positive",
     "detection_error_known_positive": "detection_error_unknown_positive",
+    "interpolated_fpr_at_95_tpr_known_positive": "interpolated_fpr_at_95_tpr_unknown_positive",
+    "least_detection_error_at_95_tpr_known_positive": "least_detection_error_at_95_tpr_unknown_positive",
     "balanced_accuracy": "balanced_accuracy",
 }
 every_metric = pytest.mark.parametrize("name", list(METRICS))
@@ -197,7 +209,8 @@ def test_better_scores_are_better(name):
     noise = np.random.default_rng(3).random(len(flags))
     sign = {"higher": 1, "lower": -1}[METRICS[name].better]
     perfect, good, random, bad = (sign * value(name, noise + shift * flags, flags) for shift in (1, 0.5, 0, -1))
-    assert perfect > good > random > bad
+    assert perfect > good > random
+    assert random >= bad if name in NEVER_ABOVE_THAT_OF_ACCEPTING_ALL else random > bad
 
 
 @every_metric
@@ -247,7 +260,10 @@ def test_a_model_that_is_always_right_or_always_wrong_has_a_risk(scores):
         assert value("accuracy", scores, errors) == 1 - error
 
 
-@pytest.mark.parametrize("function", [fpr_at_95_tpr, detection_error])
+@pytest.mark.parametrize(
+    "function",
+    [fpr_at_95_tpr, detection_error, interpolated_fpr_at_95_tpr, least_detection_error_at_95_tpr],
+)
 def test_a_side_that_does_not_exist_is_refused(function):
     with pytest.raises(EvaluationError, match="There is no class 'ood'; choose known or unknown"):
         function([0, 1], [0, 1], positive="ood")

@@ -11,7 +11,9 @@ from evaluation.metrics.metrics import (
     auroc,
     balanced_accuracy,
     fpr_at_95_tpr,
+    interpolated_fpr_at_95_tpr,
     least_detection_error,
+    least_detection_error_at_95_tpr,
     oscr,
 )
 
@@ -52,6 +54,22 @@ def test_equal_to_scikit_learn(size, step):
     rejected = scores > 0.5
     expected = sk.balanced_accuracy_score(unknown, rejected)
     assert balanced_accuracy(unknown, rejected) == pytest.approx(expected, abs=TOLERANCE)
+
+
+@each_size
+@with_and_without_ties
+def test_equal_to_the_formulas_of_ood_metrics(size, step):
+    """Those of its version 1.1.2, written out: it requires NumPy 1. Its error weights the rates by numbers of rows."""
+    scores, unknown = rows(size, step)
+    for side, positive, sure in (("unknown", unknown, scores), ("known", ~unknown, -scores)):
+        fpr, tpr, _ = sk.roc_curve(positive, sure)
+        expected = np.interp(0.95, tpr, fpr)
+        assert interpolated_fpr_at_95_tpr(scores, unknown, positive=side) == pytest.approx(expected, abs=TOLERANCE)
+        # All thresholds: it drops those on straight lines of the curve, the least error among them.
+        fpr, tpr, _ = sk.roc_curve(positive, sure, drop_intermediate=False)
+        expected = min(0.5 * (1 - tpr[i]) + 0.5 * fpr[i] for i, rate in enumerate(tpr) if rate >= 0.95)
+        found = least_detection_error_at_95_tpr(scores, unknown, positive=side)
+        assert found == pytest.approx(expected, abs=TOLERANCE)
 
 
 @each_size

@@ -178,3 +178,27 @@ def test_logits_that_are_changed_in_place_are_refused():
 def test_models_that_detectors_cannot_read(model, declared, found):
     with pytest.raises(EvaluationError, match=found):
         look(model.eval(), images_of(2), declared)
+
+
+class Listed(nn.Module):
+    """A stem, a list of blocks under a name of its own, and a head, as in PyPI's EfficientNet."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3)
+        self._stages = nn.ModuleList([nn.Conv2d(4, 5, 3), nn.Conv2d(5, 6, 3)])
+        self.unused = nn.Linear(2, 2)
+        self.classifier = nn.Linear(6, 3)
+
+    def forward(self, images):
+        """Logits."""
+        maps = self.stem(images)
+        for stage in self._stages:
+            maps = stage(maps)
+        return self.classifier(maps.mean((2, 3)))
+
+
+def test_blocks_in_a_list_are_found_and_what_does_not_run_is_said():
+    layers = find_layers(Listed().eval(), torch.zeros(2, 3, 12, 12), declared=None, name="it")
+    assert layers.blocks == ("stem", "_stages.0", "_stages.1")
+    assert layers.skipped == ("unused",)

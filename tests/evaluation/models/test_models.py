@@ -60,6 +60,14 @@ def test_a_model_from_a_file(weights):
     assert not any(parameter.requires_grad for parameter in model.module.parameters())
 
 
+def test_a_model_that_is_another_at_every_call_is_refused(weights):
+    path = weights(of_seed(small_models.noisy, num_classes=4))
+    with pytest.raises(
+        EvaluationError, match=r"noisy gives other logits .* at every run, .*\. Take the random numbers"
+    ):
+        open_model(f"{FILE}:noisy", path, 4, device="cpu")
+
+
 def test_declared_preprocessing(weights):
     """By hand: Pillow's own resize to 6 x 8 pixels, nearest; then pixels / 255, less the mean, by the std."""
     model = open_model(f"{FILE}:of_three", weights(small_models.of_three()), 3, device="cpu")
@@ -73,6 +81,19 @@ def test_declared_preprocessing(weights):
     expected = ((values - declared["mean"]) / declared["std"]).transpose(2, 0, 1)
     assert np.allclose(normal.preprocessing(picture(8, 8)).numpy(), expected, atol=1e-5)
     assert (list(normal.preprocessing.mean), list(normal.preprocessing.std)) == (declared["mean"], declared["std"])
+
+
+def test_a_declared_resize_and_crop():
+    """By hand with Pillow: the shorter side to 20 pixels, then 8 x 8 of the middle."""
+    found = declared({**small_models.PREPROCESSING, "resize": 20}, "it")
+    values = np.asarray(picture(40, 30).resize((26, 20), Image.Resampling.BILINEAR).crop((9, 6, 17, 14))) / 255
+    expected = (values - small_models.PREPROCESSING["mean"]) / small_models.PREPROCESSING["std"]
+    assert np.allclose(found(picture(40, 30)).numpy(), expected.transpose(2, 0, 1), atol=1e-5)
+    assert found.description["resize"] == 20
+    assert "resize" not in declared(small_models.PREPROCESSING, "it").description
+    for wrong in (7, "20", [20, 20]):
+        with pytest.raises(EvaluationError, match="must be a number of pixels of at least 8"):
+            declared({**small_models.PREPROCESSING, "resize": wrong}, "it")
 
 
 def test_a_model_of_timm(weights):

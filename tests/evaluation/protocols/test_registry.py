@@ -182,6 +182,14 @@ def test_facets_divides_a_split_by_role():
     assert of_ood["fpr_at_95_tpr_known_positive"].value == pytest.approx(fpr)
     # 48 of 50 rows are the least that are 95 %: a TPR of 96 %.
     assert of_ood["detection_error_known_positive"].value == pytest.approx(0.02 + fpr / 2)
+    # The paper's tables have other numbers: between 47 of 50 rows, 94 %, and 48; and the least error from 48 on.
+    accepted = [(sum(p <= cut for p in PLACES), sum(u <= cut for u in unknown) / 70) for cut in [*PLACES, *unknown]]
+    last = max(rate for count, rate in accepted if count == 47)
+    first = min(rate for count, rate in accepted if count == 48)
+    expected = (last + first) / 2
+    assert of_ood["interpolated_fpr_at_95_tpr_known_positive"].value == pytest.approx(expected)
+    least = min((1 - count / 50 + rate) / 2 for count, rate in accepted if count >= 48)
+    assert of_ood["least_detection_error_at_95_tpr_known_positive"].value == pytest.approx(least)
     assert of_ood["auroc"].value == pytest.approx(auc(PLACES, unknown))
     assert {(f.n_known, f.n_unknown) for f in of_ood.values()} == {(50, 70)}
 

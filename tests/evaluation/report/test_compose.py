@@ -18,6 +18,7 @@ from evaluation.demo.release import CONFIG, MIXED, make_release
 from evaluation.protocols.results import COLUMNS, read_figures
 from evaluation.releases import open_release
 from evaluation.report import folder as report_folder
+from evaluation.scoring.fit_splits import in_fit_half
 from evaluation.scoring.joining import release_index
 from evaluation.scoring.scores import Provenance, write_scores
 
@@ -60,7 +61,7 @@ def rows(root):
     return made
 
 
-def write(path, root, made, detectors=("msp", "mine"), seed=0, keep=None):
+def write(path, root, made, detectors=("msp", "mine"), seed=0, keep=None, **more):
     keep = np.ones(len(made["id"]), bool) if keep is None else keep
     tables = [
         pa.table(
@@ -75,7 +76,14 @@ def write(path, root, made, detectors=("msp", "mine"), seed=0, keep=None):
     ]
     digest = open_release(str(root)).digest
     about = Provenance(
-        digest, (CONFIG,), f"folder/net.py:make {path.stem}", path.stem, seed, {"mine": {"k": 3.0}}, {"torch": "2"}
+        digest,
+        (CONFIG,),
+        f"folder/net.py:make {path.stem}",
+        path.stem,
+        seed,
+        {"mine": {"k": 3.0}},
+        {"torch": "2"},
+        **more,
     )
     write_scores(path, pa.concat_tables(tables), about)
     return str(path)
@@ -121,6 +129,30 @@ def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, root
     assert found == pytest.approx(np.mean(areas), abs=4 * np.std(areas) / 200**0.5 + 1e-12)
 
 
+def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_path, root, rows, capsys):
+    """Their rows have no scores, and a file that says so is whole without them."""
+    made = rows(0)
+    validation = made["split"] == "validation"
+    fits = np.zeros(len(validation), bool)
+    fits[validation] = in_fit_half(made["id"][validation].tolist(), made["label"][validation])
+    path = write(tmp_path / "run.parquet", root, made, keep=~fits, fit_half=f"{CONFIG}/validation")
+    assert report(tmp_path / "out", root, "--scores", path, "--protocol", "od-test") == 0
+    assert f"note: detectors of run were fitted on half of {CONFIG}/validation" in capsys.readouterr().out
+    assert f"fitted on half of {CONFIG}/validation" in (tmp_path / "out" / "README.md").read_text()
+    # The least of the thresholds with the best balanced accuracy on the tune half and near_ood.
+    score = made["mine"]
+    known, unknown = score[validation & ~fits], score[made["split"] == "near_ood"]
+    cuts = np.unique([*known, *unknown])
+    gains = (known[:, None] <= cuts).mean(axis=0) + (unknown[:, None] > cuts).mean(axis=0)
+    cut = cuts[np.argmax(gains.round(12))]
+    test, far = score[made["split"] == "test"], score[made["split"] == "far_ood_noise"]
+    named = {"detector": "mine", "fitted_on": "near_ood", "unknown": "far_ood_noise", "rows": "as_published"}
+    found = value(read_figures(tmp_path / "out"), **named, setting="od_test", statistic="")
+    assert found == pytest.approx(((test <= cut).mean() + (far > cut).mean()) / 2)
+    path = write(tmp_path / "other.parquet", root, made, keep=~fits)
+    assert report(tmp_path / "other", root, "--scores", path) == 2
+
+
 def test_every_line_says_of_what_and_by_whom(tmp_path, root, rows):
     assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0), seed=7)) == 0
     line = read_figures(tmp_path / "out").to_pylist()[-1]
@@ -147,6 +179,39 @@ def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, root, rows, c
     assert f"- {note}\n" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert report(tmp_path / "out", root, "--scores", tmp_path / "theirs.csv") == 2
     assert "Name the configs of the scores with --config" in capsys.readouterr().err
+
+
+def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, root, rows):
+    """Not detectors of their own, the best seed of which would be the best detector."""
+    for seed in (1, 2, 10):
+        made = rows(seed)
+        table = pa.table({"id": made["id"], "score": made["mine"]})
+        pa.csv.write_csv(table, tmp_path / f"mine-seed{seed}.csv")
+    files = [tmp_path / f"mine-seed{seed}.csv" for seed in (1, 2, 10)]
+    assert report(tmp_path / "out", root, "--config", CONFIG, "--scores", *files) == 0
+    lines = read_figures(tmp_path / "out").to_pylist()
+    assert {(line["detector"], line["seed"]) for line in lines} == {("mine", 1), ("mine", 2), ("mine", 10)}
+    page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "over 3 runs" in page
+    assert "| mine | " in page
+
+
+def test_a_sign_that_may_be_reversed_is_hinted_at(tmp_path, root, rows, capsys):
+    made = rows(0)
+    made["mine"] = -made["mine"]
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, made)) == 0
+    hint = "every AUROC of mine is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
+    assert f"note: {hint}\n" in (said := capsys.readouterr().out)
+    assert "AUROC of msp" not in said
+    assert f"- {hint}\n" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_report_of_a_demo_release_says_so(tmp_path, root, rows, capsys):
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 0
+    warning = "digits is a demo release: its figures try the tools out, and are no results"
+    assert f"note: {warning}\n" in capsys.readouterr().out
+    page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert page.index(f"- {warning}\n") < page.index("## At a glance")
 
 
 def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, root, rows):

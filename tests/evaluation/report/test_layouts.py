@@ -7,6 +7,7 @@ from evaluation.protocols.figures import Figure, means
 from evaluation.protocols.registry import figures
 from evaluation.protocols.results import Run, over_runs, tidy
 from evaluation.report.layouts import headlines, paper_tables
+from evaluation.report.summary import summary
 from evaluation.report.tables import as_csv, markdown
 from tests.evaluation.made_rows import make_rows
 
@@ -45,7 +46,7 @@ TABLE_VI = {
 }
 
 
-def facets_figures(method, metrics=facets.METRICS):
+def facets_figures(method, metrics=facets.IN_TABLES):
     return [
         figure(value / 100, metric, protocol="facets", config=config, setting="ood_detection")
         for config, cells in TABLE_VI.items()
@@ -159,6 +160,56 @@ def test_figures_without_duplicates_stand_beside_those_of_all_rows():
     cells = dict(zip(head.split(","), line.split(","), strict=True))
     assert (cells["unknown detection AURC all"], cells["unknown detection AURC without"]) == ("773.0", "386.5")
     assert (cells["near-OoD AUROC all"], cells["near-OoD AUROC without"]) == ("70.0", "35.0")
+
+
+def test_a_single_run_is_not_bold_beside_means(tmp_path):
+    """As a deep ensemble of all seeds beside detectors of each; nor is it the best at a glance."""
+    judged = [
+        (run(seed=seed), name, unified(74.0 + seed, value, 70.0))
+        for name, value in (("msp", 700), ("knn", 600))
+        for seed in (0, 1)
+    ]
+    judged.append((run("", 7), "ensemble", unified(90.0, 500, 90.0)))
+    found = tables(*judged)["unknown-detection-cifar"].table
+    lines = {line.split(" | ")[0]: line for line in markdown(found).splitlines()}
+    assert "**" not in lines["| ensemble"]
+    assert "**600.00 ± 0.00**" in lines["| knn"]
+    assert "sample standard deviation (of n - 1) over 1 to 2 runs" in found.note
+    figures = tidy(judged, release="r", release_digest="d")
+    record = {"release": "r", "release_digest": "d", "notes": ["a note"], "runs": [], "protocols": {}}
+    page = summary(record, figures, [], [], {"msp": "MSP"})
+    glance = page.partition("## At a glance")[2].partition("## Runs")[0]
+    assert "| protocol | config | figure | best | its value | MSP |" in glance, (
+        "no column for training where none is named"
+    )
+    assert "| Unknown detection | cifar | AURC ↓ | knn | 600.00 ± 0.00 | 700.00 ± 0.00 |" in glance
+    assert "chosen on the very rows that it is evaluated on" in glance
+    assert all(len(line.split("|")) == 8 for line in glance.splitlines() if line.startswith("|"))
+
+
+def robust(unknown, setting, variant="*"):
+    named = {"protocol": "optimizer-robustness", "setting": setting, "unknown": unknown}
+    return [figure(0.5, **named, statistic=name) for name in ("mixture_mean", "mixture_variance", "robustness")]
+
+
+def test_every_robustness_table_has_a_file_of_its_own():
+    """BROAD's sets are of one setting: three tables of it had one name, and two were lost."""
+    figures = [one for unknown in ("inaturalist", "pgd_vit", "snow") for one in robust(unknown, "dsd")]
+    figures += robust("near_ood", "ood_detection") + robust("test, wrong", "misclassification_detection")
+    summarized = over_runs(tidy([(run("*"), "msp", figures)], release="r", release_digest="d"))
+    names = [placed.table.name for placed in paper_tables(summarized, {})]
+    assert names == [
+        "optimizer-robustness-c-dsd-inaturalist",
+        "optimizer-robustness-c-dsd-pgd-vit",
+        "optimizer-robustness-c-dsd-snow",
+        "optimizer-robustness-c-near-OoD",
+        "optimizer-robustness-c-misclassification-detection",
+    ]
+    # Names that differ in signs only.
+    figures = robust("a_b", "dsd") + robust("a b", "dsd")
+    summarized = over_runs(tidy([(run("*"), "msp", figures)], release="r", release_digest="d"))
+    names = [placed.table.name for placed in paper_tables(summarized, {})]
+    assert names == ["optimizer-robustness-c-dsd-a-b", "optimizer-robustness-c-dsd-a-b-2"]
 
 
 def test_ways_of_training_have_tables_of_their_own():

@@ -59,6 +59,38 @@ def test_pictures_say_what_they_show(tmp_path):
     assert {"90.0", "20.0", "-", "a", "x"} <= set(said["heatmap"])
 
 
+@pytest.mark.parametrize("panels", [1, 2, 5])
+def test_no_words_are_cut(panels):
+    """Of titles, legends and axes, with long names and few panels."""
+    from matplotlib.text import Text
+
+    numbers = np.random.default_rng(0)
+    roles = list(plots.ROLE_COLORS)[:6]
+    scores = {f"Detector {n}": {role: numbers.normal(size=50) for role in roles} for n in range(panels)}
+    title = "Densities of scores by role on facets-wordnet-t45, resnet50-of-places365-with-a-long-name-seed-3"
+    names = [f"a detector of number {number}" for number in range(panels)]
+    figures = {
+        "curves": plots.risk_coverage(curves(panels), baseline="D0", title=title),
+        "densities": plots.densities(scores, title=title),
+        "changes": plots.changes(
+            dict.fromkeys(names, (1.0, 0.5)), title=title, axis="gain in points; right is better"
+        ),
+        "heatmap": plots.heatmap(np.full((3, panels), 0.9), names[:1] * 3, names, title=title, bar="AUROC in percent"),
+    }
+    for name, figure in figures.items():
+        figure.draw_without_rendering()
+        places = [axes for axes in figure.axes if axes.get_visible()]
+        legends = [*figure.legends, *(axes.get_legend() for axes in places if axes.get_legend())]
+        shown = [text for legend in legends for text in legend.get_texts()]
+        shown += [text for axes in places for text in (axes.title, axes.xaxis.label, axes.yaxis.label)]
+        shown += [text for text in figure.findobj(Text) if text.get_text().startswith(title[:20])]
+        assert any(text.get_text().startswith(title[:20]) for text in shown)
+        for text in shown:
+            box, around = text.get_window_extent(), figure.bbox
+            assert not text.get_text() or (around.x0 <= box.x0 and box.x1 <= around.x1), (name, text.get_text())
+            assert not text.get_text() or (around.y0 <= box.y0 and box.y1 <= around.y1), (name, text.get_text())
+
+
 def test_a_persons_own_settings_change_nothing(tmp_path):
     import matplotlib
 

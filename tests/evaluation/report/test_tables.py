@@ -14,8 +14,8 @@ def one(value, deviation=None):
 def table(**changed):
     columns = (Heading("Near", "AUROC", "higher"), Heading("Near", "FPR", "lower"), Heading("", "Rows"))
     rows = (
-        Row("MSP", (one(90.0, 1.25), one(20.0), one(7))),
-        Row("A_b & |c|", (one(90.004), one(math.nan), ())),
+        Row("MSP", (one(90.0, 1.25), one(20.0, 1.0), one(7))),
+        Row("A_b & |c|", (one(90.004, 0.5), one(math.nan), ())),
         Row("Energy", (one(80.0), one(15.5, 0.5), one(9))),
     )
     given = {"name": "near", "title": "Near", "note": "Mean.", "stub": "Method", "columns": columns, "rows": rows}
@@ -28,8 +28,8 @@ def test_markdown_is_what_github_shows():
         "\n"
         "| Method | Near AUROC ↑ | Near FPR ↓ | Rows |\n"
         "| --- | ---: | ---: | ---: |\n"
-        "| MSP | **90.00 ± 1.25** | 20.00 | 7.00 |\n"
-        "| A_b & \\|c\\| | **90.00** | - | - |\n"
+        "| MSP | **90.00 ± 1.25** | 20.00 ± 1.00 | 7.00 |\n"
+        "| A_b & \\|c\\| | **90.00 ± 0.50** | - | - |\n"
         "| Energy | 80.00 | **15.50 ± 0.50** | 9.00 |\n"
         "\n"
         "Mean.\n"
@@ -40,8 +40,8 @@ def test_csv_has_every_number_in_full_with_its_deviation():
     found = list(csv.reader(io.StringIO(as_csv(table()))))
     assert found == [
         ["Method", "Near AUROC", "Near AUROC std", "Near FPR", "Near FPR std", "Rows", "Rows std"],
-        ["MSP", "90.0", "1.25", "20.0", "", "7.0", ""],
-        ["A_b & |c|", "90.004", "", "", "", "", ""],
+        ["MSP", "90.0", "1.25", "20.0", "1.0", "7.0", ""],
+        ["A_b & |c|", "90.004", "0.5", "", "", "", ""],
         ["Energy", "80.0", "", "15.5", "0.5", "9.0", ""],
     ]
 
@@ -50,8 +50,8 @@ def test_latex_groups_columns_and_escapes_names():
     found = latex(table()).splitlines()
     assert r" & \multicolumn{2}{c}{Near} & \multicolumn{1}{c}{} \\" in found
     assert r"Method & AUROC $\uparrow$ & FPR $\downarrow$ & Rows \\" in found
-    assert r"MSP & \textbf{90.00 $\pm$ 1.25} & 20.00 & 7.00 \\" in found
-    assert r"A\_b \& |c| & \textbf{90.00} & - & - \\" in found
+    assert r"MSP & \textbf{90.00 $\pm$ 1.25} & 20.00 $\pm$ 1.00 & 7.00 \\" in found
+    assert r"A\_b \& |c| & \textbf{90.00 $\pm$ 0.50} & - & - \\" in found
 
 
 def test_triples_are_ranked_along_a_row_by_their_last_number():

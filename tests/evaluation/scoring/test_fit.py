@@ -5,6 +5,7 @@ Features are those of `detectors/toy.py`. AUROCs are counted pair by pair.
 
 import csv
 import dataclasses
+import hashlib
 import re
 import subprocess
 import sys
@@ -21,7 +22,8 @@ from evaluation.errors import EvaluationError
 from evaluation.features.cache import FeatureCache
 from evaluation.features.store import Identity, Store, block_column
 from evaluation.models.features import Features
-from evaluation.scoring.fit import Scorer, find_fit_splits
+from evaluation.scoring.fit import Scorer
+from evaluation.scoring.fit_splits import find_fit_splits, in_fit_half
 from evaluation.scoring.scores import read_scores
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
 
@@ -114,6 +116,23 @@ def test_every_row_gets_the_score_of_a_detector_fitted_on_training_rows(score, t
             assert [predicted for _, predicted in mine] == features.logits.argmax(1).tolist()
 
 
+def test_detectors_that_change_predictions_have_their_own(score, tmp_path):
+    """OpenMax may predict none of the classes; ReAct, DICE and ASH predict by the logits whose energy they take."""
+    assert score("--no-search", detectors="msp,openmax,react,dice,ash")[0] == 0
+    found = scores_of(tmp_path / "scores.parquet")
+    ids = NEAR.ids.tolist()
+    own = {name: [found[name, id_][1] for id_ in ids] for name in ("msp", "openmax", "react", "dice", "ash")}
+    weight, bias = toy_head().weight, toy_head().bias
+    clipped = np.minimum(NEAR.penultimate, np.quantile(TRAIN.penultimate, 0.9))
+    assert own["react"] == (clipped @ weight.T + bias).argmax(axis=1).tolist()
+    contribution = weight * TRAIN.penultimate.mean(axis=0)
+    masked = np.where(contribution > np.quantile(contribution, 0.9), weight, 0)
+    assert own["dice"] == (NEAR.penultimate @ masked.T + bias).argmax(axis=1).tolist()
+    assert -1 in own["openmax"]
+    assert own["msp"] == NEAR.logits.argmax(axis=1).tolist()
+    assert own["ash"] != own["msp"]
+
+
 def test_the_public_function_gives_the_rows_of_the_command(score, folder, tmp_path):
     score("--seed", "3", detectors="msp,react")
     expected = read_scores(tmp_path / "scores.parquet")[0]
@@ -147,12 +166,12 @@ def test_the_same_command_gives_the_same_bytes(score, tmp_path):
 
 def test_the_best_on_external_rows_is_chosen(score, tmp_path):
     """Every choice of the grid is made and judged here again; the first of the best is taken."""
-    code, out, _ = score(detectors="ash,knn")
+    code, out, _ = score(detectors="ash,react")
     assert code == 0
     about = read_scores(tmp_path / "scores.parquet")[1]
     with (tmp_path / "scores.search.csv").open(newline="") as file:
         written = list(csv.DictReader(file))
-    for name, parameter in (("ash", "pruned"), ("knn", "neighbors")):
+    for name, parameter in (("ash", "pruned"), ("react", "quantile")):
         areas = {}
         for value in METHODS[name].grid[parameter]:
             fitted_on = None if METHODS[name].fit == "none" else TRAIN
@@ -187,6 +206,26 @@ def test_without_a_search_defaults_are_taken_and_an_old_record_goes(score, tmp_p
     assert read_scores(tmp_path / "scores.parquet")[1].hyperparameters == {"ash": {"pruned": 0.9}}
 
 
+def test_hyperparameters_are_those_that_are_set(score, tmp_path):
+    """One value is not searched; several are, in place of the grid."""
+    flags = ("--set", "knn.neighbors=7", "--set", "temperature.temperature=1000", "--set", "ash.pruned=0.5,0.25")
+    code, out, _ = score(*flags, detectors="knn,temperature,ash")
+    assert code == 0
+    about = read_scores(tmp_path / "scores.parquet")[1]
+    assert about.hyperparameters["knn"] == {"neighbors": 7}
+    assert about.hyperparameters["temperature"] == {"temperature": 1000}
+    assert about.hyperparameters["ash"]["pruned"] in (0.5, 0.25)
+    assert "knn: neighbors=7\n" in out
+    assert ", the best of 2 with AUROC" in out
+    found = scores_of(tmp_path / "scores.parquet")
+    p = np.exp(TEST.logits.astype(float) / 1000)
+    assert np.allclose([found["temperature", id_][0] for id_ in TEST.ids.tolist()], 1 - (p / p.sum(1)[:, None]).max(1))
+    nearest = method("knn").make(TRAIN, toy_head(), neighbors=7).score(TEST)
+    assert np.allclose([found["knn", id_][0] for id_ in TEST.ids.tolist()], nearest)
+    said = refused(score("--set", "knn.neighbors=401", detectors="knn"))
+    assert "neighbors of knn must be from 1 to the 400 rows it is fitted on, found 401" in said
+
+
 def test_without_external_rows_defaults_are_taken_and_it_is_said(score, tmp_path):
     fill(tmp_path / "few", {key: value for key, value in SPLITS.items() if key[1] != "external_validation"})
     code, _, err = score(detectors="ash", features=tmp_path / "few")
@@ -196,13 +235,13 @@ def test_without_external_rows_defaults_are_taken_and_it_is_said(score, tmp_path
 
 
 def test_hyperparameters_that_cannot_be_are_passed_over(score, tmp_path):
-    """KNN of 200 neighbours among 150 training rows."""
+    """KNN of 200, 500 and 1,000 neighbours among 150 training rows."""
     few = TRAIN.take(slice(150))
     fill(tmp_path / "few", SPLITS | {("toy-train", "train"): few})
     code, out, _ = score(detectors="knn", features=tmp_path / "few")
     assert code == 0
     assert "knn: " in out
-    assert ", 1 of which cannot be used here" in out
+    assert ", 3 of which cannot be used here" in out
     with (tmp_path / "scores.search.csv").open(newline="") as file:
         rows = {row["hyperparameters"]: row for row in csv.DictReader(file)}
     assert rows["neighbors=200"]["auroc_external_validation"] == ""
@@ -217,9 +256,9 @@ def only(*keys):
     ("splits", "configs", "fit_configs", "train", "validation"),
     [
         ({"a": ["test", "validation"], "a-train": ["train"]}, ["a"], [], ("a-train", "train"), ("a", "validation")),
-        ({"a": ["test", "validation"]}, ["a"], [], ("a", "validation"), ("a", "validation")),
+        ({"a": ["test", "validation"]}, ["a"], [], None, ("a", "validation")),
         ({"a": ["test", "train", "validation"]}, ["a"], [], ("a", "train"), ("a", "validation")),
-        ({"a": ["test"], "b": ["validation", "x"]}, ["a"], ["b"], ("b", "validation"), ("b", "validation")),
+        ({"a": ["test"], "b": ["validation", "x"]}, ["a"], ["b"], None, ("b", "validation")),
         ({"a": ["test"], "b-train": ["train"]}, ["a"], ["b-train"], ("b-train", "train"), None),
         (
             {"a": ["test"], "b": ["validation"], "b-train": ["train"]},
@@ -236,22 +275,73 @@ def test_which_rows_fit_and_tune(splits, configs, fit_configs, train, validation
     assert (fit_splits.train, fit_splits.validation) == (train, validation)
 
 
-def test_only_rows_of_a_class_are_fitted_on_and_are_known(score, tmp_path):
-    """As in FACETS, where a split has both sides."""
+def test_without_training_rows_one_half_of_validation_is_fitted_on_and_the_other_tuned_on(score, tmp_path):
+    """As in FACETS, validation has both sides: unknown rows are neither fitted on nor tuned on."""
     mixed = toy_features(rows=120, unknown=50, seed=2, name="validation")
-    known = mixed.take(mixed.labels >= 0)
-    fill(
-        tmp_path / "mixed",
-        {("toy", "validation"): mixed, ("toy", "test"): TEST, ("toy", "external_validation"): EXTERNAL},
-    )
-    assert score(detectors="mahalanobis,react", features=tmp_path / "mixed")[0] == 0
+    folder = tmp_path / "mixed"
+    fill(folder, {("toy", "validation"): mixed, ("toy", "test"): TEST, ("toy", "external_validation"): EXTERNAL})
+    code, out, err = score(detectors="mahalanobis,knn,temperature,msp", features=folder)
+    assert code == 0
+    assert out.startswith("fitted: toy/validation (fit half)\ntuned: toy/validation (tune half)\n")
+    assert "fitted on half of the validation rows and tuned on the other half" in err
+
+    # The halves, written out: each class's rows in the order of their ids' SHA-256, in turn.
+    fit, tune = [], []
+    for label in range(CLASSES):
+        rows = np.flatnonzero(mixed.labels == label)
+        rows = sorted(rows, key=lambda row: hashlib.sha256(f"fit half\t{mixed.ids[row]}".encode()).hexdigest())
+        fit, tune = fit + rows[::2], tune + rows[1::2]
+    fit, tune = mixed.take(np.sort(fit)), mixed.take(np.sort(tune))
+
     found = scores_of(tmp_path / "scores.parquet")
-    expected = method("mahalanobis").make(known, toy_head()).score(TEST)
+    expected = method("mahalanobis").make(fit, toy_head()).score(TEST)
     assert np.allclose([found["mahalanobis", id_][0] for id_ in TEST.ids.tolist()], expected)
+    expected = method("temperature").make(tune, toy_head()).score(TEST)
+    assert np.allclose([found["temperature", id_][0] for id_ in TEST.ids.tolist()], expected)
     with (tmp_path / "scores.search.csv").open(newline="") as file:
-        first = next(csv.DictReader(file))
-    detector = method("react").make(known, toy_head(), quantile=0.9)
-    assert np.isclose(float(first["auroc_external_validation"]), area(detector.score(known), detector.score(EXTERNAL)))
+        areas = {line["hyperparameters"]: line["auroc_external_validation"] for line in csv.DictReader(file)}
+    nearest = method("knn").make(fit, toy_head(), neighbors=1)
+    by_pairs = area(nearest.score(tune), nearest.score(EXTERNAL))
+    assert by_pairs < 1  # 1.0000 if a row may find itself
+    assert np.isclose(float(areas["neighbors=1"]), by_pairs)
+    # A row that detectors were fitted on has no score, of no detector: a threshold would take it for a held-out one.
+    scored = {id_ for name, id_ in found if name == "msp"}
+    assert scored == {*tune.ids, *mixed.ids[mixed.labels < 0], *TEST.ids, *EXTERNAL.ids}
+    about = read_scores(tmp_path / "scores.parquet")[1]
+    assert about.fit_half == "toy/validation"
+    tuned = "toy/validation (tune half)"
+    assert about.rows["knn"] == {
+        "fitted_on": "toy/validation (fit half)",
+        "tuned_on": f"{tuned} against toy/external_validation",
+        "threshold_on": tuned,
+    }
+    assert about.rows["temperature"] == {"fitted_on": tuned, "threshold_on": tuned}
+    assert about.rows["msp"] == {"threshold_on": tuned}
+
+
+def test_validation_that_is_too_small_to_divide_is_not_fitted_on(score, tmp_path):
+    """With one row of a class; what is not fitted on training rows still works on the whole of it."""
+    few = VALIDATION.take(np.unique(VALIDATION.labels, return_index=True)[1])
+    fill(tmp_path / "few", {("toy", "validation"): few, ("toy", "test"): TEST})
+    code, _, err = score(detectors="knn", features=tmp_path / "few")
+    assert code == 2
+    assert "toy/validation has only one row of class 0" in err
+    assert "train" in err
+    code, out, _ = score(detectors="temperature", features=tmp_path / "few")
+    assert code == 0
+    assert out.startswith("fitted: no rows\ntuned: toy/validation\n")
+    about = read_scores(tmp_path / "scores.parquet")[1]
+    assert (about.fit_half, about.rows["temperature"]["fitted_on"]) == ("", "toy/validation")
+    assert {id_ for _, id_ in scores_of(tmp_path / "scores.parquet")} == {*few.ids, *TEST.ids}
+
+
+def test_the_halves_depend_on_no_order():
+    order = np.random.default_rng(0).permutation(len(VALIDATION))
+    fits = in_fit_half(VALIDATION.ids.tolist(), VALIDATION.labels)
+    assert (in_fit_half(VALIDATION.ids[order].tolist(), VALIDATION.labels[order]) == fits[order]).all()
+    for label in range(CLASSES):
+        of_class = VALIDATION.labels == label
+        assert fits[of_class].sum() == -(-of_class.sum() // 2)
 
 
 def test_an_id_of_several_splits_is_scored_once(score, tmp_path):
@@ -393,13 +483,13 @@ def test_too_few_rows_of_a_class(score, tmp_path):
 
 
 def test_held_out_rows_of_broad_fit_what_validation_rows_fit_elsewhere(score, tmp_path):
-    """The mixture and the temperature; both score files are of the same rows, so they are compared as a whole."""
+    """The distances and the temperature; both score files are of the same rows, so they are compared as a whole."""
     for name in ("held_out", "validation"):
         splits = {(f"broad-{name}", "test"): TEST, (f"broad-{name}", name): VALIDATION, ("broad-shift", "near"): NEAR}
         fill(tmp_path / name, splits)
         flags = ("--config", f"broad-{name}", "--config", "broad-shift")
-        found = score(*flags, detectors="ens_f,temperature", features=tmp_path / name, out=f"{name}.parquet")
-        assert f"fitted: broad-{name}/{name}" in found[1].splitlines()
+        found = score(*flags, detectors="mahalanobis,temperature", features=tmp_path / name, out=f"{name}.parquet")
+        assert f"fitted: broad-{name}/{name} (fit half)" in found[1].splitlines()
     held_out, validation = (read_scores(tmp_path / f"{name}.parquet")[0] for name in ("held_out", "validation"))
     assert held_out.sort_by([("detector", "ascending"), ("id", "ascending")]) == validation.sort_by(
         [("detector", "ascending"), ("id", "ascending")]
@@ -432,6 +522,25 @@ def test_features_that_were_computed_in_two_ways_are_pointed_out(score, tmp_path
     code, _, err = score(features=tmp_path / "mixed")
     assert code == 0
     assert err.startswith("Features were computed in more than one environment")
+
+
+@pytest.mark.parametrize(
+    ("config", "split"), [("toy", "near_ood"), ("toy", "test"), ("toy", "validation"), ("toy-train", "train")]
+)
+@pytest.mark.parametrize("damage", ["emptied", "cut", "altered"])
+@pytest.mark.parametrize("flags", [(), ("--config", "toy")], ids=["all", "named"])
+def test_a_split_whose_features_are_damaged_is_never_left_out(score, tmp_path, config, split, damage, flags):
+    store = fill(tmp_path / "damaged")
+    (path,) = store.row_blocks(config, split).folder.iterdir()
+    data = bytearray(path.read_bytes())
+    middle = data.index(SPLITS[config, split].logits[:4].tobytes())
+    data[middle : middle + 8] = np.float32([1e30, -1e30]).tobytes()
+    path.write_bytes({"emptied": b"", "cut": bytes(data[: len(data) // 2]), "altered": bytes(data)}[damage])
+    code, _, err = score(*flags, "--no-search", features=tmp_path / "damaged", detectors="knn,temperature")
+    assert code == 2
+    assert f"{config}/{split}" in err
+    assert "damaged" in err
+    assert not (tmp_path / "scores.parquet").exists()
 
 
 def test_scores_do_not_depend_on_which_detectors_are_asked_for(folder):

@@ -51,6 +51,14 @@ def test_a_split_that_is_not_judged_may_be_left_out_whole():
     assert "2 rows of c/validation" in refusal(scores(["n0", "t1", "t0", "v1"]))
 
 
+def test_rows_that_detectors_were_fitted_on_need_no_score():
+    table = scores(["n0", "t1", "t0", "v1"])
+    found = join(index(), table, label_names=NAMES, where="mine.csv", fitted_on=pa.array(["v0"]))["msp"]
+    assert found.rows.tolist() == [0, 1, 2, 4]
+    with pytest.raises(EvaluationError, match=r"1 id \(t0\)"):  # rows to evaluate need one all the same
+        join(index(), scores(["n0", "t1"]), label_names=NAMES, where="mine.csv", fitted_on=pa.array(["t0"]))
+
+
 def test_missing_ids_are_counted_and_named():
     said = refusal(scores(["t0", "t1", "v0", "v1"]))
     assert "mine.csv lacks scores of msp for 1 id (n0) of the 1 rows of c/near_ood" in said
@@ -90,6 +98,11 @@ def test_predictions_may_be_numbers_or_names_and_are_needed_where_there_is_a_cla
     assert "The prediction of msp in mine.csv is missing for labelled rows: 1 id (t1)" in said
 
 
+def test_a_detector_may_predict_none_of_the_classes():
+    found = joined(scores(["t0", "t1", "n0"], prediction=[-1, 1, -1]))["msp"]
+    assert found.prediction.tolist() == [-1, 1, -1]
+
+
 def test_names_are_of_the_classes_of_each_row_s_own_config():
     rows = pa.concat_tables([index(), pa.table({"config": ["d"], "split": ["test"], "id": ["d0"], "label": [0]})])
     found = joined(scores(["t0", "t1", "n0", "d0"], **{"class": ["dog"] * 4}), rows)["msp"]
@@ -97,7 +110,7 @@ def test_names_are_of_the_classes_of_each_row_s_own_config():
 
 
 @pytest.mark.parametrize(
-    "columns", [{"prediction": [0, 2, 0]}, {"prediction": [0, -1, 0]}, {"class": ["cat", "Dog", "cat"]}]
+    "columns", [{"prediction": [0, 2, 0]}, {"prediction": [0, -2, 0]}, {"class": ["cat", "Dog", "cat"]}]
 )
 def test_a_prediction_that_is_no_class_is_refused(columns):
     said = refusal(scores(["t0", "t1", "n0"], **columns))

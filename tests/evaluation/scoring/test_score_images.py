@@ -82,7 +82,7 @@ def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
     model = open_model(f"{FILE}:with_dropout", base / "weights.pt", 4, device="cpu")
     rows = open_release(str(base / "release")).images(CONFIG, "near_ood")
     images = torch.stack([model.preprocessing(row["image"]) for row in rows])
-    seen = run_with_dropout(model, images, rows["id"], seed=0, samples=30)
+    seen = run_with_dropout(model, images, rows["id"], seed=0, samples=50)
     table = read_scores(tmp_path / "scores.parquet")[0].to_pylist()
     found = {(row["detector"], row["id"]): row for row in table}
     for number, id_ in enumerate(rows["id"]):
@@ -91,7 +91,7 @@ def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
         assert np.isclose(found["mc_dropout_mi", id_]["score"], seen["mutual_information"][number], atol=1e-6)
         assert found["mc_dropout", id_]["prediction"] == found["mc_dropout_mi", id_]["prediction"] == mean.argmax()
     kept = sorted((base / "features" / "looks").rglob("*.arrow"))
-    assert {path.relative_to(base / "features" / "looks").parts[0] for path in kept} == {"dropout-samples=30-seed=0"}
+    assert {path.relative_to(base / "features" / "looks").parts[0] for path in kept} == {"dropout-samples=50-seed=0"}
     before = {path: path.stat().st_mtime_ns for path in kept}
     assert np.array_equal(score(detectors="mc_dropout")[3]["mc_dropout"], scores["mc_dropout"])
     assert {path: path.stat().st_mtime_ns for path in kept} == before
@@ -134,13 +134,25 @@ def test_odin_keeps_the_models_predictions(base, score, tmp_path):
     assert found["odin"] == found["cadet"] == found["msp"]
 
 
-def test_odin_is_tuned_on_external_rows(score, tmp_path):
-    """Twelve settings, whose looks at validation and external rows alone are made."""
+def test_odin_is_tuned_on_external_rows(base, score, tmp_path):
+    """The 44 settings of the unified benchmark, whose looks at validation and external rows alone are made; where
+    nothing is perturbed, none is."""
     code, out, _, _ = score(detectors="odin,odin_max_logit")
     assert code == 0
     lines = (tmp_path / "scores.search.csv").read_text().splitlines()
-    assert len(lines) == 1 + 2 * 12
-    assert out.count("the best of 12 with AUROC") == 2
+    assert len(lines) == 1 + 2 * 44
+    assert out.count("the best of 44 with AUROC") == 2
+    looks = {path.name for path in (base / "features" / "looks").glob("perturbed-*")}
+    assert not any(name.startswith("perturbed-epsilon=0-") for name in looks)
+    assert sum(name.endswith("temperature=10") for name in looks) == 10
+    msp = {row["id"]: row["score"] for row in rows_of(score, tmp_path, "msp")}
+    for row in rows_of(score, tmp_path, "odin", "--set", "odin.temperature=1", "--set", "odin.epsilon=0"):
+        assert row["score"] == pytest.approx(msp[row["id"]], abs=1e-6)
+
+
+def rows_of(score, tmp_path, detector, *flags):
+    assert score("--no-search", *flags, detectors=detector)[0] == 0
+    return read_scores(tmp_path / "scores.parquet")[0].to_pylist()
 
 
 def test_scores_depend_on_neither_batch_size_nor_workers(base, score, tmp_path):

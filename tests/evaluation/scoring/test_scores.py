@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evaluation.errors import EvaluationError
-from evaluation.scoring.scores import METADATA, Provenance, read_scores, summarize_ids, write_scores
+from evaluation.scoring.scores import METADATA, Provenance, file_seed, read_scores, summarize_ids, write_scores
 
 ABOUT = Provenance(
     release_digest="ab" * 32,
@@ -72,6 +72,33 @@ def test_a_csv_of_ids_and_scores_is_one_detector_named_as_the_file(tmp_path):
     assert found.to_pydict() == {"id": ["00017", "b"], "detector": ["mine", "mine"], "score": [0.5, 0.001]}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ID,Score\na,0.5\nb,2\n",
+        "id;score\na;0.5\nb;2\n",
+        "id;score\na;0,5\nb;2,0\n",
+        "Id\tSCORE\na\t0.5\nb\t2\n",
+        "path,id,score,split\n/data/a.png,a,0.5,test\nx,b,2,\n",
+        '"id";"score ";"time"\n"a";0.5;1\n"b";2;2\n',
+    ],
+    ids=["capitals", "semicolons", "decimal comma", "tabs", "other columns", "quoted"],
+)
+def test_a_csv_as_other_tools_write_it(tmp_path, text):
+    found, _ = read_scores(csv(tmp_path, text))
+    assert found.to_pydict() == {"id": ["a", "b"], "detector": ["mine", "mine"], "score": [0.5, 2.0]}
+
+
+def test_a_parquet_with_capitals_and_other_columns(tmp_path):
+    pq.write_table(pa.table({"Score": [0.5], "path": ["x"], "ID": ["a"], "Detector": ["d"]}), tmp_path / "x.parquet")
+    assert read_scores(tmp_path / "x.parquet")[0].to_pydict() == {"id": ["a"], "detector": ["d"], "score": [0.5]}
+
+
+def test_a_seed_in_a_file_s_name_is_no_part_of_the_detector_s(tmp_path):
+    for stem, name, seed in (("mine-seed2", "mine", 2), ("Mine_Seed=10", "Mine", 10), ("seed2", "seed2", None)):
+        assert file_seed(tmp_path / f"{stem}.csv") == (name, seed)
+
+
 def test_a_csv_may_leave_predictions_empty(tmp_path):
     found, _ = read_scores(csv(tmp_path, "id,score,class\na,1,cat\nb,2,\n"))
     assert found["class"].to_pylist() == ["cat", None]
@@ -87,8 +114,10 @@ def test_float32_scores_are_widened_exactly(tmp_path):
     ("text", "says"),
     [
         ("id\na\n", "columns id and score"),
-        ("id,score,pred\na,1,2\n", "found: id, score, pred"),
-        ("id,score,score\na,1,2\n", "found: id, score, score"),
+        ("id,score,pred\na,1,2\n", "has a column pred, which is not read. Rename it to prediction"),
+        ("id,score,Classes\na,1,2\n", "has a column classes, which is not read. Rename it to class"),
+        ("id,score,score\na,1,2\n", r"column score 2 times \(found: id, score, score\)"),
+        ("id,ID,score\na,1,2\n", r"column id 2 times \(found: id, ID, score\)"),
         ("id,score\n", "no rows"),
         ("id,score\na,\n", r"1 id \(a\)"),
         ("id,score\na,nan\nb,1\nc,inf\nd,-inf\ne,nan\n", r"4 ids \(a, c, d, ...\)"),
@@ -97,6 +126,7 @@ def test_float32_scores_are_widened_exactly(tmp_path):
         ("id,score\na,high\n", "Cannot read scores from"),
         ("id,score,prediction\na,1,2.5\n", "Cannot read scores from"),
         ("", "Cannot read scores from"),
+        ("id\rscore,class\na,1,2\n", "Cannot read scores from"),
     ],
 )
 def test_what_is_no_scores_file_is_refused(tmp_path, text, says):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
@@ -70,17 +70,15 @@ def scores() -> list[bytes]:
 def block() -> list[bytes]:
     """A block of features."""
     columns = {
-        "id": pa.array([f"a/ü{number}" for number in range(6)]),
-        "label": pa.array([0, 1, 2, -1, 0, 1]),
-        "logits": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(18, dtype=np.float32)), 3),
-        "penultimate": pa.FixedSizeListArray.from_arrays(pa.array(np.arange(12, dtype=np.float32)), 2),
+        "id": np.array([f"a/ü{number}" for number in range(6)]),
+        "label": np.array([0, 1, 2, -1, 0, 1]),
+        "logits": np.arange(18, dtype=np.float32).reshape(6, 3),
+        "penultimate": np.arange(12, dtype=np.float32).reshape(6, 2),
     }
-    metadata = json.dumps({"rows": 6, "computed": {"device": "cpu"}})
-    table = pa.table(columns).replace_schema_metadata({b"unknown_detection": metadata})
-    buffer = io.BytesIO()
-    with pa.ipc.new_file(buffer, table.schema) as writer:
-        writer.write_table(table)
-    return [buffer.getvalue()]
+    with tempfile.TemporaryDirectory() as folder:
+        RowBlocks(Path(folder)).write(range(6), columns, 6, {"device": "cpu"})
+        (path,) = Path(folder).iterdir()
+        return [path.read_bytes()]
 
 
 def place_block(folder: Path, data: bytes) -> None:
@@ -130,6 +128,12 @@ TARGETS = (
         "x.parquet",
         scores,
         refused(lambda folder: read_parquet((folder / "x.parquet").read_bytes(), "it").to_pydict()),
+    ),
+    Target(
+        "features-splits",
+        "splits.json",
+        lambda: [b'["cifar-train/train", "cifar/near_ood", "cifar/test"]\n'],
+        refused(lambda folder: Store(folder, IDENTITY).splits()),
     ),
     Target("features-json", "features.json", lambda: [_canonical(IDENTITY).encode()], refused(Store.open)),
     Target("features-block", BLOCK, block, refused(read_features), place=place_block),

@@ -1,0 +1,78 @@
+"""Hyperparameters on the command line: what is set, what is searched, and what is refused."""
+
+import pytest
+
+from evaluation.__main__ import main
+from evaluation.detectors.registry import METHODS
+from evaluation.errors import EvaluationError
+from evaluation.scoring.settings import parse_settings, settable
+
+
+def test_every_value_of_a_grid_can_be_set():
+    """And a hyperparameter without one: the temperature, which is fitted if it is not given."""
+    for name, method in METHODS.items():
+        assert method.grid.keys() <= settable(method).keys(), name
+        assert method.ranges.keys() <= settable(method).keys(), name
+    texts = ["knn.neighbors=50", "temperature.temperature=1000", "openmax.tail = 5,10", "openmax.rank_weight=0.5"]
+    assert parse_settings(texts, ["knn", "temperature", "openmax"]) == {
+        "knn": {"neighbors": (50,)},
+        "temperature": {"temperature": (1000.0,)},
+        "openmax": {"tail": (5, 10), "rank_weight": (0.5,)},
+    }
+    # A part of a mixture that is scored.
+    assert parse_settings(["energy.temperature=2"], ["ens_f"]) == {"energy": {"temperature": (2.0,)}}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("knn", "does not name a hyperparameter and a value. Write it as in --set knn.neighbors=50"),
+        ("neighbors=50", "does not name a hyperparameter and a value"),
+        ("kmn.neighbors=50", "'kmn' is not a detector; the closest names are knn"),
+        ("knn.neighbours=50", "'neighbours' is not a hyperparameter of knn; the closest names are neighbors"),
+        ("knn.features=1", "'features' is not a hyperparameter of knn"),
+        ("ens_f.seed=1", "'seed' is not a hyperparameter of ens_f"),
+        ("msp.temperature=1", "msp has no hyperparameters"),
+        ("knn.neighbors=", "'' in --set knn.neighbors= is not a whole number"),
+        ("knn.neighbors=2.5", "'2.5' in --set knn.neighbors=2.5 is not a whole number"),
+        ("react.quantile=most", "'most' in --set react.quantile=most is not a number"),
+        ("react.quantile=nan", "is not a number"),
+        ("dice.sparsity=0.5", "is of dice, which is not scored. Add it to --detectors"),
+    ],
+)
+def test_what_cannot_be_set(text, found):
+    with pytest.raises(EvaluationError) as refused:
+        parse_settings([text], ["knn", "react", "msp", "ens_f"])
+    assert found in str(refused.value)
+
+
+def test_no_hyperparameter_is_set_twice():
+    with pytest.raises(EvaluationError, match=r"gives knn\.neighbors twice"):
+        parse_settings(["knn.neighbors=5", "knn.neighbors=6"], ["knn"])
+
+
+def test_the_help_names_each_with_its_range_and_search(capsys):
+    assert main(["score", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "knn.neighbors 50; 1 to the number of rows fitted on; searched: 1, 5, 10, 20, 50, 100, 200, 500, 1000" in said
+    )
+    assert "openmax.rank_weight 0; 0 to 1; 0 for weights by rank" in said
+    for name, method in METHODS.items():
+        assert all(f"{name}.{hyperparameter} " in said for hyperparameter in settable(method))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("odin", {"temperature": 0}),
+        ("odin", {"epsilon": -1}),
+        ("odin_max_logit", {"temperature": -1}),
+        ("mc_dropout", {"samples": 1}),
+        ("mc_dropout_mi", {"samples": 0}),
+        ("cadet", {"views": 1}),
+    ],
+)
+def test_values_that_a_second_pass_cannot_have(name, value):
+    with pytest.raises(EvaluationError, match=f"{name} needs .* at least|{name} needs a temperature above 0"):
+        METHODS[name].make(None, None, **value)
