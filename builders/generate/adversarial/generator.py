@@ -25,6 +25,7 @@ from builders.generate.adversarial.network import Judged, Network, load_network
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.adversarial.prepare import prepared
 from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
+from builders.generate.exact.corruptions import TooNarrowError
 from builders.release.columns import Column
 from builders.sources.imagenet_names import class_indices
 
@@ -179,9 +180,15 @@ class Attacker:
         Raises:
             BuildError: the model is less accurate than its card, or memory does not suffice for one image.
         """
+        ready = [_prepared_or_reason(image, self.settings.model) for image in images]
+        rows = [row for row, original in enumerate(ready) if not isinstance(original, Generated)]
+        some = self._attack_prepared([images[row] for row in rows], [ready[row] for row in rows]) if rows else []
+        attacked = iter(some)
+        return [found if isinstance(found, Generated) else next(attacked) for found in ready]
+
+    def _attack_prepared(self, images: Sequence[SourceImage], prepared_images: Sequence[Any]) -> list[Generated]:
         labels = np.array([class_indices()[image.class_id] for image in images])
-        originals = np.stack([prepared(image.rgb, self.settings.model) for image in images])
-        seeds = [image.seed for image in images]
+        originals, seeds = np.stack(prepared_images), [image.seed for image in images]
         before = self._judge(originals, labels)
         if self.check is not None:
             self.check.add(len(labels), int((before.predictions == labels).sum()))
@@ -235,6 +242,13 @@ class Attacker:
                 "success": prediction_before == label and prediction != label,
             },
         )
+
+
+def _prepared_or_reason(image: SourceImage, model: Model) -> npt.NDArray[np.uint8] | Generated:
+    try:
+        return prepared(image.rgb, model)
+    except TooNarrowError as error:
+        return Generated(None, reason=str(error))
 
 
 class _Best:

@@ -72,6 +72,18 @@ class TooNarrowError(ValueError):
     """An image is so narrow that its resized copy would not fit into memory."""
 
 
+def resized_size(size: tuple[int, int], shorter: int) -> tuple[int, int]:
+    """Width and height of an image whose shorter side is resized to `shorter` pixels, as torchvision rounds them.
+
+    Raises:
+        TooNarrowError: it would have more than 100 million pixels.
+    """
+    width, height = (shorter * side // min(size) for side in size)
+    if width * height > _MOST_PIXELS:
+        raise TooNarrowError(f"it is too narrow to be resized ({size[0]:,} x {size[1]:,} pixels)")
+    return width, height
+
+
 def prepared(image: Image.Image) -> Image.Image:
     """Prepare an image as ImageNet-C did: RGB, shorter side 256, and the 224 x 224 at the centre.
 
@@ -88,10 +100,7 @@ def prepared(image: Image.Image) -> Image.Image:
         TooNarrowError: its resized copy would have more than 100 million pixels.
     """
     rgb = image if image.mode == "RGB" else image.convert("RGB")
-    shorter = min(rgb.size)
-    width, height = (_SHORTER_SIDE * side // shorter for side in rgb.size)
-    if width * height > _MOST_PIXELS:
-        raise TooNarrowError(f"it is too narrow to be resized ({image.width:,} x {image.height:,} pixels)")
+    width, height = resized_size(rgb.size, _SHORTER_SIDE)
     columns = rgb.resize((width, rgb.height), Image.Resampling.BILINEAR)
     resized = columns.resize((width, height), Image.Resampling.BILINEAR)
     # Python rounds halves to even, as in torchvision.
