@@ -49,7 +49,7 @@ sources                 : demo errors release sources.base sources.formats sourc
                           taxonomy.tables taxonomy.wordnet
 generate                : errors executors release sources storage
 generate.exact          : errors generate release storage
-generate.adversarial    : errors executors generate generate.exact release sources
+generate.adversarial    : errors executors generate generate.exact release sources storage
 generate.synthetic      : errors executors generate release sources storage taxonomy.wordnet
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
