@@ -10,10 +10,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from builders.declaration_checks import problems
 from builders.errors import BuildError, printable
+from builders.generate.contract import Generator
 from builders.generate.flags import Flag
 from builders.selection import (
     AllClasses,
@@ -22,6 +24,7 @@ from builders.selection import (
     ClassesOf,
     DeclarationError,
     Draw,
+    FirstClasses,
     Half,
     Largest,
     Originals,
@@ -46,8 +49,10 @@ __all__ = [
     "Config",
     "Count",
     "DeclarationError",
+    "DemoModels",
     "Draw",
     "EarlierVersion",
+    "FirstClasses",
     "Half",
     "JoinedSplit",
     "Largest",
@@ -110,16 +115,32 @@ class EarlierVersion:
 
 
 @dataclass(frozen=True)
+class DemoModels:
+    """Models with random weights, which `--demo` uses where no flag gives a model.
+
+    `flags` are the names of those flags. `makes` has, by the names of the splits that the models make, a generator
+    that takes the same packages. `write` writes the models of some of these splits into a folder, and returns the
+    values of the flags that give them. Images are made of `classes` alone.
+    """
+
+    flags: tuple[str, ...]
+    makes: Mapping[str, Generator]
+    write: Callable[[Path, Collection[str]], Mapping[str, Any]]
+    classes: FirstClasses
+
+
+@dataclass(frozen=True)
 class Settings:
     """Flags whose values make generators of a config's splits.
 
     `splits` returns the splits that some values (by the flags' names) ask for, by name: each stands for the config's
-    split of that name, or is one more of its splits.
+    split of that name, or is one more of its splits. `demo` has what a demo uses instead of a person's models.
     """
 
     config: str
     flags: tuple[Flag, ...]
     splits: Callable[[Mapping[str, Any]], Mapping[str, Split]]
+    demo: DemoModels | None = None
 
 
 @dataclass(frozen=True)
@@ -208,12 +229,15 @@ class Benchmark:
             BuildError: a value cannot be used.
         """
         wanted = [settings for settings in self.settings if not of or settings.config in of]
-        asked = {settings.config: found for settings in wanted if (found := settings.splits(values))}
-        if not asked:
+        return self.with_splits({settings.config: settings.splits(values) for settings in wanted})
+
+    def with_splits(self, added: Mapping[str, Mapping[str, Split]]) -> Benchmark:
+        """The benchmark with more splits, given by config and name, which replace those of the same name."""
+        if not any(added.values()):
             return self
         configs = []
         for config in self.configs:
-            splits = {split.name: split for split in config.splits} | dict(asked.get(config.name, {}))
+            splits = {split.name: split for split in config.splits} | dict(added.get(config.name, {}))
             configs.append(dataclasses.replace(config, splits=tuple(splits.values())))
         return dataclasses.replace(self, configs=tuple(configs))
 

@@ -64,6 +64,13 @@ class AllClasses:
 
 
 @dataclass(frozen=True)
+class FirstClasses:
+    """The first `count` classes of the source by id: a demo makes images of these with its models."""
+
+    count: int
+
+
+@dataclass(frozen=True)
 class ClassesOf:
     """All classes of a source in the owner's order, numbered by the column `label`."""
 
@@ -143,6 +150,9 @@ class Largest:
 Quota = AllImages | Half | Largest | Originals | PerClass | Rest | Total
 
 
+ChosenClasses = AllClasses | Classes | FirstClasses
+
+
 def parent(quota: Quota) -> str:
     """Key of the split or part that draws before this one from the same images; empty if there is none."""
     if isinstance(quota, Rest):
@@ -163,7 +173,7 @@ def after(quota: Quota, key: str) -> Quota:
     raise DeclarationError(f"No split can have an equal quota after {key}, whose quota is {quota}.")
 
 
-def class_sizes(source: Source, partitions: Sequence[str], classes: Classes | AllClasses) -> list[int]:
+def class_sizes(source: Source, partitions: Sequence[str], classes: ChosenClasses) -> list[int]:
     """Number of images of each selected class in a complete source, by the owner's counts.
 
     If these are unknown and all classes are selected, the total counts as one class.
@@ -178,11 +188,14 @@ def class_sizes(source: Source, partitions: Sequence[str], classes: Classes | Al
         if isinstance(classes, AllClasses):
             return [sum(partition.total for partition in expected)]
         raise DeclarationError(f"{source.title} has no counts by class in {' or '.join(partitions)}.")
-    ids = list(source.classes()) if isinstance(classes, AllClasses) else [c.class_id for c in classes.candidates()]
+    if isinstance(classes, Classes):
+        ids = [decided.class_id for decided in classes.candidates()]
+    else:
+        ids = sorted(source.classes())[: classes.count if isinstance(classes, FirstClasses) else None]
     if unknown := next((name for name in ids if any(name not in per_class for per_class in known)), None):
         raise DeclarationError(f"{source.title} has no class {unknown}.")
     sizes = [sum(per_class[name] for per_class in known) for name in ids]
-    if isinstance(classes, AllClasses) or classes.draw is None:
+    if not isinstance(classes, Classes) or classes.draw is None:
         return sizes
     if len(set(sizes)) > 1:
         raise DeclarationError(

@@ -13,7 +13,7 @@ from builders.generate.arrays import AS_PNG
 from builders.generate.contract import Generator
 from builders.release.columns import OODNESS, Column
 from builders.release.schema import KNOWN_CLASS_ROLES, Role
-from builders.selection import AllClasses, Classes, ClassesOf, Originals, Quota, after
+from builders.selection import ChosenClasses, Classes, ClassesOf, Originals, Quota, after
 from builders.sources.base import Source
 
 
@@ -72,7 +72,7 @@ class Split:
     role: Role
     source: Source
     partitions: tuple[str, ...]
-    classes: Classes | AllClasses
+    classes: ChosenClasses
     quota: Quota
     paper: PaperCount
     published: str = ""

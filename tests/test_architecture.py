@@ -50,7 +50,7 @@ sources                 : demo errors release sources.base sources.formats sourc
                           taxonomy.tables taxonomy.wordnet
 generate                : errors executors release sources storage
 generate.exact          : errors executors generate release storage
-generate.adversarial    : errors executors generate release sources
+generate.adversarial    : errors executors generate release sources storage
 generate.synthetic      : errors executors generate release sources storage taxonomy.wordnet
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base

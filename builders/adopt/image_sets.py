@@ -14,7 +14,7 @@ from builders.adopt.class_names import ClassNames
 from builders.adopt.file_listing import FileListing, Log, list_images
 from builders.adopt.matching import Matched, Matcher
 from builders.adopt.numbered import are_numbered, classes_by_pixels, classes_in_label_order
-from builders.benchmark import AllClasses, Classes, ClassesOf, Config, Split
+from builders.benchmark import Classes, ClassesOf, Config, Split
 from builders.errors import NAMED, BuildError, more
 from builders.plan.classes import Adopted, decided_classes
 from builders.sources.base import SourceIndex
@@ -76,7 +76,7 @@ def adopt_class_folders(config: Config, split: Split, folder: Path, index: Sourc
     """
     listing = list_images(folder)
     named = sorted({*filter(None, listing.classes), *(name for name, _ in listing.empty)})
-    if isinstance(split.classes, AllClasses) or not named:
+    if not isinstance(split.classes, Classes) or not named:
         log(f"{folder}: its images are generated again and it gives no choice of classes, so it is not used")
         return None
     log(f"{folder}: {len(named):,} class folders; its images are generated again from the source")

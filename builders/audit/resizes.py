@@ -22,7 +22,7 @@ from PIL import Image
 from builders.audit.smoothness import DISTANCES, Float64, auroc, smoothness_score, total_variation
 from builders.errors import BuildError
 from builders.generate.arrays import SIDE
-from builders.generate.exact.resize import TooNarrowError, fixed_resize, lsun_fix
+from builders.generate.exact.resize import fixed_resize, lsun_fix
 from builders.release import images
 from builders.release.entries import Manifest, SplitEntry
 from builders.release.reader import config_of, read_images
@@ -147,7 +147,7 @@ def _resized(release: Path, key: str, split: SplitEntry, root: Path, most: int) 
         try:
             image = images.decode_or_mend(read(row))[0]
             yield tuple(np.asarray(resize(image)) for resize in WAYS.values())
-        except TooNarrowError:
+        except images.TooNarrowError:
             continue
         except images.UnreadableImageError as error:
             raise BuildError(

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from builders.benchmark import Config, PaperCount, Settings, Split
+from builders.benchmark import Config, DemoModels, FirstClasses, PaperCount, Settings, Split
 from builders.broad.originals import LABELS, originals
-from builders.generate.adversarial import flags
+from builders.generate.adversarial import demo, flags
 from builders.generate.contract import Generator
 
 _NAME = "broad-adversarial"
@@ -38,4 +38,10 @@ ADVERSARIAL = Config(
     splits=tuple(_attacked(flags.declared()).values()),
 )
 
-ATTACKS = Settings(config=_NAME, flags=flags.FLAGS, splits=_asked_for)
+ATTACKS = Settings(
+    config=_NAME,
+    flags=flags.FLAGS,
+    splits=_asked_for,
+    # One image each, as in the demo's reference: 20 s on a core, with all steps.
+    demo=DemoModels(("model", "weights"), demo.MAKES, demo.write_models, FirstClasses(6)),
+)

@@ -9,10 +9,20 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from builders.benchmark import AllClasses, AllImages, ClassesOf, Config, PaperCount, Settings, Split
+from builders.benchmark import (
+    AllClasses,
+    AllImages,
+    ClassesOf,
+    Config,
+    DemoModels,
+    FirstClasses,
+    PaperCount,
+    Settings,
+    Split,
+)
 from builders.generate.devices import DEVICE
 from builders.generate.flags import Flag
-from builders.generate.synthetic import biggan, stable_diffusion
+from builders.generate.synthetic import biggan, demo, stable_diffusion
 from builders.sources.imagenet import IMAGENET
 from builders.sources.synthetic import BIGGAN_IMAGES, PARTITION, STABLE_DIFFUSION_IMAGES
 
@@ -69,4 +79,5 @@ GENERATIVE_MODELS = Settings(
         DEVICE,
     ),
     splits=_asked_for,
+    demo=DemoModels(("biggan", "stable-diffusion"), demo.MAKES, demo.write_models, FirstClasses(4)),
 )

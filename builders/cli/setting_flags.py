@@ -33,7 +33,7 @@ def given_values(benchmark: Benchmark, chosen: Sequence[Variant], flags: Mapping
     values = {flag.name: flags[_parameter(flag)] for settings in benchmark.settings for flag in settings.flags}
     replaced = {config.name: variant for variant in chosen for config in variant.configs}
     for settings in benchmark.settings:
-        given = [f"--{flag.name}" for flag in settings.flags if flag != DEVICE and _is_given(flag, values[flag.name])]
+        given = [f"--{flag.name}" for flag in settings.flags if flag != DEVICE and is_given(flag, values[flag.name])]
         if given and settings.config in replaced:
             adopting = f"--{replaced[settings.config].name}"
             raise BuildError(
@@ -43,7 +43,8 @@ def given_values(benchmark: Benchmark, chosen: Sequence[Variant], flags: Mapping
     return values
 
 
-def _is_given(flag: Flag, value: Any) -> bool:
+def is_given(flag: Flag, value: Any) -> bool:
+    """Whether a flag's value is another than without the flag."""
     return bool(value) if flag.multiple else bool(value != flag.default)
 
 

@@ -36,7 +36,7 @@ from PIL import Image
 
 from builders.errors import BuildError, one_line
 from builders.release.entries import PreparationEntry
-from builders.release.images import rgb_sha256
+from builders.release.images import resized_size, rgb_sha256
 from builders.storage.sealed_files import HEADER_BYTES, TAG_BYTES, Header, read_header
 
 Pixels = npt.NDArray[np.uint8]
@@ -68,7 +68,7 @@ def prepare(image: Image.Image, preparation: PreparationEntry) -> Pixels:
     """Prepare an original: resize its shorter side to `preparation.resize` pixels, and crop the centre.
 
     The arithmetic is that of torchvision's `Resize` and `CenterCrop` on a Pillow image: the longer side is cut to a
-    whole number of pixels, the crop's corner is rounded half to even.
+    whole number of pixels, the crop's corner is rounded half to even. A smaller image is enlarged.
 
     Args:
         image: mode RGB, any size.
@@ -76,10 +76,12 @@ def prepare(image: Image.Image, preparation: PreparationEntry) -> Pixels:
 
     Returns:
         Shape (size, size, 3).
+
+    Raises:
+        TooNarrowError: the resized image would not fit into memory.
     """
-    width, height = image.size
-    short, size = min(width, height), preparation.size
-    width, height = (preparation.resize * side // short for side in (width, height))
+    size = preparation.size
+    width, height = resized_size(image.size, preparation.resize)
     resized = image.resize((width, height), _FILTERS[preparation.interpolation])
     left, top = (round((side - size) / 2) for side in (width, height))
     return np.asarray(resized.crop((left, top, left + size, top + size)))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import click
 
-from builders.benchmark import Benchmark, split_of
+from builders.benchmark import Benchmark, Variant, split_of
+from builders.cli.demo_models import NO_MODELS, ModelsOfDemo, left_out, without
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.setting_flags import given_values, setting_options
@@ -20,6 +21,7 @@ from builders.cli.variant_flags import chosen_reading, every_source, variant_opt
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
+from builders.generate.contract import Generator
 from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run, compared_with, generators_of, parts_of, with_parents
@@ -63,7 +65,9 @@ def make_command(benchmark: Benchmark) -> click.Command:
         with os_errors_as_build_errors("read the sources and write the release"):
             read, chosen = chosen_reading(benchmark, flags)
             configs = {name.partition("/")[0] for name in _named(flags["splits"])}
-            build(read.with_settings(given_values(benchmark, chosen, flags), configs), module, flags)
+            values = given_values(benchmark, chosen, flags)
+            models = _demo_models(read, chosen, values, configs) if flags["demo"] else NO_MODELS
+            build(read.with_settings(values, configs), module, flags, models)
 
     for option in (
         *source_options(every_source(benchmark)),
@@ -74,6 +78,15 @@ def make_command(benchmark: Benchmark) -> click.Command:
     ):
         command = option(command)
     return command
+
+
+def _demo_models(
+    benchmark: Benchmark, chosen: Sequence[Variant], values: Mapping[str, Any], configs: Set[str]
+) -> ModelsOfDemo:
+    """A demo's models for the configs that are built; those that a variant has from its own folder need none."""
+    replaced = {config.name for variant in chosen for config in variant.configs}
+    others = {config.name for config in benchmark.configs} - configs if configs else set()
+    return ModelsOfDemo.of(benchmark, values, without=replaced | others)
 
 
 def build_options(seed: int) -> list[Callable[[Any], Any]]:
@@ -151,24 +164,39 @@ def _source_choices(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
     ]
 
 
-def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
+def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: ModelsOfDemo = NO_MODELS) -> None:
     """Build a benchmark as flags ask for, and print what was built.
 
     Args:
         benchmark: the declaration.
         module: how the command is called, for messages.
         flags: values of all flags by parameter name, and the folder of each source by its key.
+        models: the models that a demo makes.
 
     Raises:
         BuildError: anything that the user can fix.
     """
-    splits = _chosen_splits(benchmark, flags["splits"])
+    names = _named(flags["splits"])
+    _refuse_unknown(benchmark, names, models.generators)
     out: Path = flags["out"]
     variant = flags["withdraw"] == DUPLICATES
     refuse_foreign(out)
     with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
+        if models.wanted:
+            check_installed({key: made for key, made in models.generators.items() if _is_named(key, names)})
+            benchmark = _with_demo_models(benchmark, models, out, cleanup, dry_run=flags["dry_run"])
+        splits = _chosen_splits(benchmark, names)
+        lacking = without_packages(models.generators)
         if not flags["dry_run"]:
-            splits = _installed_splits(benchmark, splits, flags)
+            splits = _installed_splits(benchmark, splits, flags, lacking)
+        if flags["demo"]:
+            # Nor does a demo compare with them what it builds.
+            others = {
+                key: made for key, made in generators_of(benchmark, benchmark.usual()).items() if key not in splits
+            }
+            benchmark = without(benchmark, without_packages(others))
+        if variant and not flags["dry_run"]:
+            _check_compared(benchmark, splits)
         if flags["demo"]:
             roots = _demo_roots(out, cleanup, dry_run=flags["dry_run"], quiet=flags["quiet"])
         else:
@@ -189,7 +217,7 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             without_duplicates=variant,
         )
         if not flags["splits"]:
-            for key in [key for key in benchmark.usual() if benchmark.needs(key)]:
+            for key in [key for key in benchmark.usual() if benchmark.needs(key) and key not in lacking]:
                 meter.note(f"{key}: left out, since it is made with {benchmark.needs(key)}")
         started = time.monotonic()
         gpus = max((made.resources.gpus for made in generators_of(benchmark, splits).values()), default=0)
@@ -205,22 +233,13 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any]) -> None:
             click.echo(dry_run_text(planned))
 
 
-def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Names as `config/split`, in declared order; the usual ones that can be generated if none are named.
-
-    A config stands for its splits that can be generated.
+def _refuse_unknown(benchmark: Benchmark, names: Sequence[str], also: Collection[str]) -> None:
+    """Refuse names that are neither a config nor a split, nor among `also`.
 
     Raises:
-        BuildError: there is no such config or split, or something has to be given before it can be generated.
+        BuildError: there is such a name.
     """
-    declared, ready = list(benchmark.parts()), benchmark.ready()
-    names = _named(wanted)
-    if not names:
-        usual = tuple(key for key in benchmark.usual() if key in ready)
-        if not usual:
-            needed = " or ".join(dict.fromkeys(benchmark.needs(key) for key in declared))
-            raise BuildError(f"All splits of this benchmark need a model: give {needed}.")
-        return usual
+    declared = list(dict.fromkeys([*benchmark.parts(), *also]))
     configs = {config.name for config in benchmark.configs}
     for name in names:
         if name not in declared and name not in configs:
@@ -228,8 +247,25 @@ def _chosen_splits(benchmark: Benchmark, wanted: Sequence[str]) -> tuple[str, ..
                 f"--splits {name} is no config or split of this benchmark{_suggestion(name, [*configs, *declared])}. "
                 f"Name configs ({', '.join(sorted(configs))}) or splits such as {declared[0]}."
             )
+
+
+def _chosen_splits(benchmark: Benchmark, names: Sequence[str]) -> tuple[str, ...]:
+    """Names as `config/split`, in declared order; the usual ones that can be generated if none are named.
+
+    A config stands for its splits that can be generated.
+
+    Raises:
+        BuildError: something has to be given before a split can be generated.
+    """
+    declared, ready = list(benchmark.parts()), benchmark.ready()
+    if not names:
+        usual = tuple(key for key in benchmark.usual() if key in ready)
+        if not usual:
+            needed = " or ".join(dict.fromkeys(benchmark.needs(key) for key in declared))
+            raise BuildError(f"All splits of this benchmark need a model: give {needed}.")
+        return usual
     for name in names:
-        inside = [key for key in declared if key == name or key.split("/")[0] == name]
+        inside = [key for key in declared if _is_named(key, [name])]
         if not set(inside) & set(ready):
             raise BuildError(
                 f"--splits {name} cannot be generated yet: {inside[0]} is made with {benchmark.needs(inside[0])}. Add "
@@ -243,16 +279,25 @@ def _named(wanted: Sequence[str]) -> list[str]:
     return [name for group in wanted for name in group.split(",") if name]
 
 
-def _installed_splits(benchmark: Benchmark, splits: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[str, ...]:
-    """The splits whose generators' packages are installed, if all of a demo is built; otherwise all must be."""
+def _is_named(key: str, names: Collection[str]) -> bool:
+    """Whether a split (`config/split`) or its config is among some names."""
+    return key in names or key.partition("/")[0] in names
+
+
+def _installed_splits(
+    benchmark: Benchmark, splits: tuple[str, ...], flags: Mapping[str, Any], of_models: Mapping[str, Generator]
+) -> tuple[str, ...]:
+    """The splits whose generators' packages are installed, if all of a demo is built; otherwise all must be.
+
+    `of_models` are splits that lack packages for the demo's models.
+    """
     generators = generators_of(benchmark, splits)
     if not flags["demo"] or flags["splits"]:
         check_installed(generators)
         return splits
-    lacking = without_packages(generators)
-    if lacking:
-        text = f"left out {', '.join(lacking)}: {not_installed(lacking.values())}. For these, too: {INSTALL}"
-        click.echo(text, err=True)  # also with --quiet: it is no progress
+    lacking = {**without_packages(generators), **of_models}
+    for line in left_out(lacking):
+        click.echo(line, err=True)  # also with --quiet: it is no progress
     return tuple(key for key in splits if key not in lacking)
 
 
@@ -261,6 +306,30 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
 
     close = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _check_compared(benchmark: Benchmark, splits: Sequence[str]) -> None:
+    """Check that the images of all splits that are compared with some can be generated.
+
+    Raises:
+        BuildError: a package is not installed.
+    """
+    lacking = without_packages(generators_of(benchmark, compared_with(benchmark, splits)))
+    if lacking:
+        raise BuildError(
+            f"--withdraw duplicates compares the images with those of {', '.join(lacking)}, and "
+            f"{not_installed(lacking.values())}. Run {INSTALL}."
+        )
+
+
+def _with_demo_models(
+    benchmark: Benchmark, models: ModelsOfDemo, out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool
+) -> Benchmark:
+    if dry_run:
+        return models.added_to(benchmark, Path(cleanup.enter_context(tempfile.TemporaryDirectory())))
+    layout = Layout(out)
+    with locked(layout):
+        return models.added_to(benchmark, layout.state / "demo-models")
 
 
 def _demo_roots(out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool, quiet: bool) -> dict[str, Path]:

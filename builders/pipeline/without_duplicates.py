@@ -3,8 +3,9 @@
 The published benchmarks contain pictures twice and their rows stay as they are, so this is another benchmark, with
 rows, digests and a version of its own. The rule is ours: of an in-distribution training image and an image of another
 split the latter goes; of any other two rows that show one picture both go, since nobody can say which of their labels
-is right. An image that goes is in none of the splits that are compared with each other. What takes its place may be a
-duplicate too, so the plan is made again until there is none. All splits that are compared take part, also those that a
+is right. An image that goes is in none of the splits that are compared with each other, nor is an image that is made
+of it: splits that have the same originals keep the same originals. What takes its place may be a duplicate too, so the
+plan is made again until there is none. All splits that are compared take part, also those that a
 run does not build, so that rows do not depend on the order of runs.
 """
 
@@ -47,6 +48,7 @@ def find_duplicates(benchmark: Benchmark, plan: Plan, survey: Survey, log: Calla
         planned = plan(gone)
         survey.look(planned, lambda key: are_compared(benchmark, key))
         found = _round(benchmark, planned, survey, near)
+        found = {name: _with_same_originals(ids, name, benchmark, planned) for name, ids in found.items()}
         count = sum(map(len, found.values()))
         if not count:
             return gone
@@ -117,6 +119,29 @@ def _round(
             # Generated images have a digest over pixels as their content digest.
             pairs += _equal(some, survey.digests | survey.pixel_digests, survey.folder)
         found[name] = leaving(pairs, training)
+    return found
+
+
+def _with_same_originals(
+    gone: Mapping[str, str], group: str, benchmark: Benchmark, planned: Sequence[PlannedSplit]
+) -> dict[str, str]:
+    """Add to the row ids that go those of the same originals in splits that share a ranking (`Split.ranked_as`).
+
+    One of these has the originals as they are, the others have them changed.
+    """
+    splits = [split for split in planned if group_name(benchmark, split.config.name) == group]
+    originals: dict[tuple[str, str], str] = {}
+    for split in splits:
+        columns = (split.table[name].to_pylist() for name in ("id", "source", "source_id"))
+        for row, *original in zip(*columns, strict=True):
+            if row in gone:
+                source, image = original
+                originals[source, image] = min(gone[row], originals.get((source, image), gone[row]))
+    found = dict(gone)
+    for one in (split.split for split in splits if split.split.ranked_as):
+        for (source, image), other in originals.items():
+            if source == one.source.key:
+                found.setdefault(one.row_id(image), other)
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.benchmark import AllClasses, Benchmark, Classes, ClassesOf, Config, Split
+from builders.benchmark import Benchmark, Classes, ClassesOf, Config, FirstClasses, Split
 from builders.plan.ranking import keyed_order
 from taxonomy import decisions
 
@@ -55,9 +55,10 @@ def class_ids(classes: Classes, *, seed: int) -> list[str]:
 
 def split_classes(split: Split, *, seed: int) -> list[str]:
     """Sorted ids of the classes that a split draws from by rule."""
-    if isinstance(split.classes, AllClasses):
-        return sorted(split.source.classes())
-    return class_ids(split.classes, seed=seed)
+    if isinstance(split.classes, Classes):
+        return class_ids(split.classes, seed=seed)
+    every = sorted(split.source.classes())
+    return every[: split.classes.count] if isinstance(split.classes, FirstClasses) else every
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from builders.benchmark import AllClasses, Classes, Split
+from builders.benchmark import AllClasses, Classes, FirstClasses, Split
 from builders.plan.classes import Adopted
 from builders.plan.quotas import IndexArrays, Rows, not_drawn
 from builders.release.tables import Exclusion
@@ -105,6 +105,9 @@ def reasons_by_class(
         return {name: beyond if by_rule and name in drawn else rule for name in names}
     if isinstance(split.classes, AllClasses):
         return dict.fromkeys(drawn, beyond)
+    if isinstance(split.classes, FirstClasses):
+        others = ("demo-classes", f"beyond the first {split.classes.count} classes, of which a demo makes images")
+        return {name: beyond if name in drawn else others for name in names}
     outside = f"not one of the classes that the rules of the table {split.classes.table} look at"
     reasons = dict.fromkeys(names, ("outside", outside))
     for decision in decisions.load(split.classes.table):

@@ -70,6 +70,25 @@ class UnreadableImageError(ValueError):
     """Bytes that do not decode; the message gives the reason in a few words."""
 
 
+class TooNarrowError(ValueError):
+    """An image is so narrow that its resized copy would not fit into memory."""
+
+
+def resized_size(size: tuple[int, int], shorter: int) -> tuple[int, int]:
+    """Width and height of an image whose shorter side is resized to `shorter` pixels, as torchvision rounds them.
+
+    The longer side is cut to a whole number of pixels. Smaller images are enlarged: ILSVRC2012 has validation images
+    with a side below 224, and torchvision's `Resize`, by which accuracies are measured, enlarges them, too.
+
+    Raises:
+        TooNarrowError: it would have more than `MOST_PIXELS`.
+    """
+    width, height = (shorter * side // min(size) for side in size)
+    if width * height > MOST_PIXELS:
+        raise TooNarrowError(f"it is too narrow to be resized ({size[0]:,} x {size[1]:,} pixels)")
+    return width, height
+
+
 def check(data: bytes | bytearray | memoryview, *, decode: bool = False) -> bytes | None:
     """Check that `datasets.Image` can decode an image.
 

@@ -13,6 +13,7 @@ from builders.errors import BuildError
 from builders.generate import batches
 from builders.generate.contract import SourceImage
 from builders.generate.exact.corruptions import corruption
+from builders.generate.extra import _installed
 from builders.pipeline.request import compared_with
 from builders.plan.classes import Draws
 from builders.plan.planner import plan
@@ -190,7 +191,8 @@ def test_with_the_authors_images_their_originals_are_corrupted(demo, tmp_path):
 @pytest.fixture
 def no_library(monkeypatch):
     monkeypatch.setattr(
-        "builders.generate.extra._installed", lambda requirement: "imagecorruptions" not in requirement
+        "builders.generate.extra._installed",
+        lambda requirement: "imagecorruptions" not in requirement and _installed(requirement),
     )
 
 
@@ -208,6 +210,15 @@ def test_asked_for_without_the_extra_one_sentence_names_it(imagenet, tmp_path, n
     assert build(imagenet, tmp_path, CONFIG, "--dry-run") == 0
 
 
+def test_a_variant_without_duplicates_says_what_it_compares(imagenet, tmp_path, no_library, capsys):
+    assert build(imagenet, tmp_path, "broad-reference/test", "--withdraw=duplicates") == 2
+    message = capsys.readouterr().err
+    assert "--withdraw duplicates" in message and f"{CONFIG}/snow" in message
+    assert "imagecorruptions-imaug 1.1.5 is not installed" in message and "[generate]" in message
+    assert message.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_rebuilt_without_the_extra_the_same_sentence(release, imagenet, tmp_path, no_library, capsys):
     flags = [f"--imagenet={imagenet}", "--workers=1", "--quiet", f"--out={tmp_path}"]
     assert materialize.main([str(release), CONFIG, *flags]) == 2
@@ -215,20 +226,21 @@ def test_rebuilt_without_the_extra_the_same_sentence(release, imagenet, tmp_path
     assert files_of(tmp_path) == {}
 
 
-def test_a_demo_without_the_extra_leaves_corruptions_out_and_says_so(tmp_path, no_library, capsys, monkeypatch):
+@pytest.mark.parametrize("flags", [[], ["--withdraw=duplicates"]])
+def test_a_demo_without_the_extra_leaves_corruptions_out_and_says_so(flags, tmp_path, no_library, capsys, monkeypatch):
     class ReachedError(Exception):
         pass
 
     def reached(run):
-        raise ReachedError(run.request.splits)
+        raise ReachedError(run.request.splits, compared_with(run.benchmark, run.request.splits))
 
     monkeypatch.setattr("builders.pipeline.command.prepare", reached)
     monkeypatch.setattr("builders.pipeline.command._demo_roots", lambda *_, **__: {})
+    monkeypatch.setattr("builders.pipeline.command._with_demo_models", lambda benchmark, *_, **__: benchmark)
     with pytest.raises(ReachedError) as caught:
-        main(["--demo", "--quiet", "--out", str(tmp_path)])
-    assert caught.value.args[0] == tuple(
-        key for key in BENCHMARK.usual() if not key.startswith(f"{CONFIG}/") and not BENCHMARK.needs(key)
-    )
+        main(["--demo", "--quiet", "--out", str(tmp_path), *flags])
+    wanted = tuple(key for key in BENCHMARK.usual() if not key.startswith(f"{CONFIG}/") and not BENCHMARK.needs(key))
+    assert caught.value.args == (wanted, wanted)
     assert (
         "left out broad-corruptions/defocus_blur, broad-corruptions/gaussian_noise, broad-corruptions/snow, "
         "broad-corruptions/brightness: imagecorruptions-imaug 1.1.5 is not installed. For these, too: pip install "

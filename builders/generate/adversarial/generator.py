@@ -26,6 +26,7 @@ from builders.generate.adversarial.pgd import PGD
 from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
 from builders.generate.sealed import prepare
 from builders.release.columns import PREPARED_SHA256, Column
+from builders.release.images import TooNarrowError
 from builders.sources.imagenet_names import class_indices
 
 BATCH = 32
@@ -181,9 +182,15 @@ class Attacker:
         Raises:
             BuildError: the model is less accurate than its card, or memory does not suffice for one image.
         """
+        ready = [_prepared_or_reason(image, self.settings.model) for image in images]
+        rows = [row for row, original in enumerate(ready) if not isinstance(original, Generated)]
+        some = self._attack_prepared([images[row] for row in rows], [ready[row] for row in rows]) if rows else []
+        attacked = iter(some)
+        return [found if isinstance(found, Generated) else next(attacked) for found in ready]
+
+    def _attack_prepared(self, images: Sequence[SourceImage], prepared_images: Sequence[Any]) -> list[Generated]:
         labels = np.array([class_indices()[image.class_id] for image in images])
-        originals = np.stack([prepare(image.rgb, self.settings.model.preparation) for image in images])
-        seeds = [image.seed for image in images]
+        originals, seeds = np.stack(prepared_images), [image.seed for image in images]
         before = self._judge(originals, labels)
         if self.check is not None:
             self.check.add(len(labels), int((before.predictions == labels).sum()))
@@ -237,6 +244,13 @@ class Attacker:
                 "success": prediction_before == label and prediction != label,
             },
         )
+
+
+def _prepared_or_reason(image: SourceImage, model: Model) -> npt.NDArray[np.uint8] | Generated:
+    try:
+        return prepare(image.rgb, model.preparation)
+    except TooNarrowError as error:
+        return Generated(None, reason=str(error))
 
 
 class _Best:

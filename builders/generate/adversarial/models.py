@@ -131,11 +131,18 @@ def _of_timm(name: str) -> Model:
             f"--model {name} takes images of {width} x {height} pixels, cropped by {found.crop_mode} after a "
             f"{found.interpolation} resize. Give a model with square images, a centre crop, and bilinear or bicubic."
         )
+    resize = int(height / found.crop_pct)  # as timm rounds it
+    if resize < height:
+        # A crop beyond the image, as VOLO's, is padded with black, which no original has.
+        raise BuildError(
+            f"--model {name} takes images whose shorter side is resized to {resize} pixels in a black border up to "
+            f"{height}. Give a model whose images fill its input."
+        )
     return Model(
         name=architecture,
         architecture=architecture,
         size=height,
-        resize=int(height / found.crop_pct),  # as timm rounds it
+        resize=resize,
         interpolation=found.interpolation,
         mean=found.mean,
         std=found.std,

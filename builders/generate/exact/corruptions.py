@@ -27,8 +27,9 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
-from builders.generate.exact.resize import TooNarrowError, centre_crop, shorter_side
+from builders.generate.exact.resize import centre_crop, shorter_side
 from builders.release.columns import Column
+from builders.release.images import TooNarrowError
 
 LIBRARY, LIBRARY_VERSION = "imagecorruptions-imaug", "1.1.5"
 

@@ -15,7 +15,7 @@ from builders.generate.contract import Generate, Generated, Generator, SourceIma
 from builders.generate.sealed import Original, open_row, prepare
 from builders.release.columns import PREPARED_SHA256
 from builders.release.entries import GeneratorEntry, PreparationEntry
-from builders.release.images import UnreadableImageError, decode_or_mend
+from builders.release.images import TooNarrowError, UnreadableImageError, decode_or_mend
 
 CONTENT = "content_sha256"
 """The value of a companion, besides those of the generator's columns, that an opened image is compared with."""
@@ -87,12 +87,13 @@ def open_image(image: SourceImage, preparation: PreparationEntry) -> Generated:
         raise ValueError(f"{image.id} has no sealed residual")
     try:
         decoded, _ = decode_or_mend(image.data)
-    except UnreadableImageError as error:
+        prepared = prepare(dataclasses.replace(image, image=decoded).rgb, preparation)
+    except (UnreadableImageError, TooNarrowError) as error:
         raise BuildError(
-            f"The file given as the original of {one_line(image.id)} does not decode ({error}). Give the owner's "
-            "edition, with its files as they were downloaded."
+            f"The file given as the original of {one_line(image.id)} cannot be prepared ({error}). Give "
+            "the owner's edition, with its files as they were downloaded."
         ) from error
-    original = Original(image.id, image.data, prepare(dataclasses.replace(image, image=decoded).rgb, preparation))
+    original = Original(image.id, image.data, prepared)
     values = dict(image.companion.values)
     digests = {CONTENT: str(values.pop(CONTENT)), PREPARED_SHA256.name: str(values[PREPARED_SHA256.name])}
     return Generated(open_row(image.companion.data, original, **digests), values)

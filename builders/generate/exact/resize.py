@@ -21,16 +21,10 @@ from PIL import Image
 
 from builders.generate.arrays import SIDE
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
+from builders.release.images import TooNarrowError, resized_size
 
 LSUN_FIX_SHORTER_SIDE = 256
 """The first resize of LSUN-FIX, and the side of its crop. LSUN's own images have this shorter side already."""
-
-_MOST_PIXELS = 100_000_000
-"""Pixels of an image with a given shorter side: 300 MB. A longer one than 390,000 at 256 is no photograph."""
-
-
-class TooNarrowError(ValueError):
-    """An image is so narrow that its resized copy would not fit into memory."""
 
 
 def fixed_resize(image: Image.Image) -> Image.Image:
@@ -87,10 +81,7 @@ def shorter_side(image: Image.Image, side: int) -> Image.Image:
         TooNarrowError: it would have more than 100 million pixels.
     """
     rgb = _rgb(image)
-    width, height = (side * length // min(rgb.size) for length in rgb.size)
-    if width * height > _MOST_PIXELS:
-        raise TooNarrowError(f"it is too narrow to be resized ({image.width:,} x {image.height:,} pixels)")
-    return _resized(rgb, (width, height))
+    return _resized(rgb, resized_size(rgb.size, side))
 
 
 def centre_crop(image: Image.Image, side: int) -> Image.Image:

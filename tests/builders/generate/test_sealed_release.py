@@ -278,7 +278,7 @@ def test_another_original_is_named_and_what_was_finished_stays(release, publishe
 def test_a_file_that_is_no_image_is_named(release, published, photographs, tmp_path, capsys):
     root, row = with_another_original(release, photographs, tmp_path / "copy", b"not an image")
     said = refused(published, root, tmp_path / "out", capsys)
-    assert f"The file given as the original of {row} does not decode (cannot identify image file). Give the" in said
+    assert f"The file given as the original of {row} cannot be prepared (cannot identify image file). Give the" in said
 
 
 def test_another_decoder_is_named_with_its_digest(release, published, photographs, tmp_path, capsys, monkeypatch):

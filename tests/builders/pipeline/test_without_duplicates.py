@@ -1,13 +1,20 @@
 """`--withdraw duplicates`: which images go, who moves up, and that the result is a release of its own."""
 
+import dataclasses
 import json
 
 import pyarrow.parquet as pq
 import pytest
 
+from builders.benchmark import PaperCount
+from builders.broad.originals import originals
+from builders.broad_benchmark import BENCHMARK as BROAD
+from builders.broad_benchmark import REFERENCE
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.facets_benchmark import BENCHMARK as FACETS
+from builders.generate.exact.resize import FIXED_RESIZE
 from builders.imagenet_benchmark import BENCHMARK, main
+from builders.pipeline.command import run_command
 from builders.pipeline.request import compared_with
 from builders.pipeline.without_duplicates import leaving
 from builders.release.duplicates import Row, pair_of, read_pairs
@@ -153,6 +160,32 @@ def flags(sources, out, *more):
     keys = [source.key for source in BENCHMARK.sources()]
     roots = [text for key in keys for text in (f"--{key}", str(sources[key]))]
     return [*roots, "--allow-partial", "--limit-per-class", "1", "--workers", "1", "--out", str(out), *more]
+
+
+def test_shifted_images_keep_the_same_originals_as_the_clean_ones(demo, tmp_path, capsys):
+    # The clean side, and what is made of it: here the fixed resize, which any machine has.
+    resized = originals("resized", "corruption", generator=FIXED_RESIZE, paper=PaperCount(5_000))
+    config = dataclasses.replace(REFERENCE, name="broad-resized", splits=(resized,))
+    alone = dataclasses.replace(BROAD, configs=(REFERENCE, config), variants=(), settings=())
+    flags = [f"--imagenet={demo['imagenet']}", "--allow-partial", "--withdraw=duplicates", "--index-only"]
+    assert run_command(alone, [*flags, "--quiet", "--workers=1", f"--out={tmp_path}"]) == 0
+    columns = ["source_id", "label"]
+    clean, shifted, held_out = (
+        pq.read_table(tmp_path / "index" / f"{key}.parquet", columns=columns).to_pylist()
+        for key in ("broad-reference/test", "broad-resized/resized", "broad-reference/held_out")
+    )
+    assert shifted == clean
+    # Both validation images of `builders.demo.duplicates`: a bathtub that is also a tub.
+    tubs = {f"val/ILSVRC2012_val_{number:08d}.JPEG" for number in (207, 751)}
+    assert not tubs & {row["source_id"] for row in (*clean, *held_out)}
+    gone = {
+        row.image: row.evidence
+        for row in read_excluded(tmp_path / "excluded" / "broad-resized.csv")
+        if row.rule == "duplicate"
+    }
+    assert tubs < gone.keys()
+    for one, other in zip(sorted(tubs), sorted(tubs, reverse=True), strict=True):
+        assert gone[one].startswith(f"imagenet/{other}")
 
 
 def test_a_folder_of_the_unvaried_benchmark_is_refused(planted, tmp_path, capsys):

@@ -16,6 +16,8 @@ from builders.sources.imagenet import IMAGENET
 
 ARCHITECTURE = "tf_efficientnet_lite0"
 MODEL = f"timm:{ARCHITECTURE}"
+ATTACKED = f"broad-adversarial/pgd_{ARCHITECTURE}"
+STEPS = 3
 
 
 def folder_of(package):
@@ -68,6 +70,13 @@ def write_source(root, count=20):
         mirrored = Image.open(path).convert("RGB").transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         mirrored.save(folder / f"ILSVRC2012_val_{2 * number + 2:08d}.JPEG", quality=95)
     return root
+
+
+def arguments(world, *more):
+    """Flags that attack the pictures of a world (its weights, and its source) with a few steps of PGD."""
+    weights, source = world
+    given = [f"--imagenet={source}", f"--model={MODEL}", f"--weights={weights}", "--no-accuracy-check"]
+    return [*given, "--attack=pgd", f"--pgd-steps={STEPS}", "--allow-partial", "--quiet", *more]
 
 
 def one_thread():

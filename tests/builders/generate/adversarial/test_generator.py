@@ -13,7 +13,7 @@ from PIL import Image
 from builders.broad_benchmark import main
 from builders.errors import BuildError
 from builders.generate.adversarial.autoattack import PARTS, AutoAttack
-from builders.generate.adversarial.generator import AttackSettings, _Best, adversarial, stored_pixels
+from builders.generate.adversarial.generator import Attacker, AttackSettings, _Best, adversarial, stored_pixels
 from builders.generate.adversarial.models import RESNET50, model_named
 from builders.generate.adversarial.network import Judged, load_network
 from builders.generate.adversarial.pgd import PGD
@@ -25,32 +25,11 @@ from evaluation.protocols import broad
 from hf_scripts import materialize, verify
 from taxonomy import tables
 from tests.builders.conftest import files_of
-from tests.builders.generate.adversarial import real
+from tests.builders.generate.adversarial import real, small
 from tests.manifests import manifest_of
 
-KEY = "broad-adversarial/pgd_tf_efficientnet_lite0"
-STEPS = 3
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    """The weights and a source with 20 pictures, of each of which a mirror image is held out."""
-    root = tmp_path_factory.mktemp("real")
-    return real.write_weights(root / "lite0.pt"), real.write_source(root / "imagenet")
-
-
-def arguments(world, *more):
-    weights, source = world
-    given = [f"--imagenet={source}", f"--model={real.MODEL}", f"--weights={weights}", "--no-accuracy-check"]
-    return [*given, "--attack=pgd", f"--pgd-steps={STEPS}", "--allow-partial", "--quiet", *more]
-
-
-@pytest.fixture(scope="module")
-def release(world, tmp_path_factory):
-    out = tmp_path_factory.mktemp("adversarial") / "release"
-    splits = "--splits=broad-adversarial,broad-reference/test"
-    assert main(arguments(world, splits, "--workers=1", "--attack-batch=8", f"--out={out}")) == 0
-    return out
+KEY = real.ATTACKED
+STEPS = real.STEPS
 
 
 def table(release, key):
@@ -131,11 +110,11 @@ def test_the_manifest_records_how_and_the_release_verifies(world, release, tmp_p
     # With other weights, or other steps, the folder is refused.
     out = ["--splits=broad-adversarial", "--workers=1", "--attack-batch=8", f"--out={release}"]
     before = files_of(release)
-    assert main([*arguments(world, *out), "--pgd-steps=6"]) == 2
+    assert main([*real.arguments(world, *out), "--pgd-steps=6"]) == 2
     assert "this run has steps 6 instead of 3" in capsys.readouterr().err
     assert files_of(release) == before
     # A pack that is made again on the same device has the same pixels.
-    assert main(arguments(world, *out)) == 0
+    assert main(real.arguments(world, *out)) == 0
     assert files_of(release) == before
 
 
@@ -145,7 +124,7 @@ def test_autoattack_keeps_the_best_of_its_parts(world, tmp_path, monkeypatch):
     few = functools.partial(AutoAttack, steps=3, targets=1, queries=5)
     monkeypatch.setattr("builders.generate.adversarial.flags.AutoAttack", few)
     source = real.write_source(tmp_path / "imagenet", count=4)
-    flags = arguments((world[0], source), "--attack=autoattack", "--workers=1", f"--out={tmp_path / 'out'}")
+    flags = real.arguments((world[0], source), "--attack=autoattack", "--workers=1", f"--out={tmp_path / 'out'}")
     key = "broad-adversarial/autoattack_tf_efficientnet_lite0"
     assert main([*(flag for flag in flags if flag != "--attack=pgd"), f"--splits={key},broad-reference/test"]) == 0
     rows = table(tmp_path / "out", key)
@@ -210,6 +189,20 @@ def test_images_of_a_model_that_is_not_declared_are_copied_too(release, tmp_path
     assert all(ours[name] == theirs[name] for name in names)
 
 
+@real.needed(*real.TORCH)
+def test_an_image_that_is_too_narrow_gets_a_reason_and_a_small_one_is_enlarged():
+    # 32 pixels wide it would be 32 x 400,000 x 32 = 410 million pixels; the other has a 12th of the input's pixels.
+    network = small.network()
+    attacker = Attacker(AttackSettings(small.MODEL, PGD(steps=1), accuracy_check=False), network)
+    sizes = ((9, 9), (1, 400_000), (9, 9))
+    images = [SourceImage(str(size), "n01440764", "tench", Image.new("RGB", size), b"") for size in sizes]
+    first, narrow, last = attacker(images)
+    assert first.pixels.shape == last.pixels.shape == (32, 32, 3)
+    assert narrow.pixels is None
+    assert narrow.reason == "it is too narrow to be resized (1 x 400,000 pixels)"
+    assert [one.reason for one in attacker(images[1:2])] == [narrow.reason]
+
+
 @pytest.mark.parametrize(("epsilon", "levels"), [(0.05, 12), (8 / 255, 8), (1 / 255, 1), (0.03, 7)])
 def test_pixels_are_projected_after_rounding(epsilon, levels):
     torch = pytest.importorskip("torch")
@@ -264,7 +257,7 @@ def test_weights_of_another_accuracy_end_the_build(world, tmp_path, monkeypatch,
     # The 20 pictures are easy ones: as if the card had promised a tenth.
     model = dataclasses.replace(model_named(real.MODEL), accuracy=0.1, card="a card")
     monkeypatch.setattr("builders.generate.adversarial.flags.model_named", lambda _: model)
-    flags = [flag for flag in arguments(world) if flag != "--no-accuracy-check"]
+    flags = [flag for flag in real.arguments(world) if flag != "--no-accuracy-check"]
     out = tmp_path / "out"
     assert main([*flags, f"--splits={KEY}", "--workers=1", "--pgd-steps=1", f"--out={out}"]) == 2
     assert "of 20 originals right" in capsys.readouterr().err

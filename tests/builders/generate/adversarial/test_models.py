@@ -42,3 +42,10 @@ def test_a_model_of_timms_is_described_by_its_configuration():
 def test_an_unknown_model_is_refused_by_name(name):
     with pytest.raises(BuildError, match=name.replace(".", r"\.")):
         model_named(name)
+
+
+@needed(*TORCH)
+def test_a_model_whose_crop_is_larger_than_its_images_is_refused():
+    # timm resizes to int(448 / 1.15) = 389 and crops 448: torchvision's CenterCrop fills the border with black.
+    with pytest.raises(BuildError, match=r"--model timm:volo_d4_448 .* 389 pixels in a black border up to 448"):
+        model_named("timm:volo_d4_448")

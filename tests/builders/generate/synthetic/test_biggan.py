@@ -20,9 +20,9 @@ from timm.data import ImageNetInfo  # noqa: E402
 from builders.errors import BuildError  # noqa: E402
 from builders.generate.contract import SourceImage  # noqa: E402
 from builders.generate.synthetic import biggan, models  # noqa: E402
+from builders.generate.synthetic import demo as tiny  # noqa: E402
 from builders.generate.synthetic.biggan_network import Network  # noqa: E402
 from taxonomy import tables  # noqa: E402
-from tests.builders.generate.synthetic import tiny  # noqa: E402
 
 
 def wheel(monkeypatch):

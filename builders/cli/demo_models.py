@@ -1,0 +1,91 @@
+"""The models of `--demo`, which take the place of a person's own where no flag gives one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builders.benchmark import Benchmark, DemoModels, Settings, Split
+from builders.cli.setting_flags import is_given
+from builders.generate.contract import Generator
+from builders.generate.extra import INSTALL, not_installed, without_packages
+
+Wanted = tuple[tuple[Settings, DemoModels], ...]
+
+
+@dataclass(frozen=True)
+class ModelsOfDemo:
+    """The models that a demo makes for some settings of a benchmark, given the values of the settings' flags."""
+
+    wanted: Wanted
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, benchmark: Benchmark, values: Mapping[str, Any], without: Collection[str]) -> ModelsOfDemo:
+        """The models for all settings of which no flag gives a model; `without` names configs that get none."""
+        wanted = []
+        for settings in benchmark.settings:
+            demo = settings.demo
+            if demo is None or settings.config in without:
+                continue
+            if not any(is_given(flag, values[flag.name]) for flag in settings.flags if flag.name in demo.flags):
+                wanted.append((settings, demo))
+        return cls(tuple(wanted), values)
+
+    @property
+    def generators(self) -> dict[str, Generator]:
+        """By the splits (`config/split`) that the models make, a generator that takes the same packages."""
+        return {
+            f"{settings.config}/{name}": made for settings, demo in self.wanted for name, made in demo.makes.items()
+        }
+
+    def added_to(self, benchmark: Benchmark, folder: Path) -> Benchmark:
+        """Write the models whose packages are installed, and return the benchmark with the splits that they make.
+
+        Args:
+            benchmark: the benchmark, with what flags ask for.
+            folder: where each config's models get a folder. What an earlier run wrote there is used.
+
+        Raises:
+            BuildError: a value of a flag cannot be used.
+        """
+        added = {}
+        for settings, demo in self.wanted:
+            names = [name for name in demo.makes if not without_packages({name: demo.makes[name]})]
+            if names:
+                place = folder / settings.config
+                place.mkdir(parents=True, exist_ok=True)
+                given = {flag.name for flag in settings.flags if is_given(flag, self.values[flag.name])}
+                own = {name: value for name, value in demo.write(place, names).items() if name not in given}
+                made = settings.splits({**self.values, **own})
+                added[settings.config] = {
+                    name: dataclasses.replace(split, classes=demo.classes) for name, split in made.items()
+                }
+        return benchmark.with_splits(added)
+
+
+NO_MODELS = ModelsOfDemo((), {})
+
+
+def without(benchmark: Benchmark, lacking: Mapping[str, Generator]) -> Benchmark:
+    """The benchmark in which some splits (`config/split`), whose packages are not installed, cannot be generated."""
+    declared = benchmark.by_key()
+    added: dict[str, dict[str, Split]] = {}
+    for key, generator in lacking.items():
+        if key in declared:
+            config, split = declared[key]
+            missing = dataclasses.replace(generator, needs=not_installed([generator]))
+            added.setdefault(config.name, {})[split.name] = dataclasses.replace(split, generator=missing)
+    return benchmark.with_splits(added)
+
+
+def left_out(generators: Mapping[str, Generator]) -> Iterator[str]:
+    """Yield a line for all splits that lack the same packages, given the generators of splits that lack some."""
+    keys: dict[str, list[str]] = {}
+    for key, generator in generators.items():
+        keys.setdefault(not_installed([generator]), []).append(key)
+    for what, some in keys.items():
+        yield f"left out {', '.join(some)}: {what}. For these, too: {INSTALL}"

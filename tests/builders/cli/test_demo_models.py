@@ -1,0 +1,75 @@
+"""A demo's models: used where no flag gives one, and as far as their packages are installed."""
+
+import importlib.metadata
+
+import pytest
+
+from builders.broad_benchmark import BENCHMARK, main
+from builders.cli.demo_models import ModelsOfDemo, left_out
+from builders.generate.extra import without_packages
+
+VALUES = {
+    flag.name: () if flag.multiple else flag.default for settings in BENCHMARK.settings for flag in settings.flags
+}
+ATTACKED = [
+    f"broad-adversarial/{attack}_test_{network}" for network in ("resnet", "vit") for attack in ("pgd", "autoattack")
+]
+GENERATED = ["broad-synthetic/biggan", "broad-synthetic/stable_diffusion"]
+
+
+def made(without=(), **values):
+    return list(ModelsOfDemo.of(BENCHMARK, VALUES | values, without).generators)
+
+
+def test_models_are_made_for_the_configs_of_which_no_flag_gives_a_model():
+    assert made() == made(device="cpu", epsilon=0.1) == ATTACKED + GENERATED
+    assert made(model=("vit",)) == made(weights=("a",)) == made(without=["broad-adversarial"]) == GENERATED
+    assert made(biggan="folder") == ATTACKED
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Lets some packages seem not to be installed."""
+
+    def hide(*names):
+        found = importlib.metadata.version
+
+        def version(package):
+            if package in names:
+                raise importlib.metadata.PackageNotFoundError(package)
+            return found(package)
+
+        monkeypatch.setattr("builders.generate.extra.importlib.metadata.version", version)
+
+    return hide
+
+
+def test_splits_that_lack_the_same_packages_share_a_line(without):
+    without("torch", "timm", "diffusers", "torchattacks", "transformers", "accelerate")
+    lines = list(left_out(without_packages(ModelsOfDemo.of(BENCHMARK, VALUES, ()).generators)))
+    said = [line.partition(". For these, too: pip install 'unknown-detection[generate]'")[0] for line in lines]
+    assert said == [
+        f"left out {ATTACKED[0]}, {ATTACKED[2]}: timm, torch are not installed",
+        f"left out {ATTACKED[1]}, {ATTACKED[3]}: timm, torch, torchattacks 3.3.0 are not installed",
+        f"left out {GENERATED[0]}: torch is not installed",
+        f"left out {GENERATED[1]}: accelerate, diffusers, torch, transformers are not installed",
+    ]
+
+
+@pytest.mark.parametrize("name", ["broad-synthetic", "broad-synthetic/biggan", "broad-adversarial/pgd_test_vit"])
+def test_a_split_that_is_named_needs_the_packages(name, without, tmp_path, capsys):
+    without("torch")
+    assert main(["--demo", f"--splits={name}", f"--out={tmp_path / 'out'}"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "torch" in said and "needed to generate broad-" in said and "unknown-detection[generate]" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_misspelt_split_of_a_demos_model_is_named(tmp_path, capsys):
+    assert main(["--demo", "--splits=broad-adversarial/pgd_test_vits", f"--out={tmp_path / 'out'}"]) == 2
+    assert "did you mean broad-adversarial/pgd_test_vit?" in capsys.readouterr().err
+    # Without --demo there is none.
+    assert main(["--splits=broad-adversarial/pgd_test_vit", f"--out={tmp_path / 'out'}"]) == 2
+    assert "is no config or split of this benchmark" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
