@@ -38,7 +38,12 @@ _DRAW = Draw(2, key="cifar/test", of_each_group=True)
 KNOWN = Classes("cifar100", "candidate", _DRAW)
 NEAR = Classes("cifar100", "candidate", dataclasses.replace(_DRAW, rest=True))
 EXTERNAL = Classes("tiny158", "keep")
-UNEXAMINED = AllClasses("it has no class in common with CIFAR-100 (section 3.1)")
+UNEXAMINED = AllClasses("no rule examines its classes (section 3.1)")
+# The paper says that no class is CIFAR-100's, but `bridge` is in both. The owners publish no labels of the test set.
+SCENES = AllClasses(
+    "no rule examines its classes (section 3.1); of its ten kinds of scenes bridge is CIFAR-100's too, and which "
+    "images are bridges is not published"
+)
 
 BENCHMARK = Benchmark(
     name="cifar",
@@ -54,6 +59,7 @@ BENCHMARK = Benchmark(
             description="Splits for evaluation and tuning: in-distribution validation and test, near and far "
             "unknowns, and external images to choose hyperparameters on. Every image is 32 x 32.",
             duplicates_of="cifar-train/train",
+            overlaps="cifar",
             splits=(
                 Split(
                     name="validation",
@@ -103,7 +109,7 @@ BENCHMARK = Benchmark(
                     role="far_ood",
                     source=LSUN,
                     partitions=("test",),
-                    classes=UNEXAMINED,
+                    classes=SCENES,
                     quota=Total(4_000),
                     paper=PaperCount(4_000),
                     published="test/lsun-fix",
@@ -165,6 +171,7 @@ BENCHMARK = Benchmark(
             name="cifar-external",
             labels=KNOWN,
             description="External training images (Tiny ImageNet158-FIX) for methods that train on unknowns.",
+            overlaps="cifar",
             splits=(
                 Split(
                     name="train",

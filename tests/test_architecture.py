@@ -28,10 +28,11 @@ tables                  :
 cli                     : errors
 decisions               : errors tables
 wordnet                 : errors
-rules                   : decisions errors tables wordnet
-freeze                  : decisions rules
-explain_facets          : decisions rules tables wordnet
-explain                 : decisions errors explain_facets wordnet
+overlaps                : tables
+rules                   : decisions errors overlaps tables wordnet
+freeze                  : decisions overlaps rules
+explain_facets          : decisions overlaps rules tables wordnet
+explain                 : decisions errors explain_facets overlaps wordnet
 compile_wordnet         : cli wordnet
 __main__                : cli explain freeze
 
@@ -53,10 +54,10 @@ generate.adversarial    : errors executors generate release sources
 generate.synthetic      : errors executors generate release sources storage taxonomy.wordnet
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
-declaration_checks      : selection splits taxonomy.decisions
+declaration_checks      : release selection splits taxonomy.decisions taxonomy.overlaps
 benchmark               : declaration_checks generate selection sources.base splits
 duplicates              : benchmark executors generate release storage
-plan                    : benchmark errors release sources.base storage taxonomy.decisions
+plan                    : benchmark errors release sources.base storage taxonomy.decisions taxonomy.overlaps
 adopt                   : benchmark errors plan release sources sources.base sources.readers storage
 writing                 : benchmark errors executors generate plan release sources sources.base storage
 imagenet_benchmark      : benchmark executors papers sources

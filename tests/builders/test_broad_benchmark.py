@@ -153,7 +153,7 @@ def test_rows_of_novel_classes_load_with_what_their_source_says(broad_release, t
             assert set(rows["confidence"][:]) == {-1.0}
     # Of the 400 ImageNet-O images, which are the demo's, NINCO's authors marked 78; of iNaturalist's 10 in all, of
     # which the demo has at most two a species (four of the ten are of one); of OpenImage-O's test list the demo has 4.
-    overlapping = {name: sum(rows["id_overlap"][:]) for name, rows in loaded.items()}
+    overlapping = {name: sum(rows["known_object_seen"][:]) for name, rows in loaded.items()}
     assert overlapping == {"imagenet_o": 78, "inaturalist": 8, "openimage_o": 4}
 
 
@@ -167,9 +167,9 @@ def test_every_image_of_a_source_is_kept_or_excluded(broad_release):
 
 def test_the_card_explains_the_columns_and_how_clean_the_sets_are(broad_release):
     card = (broad_release / "README.md").read_text(encoding="utf-8")
-    for column in ("source_class", "predicted_wnid", "confidence", "id_overlap", "examined"):
+    for column in ("source_class", "predicted_wnid", "confidence", "known_object_seen", "examined"):
         assert f"`{column}` (" in card
-    assert "(`id_overlap`) on 10 of iNaturalist's, 78 of ImageNet-O's and 19 of OpenImage-O's" in card
+    assert "(`known_object_seen`) on 10 of iNaturalist's, 78 of ImageNet-O's and 19 of OpenImage-O's" in card
 
 
 def test_a_published_config_is_rebuilt_from_its_index(broad_release, demo, tmp_path):

@@ -458,7 +458,7 @@ def without(manifest, name):
         (lambda m: m["configs"]["bench"].update(label_names=["a", "a"]), "label_names of bench are empty or repeat"),
         (
             lambda m: m["configs"]["bench"].update(columns=["colour"]),
-            "columns of bench: colour is unknown; known without a type are near_duplicate_of, oodness",
+            "columns of bench: colour is unknown; known without a type are near_duplicate_of, oodness, id_overlap",
         ),
         (lambda m: m["configs"]["bench"].update(columns=[column(name="a b")]), "'a b' cannot name a column"),
         (lambda m: m["configs"]["bench"].update(columns=[column(name="label")]), "label cannot name a column"),
