@@ -78,6 +78,7 @@ def command(
         duplicates_left_out,
         load,
         missing_figures,
+        overlaps_left_out,
         parse_scores_file,
         resized_images,
         tabulate,
@@ -85,6 +86,7 @@ def command(
     )
     from evaluation.report.folder import ReportContents, check_output_folder, write_report
     from evaluation.scoring.duplicates import describe_left_out
+    from evaluation.scoring.overlap import describe_overlaps
 
     if not no_plots:
         require_packages("matplotlib", to="draw plots", instead="give --no-plots")
@@ -104,6 +106,8 @@ def command(
     duplicates = duplicates_left_out(scored, wanted)
     notes = [*missing_figures(scored, wanted), *resized_images(scored)]
     notes += [] if duplicates is None else [describe_left_out(duplicates)]
+    overlapping = overlaps_left_out(scored, wanted)
+    notes += [] if overlapping is None else [describe_overlaps(overlapping)]
     click.echo("".join(f"note: {note}\n" for note in notes), nl=False)
     if dry_run:
         click.echo(f"dry run: nothing was written; the report would go to {out}")
@@ -117,6 +121,6 @@ def command(
 
         drawn = pictures(scored, figures, wanted, names)
     with bar(len(drawn), "drawing", quiet=quiet, unit="pictures") as progress:
-        contents = ReportContents(figures, drawn, files, names, wanted, notes, duplicates)
+        contents = ReportContents(figures, drawn, files, names, wanted, notes, duplicates, overlapping)
         write_report(out, contents, progress.update)
     click.echo(f"{len(figures):,} figures, {len(drawn)} pictures: see {out / 'README.md'}")
