@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evaluation.errors import EvaluationError, one_line
 from evaluation.scoring.rows import Rows
 
 ID_OVERLAP = "id_overlap"
@@ -51,6 +52,9 @@ def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
 
     Args:
         rows: the n rows of a split.
+
+    Raises:
+        EvaluationError: a column is neither text nor boolean.
     """
     found = None
     for name in (OBJECT_SEEN, ID_OVERLAP):
@@ -59,8 +63,13 @@ def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
         values = rows[name]
         if pa.types.is_boolean(values.type):
             values = pc.if_else(pc.fill_null(values, False), SEEN, "")
-        elif not pa.types.is_string(values.type):
+        elif pa.types.is_null(values.type):
             values = values.cast(pa.string())
+        elif not pa.types.is_string(values.type):
+            raise EvaluationError(
+                f"The column {name} of the release has the type {one_line(values.type, 40)}, instead of a known "
+                "class's name or null. Run `python -m hf_scripts.verify` to find out what is wrong."
+            )
         named = pc.fill_null(values, "")
         found = named if found is None else pc.if_else(pc.equal(named, ""), found, named)
     return found

@@ -397,6 +397,19 @@ def test_columns_and_generators_are_read_and_written_as_they_are():
     assert read.by_key()["bench/test"].generator.identity() == generator()
 
 
+def test_a_column_of_before_that_had_the_name_of_overlaps_needs_its_values():
+    """BROAD 1.0.0 had a boolean `id_overlap`; the known column is listed by name alone and may lack values."""
+    manifest = small()
+    manifest["configs"]["bench"]["columns"] = [column(name="id_overlap", type="bool")]
+    (before,) = parse(json.dumps(manifest).encode(), "x").configs["bench"].own_columns()
+    manifest["configs"]["bench"]["columns"] = ["id_overlap"]
+    manifest["configs"]["bench"]["splits"]["test"]["overlaps"] = 1
+    read = parse(json.dumps(manifest).encode(), "x")
+    assert json.loads(dump(read)) == manifest
+    (now,) = read.configs["bench"].own_columns()
+    assert ((before.type, before.nullable), (now.type, now.nullable)) == (("bool", False), ("string", True))
+
+
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [

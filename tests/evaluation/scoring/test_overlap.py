@@ -5,6 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
+from evaluation.errors import EvaluationError
 from evaluation.protocols.registry import figures
 from evaluation.protocols.results import read_figures
 from evaluation.report.compare import compare
@@ -123,3 +124,8 @@ def test_od_test_goes_over_the_sets_that_are_left():
 def test_overlaps_are_read_from_either_column(columns, expected):
     assert find_overlaps(pa.table(columns)).to_pylist() == expected
     assert find_overlaps(pa.table({"id": ["a"]})) is None
+
+
+def test_a_column_of_another_type_is_refused():
+    with pytest.raises(EvaluationError, match="The column id_overlap of the release has the type int64, instead of"):
+        find_overlaps(pa.table({"id_overlap": [1, 2]}))
