@@ -78,8 +78,10 @@ NOVEL_CLASSES = Config(
     name="broad-novel-classes",
     labels=LABELS,
     description="Images of classes that ImageNet-1k does not have, from three sets in circulation. NINCO's authors "
-    "looked at 400 of each (`examined`) and saw objects of ImageNet-1k (`id_overlap`) on 10 of iNaturalist's, 78 of "
-    "ImageNet-O's and 19 of OpenImage-O's, 16 of these in OpenOOD's test list.",
+    "looked at 400 of each (`examined`) and saw objects of ImageNet-1k (`known_object_seen`) on 10 of iNaturalist's, "
+    "78 of ImageNet-O's and 19 of OpenImage-O's, 16 of these in OpenOOD's test list. Images of OpenImage-O have no "
+    "class, so that none has an `id_overlap`.",
+    overlaps="broad",
     splits=(
         _novel("inaturalist", source=INATURALIST, partitions=("images",), paper=PaperCount(10_000)),
         _novel("imagenet_o", source=IMAGENET_O, partitions=("images",), paper=PaperCount(2_000)),
@@ -160,7 +162,7 @@ CORRUPT_ALL = Variant(
 BENCHMARK = Benchmark(
     name="broad",
     title="BROAD, Benchmarking Resilience Over Anomaly Diversity",
-    version="1.0.0",
+    version="1.1.0",
     seed=0,
     paper=papers.GUILLE_2023,
     citation=papers.GUILLE_2023_BIBTEX,

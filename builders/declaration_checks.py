@@ -10,9 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from builders.release.schema import UNKNOWN_ROLES
 from builders.selection import Classes, Largest, Originals, Rest, parent
 from builders.splits import Config, JoinedSplit, Part, Split
 from taxonomy import decisions
+from taxonomy.overlaps import LABEL_SPACES
 
 _CONFIG_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*", re.ASCII)
 _SPLIT_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*", re.ASCII)
@@ -34,6 +36,7 @@ def problems(configs: Sequence[Config]) -> Iterator[str]:
         if len({split.oodness is None for split in config.by_key().values()}) > 1:
             yield f"{config.name}: some of its splits have an oodness and others none"
         yield from _wrong_columns(config)
+        yield from _wrong_overlaps(config)
     for key, split in declared.items():
         yield from (f"{key}: {problem}" for problem in _wrong_split(key, split, declared, whole))
 
@@ -71,6 +74,14 @@ def _wrong_columns(config: Config) -> Iterator[str]:
     for column, (key, split) in itertools.product(shared, config.by_key().items()):
         if column not in split.columns and column.absent is None:
             yield f"{key}: it lacks the column {column.name} of another split, which has no value for absent rows"
+
+
+def _wrong_overlaps(config: Config) -> Iterator[str]:
+    """Yield a comparison of classes that nobody made, or that the config has no use for."""
+    if config.overlaps and config.overlaps not in LABEL_SPACES:
+        yield f"{config.name}: no classes were compared for {config.overlaps} (there are {', '.join(LABEL_SPACES)})"
+    if config.overlaps and not any(split.role in UNKNOWN_ROLES for split in config.by_key().values()):
+        yield f"{config.name}: it has no unknown class to compare with {config.overlaps}"
 
 
 def _wrong_split(key: str, split: Split, declared: Mapping[str, Split], whole: Collection[str]) -> Iterator[str]:

@@ -97,7 +97,7 @@ def _config(name: str, description: str, *parts: Part, published: str = "") -> C
     """A validation split of scenes and other parts, and a test split of the rest; `published` names the lists."""
     validation = JoinedSplit("validation", (PLACES, *parts), published.format("val"))
     test = validation.remainder(name, "test", published.format("test"))
-    return Config(name, ClassesOf(PLACES365), description, (validation, test))
+    return Config(name, ClassesOf(PLACES365), description, (validation, test), overlaps="facets")
 
 
 def _wordnet(config: str, known: int, rows: int) -> Config:

@@ -24,7 +24,7 @@ EXTERNAL = Classes("imagenet", "external")
 BENCHMARK = Benchmark(
     name="imagenet",
     title="Unified unknown detection benchmark, ImageNet scale",
-    version="1.0.0",
+    version="1.1.0",
     seed=0,
     paper=papers.KIM_2023,
     citation=papers.KIM_2023_BIBTEX,
@@ -34,6 +34,7 @@ BENCHMARK = Benchmark(
             labels=KNOWN,
             description="Splits for evaluation and tuning: in-distribution validation and test, near and far "
             "unknowns, and external images to choose hyperparameters on.",
+            overlaps="imagenet",
             splits=(
                 Split(
                     name="validation",
@@ -137,6 +138,7 @@ BENCHMARK = Benchmark(
             name="imagenet-external",
             labels=KNOWN,
             description="External training images (External ImageNet-394) for methods that train on unknowns.",
+            overlaps="imagenet",
             splits=(
                 Split(
                     name="train",

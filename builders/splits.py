@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from builders.generate.arrays import AS_PNG
 from builders.generate.contract import Generator
-from builders.release.columns import OODNESS, Column
+from builders.release.columns import ID_OVERLAP, OODNESS, Column
 from builders.release.schema import KNOWN_CLASS_ROLES, Role
 from builders.selection import ChosenClasses, Classes, ClassesOf, Originals, Quota, after
 from builders.sources.base import Source
@@ -139,7 +139,8 @@ class Config:
 
     `duplicates_of` names the split (`config/split`) in which near-duplicates of the config's images are searched, for
     the release's table of duplicates. Larger images are scaled to 32 x 32 for it. `optional`: its splits are only
-    built if they are asked for by name.
+    built if they are asked for by name. `overlaps` names the benchmark in `taxonomy.overlaps.LABEL_SPACES` whose known
+    classes its unknown ones were compared with; of these, `labels` are known here. It adds the column `id_overlap`.
     """
 
     name: str
@@ -148,6 +149,7 @@ class Config:
     splits: tuple[Split | JoinedSplit, ...]
     duplicates_of: str = ""
     optional: bool = False
+    overlaps: str = ""
 
     @property
     def drawn_labels(self) -> Classes | None:
@@ -158,7 +160,8 @@ class Config:
     def columns(self) -> tuple[Column, ...]:
         """Columns in addition to those of every config."""
         oodness = (OODNESS,) * any(split.oodness is not None for split in self.by_key().values())
-        return oodness + self.source_columns + self.generated_columns
+        overlap = (ID_OVERLAP,) * bool(self.overlaps)
+        return oodness + overlap + self.source_columns + self.generated_columns
 
     @property
     def source_columns(self) -> tuple[Column, ...]:

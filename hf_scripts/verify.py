@@ -80,6 +80,7 @@ def _verify(
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
         problems.merge(check_release.check_audit(root, manifest))
         problems.merge(check_release.check_parts(root, manifest))
+        problems.merge(check_release.check_overlaps(root, manifest))
         problems.merge(check_release.check_ids(root, manifest))
         decoded = {
             (task.split.key, row_id): image

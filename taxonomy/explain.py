@@ -6,7 +6,7 @@ Tested by `tests/taxonomy/test_main.py`.
 import itertools
 from collections.abc import Iterable, Iterator
 
-from taxonomy import explain_facets
+from taxonomy import explain_facets, overlaps
 from taxonomy.decisions import RULES, TABLES, Decision, load
 from taxonomy.errors import TaxonomyError, suggestion
 from taxonomy.rules import far
@@ -14,6 +14,11 @@ from taxonomy.wordnet.nouns import WordNet
 from taxonomy.wordnet.nouns import load as load_wordnet
 
 _OF_WNIDS = ("imagenet", "tiny158", *explain_facets.SOURCES["imagenet"])  # tables whose classes are synsets themselves
+
+_COMPARED = {"tiny158": ("cifar", "imagenet"), "cifar100": ("cifar", "cifar100")} | {
+    name: ("imagenet", name) for name in ("imagenet", "food101", "caltech256", "places365")
+}
+"""Benchmark and source by which the table of overlaps has the classes of a decision table; FACETS has its own."""
 
 _LISTED_BY = {"sun397": "facets-t1-sun397", "coco2017": "cocomagenet"}
 """A table with the classes of a source that has no table of its own name."""
@@ -48,7 +53,14 @@ TAKEN_WHOLE = (
 )
 """Configs whose splits take all classes of their sources."""
 
-SUBJECTS = tuple(dict.fromkeys((*TABLES, *_LISTED_BY, *CONFIGS)))
+_UNDECIDED = {
+    **dict.fromkeys(("dtd", "lsun", "noise", "svhn"), "cifar"),
+    **dict.fromkeys(("imagenet_o", "inaturalist", "openimage_o"), "broad"),
+    "svhn_full": "facets",
+}
+"""Sources about whose classes no rule decides, with the benchmark that has them: what is known are their overlaps."""
+
+SUBJECTS = tuple(dict.fromkeys((*TABLES, *_LISTED_BY, *CONFIGS, *_UNDECIDED)))
 """The sources, decision tables and configs that `explain` knows."""
 
 
@@ -122,6 +134,8 @@ def explain(subject: str, wanted: str, *, every_match: bool = False) -> str:
     Raises:
         TaxonomyError: See `find`.
     """
+    if subject in _UNDECIDED:
+        return _explain_overlaps(_UNDECIDED[subject], subject, wanted)
     parts = []
     for asked, decision in find(subject, wanted):
         if asked in TABLES or asked not in explain_facets.SOURCES:
@@ -161,6 +175,22 @@ def _strength(table: str, decision: Decision) -> dict[str, str]:
     return {"match": match + more}
 
 
+def _explain_overlaps(benchmark: str, source: str, wanted: str) -> str:
+    rows = overlaps.entries(benchmark, source)
+    ids = dict.fromkeys(row.class_id for row in rows)
+    named = {_key(name): row.class_id for row in rows for name in (row.class_name, row.class_id)}
+    class_id = named.get(_key(wanted), overlaps.EVERY)
+    if class_id not in ids:
+        raise TaxonomyError(
+            f"{source} has no class '{wanted}'{suggestion(_key(wanted), list(named))}. Give the source's own id or "
+            "name of a class."
+        )
+    shown = wanted if class_id == overlaps.EVERY else class_id
+    return "\n".join(
+        [f"{source} {shown}", *(f"  overlap   {said}" for said in overlaps.describe(benchmark, source, class_id))]
+    )
+
+
 def _explain_decision(table: str, decision: Decision) -> str:
     wordnet = load_wordnet()
     name = f" ({decision.class_name})" if decision.class_name not in decision.class_id else ""
@@ -174,6 +204,8 @@ def _explain_decision(table: str, decision: Decision) -> str:
     }
     lines = [f"{table} {decision.class_id}{name}: {decision.decision}"]
     lines += [f"  {label:<9} {fact}" for label, fact in facts.items() if fact]
+    if table in _COMPARED:
+        lines += [f"  overlap   {said}" for said in overlaps.describe(*_COMPARED[table], decision.class_id)]
     tree = draw(wordnet, _paths(wordnet, table, decision), _marks(wordnet, table, decision))
     return "\n".join([*lines, *([""] if tree else []), *(f"  {line}" for line in tree)])
 

@@ -3,7 +3,7 @@
 Tested by `tests/taxonomy/test_main.py`.
 """
 
-from taxonomy import tables
+from taxonomy import overlaps, tables
 from taxonomy.decisions import TABLES, load
 from taxonomy.grading import GRADING
 from taxonomy.rules import facets
@@ -34,7 +34,8 @@ def explain_facets(source: str, class_id: str) -> str:
         found = next(item for item in load(table) if item.class_id == class_id)
         facts[table] = found.decision
     width = max(map(len, facts))
-    return "\n".join([f"FACETS {class_id}", *(f"  {label:<{width}}  {fact}" for label, fact in facts.items())])
+    lines = [*facts.items(), *(("overlap", said) for said in overlaps.describe("facets", source, class_id))]
+    return "\n".join([f"FACETS {class_id}", *(f"  {label:<{width}}  {fact}" for label, fact in lines)])
 
 
 def _of_imagenet(class_id: str) -> dict[str, str]:

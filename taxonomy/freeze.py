@@ -10,15 +10,17 @@ from dataclasses import astuple, fields
 from importlib import resources
 from pathlib import Path
 
+from taxonomy import overlaps
 from taxonomy.decisions import TABLES, Decision, file_name
 from taxonomy.rules import facets, facets_rules
+from taxonomy.rules.overlaps import overlaps as compute_overlaps
 from taxonomy.rules.unified import compute
 
-FILES = (facets.OODNESS_FILE, *map(file_name, TABLES))
+FILES = (facets.OODNESS_FILE, *map(file_name, TABLES), overlaps.FILE)
 """Names of the files that are written."""
 
 
-def render(rows: Sequence[Decision] | Sequence[facets.Oodness]) -> str:
+def render(rows: Sequence[Decision] | Sequence[facets.Oodness] | Sequence[overlaps.Overlap]) -> str:
     """Return rows as the text of their CSV file: a header, one line per class, LF at every line's end."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -29,7 +31,11 @@ def render(rows: Sequence[Decision] | Sequence[facets.Oodness]) -> str:
 
 def contents() -> dict[str, bytes]:
     """Compute every file of `FILES`."""
-    rendered = [render(facets_rules.oodness()), *(render(compute(table)) for table in TABLES)]
+    rendered = [
+        render(facets_rules.oodness()),
+        *(render(compute(table)) for table in TABLES),
+        render(compute_overlaps()),
+    ]
     return dict(zip(FILES, (text.encode() for text in rendered), strict=True))
 
 

@@ -29,10 +29,11 @@ cli                     : errors
 grading                 :
 decisions               : errors grading tables
 wordnet                 : errors
-rules                   : decisions errors grading tables wordnet
-freeze                  : decisions rules
-explain_facets          : decisions grading rules tables wordnet
-explain                 : decisions errors explain_facets rules wordnet
+overlaps                : tables
+rules                   : decisions errors grading overlaps tables wordnet
+freeze                  : decisions overlaps rules
+explain_facets          : decisions grading overlaps rules tables wordnet
+explain                 : decisions errors explain_facets overlaps rules wordnet
 compile_wordnet         : cli wordnet
 __main__                : cli explain freeze
 
@@ -54,10 +55,10 @@ generate.adversarial    : errors executors generate release sources storage
 generate.synthetic      : errors executors generate release sources storage taxonomy.wordnet
 selection               : sources.base taxonomy.decisions
 splits                  : generate release selection sources.base
-declaration_checks      : selection splits taxonomy.decisions
+declaration_checks      : release selection splits taxonomy.decisions taxonomy.overlaps
 benchmark               : declaration_checks errors generate selection sources.base splits
 duplicates              : benchmark executors generate release storage
-plan                    : benchmark errors release sources.base storage taxonomy.decisions
+plan                    : benchmark errors release sources.base storage taxonomy.decisions taxonomy.overlaps
 adopt                   : benchmark errors plan release sources sources.base sources.readers storage
 writing                 : benchmark errors executors generate plan release sources sources.base storage
 imagenet_benchmark      : benchmark executors papers sources

@@ -22,6 +22,7 @@ from builders.generate.contract import Generator
 from builders.pipeline.request import Run
 from builders.plan.planner import PlannedSplit
 from builders.release import card
+from builders.release.columns import ID_OVERLAP
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import read_pairs, summary
 from builders.release.entries import (
@@ -111,6 +112,8 @@ def finish_split(
         index=file_entry(layout, index),
         generator=plan.image_generator,
     )
+    if ID_OVERLAP in config.columns:
+        entry = msgspec.structs.replace(entry, overlaps=rows.num_rows - rows[ID_OVERLAP.name].null_count)
     if not isinstance(plan.parts[0].split, Part):
         entry = _whole(entry, described[0].entry)
     exclusions = tuple(exclusion for part in described for exclusion in part.exclusions)

@@ -34,6 +34,7 @@ from builders.pipeline.run import PlannedRelease, write_release
 from builders.plan.planner import PLAN_SCHEMA, PlannedSplit
 from builders.plan.quotas import Rows
 from builders.registry import BENCHMARKS
+from builders.release.columns import ID_OVERLAP
 from builders.release.digests import rows_digest
 from builders.release.entries import ConfigEntry, FileEntry, Manifest, SplitEntry, pieces_by_key
 from builders.release.layout import Layout
@@ -115,7 +116,9 @@ class Published:
             raise BuildError(f"Cannot read the published index {path} ({reason}). Fetch the release again.") from error
         entry = self.entry()
         expected = arrow_schema(entry.label_names, entry.own_columns(), image=False)
-        if not rows.schema.equals(expected) or any(column.null_count for column in rows.columns):
+        nullable = {column.name for column in entry.own_columns() if column.nullable}
+        empty = any(rows[name].null_count for name in rows.column_names if name not in nullable)
+        if not rows.schema.equals(expected) or empty:
             raise BuildError(
                 f"The published index {listed.index.path} has other columns than its manifest says, or cells without "
                 "a value. Fetch the release again."
@@ -324,6 +327,7 @@ def _planned(
     planned = []
     for part, listed in pieces_by_key(key, entry.splits[name]).items():
         config, split = benchmark.by_key()[part]
+        own = [*(column.name for column in config.source_columns), *(ID_OVERLAP.name,) * bool(config.overlaps)]
         index = indexes[split.source.key]
         mine = rows
         if isinstance(split, Part):
@@ -341,7 +345,7 @@ def _planned(
                 split=split,
                 count=benchmark.count(part),
                 labels=entry.label_names,
-                table=mine.select([*PLAN_SCHEMA.names, *(column.name for column in config.source_columns)]),
+                table=mine.select([*PLAN_SCHEMA.names, *own]),
                 rows=places.to_numpy().astype(np.int64),
                 available=listed.available,
                 excluded=(),

@@ -19,10 +19,11 @@ from builders.plan.exclusions import Accounts, in_order, reasons_by_class
 from builders.plan.originals import original_ids
 from builders.plan.quotas import IndexArrays, Rows, within_quota
 from builders.plan.ranking import first_of_each
-from builders.release.columns import OODNESS
-from builders.release.schema import ROLES
+from builders.release.columns import ID_OVERLAP, OODNESS
+from builders.release.schema import ROLES, UNKNOWN_ROLES
 from builders.release.tables import Exclusion
 from builders.sources.base import SourceIndex
+from taxonomy import overlaps
 
 PLAN_SCHEMA = pa.schema(
     [
@@ -43,8 +44,8 @@ class PlannedSplit:
     """The plan of one split, or of one part of a joined split.
 
     `key` is `config/split` or `config/split.part`, and `count` its rows in complete sources and in the paper.
-    `labels` are the label names of the config. `table` has the columns of `PLAN_SCHEMA`, and `oodness` and the
-    sources' own columns if the config has them, in the order of the release; `rows` are the same images as row
+    `labels` are the label names of the config. `table` has the columns of `PLAN_SCHEMA`, and `oodness`, `id_overlap`
+    and the sources' own columns if the config has them, in the order of the release; `rows` are the same images as row
     numbers of the source's index. `available` counts the source's images in the split's partitions: the sum of
     `len(rows)` and the excluded images.
     """
@@ -200,6 +201,10 @@ class _Planner:
             values = _oodness(split, self.draws.adopted.get(key))
             by_code = np.array([values.get(str(class_id), np.nan) for class_id in view.class_ids])
             table = table.append_column(OODNESS.name, pa.array(by_code[view.class_codes[rows]]))
+        if config.overlaps:
+            of_class = _overlaps(config, split, labels)
+            by_class = pa.array([of_class.get(str(class_id)) for class_id in view.class_ids], ID_OVERLAP.arrow)
+            table = table.append_column(ID_OVERLAP.name, by_class.take(pa.array(view.class_codes[rows])))
         for column in config.source_columns:
             if column in split.source.columns:
                 own = view.index.table[column.name].take(pa.array(rows))
@@ -234,6 +239,14 @@ def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
     if split.oodness is None:
         raise ValueError(f"the config has the column oodness, but its split {split.name} declares none")
     return split.oodness.of()
+
+
+def _overlaps(config: Config, split: Split, labels: Sequence[str]) -> Mapping[str, str]:
+    """The known class that each unknown class of a split overlaps most closely, by class id; empty for known ones."""
+    if split.role not in UNKNOWN_ROLES:
+        return {}
+    closest = overlaps.closest(config.overlaps, split.source.key, labels)
+    return {class_id: overlap.known for class_id, overlap in closest.items()}
 
 
 def _plan_table(labels: Sequence[str], split: Split, view: IndexArrays, rows: Rows, *, has_labels: bool) -> pa.Table:

@@ -50,6 +50,7 @@ class Column:
         description: a phrase for the card, without a full stop.
         absent: the value in rows of splits that do not have the column, if other splits of the config have it.
             Without it, every split of the config must have the column.
+        nullable: rows may lack a value. Only for columns in `KNOWN_COLUMNS`, since a manifest does not list it.
 
     Raises:
         ValueError: the name has another form or is taken, or the type is unknown.
@@ -59,6 +60,7 @@ class Column:
     type: ColumnType
     description: str
     absent: Value | None = None
+    nullable: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z][a-z0-9_]*", self.name):
@@ -84,6 +86,12 @@ OODNESS = Column(
     "float64",
     "how far the row's class is from the in-distribution ones, by the config's own measure; 0 is one of them",
 )
+ID_OVERLAP = Column(
+    "id_overlap",
+    "string",
+    "the known class that the row's unknown class is, holds or shows (`taxonomy/data/overlaps.csv`); null where none",
+    nullable=True,
+)
 
 PREPARED_SHA256 = Column(
     "prepared_sha256",
@@ -92,5 +100,5 @@ PREPARED_SHA256 = Column(
     absent="",
 )
 
-KNOWN_COLUMNS: Mapping[str, Column] = {column.name: column for column in (NEAR_DUPLICATE_OF, OODNESS)}
+KNOWN_COLUMNS: Mapping[str, Column] = {column.name: column for column in (NEAR_DUPLICATE_OF, OODNESS, ID_OVERLAP)}
 """The columns that a manifest lists by name, without type and description."""

@@ -194,8 +194,8 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     A joined split lists its `parts` instead of a role, source, partitions and adoption; `pieces` gives the parts of
     every split. `made` describes how its images were generated, and `generator` records it. `sealed` are the files of
     sealed residuals of its images, one for each shard. `near_duplicates` is only in releases with the column
-    `near_duplicate_of`. `labelled` is only there if rows have labels although they are not in-distribution, or none
-    although they are.
+    `near_duplicate_of`. `overlaps` counts rows with an `id_overlap`, in configs with this column. `labelled` is only
+    there if rows have labels although they are not in-distribution, or none although they are.
     """
 
     rows: Count
@@ -218,6 +218,7 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     generator: GeneratorEntry | None = None
     sealed: tuple[FileEntry, ...] = ()
     near_duplicates: Count | None = None
+    overlaps: Count | None = None
     parts: tuple[PartEntry, ...] | None = None
     labelled: bool | None = None
 

@@ -31,6 +31,9 @@ ROLES: tuple[Role, ...] = get_args(Role)
 KNOWN_CLASS_ROLES: tuple[Role, ...] = ("in_distribution", "adversarial", "synthetic", "corruption")
 """Roles of images of in-distribution classes. A shift that keeps the class keeps the label."""
 
+UNKNOWN_ROLES: tuple[Role, ...] = ("near_ood", "far_ood", "external", "novel_class")
+"""Roles of images of classes that are not in-distribution. Images of the other roles show known classes."""
+
 SHIFT_ROLES: tuple[Role, ...] = ("novel_class", "adversarial", "synthetic", "corruption", "multi_label")
 """Roles that name a kind of distribution shift, in the order of BROAD's table 2."""
 

@@ -1,5 +1,7 @@
 """Columns that say on which out-of-distribution images people saw an object of an ImageNet-1k class.
 
+They do not say of which class, so that this is a column beside `id_overlap`, which names one.
+
 Bitterwolf, Müller and Hein, "In or Out? Fixing ImageNet Out-of-Distribution Detection Evaluation" (ICML 2023), looked
 at 400 images of each set: of ImageNet-O 78 show one, of OpenImage-O 19, of the iNaturalist subset 10.
 
@@ -16,8 +18,8 @@ import pyarrow.compute as pc
 from builders.release.columns import Column
 from taxonomy import tables
 
-ID_OVERLAP = Column(
-    "id_overlap",
+OBJECT_SEEN = Column(
+    "known_object_seen",
     "bool",
     "whether an object of an ImageNet-1k class was seen on the image; false also where nobody looked (`examined`)",
     absent=False,
@@ -25,10 +27,10 @@ ID_OVERLAP = Column(
 EXAMINED = Column(
     "examined",
     "bool",
-    "whether the image is one of the 400 of its set that the authors of NINCO looked at for `id_overlap`",
+    "whether the image is one of the 400 of its set that the authors of NINCO looked at for `known_object_seen`",
     absent=False,
 )
-COLUMNS = (ID_OVERLAP, EXAMINED)
+COLUMNS = (OBJECT_SEEN, EXAMINED)
 
 
 def overlap(key: str, ids: pa.Array) -> Mapping[str, pa.Array]:
@@ -36,6 +38,6 @@ def overlap(key: str, ids: pa.Array) -> Mapping[str, pa.Array]:
     examined = {image.source_id: image.decision for image in tables.examined_images() if image.source == key}
     seen = [name for name, decision in examined.items() if decision == "i"]
     return {
-        ID_OVERLAP.name: pc.is_in(ids, value_set=pa.array(seen, pa.string())),
+        OBJECT_SEEN.name: pc.is_in(ids, value_set=pa.array(seen, pa.string())),
         EXAMINED.name: pc.is_in(ids, value_set=pa.array(list(examined), pa.string())),
     }

@@ -80,6 +80,7 @@ def command(
         load,
         missing_figures,
         of_demo,
+        overlaps_left_out,
         parse_scores_file,
         resized_images,
         reversed_signs,
@@ -88,6 +89,7 @@ def command(
     )
     from evaluation.report.folder import ReportContents, check_output_folder, write_report
     from evaluation.scoring.duplicates import describe_left_out
+    from evaluation.scoring.overlap import describe_overlaps
 
     if not no_plots:
         require_packages("matplotlib", to="draw plots", instead="give --no-plots")
@@ -108,6 +110,8 @@ def command(
     notes = [*of_demo(opened), *missing_figures(scored, wanted), *resized_images(scored)]
     notes += fitted_without_training_rows(scored)
     notes += [] if duplicates is None else [describe_left_out(duplicates)]
+    overlapping = overlaps_left_out(scored, wanted)
+    notes += [] if overlapping is None else [describe_overlaps(overlapping)]
     click.echo("".join(f"note: {note}\n" for note in notes), nl=False)
     if dry_run:
         click.echo(f"dry run: nothing was written; the report would go to {out}")
@@ -125,6 +129,6 @@ def command(
 
         drawn = pictures(scored, figures, wanted, names)
     with bar(len(drawn), "drawing", quiet=quiet, unit="pictures") as progress:
-        contents = ReportContents(figures, drawn, files, names, wanted, notes, duplicates)
+        contents = ReportContents(figures, drawn, files, names, wanted, notes, duplicates, overlapping)
         write_report(out, contents, progress.update)
     click.echo(f"{len(figures):,} figures, {len(drawn)} pictures: see {out / 'README.md'}")

@@ -15,6 +15,7 @@ from evaluation.metrics.ranking import Ranking
 
 AS_PUBLISHED = "as_published"
 WITHOUT_DUPLICATES = "without_duplicates"
+WITHOUT_OVERLAP = "without_overlap"
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Figure:
         metric: a key of `METRICS`.
         positive: the metric's positive class, `known` or `unknown`; empty if it makes no difference.
         rows: `as_published`, or `without_duplicates`: without rows that duplicate another row or share their source
-            image with a duplicate (`duplicates`).
+            image with a duplicate (`duplicates`); or `without_overlap`: without unknown rows whose class overlaps a
+            known one (`overlap`).
         statistic: empty for a figure of rows; `mean`, `median` and so on for a statistic of other figures.
         fitted_on: the OoD set that a threshold was fitted on, or empty.
         value: the number, a rate or an area from 0 to 1. NaN if the model's predictions leave one class without rows.

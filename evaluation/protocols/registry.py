@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evaluation.errors import EvaluationError, unknown_name
 from evaluation.protocols import broad, facets, od_test, openood, robustness, unknown_detection
-from evaluation.protocols.figures import WITHOUT_DUPLICATES, Figure
+from evaluation.protocols.figures import WITHOUT_DUPLICATES, WITHOUT_OVERLAP, Figure
 from evaluation.scoring.duplicates import made_from_duplicates
 from evaluation.scoring.rows import Rows
 
@@ -83,7 +83,9 @@ def figures(protocol: str, rows: Rows) -> list[Figure]:
 
     Returns:
         The protocol's figures on all rows and, if the release has information on duplicates, again without these and
-        the rows that share their source images. Settings that need predictions are omitted without them.
+        the rows that share their source images; likewise without rows whose class overlaps a known one. Of a split
+        that such rows make up alone, there is no figure without overlap, and means go over the others. Settings that
+        need predictions are omitted without them.
 
     Raises:
         EvaluationError: there is no such protocol, or rows that it needs are missing.
@@ -97,18 +99,34 @@ def figures(protocol: str, rows: Rows) -> list[Figure]:
         raise unknown_name("protocol", protocol, [*PROTOCOLS, robustness.NAME])
     judge = PROTOCOLS[protocol].judge
     published = judge(rows)
-    if rows.duplicate is None:
-        return published
-    clean = published if not rows.duplicate.any() else judge(_without_duplicates(rows))
-    sizes = {_name(figure): figure.n_known + figure.n_unknown for figure in published}
-    return published + [
-        replace(
-            figure,
-            rows=WITHOUT_DUPLICATES,
-            left_out=sizes[_name(figure)] - figure.n_known - figure.n_unknown,
-        )
-        for figure in clean
-    ]
+    found = list(published)
+    if rows.duplicate is not None:
+        clean = published if not rows.duplicate.any() else judge(_without_duplicates(rows))
+        found += _beside(published, clean, WITHOUT_DUPLICATES)
+    if rows.overlap is not None:
+        overlapping = rows.overlap != ""
+        clean = judge(rows.where(~overlapping)) if overlapping.any() else published
+        found += _beside(published, clean, WITHOUT_OVERLAP)
+    return found
+
+
+def _beside(published: Sequence[Figure], clean: Sequence[Figure], rows: str) -> list[Figure]:
+    """Figures on fewer rows, under the names of the published ones, with the number of rows that they lack."""
+    named = {_name(figure): figure for figure in published}
+    found = []
+    for figure in clean:
+        whole = named.get(_name(figure)) or _with_more_splits(figure, published)
+        lacking = whole.n_known + whole.n_unknown - figure.n_known - figure.n_unknown
+        found.append(replace(figure, unknown=whole.unknown, fitted_on=whole.fitted_on, rows=rows, left_out=lacking))
+    return found
+
+
+def _with_more_splits(figure: Figure, published: Sequence[Figure]) -> Figure:
+    """The published figure over several splits, of which some have no row left in another figure."""
+    splits = set(figure.unknown.split(" + "))
+    blank = _name(replace(figure, unknown="", fitted_on=""))
+    same = [whole for whole in published if _name(replace(whole, unknown="", fitted_on="")) == blank]
+    return next(whole for whole in same if splits <= set(whole.unknown.split(" + ")))
 
 
 def default_protocol(config: str) -> str:

@@ -56,7 +56,8 @@ COLUMNS: Mapping[str, Column] = {
     "positive": Column(pa.string(), "positive class of the metric, `known` or `unknown`, or empty"),
     "rows": Column(
         pa.string(),
-        "`as_published`, or `without_duplicates`: without rows that duplicate another row",
+        "`as_published`; `without_duplicates`: without rows that duplicate another row; or `without_overlap`: without "
+        "unknown rows whose class is, holds or shows a known one",
     ),
     "statistic": Column(pa.string(), "`mean` and so on for a statistic of other figures, else empty"),
     "fitted_on": Column(pa.string(), "OoD split that a threshold was fitted on, or empty"),
@@ -64,7 +65,7 @@ COLUMNS: Mapping[str, Column] = {
     "factor": Column(pa.float64(), "factor by which the protocol's paper multiplies it"),
     "n_known": Column(pa.int64(), "number of known rows"),
     "n_unknown": Column(pa.int64(), "number of unknown rows"),
-    "left_out": Column(pa.int64(), "number of rows left out as duplicates; 0 `as_published`"),
+    "left_out": Column(pa.int64(), "number of rows left out as duplicates or for their overlap; 0 `as_published`"),
     "prepared": Column(
         pa.string(),
         "how the run's model got images that are prepared for a model's input, by `config/split`, as JSON: as stored, "

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from evaluation.errors import EvaluationError
 from evaluation.metrics.metrics import METRICS
-from evaluation.protocols.figures import AS_PUBLISHED
+from evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_OVERLAP
 from evaluation.protocols.results import FIGURE_KEY, over_runs
 
 Verdict = Literal["better", "worse", "same", "undefined"]
@@ -73,8 +73,8 @@ def compare(first: pa.Table, second: pa.Table) -> Comparison:
 
     Returns:
         The pairs. If each report has a single variant, variants are ignored, so that two training methods can be
-        compared. Figures without duplicates are paired only if both reports use the same table of duplicates, since
-        otherwise they are on different rows.
+        compared. Figures without duplicates are paired only if both reports use the same table of duplicates, and
+        those without overlap only if both leave out as many rows, since otherwise they are on different rows.
 
     Raises:
         EvaluationError: the reports are on different releases, or have no figure in common.
@@ -89,7 +89,14 @@ def compare(first: pa.Table, second: pa.Table) -> Comparison:
     drop = all(len(pc.unique(table["variant"])) == 1 for table in (first, second))
     left, right = (dict(_means(table, drop)) for table in (first, second))
     rows = 2 + FIGURE_KEY.index("rows")
-    shared = [key for key in left if key in right and (tables[0] == tables[1] or key[rows] == AS_PUBLISHED)]
+    lacking = [_left_out(table, drop) for table in (first, second)]
+
+    def on_equal_rows(key: tuple[str, ...]) -> bool:
+        if key[rows] == WITHOUT_OVERLAP:
+            return lacking[0][key] == lacking[1][key]
+        return tables[0] == tables[1] or key[rows] == AS_PUBLISHED
+
+    shared = [key for key in left if key in right and on_equal_rows(key)]
     if not shared:
         raise EvaluationError("The reports have no figure in common; write both with the same protocol and detectors.")
     pairs = tuple(
@@ -104,6 +111,17 @@ def _means(figures: pa.Table, drop_variant: bool) -> Iterator[tuple[tuple[str, .
     for line in over_runs(figures).to_pylist():
         names = tuple(line[name] for name in FIGURE_KEY)
         yield ("" if drop_variant else line["variant"], line["detector"], *names), _reported(line)
+
+
+def _left_out(figures: pa.Table, drop_variant: bool) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Numbers of rows of each figure; over its runs they are equal."""
+    return {
+        ("" if drop_variant else line["variant"], line["detector"], *(line[name] for name in FIGURE_KEY)): (
+            line["n_known"] + line["n_unknown"],
+            line["left_out"],
+        )
+        for line in figures.to_pylist()
+    }
 
 
 def _reported(line: dict[str, Any]) -> tuple[float, float | None]:

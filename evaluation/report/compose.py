@@ -24,6 +24,7 @@ from evaluation.report.across_runs import robust_detectors, robust_figures, robu
 from evaluation.report.scored import DetectorFigures, ScoredRun
 from evaluation.scoring.duplicates import LeftOut, count_left_out
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, ReleaseIndex, fit_half_ids, join, release_index, rows_of
+from evaluation.scoring.overlap import Overlapping, count_overlaps
 from evaluation.scoring.rows import Rows
 from evaluation.scoring.scores import Provenance, file_seed, read_scores
 
@@ -102,7 +103,7 @@ def load(files: Sequence[ScoresFile], release: Release, configs: Sequence[str], 
         fitted_on = fit_half_ids(release, provenance.fit_half if provenance else "")
         joined = join(index.table, scores, label_names=index.label_names, where=str(file.path), fitted_on=fitted_on)
         rows = {detector: rows_of(index, found) for detector, found in joined.items()}
-        scored.append(ScoredRun(_run(file, provenance), of, rows, index.duplicates))
+        scored.append(ScoredRun(_run(file, provenance), of, rows, index.duplicates, index.overlaps))
         progress(1)
     _check_variants([one.run.variant for one in scored])
     return scored
@@ -283,6 +284,25 @@ def duplicates_left_out(scored: Sequence[ScoredRun], wanted: Mapping[str, Sequen
     return list(found.values()) if said else None
 
 
+def overlaps_left_out(scored: Sequence[ScoredRun], wanted: Mapping[str, Sequence[str]]) -> list[Overlapping] | None:
+    """List the classes whose rows are left out of figures without overlap; None if the release says of no config.
+
+    Args:
+        scored: the loaded scores files.
+        wanted: configs by protocol.
+    """
+    found: dict[tuple[str, str, str, str, str], Overlapping] = {}
+    said = False
+    for protocol, configs in wanted.items():
+        for one in scored:
+            if protocol != robustness.NAME and one.overlaps & set(configs):
+                said = True
+                rows = _of_configs(one, next(iter(one.rows.values())), configs)
+                for entry in count_overlaps(rows, protocol):
+                    found.setdefault((protocol, entry.config, entry.split, entry.class_id, entry.known), entry)
+    return list(found.values()) if said else None
+
+
 def tabulate(evaluated: Sequence[DetectorFigures], release: Release) -> pa.Table:
     """Return the figures as one tidy table."""
     return tidy(
@@ -355,6 +375,8 @@ def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
 
 
 def _of_configs(scored: ScoredRun, rows: Rows, configs: Sequence[str]) -> Rows:
-    """Select the rows of some configs, and drop the duplicate flags if the release has none for these configs."""
+    """Select the rows of some configs, and drop what the release does not say of these configs' rows."""
     found = rows.where(np.isin(rows.config, list(configs)))
-    return found if scored.duplicates.keys() & set(configs) else replace(found, duplicate=None)
+    if not scored.duplicates.keys() & set(configs):
+        found = replace(found, duplicate=None)
+    return found if scored.overlaps & set(configs) else replace(found, overlap=None)

@@ -26,6 +26,7 @@ from evaluation.report.pictures import Picture
 from evaluation.report.summary import summary
 from evaluation.report.tables import write_table
 from evaluation.scoring.duplicates import LeftOut
+from evaluation.scoring.overlap import Overlapping
 
 RECORD = "report.json"
 """File with the report's inputs and the names of its files."""
@@ -68,6 +69,7 @@ class ReportContents:
         protocols: configs by protocol.
         notes: sentences on figures that are missing.
         left_out: the splits that lose rows in figures without duplicates; None if there are no such figures.
+        overlapping: the classes that figures without overlap leave out; None if there are no such figures.
     """
 
     figures: pa.Table
@@ -77,6 +79,7 @@ class ReportContents:
     protocols: Mapping[str, Sequence[str]]
     notes: Sequence[str] = ()
     left_out: Sequence[LeftOut] | None = None
+    overlapping: Sequence[Overlapping] | None = None
 
 
 def write_report(out: Path, contents: ReportContents, progress: Progress) -> dict[str, Any]:
@@ -96,7 +99,8 @@ def write_report(out: Path, contents: ReportContents, progress: Progress) -> dic
     try:
         temporary.mkdir()
         files = write_figures(temporary, contents.figures)
-        tables = paper_tables(over_runs(contents.figures), contents.titles, contents.left_out or ())
+        left_out, overlapping = contents.left_out or (), contents.overlapping or ()
+        tables = paper_tables(over_runs(contents.figures), contents.titles, left_out, overlapping)
         for entry in tables:
             files += [f"tables/{name}" for name in write_table(temporary / "tables", entry.table)]
         for picture in contents.pictures:
@@ -130,6 +134,7 @@ def _record(contents: ReportContents) -> dict[str, Any]:
         "notes": list(contents.notes),
         "duplicates_sha256": first["duplicates_sha256"],
         "left_out": None if contents.left_out is None else [asdict(one) for one in contents.left_out],
+        "overlapping": None if contents.overlapping is None else [asdict(one) for one in contents.overlapping],
         "runs": runs,
     }
 

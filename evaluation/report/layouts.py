@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from evaluation.metrics.metrics import METRICS
 from evaluation.protocols import broad, facets, od_test, openood, robustness, unknown_detection
-from evaluation.protocols.figures import AS_PUBLISHED
+from evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP
 from evaluation.protocols.results import ALL_VARIANTS, Line, grouped
-from evaluation.report.duplicate_tables import changes_tables, left_out_table
+from evaluation.report.duplicate_tables import changes_tables, left_out_table, overlap_table
 from evaluation.report.tables import Heading, Number, Row, Table, display_name
 from evaluation.report.typesetting import TableBuilder, cell, distinct, figure_name, heading, number, over
 from evaluation.scoring.duplicates import LeftOut, describe_left_out
+from evaluation.scoring.overlap import Overlapping, describe_overlaps
 
 LaidOutTables = Iterator[tuple[Table, bool]]
 """Tables, each with whether the summary shows it in full or only links it."""
@@ -63,23 +64,40 @@ class PlacedTable:
     shown: bool
 
 
-def paper_tables(summary: pa.Table, titles: Mapping[str, str], left_out: Sequence[LeftOut] = ()) -> list[PlacedTable]:
+def paper_tables(
+    summary: pa.Table,
+    titles: Mapping[str, str],
+    left_out: Sequence[LeftOut] = (),
+    overlapping: Sequence[Overlapping] = (),
+) -> list[PlacedTable]:
     """Lay out figures as in the papers' tables.
 
     Args:
         summary: the result of `results.over_runs`.
         titles: display names of the detectors.
         left_out: the splits that lose rows in figures without duplicates.
+        overlapping: the classes that figures without overlap leave out.
 
     Returns:
-        The tables of each protocol: per config if the paper has one for each, per training method, on all rows and
-        without duplicates; then the effect of duplicates, and their number in each split.
+        The tables of each protocol: per config if the paper has one for each, per training method, on all rows,
+        without duplicates and without overlap; then the effect of both, the number of duplicates in each split, and
+        the classes that overlap.
     """
     lines = summary.to_pylist()
     losing: dict[str, list[LeftOut]] = {}
     for one in left_out:
         losing.setdefault(one.protocol, []).append(one)
-    remarks = {protocol: describe_left_out(losing.get(protocol, ())) for protocol in _HEADLINES}
+    of_protocol: dict[str, list[Overlapping]] = {}
+    for each_class in overlapping:
+        of_protocol.setdefault(each_class.protocol, []).append(each_class)
+    remarks = {
+        (protocol, rows): said
+        for protocol in _HEADLINES
+        for rows, said in (
+            (WITHOUT_DUPLICATES, describe_left_out(losing.get(protocol, ()))),
+            (WITHOUT_OVERLAP, describe_overlaps(of_protocol.get(protocol, ()))),
+        )
+    }
     variants = {line["variant"] for line in lines} - {ALL_VARIANTS}
     placed = []
     for (protocol, rows), of_rows in grouped(lines, "protocol", "rows"):
@@ -92,15 +110,18 @@ def paper_tables(summary: pa.Table, titles: Mapping[str, str], left_out: Sequenc
         for variant, found in each:
             labels = [variant] if len(variants) > 1 and variant else []
             labels += [] if rows == AS_PUBLISHED else [rows]
-            remark = "" if rows == AS_PUBLISHED else remarks.get(protocol, "")
+            remark = remarks.get((protocol, rows), "")
             for table, shown in _LAYOUTS[protocol](found, TableBuilder(tuple(labels), titles, remark)):
                 placed.append(PlacedTable(table, protocol, shown and rows == AS_PUBLISHED))
     for (protocol, variant), found in grouped(lines, "protocol", "variant"):
-        builder = TableBuilder((variant,) if len(variants) > 1 else (), titles, remarks.get(protocol, ""))
-        changes = list(changes_tables(protocol, found, builder))
-        placed += [PlacedTable(table, protocol, len(changes) <= _MOST_CHANGES) for table in changes]
-    for protocol, of_protocol in losing.items():
-        placed.append(PlacedTable(left_out_table(protocol, of_protocol, titles), protocol, True))
+        for rows in (WITHOUT_DUPLICATES, WITHOUT_OVERLAP):
+            builder = TableBuilder((variant,) if len(variants) > 1 else (), titles, remarks.get((protocol, rows), ""))
+            changes = list(changes_tables(protocol, found, builder, rows))
+            placed += [PlacedTable(table, protocol, len(changes) <= _MOST_CHANGES) for table in changes]
+    for protocol, splits in losing.items():
+        placed.append(PlacedTable(left_out_table(protocol, splits, titles), protocol, True))
+    for protocol, classes in of_protocol.items():
+        placed.append(PlacedTable(overlap_table(protocol, classes, titles), protocol, False))
     return _numbered(placed)
 
 

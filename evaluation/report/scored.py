@@ -25,9 +25,11 @@ class ScoredRun:
         configs: the configs of its rows.
         rows: rows with scores, by detector.
         duplicates: by config, why rows count as duplicates; configs without information on duplicates are missing.
+        overlaps: the configs whose rows say which known class they overlap.
     """
 
     run: Run
     configs: tuple[str, ...]
     rows: Mapping[str, Rows]
     duplicates: Mapping[str, str] = field(default_factory=dict)
+    overlaps: frozenset[str] = frozenset()

@@ -16,6 +16,7 @@ from evaluation.errors import EvaluationError
 from evaluation.releases import Release
 from evaluation.scoring.duplicates import find_duplicates
 from evaluation.scoring.fit_splits import in_fit_half
+from evaluation.scoring.overlap import find_overlaps
 from evaluation.scoring.rows import Rows
 from evaluation.scoring.scores import summarize_ids
 
@@ -38,12 +39,14 @@ class ReleaseIndex:
         label_names: the classes of each config.
         duplicates: by config, the reason why rows count as duplicates (`duplicates.IN_PAIRS` or another); configs
             without information on duplicates are missing.
+        overlaps: the configs whose rows say which known class they overlap.
     """
 
     table: pa.Table
     rows: Rows
     label_names: Mapping[str, Sequence[str]]
     duplicates: Mapping[str, str]
+    overlaps: frozenset[str] = frozenset()
 
 
 def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
@@ -61,18 +64,22 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
     in_pairs = None if pairs is None else ids_by_split(pairs)
     parts = []
     why: dict[str, str] = {}
+    overlaps: set[str] = set()
     for config in configs:
         for split in release.splits(config):
             rows = release.rows(config, split)
             of_split = None if in_pairs is None else in_pairs.get(f"{config}/{split}", _NO_IDS)
             reason, duplicate = find_duplicates(rows, of_split)
             why |= {config: reason} if reason else {}
+            overlap = find_overlaps(rows)
+            overlaps |= set() if overlap is None else {config}
             described = {name: rows[name] for name in ("id", "label", "class_id")} | {
                 "config": pa.repeat(config, len(rows)),
                 "split": pa.repeat(split, len(rows)),
                 "role": role_names(rows),
                 "source_id": pc.binary_join_element_wise(rows["source"], rows["source_id"], "/"),
                 "duplicate": duplicate,
+                "overlap": pa.repeat("", len(rows)) if overlap is None else overlap,
             }
             parts.append(pa.table(described))
     table = pa.concat_tables(parts).combine_chunks()
@@ -86,9 +93,10 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
         source_id=_texts(table["source_id"]),
         score=np.zeros(len(table)),
         duplicate=table["duplicate"].to_numpy() if why else None,
+        overlap=_texts(table["overlap"]) if overlaps else None,
     )
     names = {config: release.label_names(config) for config in configs}
-    return ReleaseIndex(table.select(["config", "split", "id", "label"]), rows, names, why)
+    return ReleaseIndex(table.select(["config", "split", "id", "label"]), rows, names, why, frozenset(overlaps))
 
 
 @dataclass(frozen=True)

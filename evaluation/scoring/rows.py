@@ -34,6 +34,8 @@ class Rows:
             predictions.
         duplicate: whether the release lists the row as a duplicate of another (`duplicates`), shape (n,); None if the
             release does not say.
+        overlap: the known class that the row's unknown class overlaps (`overlap`), an empty text where none, shape
+            (n,); None if the release does not say.
 
     Raises:
         EvaluationError: the columns have different lengths, or a score is NaN or infinite.
@@ -49,6 +51,7 @@ class Rows:
     score: npt.NDArray[np.float64]
     prediction: npt.NDArray[np.int64] | None = None
     duplicate: npt.NDArray[np.bool_] | None = None
+    overlap: npt.NDArray[np.str_] | None = None
 
     def __post_init__(self) -> None:
         columns = {column.name: getattr(self, column.name) for column in fields(self)}

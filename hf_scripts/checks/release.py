@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from builders.release.columns import ID_OVERLAP
 from builders.release.entries import Manifest, SplitEntry, pieces_by_key
 from builders.release.schema import ROLES
 from builders.release.tables import TableError, read_audit, read_excluded
@@ -99,6 +100,20 @@ def check_audit(root: Path, manifest: Manifest) -> Problems:
                     f"{key[0]}: near_duplicate_of of {key[1]} is {there.get(key) or 'empty'}, and "
                     f"{first.get(key) or 'not listed'} in {path}",
                 )
+    return problems
+
+
+def check_overlaps(root: Path, manifest: Manifest) -> Problems:
+    """Check the counts of rows with an `id_overlap` in the manifest. Indexes must be readable."""
+    problems = Problems()
+    for key, config, entry in manifest.splits():
+        if ID_OVERLAP not in config.own_columns():
+            continue
+        values = pq.read_table(root / entry.index.path, columns=[ID_OVERLAP.name])[ID_OVERLAP.name]
+        found = len(values) - values.null_count
+        if entry.overlaps != found:
+            listed = "no number" if entry.overlaps is None else f"{entry.overlaps:,}"
+            problems.add("overlaps", f"{key}: {found:,} rows have an id_overlap, and manifest.json lists {listed}")
     return problems
 
 

@@ -148,7 +148,7 @@ class IndexTask(FileTask):
                     return Outcome(problems)
                 if not self._check_size(parquet, problems):
                     return Outcome(problems)
-                sound = _is_sound(parquet)
+                sound = _is_sound(parquet, self.split)
                 if self.values:
                     first = 0
                     for batch in parquet.iter_batches(batch_size=_INDEX_BATCH_ROWS):
@@ -184,9 +184,10 @@ class IndexTask(FileTask):
             problems.add("rows digest", f"{self.split.key}: the rows have the digest {digest}, {listed}")
 
 
-def _is_sound(parquet: pq.ParquetFile) -> bool:
+def _is_sound(parquet: pq.ParquetFile, split: Split) -> bool:
     """Whether the cells that splits are compared by all have values of the right form; others report what is wrong."""
-    names = [name for name in parquet.schema_arrow.names if name not in ("label", "class_name", "stored")]
+    others = {"label", "class_name", "stored", *(column.name for column in split.columns if column.nullable)}
+    names = [name for name in parquet.schema_arrow.names if name not in others]
     for batch in parquet.iter_batches(batch_size=_INDEX_BATCH_ROWS, columns=names):
         roles = batch["role"]
         if any(column.null_count for column in batch.columns):
@@ -240,11 +241,16 @@ def _compare(rows: pa.Table, index: pa.Table, task: ShardTask, first: int, probl
         if not found.equals(expected):
             problems.add_rows(
                 f"{name} differs from the index",
-                pc.not_equal(found, expected),
+                _differ(found, expected),
                 lambda i, name=name, expected=expected, found=found: (  # type: ignore[misc]
                     f"{path} row {first + i}: {name} is {found[i]}, and {expected[i]} in {task.index}"
                 ),
             )
+
+
+def _differ(found: pa.ChunkedArray, expected: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Whether cells differ; a cell without a value differs from one that has any."""
+    return pc.coalesce(pc.not_equal(found, expected), pc.not_equal(pc.is_null(found), pc.is_null(expected)))
 
 
 def _check_schema(found: pa.Schema, split: Split, path: str, problems: Problems, *, image: bool) -> bool:

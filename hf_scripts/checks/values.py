@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.columns import PREPARED_SHA256, Column
+from builders.release.columns import ID_OVERLAP, PREPARED_SHA256, Column
 from builders.release.entries import ConfigEntry, SplitEntry
 from builders.release.images import BY_PIXELS, Stored
-from builders.release.schema import ROLES, Role
+from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
 from hf_scripts.checks.problems import Problems
 
 _STORED = pa.array(get_args(Stored))
@@ -77,6 +77,7 @@ def check_values(rows: pa.Table, split: Split, path: str, first: int, problems: 
         checker.identity()
         checker.text()
         checker.oodness()
+        checker.overlap()
 
 
 class _Checker:
@@ -95,7 +96,8 @@ class _Checker:
 
     def missing(self) -> bool:
         """Report cells without a value; True if there are any, since the other checks need all values."""
-        empty = [name for name in self.rows.column_names if self.rows[name].null_count]
+        nullable = {column.name for column in self.split.columns if column.nullable}
+        empty = [name for name in self.rows.column_names if self.rows[name].null_count and name not in nullable]
         for name in empty:
             self.problems.add_rows(
                 "value missing",
@@ -175,6 +177,20 @@ class _Checker:
             wrong = pc.or_(pc.invert(pc.is_finite(values)), pc.less(values, 0))
             self.report("oodness", "oodness", wrong, "not 0 or more")
 
+    def overlap(self) -> None:
+        if ID_OVERLAP not in self.split.columns:
+            return
+        values = self.rows[ID_OVERLAP.name]
+        strangers = pc.invert(pc.is_in(values, value_set=pa.array(self.split.label_names, pa.string())))
+        self.report(
+            ID_OVERLAP.name, "overlap", pc.and_(pc.is_valid(values), strangers), f"no known class of {self.split.key}"
+        )
+        unknown = pa.array([ROLES.index(role) for role in UNKNOWN_ROLES], pa.int64())
+        of_known = pc.invert(pc.is_in(self.rows["role"], value_set=unknown))
+        self.report(
+            ID_OVERLAP.name, "overlap", pc.and_(pc.is_valid(values), of_known), "although the row's class is known"
+        )
+
     def text(self) -> None:
         rows = self.rows
         allowed = ", ".join(_STORED.to_pylist())
@@ -189,6 +205,6 @@ class _Checker:
         self.report("id", "id", breaks, "which contains a tab or a line break")
         for name in rows.column_names:
             if pa.types.is_string(rows.schema.field(name).type):
-                pattern = _ABSOLUTE_CLASS if name in ("class_id", "class_name") else _ABSOLUTE
-                found = pc.match_substring_regex(rows[name], pattern)
+                pattern = _ABSOLUTE_CLASS if name in ("class_id", "class_name", ID_OVERLAP.name) else _ABSOLUTE
+                found = pc.fill_null(pc.match_substring_regex(rows[name], pattern), False)
                 self.report(name, "absolute path", found, "an absolute path")

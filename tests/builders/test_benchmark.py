@@ -193,6 +193,14 @@ WRONG = {
         [config(FIRST, split(oodness=OODNESS))],
         "one: some of its splits have an oodness and others none",
     ),
+    "an overlap that nobody looked for": (
+        [config(split(role="near_ood"), overlaps="toy")],
+        "one: no classes were compared for toy (there are imagenet, cifar, facets, broad)",
+    ),
+    "an overlap of known classes alone": (
+        [config(overlaps="imagenet")],
+        "one: it has no unknown class to compare with imagenet",
+    ),
 }
 
 

@@ -90,7 +90,7 @@ def test_sets_have_their_owners_sizes():
     assert counts == {"inaturalist": 10_000, "imagenet_o": 2_000, "openimage_o": 15_869}
     whole = BENCHMARK.with_variants(["openimage-o-all"])
     assert whole.count("broad-novel-classes/openimage_o").rows == 17_632
-    assert whole.version == "1.0.0+openimage-o-all"
+    assert whole.version == "1.1.0+openimage-o-all"
     assert BENCHMARK.with_variants([]) is BENCHMARK
 
 
@@ -153,8 +153,16 @@ def test_rows_of_novel_classes_load_with_what_their_source_says(broad_release, t
             assert set(rows["confidence"][:]) == {-1.0}
     # Of the 400 ImageNet-O images, which are the demo's, NINCO's authors marked 78; of iNaturalist's 10 in all, of
     # which the demo has at most two a species (four of the ten are of one); of OpenImage-O's test list the demo has 4.
-    overlapping = {name: sum(rows["id_overlap"][:]) for name, rows in loaded.items()}
+    overlapping = {name: sum(rows["known_object_seen"][:]) for name, rows in loaded.items()}
     assert overlapping == {"imagenet_o": 78, "inaturalist": 8, "openimage_o": 4}
+    # Nine of the 400 are of a synset below one of the 1,000, such as a bullhorn below loudspeaker; OpenImage-O has no
+    # classes.
+    named = {
+        name: [row["class_id"] for row in rows.select_columns(["class_id", "id_overlap"]) if row["id_overlap"]]
+        for name, rows in loaded.items()
+    }
+    assert len(named["imagenet_o"]) == 9
+    assert (set(named["inaturalist"]), named["openimage_o"]) == ({"Ungnadia speciosa"}, [])
 
 
 def test_every_image_of_a_source_is_kept_or_excluded(broad_release):
@@ -167,9 +175,9 @@ def test_every_image_of_a_source_is_kept_or_excluded(broad_release):
 
 def test_the_card_explains_the_columns_and_how_clean_the_sets_are(broad_release):
     card = (broad_release / "README.md").read_text(encoding="utf-8")
-    for column in ("source_class", "predicted_wnid", "confidence", "id_overlap", "examined"):
+    for column in ("source_class", "predicted_wnid", "confidence", "known_object_seen", "examined"):
         assert f"`{column}` (" in card
-    assert "(`id_overlap`) on 10 of iNaturalist's, 78 of ImageNet-O's and 19 of OpenImage-O's" in card
+    assert "(`known_object_seen`) on 10 of iNaturalist's, 78 of ImageNet-O's and 19 of OpenImage-O's" in card
 
 
 def test_a_published_config_is_rebuilt_from_its_index(broad_release, demo, tmp_path):
@@ -210,14 +218,14 @@ def test_all_of_openimage_o_by_flag_is_another_version(demo, tmp_path, capsys):
     flags = [f"--openimage_o={demo['openimage_o']}", f"--splits={split}", "--allow-partial", "--workers=1", "--quiet"]
     out = tmp_path / "all"
     assert main(["--openimage-o-all", *flags, "--out", str(out)]) == 0
-    assert manifest_of(out)["benchmarks"]["broad"]["version"] == "1.0.0+openimage-o-all"
+    assert manifest_of(out)["benchmarks"]["broad"]["version"] == "1.1.0+openimage-o-all"
     assert len(pq.read_table(out / "index" / f"{split}.parquet")) == 54 + 6
     capsys.readouterr()
     assert main([*flags, "--out", str(out)]) == 2
-    assert "1.0.0" in capsys.readouterr().err
+    assert "1.1.0" in capsys.readouterr().err
     again = [str(out), "broad-novel-classes", flags[0], "--out", str(tmp_path / "again"), "--workers=1", "--quiet"]
     assert materialize.main(again) == 0
-    assert manifest_of(tmp_path / "again")["benchmarks"]["broad"]["version"] == "1.0.0+openimage-o-all"
+    assert manifest_of(tmp_path / "again")["benchmarks"]["broad"]["version"] == "1.1.0+openimage-o-all"
 
 
 def test_missing_sources_are_named_with_the_way_to_get_them(capsys, tmp_path):

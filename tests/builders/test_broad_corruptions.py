@@ -169,7 +169,7 @@ def test_without_duplicates_only_what_is_built_is_compared():
 
 def test_all_50000_by_flag_is_another_version():
     whole = BENCHMARK.with_variants(["corrupt-all"])
-    assert whole.version == "1.0.0+corrupt-all"
+    assert whole.version == "1.1.0+corrupt-all"
     index = {"imagenet": whole_index(BENCHMARK.sources()[0], ["val"])}
     (split,) = plan(Draws(whole, 0), index, splits=("broad-corruptions/snow",))
     assert len(split.rows) == 50_000

@@ -59,7 +59,7 @@ def pairs_table(pairs):
     )
 
 
-def make_release(root, rows=ROWS, pairs=PAIRS, near=None):
+def make_release(root, rows=ROWS, pairs=PAIRS, near=None, overlaps=None):
     """Write the release.
 
     Args:
@@ -67,13 +67,14 @@ def make_release(root, rows=ROWS, pairs=PAIRS, near=None):
         rows: by `config/split`.
         pairs: of the table, as in `PAIRS`; None for a release without the table.
         near: values of the column `near_duplicate_of` by id, for a release of before.
+        overlaps: values of the column `id_overlap` by id, null for others; None for a release without the column.
     """
     manifest = {"format": FORMAT, "configs": {}}
     card, sizes = {}, {}
     for key, lines in rows.items():
         config, split = key.split("/")
         path = f"index/{config}/{split}.parquet"
-        table = split_table(key, lines, near)
+        table = split_table(key, lines, near, overlaps)
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, root / path)
         entry = manifest["configs"].setdefault(config, {"label_names": list(LABELS), "splits": {}})
@@ -98,7 +99,7 @@ def size(split, path):
     return {"name": split, "num_bytes": path.stat().st_size, "num_examples": pq.read_metadata(path).num_rows}
 
 
-def split_table(key, lines, near):
+def split_table(key, lines, near, overlaps=None):
     rows = [
         {
             "label": label,
@@ -110,12 +111,17 @@ def split_table(key, lines, near):
             "content_sha256": hashlib.sha256(name.encode()).hexdigest(),
         }
         | ({} if near is None else {"near_duplicate_of": near.get(name, "")})
+        | ({} if overlaps is None else {"id_overlap": overlaps.get(name)})
         for name, label in lines
     ]
     kinds = {"role": {"names": list(ROLES), "_type": "ClassLabel"}, "label": {"dtype": "int64", "_type": "Value"}}
     kinds = {name: kinds.get(name, {"dtype": "string", "_type": "Value"}) for name in rows[0]}
     metadata = {"huggingface": json.dumps({"info": {"features": kinds}})}
-    return pa.Table.from_pylist(rows).replace_schema_metadata(metadata)
+    table = pa.Table.from_pylist(rows).replace_schema_metadata(metadata)
+    if overlaps is not None:  # a column of nulls alone has no type of its own
+        place = table.schema.get_field_index("id_overlap")
+        table = table.set_column(place, "id_overlap", table["id_overlap"].cast(pa.string()))
+    return table
 
 
 def put_table(root, pairs, **entry):

@@ -5,13 +5,14 @@ import numpy as np
 from evaluation.scoring.rows import Rows
 
 
-def make_rows(*groups, predictions=True, duplicates=None, seed=0):
+def make_rows(*groups, predictions=True, duplicates=None, overlaps=None, seed=0):
     """Rows of several groups, shuffled.
 
     Args:
         groups: (config, split, role, scores, and optionally a dict of columns that are not the default).
         predictions: whether there are any.
         duplicates: ids of the rows that are duplicates; None for a release that does not say which are.
+        overlaps: the known class by the ids of rows that overlap one; None for a release that does not say which do.
         seed: of the order.
     """
     columns = {name: [] for name in ("id", "config", "split", "role", "label", "class_id", "source_id", "score")}
@@ -38,6 +39,7 @@ def make_rows(*groups, predictions=True, duplicates=None, seed=0):
         **arrays,
         prediction=np.array(predicted)[order] if predictions else None,
         duplicate=None if duplicates is None else np.isin(arrays["id"], duplicates),
+        overlap=None if overlaps is None else np.array([overlaps.get(one, "") for one in arrays["id"].tolist()]),
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from builders.release import images
-from builders.release.columns import NEAR_DUPLICATE_OF
+from builders.release.columns import KNOWN_COLUMNS
 from builders.release.digests import rows_digest
 from builders.release.tables import write_index
 from hf_scripts import export
@@ -67,7 +67,7 @@ def replace_rows(root, key, table):
     manifest = manifest_of(root)
     config, split = key.split("/")
     entry = manifest["configs"][config]["splits"][split]
-    extra = [NEAR_DUPLICATE_OF] if NEAR_DUPLICATE_OF.name in table.column_names else []
+    extra = [column for column in KNOWN_COLUMNS.values() if column.name in table.column_names]
     (root / entry["data"][0]["path"]).unlink()
     pq.write_table(table, root / entry["data"][0]["path"], row_group_size=50)
     write_index(root / entry["index"]["path"], table, manifest["configs"][config]["label_names"], extra)

@@ -3,12 +3,14 @@
 import hashlib
 import os
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from builders import imagenet_benchmark
 from builders.release.digests import rows_digest
+from builders.release.entries import ColumnEntry, listed_column
 from builders.release.tables import write_index
 from hf_scripts import verify
 from tests.conftest import made_once
@@ -82,7 +84,9 @@ def rewrite(root, key, change, *, index=True, **how):
     write_shard(root / shard, table, **how)
     entry["data"] = [entry_of(root, shard)]
     if index:
-        write_index(root / entry["index"]["path"], table, manifest["configs"][config]["label_names"])
+        listed = manifest["configs"][config]
+        columns = [listed_column(column) for column in msgspec.convert(listed["columns"], list[str | ColumnEntry])]
+        write_index(root / entry["index"]["path"], table, listed["label_names"], columns)
         entry["index"] = entry_of(root, entry["index"]["path"])
         entry["digest"] = rows_digest(table)
     save_manifest(root, manifest)

@@ -100,6 +100,8 @@ def test_an_imagenet_class_is_explained_with_its_oodness_grade_and_tables():
         "  facets-wordnet-t50          in_distribution",
         "  facets-imagenet             in_distribution",
         "  facets-imagenet-no-animals  in_distribution",
+        "  overlap                     kind-of, /l/lake/natural (FACETS grade): Grade 0: The shore of a lake, with the "
+        "lake.",
     ]
 
 
@@ -111,7 +113,29 @@ def test_a_sun397_class_is_explained_with_its_grade_and_tables():
         "  reason            Pitched tents are what makes a campsite",
         "  facets-t1-sun397  out_of_distribution",
         "  facets-t2-sun397  in_distribution",
+        "  overlap           part-of, /c/campsite (FACETS grade): Grade 2: Pitched tents are what makes a campsite.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "overlap"),
+    [
+        (("food101", "escargots"), "same, snail (n01944390) (by hand): Escargots are snails, cooked"),
+        (("tiny158", "lampshade"), "part-of, lamp (by hand): A part of a lamp"),
+        (("caltech256", "lightning"), "none (by hand): Looked at against the known classes by name and gloss: none"),
+        (("imagenet", "n02012849"), "shared word, crane (n03126707) (WordNet): Both are called 'crane'."),
+        (("lsun", "bridge"), "same, bridge (by hand): One name and one thing, although the paper claims that there"),
+        # Read off WordNet 3.0: a brant is a goose.
+        (("imagenet_o", "n01857325"), "kind-of, goose (n01855672) (WordNet): brant (n01857325) > goose (n01855672)"),
+        (("imagenet_o", "n02512053"), "none (by hand): Looked at by WordNet alone"),  # fish
+        (("inaturalist", "ungnadia_speciosa"), "shared word, buckeye (n12768682) (by hand)"),
+    ],
+    ids=" ".join,
+)
+def test_what_a_class_overlaps_is_shown_with_kind_and_evidence(arguments, overlap):
+    result = run("explain", *arguments)
+    assert result.exit_code == 0
+    assert any(line.startswith(f"  overlap   {overlap}") for line in result.stdout.splitlines()), result.stdout
 
 
 @pytest.mark.parametrize(("category", "wnid"), TABLE_3.items())
@@ -204,6 +228,7 @@ def test_an_unrelated_place_is_drawn_beside_the_class():
         (("places365", "qqqqqq"), "places365 has no class 'qqqqqq'. Give"),
         (("places365", "_museum"), "(did you mean 'natural_history_museum' or 'science_museum'?)"),
         (("cifar", "mushrom"), "cifar has no class 'mushrom' (did you mean 'mushroom'?)"),
+        (("lsun", "bridgo"), "lsun has no class 'bridgo' (did you mean 'bridge'?)"),
         (("imagenet", "tensh"), "imagenet has no class 'tensh' (did you mean 'tench'?)"),
         (("places365", "museum/outdor"), "(did you mean 'museum/outdoor'?)"),
         (("imagenet", "crane"), "has 2 classes 'crane'. Give the id of one of them: n02012849 and n03126707."),

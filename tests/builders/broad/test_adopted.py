@@ -112,7 +112,7 @@ def test_synthetic_images_are_stored_as_they_are(release, demo, split, partition
 def test_it_verifies_and_its_manifest_says_what_it_is(release, capsys):
     assert verify.main([str(release), "--workers", "1"]) == 0, capsys.readouterr()
     manifest = read_manifest(release)
-    assert manifest.benchmarks["broad"].version == "1.0.0+adopt-partial-broad"
+    assert manifest.benchmarks["broad"].version == "1.1.0+adopt-partial-broad"
     entry = manifest.configs["broad-adversarial"].splits["pgd_vit"]
     assert (entry.generator.reproducible, entry.source) == ("exact", "imagenet")
     # Pixels of ImageNet are for nobody's repository, the synthetic ones for everybody's.
@@ -137,7 +137,7 @@ def test_a_folder_holds_one_reading(release, demo, tmp_path, capsys):
     out = shutil.copytree(release, tmp_path / "out")
     flags = [f"--imagenet={demo['imagenet']}", "--splits=broad-reference/test", f"--out={out}"]
     assert broad_benchmark.main(flags) == 2
-    assert "1.0.0+adopt-partial-broad" in capsys.readouterr().err
+    assert "1.1.0+adopt-partial-broad" in capsys.readouterr().err
 
 
 def test_the_flag_without_a_folder_names_the_source(demo, tmp_path, capsys):

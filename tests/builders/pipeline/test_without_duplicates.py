@@ -128,12 +128,12 @@ def test_equal_pixels_go_where_images_are_decoded(demo, release, tmp_path):
     assert pair.other_id not in ids(tmp_path / "pixels", NEAR)
     assert pair.id in ids(tmp_path / "pixels", TRAIN)
     version = read_manifest(tmp_path / "pixels").benchmarks["imagenet"].version
-    assert version == "1.0.0+without-duplicates.decoded"
+    assert version == "1.1.0+without-duplicates.decoded"
 
 
 def test_it_is_another_version_and_the_card_says_so(planted, plain, varied):
     manifest = read_manifest(varied)
-    assert manifest.benchmarks["imagenet"].version == "1.0.0+without-duplicates"
+    assert manifest.benchmarks["imagenet"].version == "1.1.0+without-duplicates"
     assert manifest.withdrawn == ()
     near = manifest.by_key()["imagenet/near_ood"]
     assert near.digest != read_manifest(plain).by_key()["imagenet/near_ood"].digest
@@ -194,7 +194,7 @@ def test_a_folder_of_the_unvaried_benchmark_is_refused(planted, tmp_path, capsys
     before = files_of(tmp_path)
     assert main(flags(sources, tmp_path, "--withdraw", "duplicates")) == 2
     said = capsys.readouterr().err
-    assert "and this run the version 1.0.0+without-duplicates" in said
+    assert "and this run the version 1.1.0+without-duplicates" in said
     assert "looking for duplicates" not in said
     assert files_of(tmp_path) == before
 

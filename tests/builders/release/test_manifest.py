@@ -420,6 +420,19 @@ def test_columns_and_generators_are_read_and_written_as_they_are():
     assert read.by_key()["bench/test"].generator.identity() == generator()
 
 
+def test_a_column_of_before_that_had_the_name_of_overlaps_needs_its_values():
+    """BROAD 1.0.0 had a boolean `id_overlap`; the known column is listed by name alone and may lack values."""
+    manifest = small()
+    manifest["configs"]["bench"]["columns"] = [column(name="id_overlap", type="bool")]
+    (before,) = parse(json.dumps(manifest).encode(), "x").configs["bench"].own_columns()
+    manifest["configs"]["bench"]["columns"] = ["id_overlap"]
+    manifest["configs"]["bench"]["splits"]["test"]["overlaps"] = 1
+    read = parse(json.dumps(manifest).encode(), "x")
+    assert json.loads(dump(read)) == manifest
+    (now,) = read.configs["bench"].own_columns()
+    assert ((before.type, before.nullable), (now.type, now.nullable)) == (("bool", False), ("string", True))
+
+
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
@@ -547,7 +560,7 @@ def without(manifest, name):
         (lambda m: m["configs"]["bench"].update(label_names=["a", "a"]), "label_names of bench are empty or repeat"),
         (
             lambda m: m["configs"]["bench"].update(columns=["colour"]),
-            "columns of bench: colour is unknown; known without a type are near_duplicate_of, oodness",
+            "columns of bench: colour is unknown; known without a type are near_duplicate_of, oodness, id_overlap",
         ),
         (lambda m: m["configs"]["bench"].update(columns=[column(name="a b")]), "'a b' cannot name a column"),
         (lambda m: m["configs"]["bench"].update(columns=[column(name="label")]), "label cannot name a column"),

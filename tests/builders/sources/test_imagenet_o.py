@@ -53,7 +53,7 @@ def test_the_demo_has_the_examined_images_and_their_flags(demo):
     }
     assert "unknown" not in table["class_id"].to_pylist()
     # SPEC and the NINCO paper's table of cleaning: 78 of the 400 show an ImageNet-1k object.
-    assert sum(table["id_overlap"].to_pylist()) == 78
+    assert sum(table["known_object_seen"].to_pylist()) == 78
     assert all(table["examined"].to_pylist())
 
 

@@ -29,8 +29,8 @@ def test_species_are_looked_up_by_name(tmp_path):
         FIRST: "Toxicodendron diversilobum",
         GRASS: "Sorghastrum nutans",
     }
-    assert (found[GRASS]["id_overlap"], found[GRASS]["examined"]) == (True, True)
-    assert (found[FIRST]["id_overlap"], found[FIRST]["examined"]) == (False, False)
+    assert (found[GRASS]["known_object_seen"], found[GRASS]["examined"]) == (True, True)
+    assert (found[FIRST]["known_object_seen"], found[FIRST]["examined"]) == (False, False)
 
 
 def test_the_subset_has_the_counts_of_its_paper():

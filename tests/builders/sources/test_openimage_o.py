@@ -30,7 +30,7 @@ def test_partitions_are_openoods_lists(demo):
         lines = (lists / f"{piece.partition}_openimage_o.txt").read_text(encoding="utf-8").split("\n")
         names = {line.split()[0].rpartition("/")[2] for line in lines if line}
         assert set(piece.table["source_id"].to_pylist()) == names
-    overlapping = index.table.filter(index.table["id_overlap"])["source_id"].to_pylist()
+    overlapping = index.table.filter(index.table["known_object_seen"])["source_id"].to_pylist()
     examined = {image.source_id for image in tables.examined_images() if image.decision == "i"}
     assert set(overlapping) == set(index.table["source_id"].to_pylist()) & examined
     assert len(overlapping) == 5

@@ -152,7 +152,7 @@ def test_relations_in_float32_have_its_precision(power, cutoff, monkeypatch):
 
 def test_rows_with_negative_features_are_compared_one_by_one_with_a_bank_without():
     tested = dataclasses.replace(TESTED, penultimate=TESTED.penultimate - 1)
-    detector = neighbors.make_relation(FITTED, None)
+    detector = neighbors.make_relation(FITTED, None, cutoff=0.0)
     assert detector.sums is not None
     pairwise = dataclasses.replace(detector, sums=None)
     np.testing.assert_allclose(detector.score(tested), pairwise.score(tested), rtol=1e-12)

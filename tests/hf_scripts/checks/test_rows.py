@@ -74,8 +74,8 @@ def test_no_page_index(whole, check):
     code, lines = check()
     assert code == 1
     assert problems(lines)[0] == f"{TEST_SHARD} row group 0: image.bytes has no page index"
-    # Eleven columns in each of two row groups, of which five are named.
-    assert problems(lines)[5] == "and 17 more (page index)"
+    # Twelve columns in each of two row groups, of which five are named.
+    assert problems(lines)[5] == "and 19 more (page index)"
 
 
 def test_a_row_group_that_is_too_large(whole, check, monkeypatch):
@@ -230,6 +230,37 @@ def test_a_cell_without_a_value(whole, check, cells):
     assert code == 1
     wrong = "class_name has no value" if "class_name" in cells else "has no image bytes"
     assert problems(lines) == [f"{TEST_SHARD} row 6: {wrong}"]
+
+
+def test_an_overlap_is_a_known_class_of_an_unknown_row_and_is_counted(whole, check):
+    key = "imagenet/near_ood"
+    table = pq.read_table(whole / NEAR_SHARD)
+    assert table.schema.field("id_overlap").type == pa.string()
+    empty = [row for row in range(table.num_rows) if table["id_overlap"][row].as_py() is None]
+    listed = manifest_of(whole)["configs"]["imagenet"]["splits"]["near_ood"]["overlaps"]
+    assert listed == table.num_rows - len(empty) > 0
+    rewrite(whole, key, lambda t: with_cells(t, empty[0], id_overlap="n02087394"))
+    rewrite(whole, "imagenet/test", lambda t: with_cells(t, 3, id_overlap="n01443537"))
+    code, lines = check()
+    assert code == 1
+    assert sorted(problems(lines)) == sorted(
+        [
+            f"{NEAR_SHARD} row {empty[0]}: id_overlap is n02087394, no known class of {key}",
+            f"{TEST_SHARD} row 3: id_overlap is n01443537, although the row's class is known",
+            f"{key}: {listed + 1:,} rows have an id_overlap, and manifest.json lists {listed:,}",
+            "imagenet/test: 1 rows have an id_overlap, and manifest.json lists 0",
+        ]
+    )
+
+
+def test_an_overlap_that_is_only_in_the_shard(whole, check):
+    rewrite(whole, "imagenet/near_ood", lambda t: with_cells(t, 0, id_overlap="n01443537"), index=False)
+    name = pq.read_table(whole / "index/imagenet/near_ood.parquet")["id_overlap"][0]
+    code, lines = check()
+    assert code == 1
+    assert problems(lines) == [
+        f"{NEAR_SHARD} row 0: id_overlap is n01443537, and {name} in index/imagenet/near_ood.parquet"
+    ]
 
 
 def test_an_index_that_differs_from_its_shard(whole, check):

@@ -1,0 +1,120 @@
+"""Which unknown classes share a meaning with known ones: the frozen table `overlaps.csv`, and how it is read.
+
+The papers call a class unknown by a rule about its name or its place in WordNet. Some of these classes are, hold or
+show a known class all the same. The table names them for every unknown class of every config, with the evidence, or
+says that somebody looked and found none. `taxonomy.rules.overlaps` computes it; a release has the result in the
+column `id_overlap`.
+
+No image was viewed. An entry says what pictures of such a class show in general, and a row that it marks need not.
+"""
+
+import functools
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from taxonomy.tables import read_rows
+
+FILE = "overlaps.csv"
+
+KINDS = ("same", "kind-of", "part-of", "shared word", "scene holds object")
+"""Kinds of overlap, the closest first.
+
+- same: two names of one thing.
+- kind-of: one is a kind of the other. A class of the external sets, which are to have nothing in common with the
+  known ones, is also marked where both are kinds of one everyday category (`taxonomy.rules.overlaps.CATEGORIES`).
+- part-of: one is a part of the other, or its ingredient.
+- shared word: one name, or the head of one, for two things.
+- scene holds object: a picture of one usually shows the other beside it, on it or around it.
+"""
+
+NONE = "none"
+"""The kind of an entry that says that the class was looked at and has no overlap."""
+
+EVERY = "*"
+"""Stands for all classes of a source that are not in the table under their own ids."""
+
+LABEL_SPACES: Mapping[str, str] = {
+    "imagenet": "the 200 in-distribution classes of ImageNet",
+    "cifar": "CIFAR-100's 100 classes, of which a config knows those that are drawn",
+    "facets": "Places365's 365 classes",
+    "broad": "ImageNet-1k's 1,000 classes",
+}
+"""The known classes that each benchmark's unknown ones are compared with, by the column `benchmark`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """An unknown class and a known one that share a meaning, or an unknown class that was looked at in vain.
+
+    Attributes:
+        benchmark: a key of `LABEL_SPACES`.
+        source: key of the source of the unknown class, such as "food101".
+        class_id: the unknown class as the source names it, or `EVERY`.
+        class_name: its readable name.
+        known: the known class, as the benchmark's configs name it in `label`; "" if there is none.
+        known_name: its readable name; "" if there is none.
+        kind: one of `KINDS`, or `NONE`.
+        basis: "WordNet", "FACETS grade" or "by hand".
+        evidence: the path in WordNet, the grade's reason, or the reason of the hand.
+    """
+
+    benchmark: str
+    source: str
+    class_id: str
+    class_name: str
+    known: str
+    known_name: str
+    kind: str
+    basis: str
+    evidence: str
+
+
+@functools.cache
+def load() -> tuple[Overlap, ...]:
+    """Return the table, sorted by benchmark, source, unknown class and closeness."""
+    return tuple(Overlap(**row) for row in read_rows(FILE))
+
+
+@functools.cache
+def _by_source() -> Mapping[tuple[str, str], tuple[Overlap, ...]]:
+    found: dict[tuple[str, str], list[Overlap]] = {}
+    for row in load():
+        found.setdefault((row.benchmark, row.source), []).append(row)
+    return {key: tuple(rows) for key, rows in found.items()}
+
+
+def entries(benchmark: str, source: str) -> tuple[Overlap, ...]:
+    """Return the entries of a source's classes in one benchmark, the closest of a class first; () if none."""
+    return _by_source().get((benchmark, source), ())
+
+
+def closest(benchmark: str, source: str, known: Collection[str]) -> dict[str, Overlap]:
+    """Return the closest overlap of each class of a source that has any, by class id.
+
+    Args:
+        benchmark: a key of `LABEL_SPACES`.
+        source: key of the source of the unknown classes.
+        known: the known classes of the config; entries with others do not count.
+    """
+    there = frozenset(known)
+    found: dict[str, Overlap] = {}
+    for row in entries(benchmark, source):
+        if row.kind != NONE and row.known in there:
+            found.setdefault(row.class_id, row)
+    return found
+
+
+def not_looked_at(benchmark: str, source: str, classes: Collection[str]) -> list[str]:
+    """Return the classes of a source that the table says nothing about, sorted."""
+    there = {row.class_id for row in entries(benchmark, source)}
+    return [] if EVERY in there else sorted(set(classes) - there)
+
+
+def describe(benchmark: str, source: str, class_id: str) -> list[str]:
+    """Return what the table says about a class, a line for each entry; [] if nothing."""
+    said = []
+    for row in entries(benchmark, source):
+        if row.class_id == class_id:
+            known = row.known if row.known_name in row.known else f"{row.known_name} ({row.known})"
+            said.append(f"{row.kind}{f', {known}' if known else ''} ({row.basis}): {row.evidence}")
+    return said

@@ -1,0 +1,145 @@
+"""The classes that are compared for the table of overlaps (`taxonomy.rules.overlaps`), known and unknown.
+
+Tested by `tests/taxonomy/test_overlaps.py`.
+"""
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from taxonomy import decisions, tables
+from taxonomy.rules.keywords import variants
+from taxonomy.wordnet.nouns import load
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class to compare: its id and name, its synsets as rows, and the words that name it."""
+
+    id: str
+    name: str
+    rows: tuple[int, ...] = ()
+    words: frozenset[str] = frozenset()
+    external: bool = False
+
+
+def _words(names: Iterable[str]) -> frozenset[str]:
+    """The names in lower case, with and without plural endings; of a variant that is no word nothing is found."""
+    return frozenset(word for name in names for word in variants(name.lower().replace("_", " ")))
+
+
+def _synset(wnid: str, name: str, *, external: bool = False) -> Class:
+    """A class that is a synset; all its lemmas are names of it."""
+    row = load().row(wnid)
+    return Class(wnid, name, (row,), _words(load().lemmas(row)), external)
+
+
+def _named(class_id: str, name: str, wnids: list[str]) -> Class:
+    """A class that has a name, and synsets that were chosen for it; their other lemmas are no names of the class."""
+    return Class(class_id, name, tuple(map(load().row, wnids)), _words([name.split("/")[0]]))
+
+
+def _by_id(classes: Iterable[Class]) -> dict[str, Class]:
+    return {item.id: item for item in classes}
+
+
+def _imagenet(*wanted: str) -> dict[str, Class]:
+    """ImageNet's classes with these decisions in the unified benchmark, or all."""
+    of = {row.class_id: row.decision for row in decisions.load("imagenet")}
+    return _by_id(
+        _synset(item.wnid, item.name, external=of[item.wnid] == "external")
+        for item in tables.imagenet1k()
+        if not wanted or of[item.wnid] in wanted
+    )
+
+
+@functools.cache
+def _imagenet_known() -> dict[str, Class]:
+    return _imagenet("in_distribution")
+
+
+@functools.cache
+def _imagenet_unknown() -> dict[str, Class]:
+    return _imagenet("near_candidate", "external", "excluded")
+
+
+@functools.cache
+def _imagenet_all() -> dict[str, Class]:
+    return _imagenet()
+
+
+@functools.cache
+def _cifar100() -> dict[str, Class]:
+    wnids: dict[str, list[str]] = {}
+    for item in tables.cifar100_wnids():
+        wnids.setdefault(item.name, []).append(item.wnid)
+    return _by_id(_named(name, name.replace("_", " "), ids) for name, ids in wnids.items())
+
+
+@functools.cache
+def _tiny158() -> dict[str, Class]:
+    rows = decisions.load("tiny158")
+    return _by_id(_synset(row.class_id, row.class_name, external=True) for row in rows if row.decision == "keep")
+
+
+@functools.cache
+def _kept(table: str) -> dict[str, Class]:
+    """The classes of a far set that is known by names alone, but for the scenes."""
+    kept = [row for row in decisions.load(table) if row.decision == "keep"]
+    if table == "places365":
+        places = _places365()
+        return _by_id(places[row.class_id] for row in kept)
+    names = {row.class_id: re.sub(r"-101$", "", row.class_name).replace("-", " ").replace("_", " ") for row in kept}
+    return _by_id(Class(row.class_id, names[row.class_id], (), _words([names[row.class_id]])) for row in kept)
+
+
+@functools.cache
+def _places365() -> dict[str, Class]:
+    # A synset that is only near the name (geological formation for rock_arch) would have classes below it that the
+    # place does not.
+    own = {item.name: item.wnid for item in tables.places365_wnids() if item.basis not in ("head_word", "nearest")}
+    return _by_id(
+        _named(item.category, item.name, [own[item.category]] if item.category in own else [])
+        for item in tables.places365()
+    )
+
+
+@functools.cache
+def _sun397() -> dict[str, Class]:
+    return _by_id(Class(item.category, item.name) for item in tables.sun397())
+
+
+@functools.cache
+def _inaturalist() -> dict[str, Class]:
+    wordnet = load()
+    species = sorted(set(tables.inaturalist().values()))
+    return _by_id(_named(name, name, [wordnet.wnid(row) for row in wordnet.senses(name)]) for name in species)
+
+
+@functools.cache
+def _imagenet_o() -> dict[str, Class]:
+    """The synsets that an image of ImageNet-O may have: the full ImageNet release without the 1,000 classes."""
+    wordnet, known = load(), {item.wnid for item in tables.imagenet1k()}
+    rows = {wnid: wordnet.row(wnid) for wnid in tables.imagenet_tree() if wnid not in known}
+    return _by_id(Class(wnid, wordnet.lemmas(row)[0], (row,)) for wnid, row in rows.items())
+
+
+KNOWN: Mapping[str, Callable[[], Mapping[str, Class]]] = {
+    "imagenet": _imagenet_known,
+    "cifar": _cifar100,
+    "facets": _places365,
+    "broad": _imagenet_all,
+}
+"""The known classes by benchmark."""
+
+UNKNOWN: Mapping[str, Mapping[str, Callable[[], Mapping[str, Class]]]] = {
+    "imagenet": {
+        "imagenet": _imagenet_unknown,
+        **{name: functools.partial(_kept, name) for name in ("food101", "caltech256", "places365")},
+    },
+    "cifar": {"cifar100": _cifar100, "imagenet": _tiny158},
+    "facets": {"imagenet": _imagenet_all, "sun397": _sun397},
+    "broad": {"inaturalist": _inaturalist, "imagenet_o": _imagenet_o},
+}
+"""The unknown classes by benchmark and source. Sources without classes of their own are in the table by hand."""

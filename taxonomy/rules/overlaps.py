@@ -1,0 +1,194 @@
+"""Computes the table of overlaps (`taxonomy.overlaps`): what WordNet and FACETS's grades say, completed by hand.
+
+WordNet says that two classes have one synset, that one descends from the other, or that they have a lemma in common,
+in the singular or the plural. Classes without a synset of their own are compared by name. What it cannot say, a
+person says in `overlaps_by_hand.csv`: parts, scenes, things of two names, and that a class was looked at and has
+none. An entry by hand takes the place of a computed one of the same two classes.
+
+FACETS's unknown classes were graded by us against Places365 one by one; the grade and its reason are the evidence.
+
+Tested by `tests/taxonomy/test_overlaps.py`.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping
+
+from taxonomy import tables
+from taxonomy.errors import TaxonomyError
+from taxonomy.grading import GRADED
+from taxonomy.overlaps import EVERY, KINDS, LABEL_SPACES, NONE, Overlap
+from taxonomy.rules import facets
+from taxonomy.rules.compared import KNOWN, UNKNOWN, Class
+from taxonomy.rules.far import say
+from taxonomy.wordnet.nouns import WordNet, load
+
+BY_HAND_FILE = "overlaps_by_hand.csv"
+
+CATEGORIES = {"n02084071": "dog", "n01726692": "snake", "n01696633": "crocodilian reptile"}
+"""Everyday categories with known and external classes, by synset. Near classes are related by design, so that only
+external ones are held against them."""
+
+_GRADES = {
+    "imagenet": {"scene": "kind-of", **dict.fromkeys(("habitat", "grows", "belongs"), "scene holds object")},
+    "sun397": {
+        "name": "same",
+        **dict.fromkeys(("kin", "qualifier"), "kind-of"),
+        "part": "part-of",
+        "sight": "scene holds object",
+    },
+}
+"""What the rule of a grade (`taxonomy.grading`) says about a class and the Places365 class that decided it."""
+
+
+@functools.cache
+def overlaps() -> tuple[Overlap, ...]:
+    """Compute the table, sorted by benchmark, source, unknown class, closeness and known class.
+
+    Raises:
+        TaxonomyError: an entry by hand names a class that is not there, or contradicts another entry.
+    """
+    by_hand = list(_by_hand())
+    found: dict[tuple[str, str, str, str], Overlap] = {}
+    for benchmark, sources in UNKNOWN.items():
+        known = KNOWN[benchmark]()
+        for source, classes in sources.items():
+            for row in _computed(benchmark, source, classes(), known):
+                key = (row.benchmark, row.source, row.class_id, row.known)
+                if key not in found or _place(row) < _place(found[key]):
+                    found[key] = row
+    for row in by_hand:
+        found[row.benchmark, row.source, row.class_id, row.known] = row
+    overlapping = {key[:3] for key, row in found.items() if row.kind != NONE}
+    for key, row in list(found.items()):
+        if row.kind == NONE and row.basis != "by hand" and key[:3] in overlapping:
+            del found[key]  # WordNet or a person knows more than the grade
+    _refuse_contradictions(found)
+    return tuple(sorted(found.values(), key=_order))
+
+
+def _place(row: Overlap) -> int:
+    return (*KINDS, NONE).index(row.kind)
+
+
+def _order(row: Overlap) -> tuple[str, str, str, int, str]:
+    return row.benchmark, row.source, row.class_id, _place(row), row.known
+
+
+def _refuse_contradictions(found: Mapping[tuple[str, str, str, str], Overlap]) -> None:
+    overlapping = {key[:3]: row for key, row in found.items() if row.kind != NONE}
+    for benchmark, source, class_id, known in found:
+        other = overlapping.get((benchmark, source, class_id))
+        if known == "" and other is not None:
+            raise TaxonomyError(
+                f"{BY_HAND_FILE} says that {class_id} of {source} has no overlap in {benchmark}, but it has one with "
+                f"{other.known} ({other.basis}: {other.evidence}). Remove its line."
+            )
+
+
+# ---- what WordNet says
+
+
+@functools.cache
+def _ancestors(row: int) -> tuple[int, ...]:
+    return tuple(load().ancestors(row).tolist())
+
+
+def _computed(
+    benchmark: str, source: str, unknown: Mapping[str, Class], known: Mapping[str, Class]
+) -> Iterator[Overlap]:
+    wordnet = load()
+    of_row = {row: item for item in known.values() for row in item.rows}
+    of_word: dict[str, list[Class]] = {}
+    for item in known.values():
+        for word in item.words:
+            of_word.setdefault(word, []).append(item)
+    below: dict[int, list[tuple[int, Class]]] = {}
+    if source != "imagenet_o":  # its classes go up to the most general ones, above hundreds of known ones
+        for row, item in of_row.items():
+            for above in _ancestors(row):
+                below.setdefault(above, []).append((row, item))
+    for item in unknown.values():
+        for other, kind, evidence in _related(wordnet, item, of_row, of_word, below):
+            if other.id != item.id:
+                yield Overlap(benchmark, source, item.id, item.name, other.id, other.name, kind, "WordNet", evidence)
+    if benchmark == "facets":
+        yield from _graded(source, unknown, known)
+
+
+def _related(
+    wordnet: WordNet,
+    item: Class,
+    of_row: Mapping[int, Class],
+    of_word: Mapping[str, list[Class]],
+    below: Mapping[int, list[tuple[int, Class]]],
+) -> Iterator[tuple[Class, str, str]]:
+    for row in item.rows:
+        if row in of_row:
+            yield of_row[row], "same", f"Both are {say(wordnet, row)}."
+        for above in _ancestors(row):
+            if above in of_row:
+                yield of_row[above], "kind-of", _path(wordnet, row, above)
+        for known_row, other in below.get(row, ()):
+            yield other, "kind-of", _path(wordnet, known_row, row)
+        if item.external:
+            yield from _of_one_category(wordnet, row, below)
+    for word in sorted(item.words):
+        for other in of_word.get(word, ()):
+            yield other, "shared word", f"Both are called '{word}'."
+
+
+def _of_one_category(
+    wordnet: WordNet, row: int, below: Mapping[int, list[tuple[int, Class]]]
+) -> Iterator[tuple[Class, str, str]]:
+    """Yield known classes of the same everyday category."""
+    above = _ancestors(row)
+    for wnid, name in CATEGORIES.items():
+        category = wordnet.row(wnid)
+        if category in above:
+            for known_row, other in below.get(category, ()):
+                evidence = f"Both are kinds of {name}: {_path(wordnet, row, category)}; {say(wordnet, known_row)}."
+                yield other, "kind-of", evidence
+
+
+def _path(wordnet: WordNet, row: int, above: int) -> str:
+    between = [wordnet.lemmas(node)[0] for node in wordnet.path_up(row, above)[1:-1]]
+    return " > ".join([say(wordnet, row), *between, say(wordnet, above)])
+
+
+def _graded(source: str, unknown: Mapping[str, Class], known: Mapping[str, Class]) -> Iterator[Overlap]:
+    """Yield what our grades say about a class and Places365; a class that they put far from all of it has none."""
+    for grade in facets.grades(source) if source in GRADED else ():
+        name, kind = unknown[grade.class_id].name, _GRADES[source].get(grade.rule)
+        evidence = f"Grade {grade.grade}: {grade.reason}"
+        near = known[grade.related] if kind else None
+        of = (grade.related, near.name, kind) if near and kind else ("", "", NONE)
+        yield Overlap("facets", source, grade.class_id, name, *of, "FACETS grade", f"{evidence}.")
+
+
+# ---- what a person says
+
+
+def _by_hand() -> Iterator[Overlap]:
+    for row in tables.read_rows(BY_HAND_FILE):
+        benchmark, source, class_id, known = (row[name] for name in ("benchmark", "source", "class_id", "known"))
+        where = f"{BY_HAND_FILE}, {class_id} of {source} in {benchmark}"
+        if benchmark not in LABEL_SPACES or (known and known not in KNOWN[benchmark]()):
+            raise TaxonomyError(f"{where}: {known} is not among {LABEL_SPACES.get(benchmark, 'any known classes')}.")
+        if row["kind"] not in (*KINDS, NONE) or (row["kind"] == NONE) is not (known == ""):
+            raise TaxonomyError(f"{where}: the kind '{row['kind']}' is none of {', '.join(KINDS)}, or has no class.")
+        if not row["reason"]:
+            raise TaxonomyError(f"{where}: a reason is missing.")
+        name = _name_of(benchmark, source, class_id)
+        known_name = KNOWN[benchmark]()[known].name if known else ""
+        yield Overlap(benchmark, source, class_id, name, known, known_name, row["kind"], "by hand", row["reason"])
+
+
+def _name_of(benchmark: str, source: str, class_id: str) -> str:
+    classes = UNKNOWN[benchmark].get(source)
+    if class_id == EVERY:
+        return "all other classes"
+    if classes is None:  # classes that no synset can be given
+        return class_id.replace("_", " ")
+    if class_id not in classes():
+        raise TaxonomyError(f"{BY_HAND_FILE} names {class_id}, which {source} does not have in {benchmark}.")
+    return classes()[class_id].name

@@ -1,0 +1,131 @@
+"""Figures without the rows whose class overlaps a known one, worked out by hand, and what reports say of them."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from evaluation.errors import EvaluationError
+from evaluation.protocols.registry import figures
+from evaluation.protocols.results import read_figures
+from evaluation.report.compare import compare
+from evaluation.scoring.overlap import SEEN, find_overlaps
+from tests.evaluation.duplicates_release import make_release
+from tests.evaluation.made_rows import make_rows
+from tests.evaluation.scoring.test_duplicates import lines, report, value
+
+# One of three near rows, and all far ones; t0 to t3 are known, with the scores .1 .2 .6 .3.
+OVERLAPS = {"n0": "cat", "f0": "dog", "f1": "dog"}
+
+# Without n0 (.5), f0 (.8) and f1 (.12): n1 .9 and n2 .15 are left. Published figures are those of `test_duplicates`.
+BY_HAND = {
+    # .15 is above .1 alone, .9 above all four: 5 of 8 pairs.
+    ("ood_detection", "near_ood", "auroc"): 5 / 8,
+    # t0 n2 t1 t3 t2 n1, of which n2, t2 (a wrong prediction) and n1 are errors.
+    ("unknown_detection", "test, wrong + near_ood + far_ood_noise", "aurc"): (
+        (0 + 1 / 2 + 1 / 3 + 1 / 4 + 2 / 5 + 3 / 6) / 6
+    ),
+    # Known rows have no overlap.
+    ("misclassification_detection", "test, wrong", "accuracy"): 3 / 4,
+}
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("overlap")
+    return report(folder, make_release(folder / "release", overlaps=OVERLAPS))
+
+
+@pytest.mark.parametrize("figure", BY_HAND)
+def test_figures_without_overlap_are_those_by_hand(judged, figure):
+    assert value(judged, "without_overlap", *figure)["value"] == pytest.approx(BY_HAND[figure], abs=1e-12)
+
+
+def test_each_figure_says_how_many_rows_it_lacks_and_an_empty_split_has_none(judged):
+    near = value(judged, "without_overlap", "ood_detection", "near_ood", "auroc")
+    assert (near["n_known"], near["n_unknown"], near["left_out"]) == (4, 2, 1)
+    every = value(judged, "without_overlap", "unknown_detection", "test, wrong + near_ood + far_ood_noise", "aurc")
+    assert every["left_out"] == 3
+    assert lines(judged, rows="as_published", unknown="far_ood_noise")
+    assert not lines(judged, rows="without_overlap", unknown="far_ood_noise")
+    assert {line["left_out"] for line in lines(judged, rows="as_published")} == {0}
+    assert lines(judged, rows="without_duplicates")
+
+
+def test_the_report_lists_the_classes_that_are_left_out(judged):
+    record = json.loads((judged / "report.json").read_text(encoding="utf-8"))
+    common = {"protocol": "unknown-detection", "config": "imagenet", "class_id": "a class"}
+    assert record["overlapping"] == [
+        {**common, "split": "far_ood_noise", "known": "dog", "left_out": 2, "rows": 2},
+        {**common, "split": "near_ood", "known": "cat", "left_out": 1, "rows": 3},
+    ]
+    said = (
+        "Figures without overlap leave out 3 rows of 2 splits because their class is, holds or shows a known one, "
+        "according to the column id_overlap. Nothing is left of imagenet/far_ood_noise."
+    )
+    assert said in record["notes"]
+    page = (judged / "README.md").read_text(encoding="utf-8")
+    assert f"- {said}\n" in page
+    assert "### Effect of overlap on imagenet" in page
+    listed = (judged / "tables" / "overlap-left-out-unknown-detection.csv").read_text(encoding="utf-8")
+    assert '"imagenet/near_ood, a class, cat",1.0' in listed
+    alone = (judged / "tables" / "unknown-detection-imagenet-without-overlap.md").read_text(encoding="utf-8")
+    assert alone.rstrip().endswith(said)
+
+
+def test_a_release_without_the_column_reads_as_before(tmp_path):
+    out = report(tmp_path, make_release(tmp_path / "release"))
+    assert {line["rows"] for line in lines(out)} == {"as_published", "without_duplicates"}
+    assert json.loads((out / "report.json").read_text(encoding="utf-8"))["overlapping"] is None
+    assert "overlap" not in (out / "README.md").read_text(encoding="utf-8").partition("## Columns")[0]
+
+
+def test_where_nothing_overlaps_both_figures_are_the_same(tmp_path):
+    out = report(tmp_path, make_release(tmp_path / "release", overlaps={}))
+    both = [[line["value"] for line in lines(out, rows=rows)] for rows in ("as_published", "without_overlap")]
+    assert both[0] == both[1] != []
+    assert "No evaluated row has a class that overlaps" in (out / "README.md").read_text(encoding="utf-8")
+
+
+def test_figures_without_overlap_are_compared_only_where_as_many_rows_are_left_out(tmp_path):
+    """The digest of a release does not cover the column, so that an older table of overlaps has the same digest."""
+    first = report(tmp_path, make_release(tmp_path / "release", overlaps=OVERLAPS), name="first")
+    second = report(tmp_path, make_release(tmp_path / "other", overlaps={"n0": "cat"}), name="second")
+    same = compare(read_figures(first), read_figures(first))
+    assert {pair.figure["rows"] for pair in same.pairs} == {"as_published", "without_duplicates", "without_overlap"}
+    found = compare(read_figures(first), read_figures(second))
+    paired = {pair.figure["unknown"] for pair in found.pairs if pair.figure["rows"] == "without_overlap"}
+    assert paired == {"near_ood", "test, wrong"}
+
+
+def test_od_test_goes_over_the_sets_that_are_left():
+    groups = [("imagenet", name, "in_distribution", [0, 1, 2]) for name in ("test", "validation")]
+    groups += [("imagenet", f"far_ood_{n}", "far_ood", [1, 2, 3, 4]) for n in "abc"]
+    rows = make_rows(*groups, overlaps={f"imagenet/far_ood_a/far_ood/{i:04d}": "cat" for i in range(4)})
+    found = figures("od-test", rows)
+    for where, sets in (("as_published", 3), ("without_overlap", 2)):
+        pairs = [f for f in found if f.rows == where and f.setting == "od_test" and not f.statistic]
+        (mean,) = [f for f in found if f.rows == where and f.setting == "od_test" and f.statistic == "mean"]
+        assert len(pairs) == sets * (sets - 1)
+        assert mean.value == pytest.approx(sum(f.value for f in pairs) / len(pairs))
+        assert mean.unknown == mean.fitted_on == "far_ood_b + far_ood_c + far_ood_a"  # the published figure's name
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"id_overlap": ["cat", None, None]}, ["cat", "", ""]),
+        ({"id_overlap": ["cat", None, None], "known_object_seen": [True, True, False]}, ["cat", SEEN, ""]),
+        ({"id_overlap": [True, False, None]}, [SEEN, "", ""]),  # BROAD's releases of before
+        ({"id_overlap": pa.nulls(3)}, ["", "", ""]),
+    ],
+    ids=["classes", "and objects", "objects", "nothing"],
+)
+def test_overlaps_are_read_from_either_column(columns, expected):
+    assert find_overlaps(pa.table(columns)).to_pylist() == expected
+    assert find_overlaps(pa.table({"id": ["a"]})) is None
+
+
+def test_a_column_of_another_type_is_refused():
+    with pytest.raises(EvaluationError, match="The column id_overlap of the release has the type int64, instead of"):
+        find_overlaps(pa.table({"id_overlap": [1, 2]}))

@@ -1,0 +1,131 @@
+"""The table of overlaps: its computable half against WordNet by way of nltk, its other half against what is known."""
+
+import re
+
+import pytest
+
+from taxonomy import overlaps, tables
+from taxonomy.errors import TaxonomyError
+from taxonomy.rules import facets
+from taxonomy.rules import overlaps as rule
+
+
+def pairs(benchmark, source, kinds=overlaps.KINDS):
+    return {(row.class_name, row.known_name) for row in overlaps.entries(benchmark, source) if row.kind in kinds}
+
+
+def test_the_frozen_table_is_what_the_rules_and_the_hand_give():
+    assert rule.overlaps() == overlaps.load()
+
+
+def test_every_entry_has_a_kind_a_class_and_evidence():
+    for row in overlaps.load():
+        assert row.benchmark in overlaps.LABEL_SPACES
+        assert row.kind in (*overlaps.KINDS, overlaps.NONE)
+        assert bool(row.known) is bool(row.known_name) is (row.kind != overlaps.NONE), row
+        assert row.basis in ("WordNet", "FACETS grade", "by hand")
+        assert row.evidence
+    alone = {}
+    for row in overlaps.load():
+        alone.setdefault((row.benchmark, row.source, row.class_id), []).append(row.kind)
+    assert all(kinds == [overlaps.NONE] or overlaps.NONE not in kinds for kinds in alone.values())
+
+
+# Miller et al., WordNet 3.0, read with nltk where its files are installed.
+@pytest.mark.parametrize("row", [row for row in overlaps.load() if row.basis == "WordNet"][::40], ids=str)
+def test_what_wordnet_says_is_so_by_nltk(row, nltk_wordnet):
+    def synset(wnid):
+        return nltk_wordnet.synset_from_pos_and_offset("n", int(wnid[1:]))
+
+    if row.kind == "shared word":
+        return
+    low, high = re.findall(r"n\d{8}", row.evidence)[:2] if row.kind == "kind-of" else (row.known, row.known)
+    if row.kind == "kind-of":
+        assert synset(high) in set(synset(low).closure(lambda one: one.hypernyms() + one.instance_hypernyms()))
+
+
+# The reviewer's list of classes that share a meaning, from papers and pictures, unknown first.
+REVIEWED = {
+    ("imagenet", "imagenet"): """
+        agaric|mushroom; tusker|African elephant; space bar|computer keyboard; scuba diver|snorkel;
+        rock beauty|coral reef; anemone fish|coral reef; lionfish|coral reef; brassiere|bikini; book jacket|comic book;
+        plow|tractor; shower curtain|bathtub; oxcart|ox; barber chair|barbershop; tub|bathtub; sunglass|sunglasses;
+        desktop computer|computer keyboard; typewriter keyboard|computer keyboard; tape player|CD player;
+        cassette player|CD player; grille|convertible; grille|sports car; car wheel|convertible; car wheel|sports car;
+        car mirror|convertible; car mirror|sports car; pier|viaduct; pier|steel arch bridge;
+        African crocodile|American alligator; crane|crane""",
+    ("imagenet", "food101"): "escargots|snail; escargots|plate",
+    ("imagenet", "caltech256"): """
+        menorah|candle; harpsichord|organ; vcr|CD player; flashlight|torch; people|cardigan; people|sock""",
+    ("imagenet", "places365"): """
+        aqueduct|viaduct; staircase|bannister; aquarium|goldfish; raceway|go-kart; harbor|lifeboat; plaza|obelisk;
+        lagoon|seashore; lagoon|coral reef; islet|seashore; islet|coral reef; wave|seashore; wave|coral reef;
+        glacier|alp; snowfield|alp; butte|cliff; classroom|desk""",
+    ("cifar", "imagenet"): "lampshade|lamp; freight car|train; bison|cattle; American alligator|crocodile",
+    ("cifar", "lsun"): """
+        bridge|bridge; living room|couch; living room|table; living room|lamp; living room|television""",
+}
+
+
+@pytest.mark.parametrize("of", REVIEWED, ids="/".join)
+def test_the_overlaps_that_were_found_by_a_second_reader_are_there(of):
+    listed = {tuple(pair.strip().split("|")) for pair in REVIEWED[of].split(";")}
+    assert listed <= pairs(*of)
+
+
+def test_every_plate_of_food_64_dogs_15_snakes_and_7_fungi_are_there():
+    """The numbers are the second reader's, counted in the lists of classes."""
+    assert len([name for name, known in pairs("imagenet", "food101") if known == "plate"]) == 32
+    near = [pair for pair in pairs("imagenet", "imagenet") if pair[1] in ("Chihuahua", "boa constrictor", "mushroom")]
+    counted = {known: len({name for name, other in near if other == known}) for _, known in near}
+    assert counted == {"Chihuahua": 64, "boa constrictor": 15, "mushroom": 7}
+
+
+KNOWN = set(tables.tiny_imagenet200())
+
+
+def test_only_the_known_classes_of_a_config_count_and_the_closest_comes_first():
+    """CIFAR's known classes are drawn: LSUN's bridge overlaps where bridge is among them."""
+    assert overlaps.closest("cifar", "lsun", ["bridge", "lamp"])["bridge"].known == "bridge"
+    assert "bridge" not in overlaps.closest("cifar", "lsun", ["lamp"])
+    assert overlaps.closest("imagenet", "food101", KNOWN)["escargots"].known == "n01944390"  # the snail, not the plate
+    without = overlaps.closest("imagenet", "food101", KNOWN - {"n01944390"})
+    assert without["escargots"].known == "n07579787"
+
+
+def test_facets_grades_are_its_overlaps():
+    """Every grade names its Places365 class; a class that our grades put beyond all of them has none but WordNet's."""
+    for source in facets.GRADED:
+        closest = overlaps.closest("facets", source, [item.category for item in tables.places365()])
+        for grade in facets.grades(source):
+            if grade.related:
+                assert grade.class_id in closest
+            elif grade.class_id in closest:
+                assert closest[grade.class_id].basis == "WordNet"
+
+
+def test_a_class_that_nobody_looked_at_is_named():
+    assert overlaps.not_looked_at("imagenet", "food101", ["escargots", "pancakes"]) == ["pancakes"]
+    assert overlaps.not_looked_at("broad", "imagenet_o", ["n00000001"]) == []  # looked at by WordNet as a whole
+    assert overlaps.not_looked_at("imagenet", "svhn", ["1"]) == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("imagenet,food101,baklava,n07579787,near,Why", "the kind 'near'"),
+        ("imagenet,food101,baklava,n99999999,same,Why", "n99999999 is not among the 200 in-distribution classes"),
+        ("imagenet,food101,pancakes,n07579787,same,Why", "names pancakes, which food101 does not have"),
+        ("imagenet,food101,baklava,n07579787,none,Why", "the kind 'none'"),
+        ("imagenet,food101,baklava,n07579787,same,", "a reason is missing"),
+        ("imagenet,imagenet,n02087394,,none,Looked at", "n02087394 of imagenet has no overlap"),  # a dog, by WordNet
+    ],
+)
+def test_a_wrong_line_by_hand_is_refused(line, sentence, monkeypatch):
+    names = ("benchmark", "source", "class_id", "known", "kind", "reason")
+    row = dict(zip(names, line.split(","), strict=True))
+    monkeypatch.setattr(rule.tables, "read_rows", lambda name: [row])
+    rule.overlaps.cache_clear()
+    with pytest.raises(TaxonomyError, match=re.escape(sentence)):
+        rule.overlaps()
+    rule.overlaps.cache_clear()
