@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from builders.sources.base import IN_PLACE, LARGEST_IMAGE, SourceIndex
-from builders.sources.readers.parquet import IMAGE_COLUMNS
 from builders.storage.regular import open_buffered, refuse_irregular
 
 Int64 = npt.NDArray[np.int64]
@@ -77,10 +76,10 @@ def image_sizes(index: SourceIndex, rows: Int64) -> tuple[Int64, Callable[[int],
 
 def _average_image(path: Path) -> float:
     metadata = pq.read_metadata(path)
-    names = metadata.schema.to_arrow_schema().names
-    column = next(names.index(name) for name in IMAGE_COLUMNS if name in names)  # leaf 0 of the struct is `bytes`
-    sizes = [metadata.row_group(i).column(column).total_uncompressed_size for i in range(metadata.num_row_groups)]
-    average: float = sum(sizes) / max(1, metadata.num_rows)
+    # All columns: labels are small beside images, and pyarrow 26 ends the process where a single one's metadata are
+    # damaged (`builders.storage.row_groups`).
+    total = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+    average: float = total / max(1, metadata.num_rows)
     return average
 
 

@@ -19,6 +19,7 @@ from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
 from builders.release.entries import FileEntry
 from builders.release.schema import ROLES, arrow_schema
+from builders.storage.row_groups import row_group
 from hf_scripts.checks.images import DecodedImage, check_images, decode_rows
 from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
@@ -297,7 +298,7 @@ def _difference(wanted: Any, found: Any) -> str:
 def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> None:
     """Check that parts of a file can be read quickly: small row groups and a page index."""
     for group in range(parquet.num_row_groups):
-        metadata = parquet.metadata.row_group(group)
+        metadata = row_group(parquet, group)
         for number in range(metadata.num_columns):
             column = metadata.column(number)
             name = column.path_in_schema

@@ -100,8 +100,8 @@ def test_an_imagenet_class_is_explained_with_its_oodness_grade_and_tables():
         "  facets-wordnet-t50          in_distribution",
         "  facets-imagenet             in_distribution",
         "  facets-imagenet-no-animals  in_distribution",
-        "  overlap                     kind-of, /l/lake/natural (FACETS grade): Grade 0: The shore of a lake, with the "
-        "lake.",
+        "  overlap                     kind-of, /l/lake/natural (FACETS grade): Grade 0: The shore of a lake, with "
+        "the lake.",
     ]
 
 
