@@ -14,7 +14,7 @@ from builders.release.schema import UNKNOWN_ROLES
 from builders.selection import Classes, Largest, Originals, Rest, parent
 from builders.splits import Config, JoinedSplit, Part, Split
 from taxonomy import decisions
-from taxonomy.overlaps import LABEL_SPACES
+from taxonomy.overlaps import BY_NAME, LABEL_SPACES
 
 _CONFIG_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*", re.ASCII)
 _SPLIT_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*", re.ASCII)
@@ -78,7 +78,7 @@ def _wrong_columns(config: Config) -> Iterator[str]:
 
 def _wrong_overlaps(config: Config) -> Iterator[str]:
     """Yield a comparison of classes that nobody made, or that the config has no use for."""
-    if config.overlaps and config.overlaps not in LABEL_SPACES:
+    if config.overlaps and config.overlaps not in (*LABEL_SPACES, BY_NAME):
         yield f"{config.name}: no classes were compared for {config.overlaps} (there are {', '.join(LABEL_SPACES)})"
     if config.overlaps and not any(split.role in UNKNOWN_ROLES for split in config.by_key().values()):
         yield f"{config.name}: it has no unknown class to compare with {config.overlaps}"

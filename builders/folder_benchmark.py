@@ -33,6 +33,7 @@ from builders.executors.processes import without_pandas
 from builders.release.schema import Role
 from builders.sources.base import Source
 from builders.sources.image_folder import ALL, Images, find_images, image_folder
+from taxonomy.overlaps import BY_NAME
 
 VERSION = "1.0.0"
 
@@ -101,6 +102,7 @@ def declare(name: str, seed: int, known: Images, unknown: Sequence[Unknown]) -> 
             description="Splits for evaluation: in-distribution images, and the unknowns that were given with them.",
             splits=tuple(config_splits),
             duplicates_of=f"{name}-train/train" if train is not None else "",
+            overlaps=BY_NAME if unknown else "",
         )
     ]
     if train is not None:

@@ -76,6 +76,7 @@ audit                   : cli duplicates errors executors generate generate.exac
 pipeline                : adopt benchmark cli demo.write duplicates errors executors generate generate.exact plan
                           registry release sources sources.base storage writing
 folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base
+                          taxonomy.overlaps
 
 [hf_scripts]
 checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import Config, Count, Originals, Split, group_name, split_of
+from builders.benchmark import ClassesOf, Config, Count, Originals, Split, group_name, split_of
 from builders.plan.classes import Adopted, Draws
 from builders.plan.exclusions import Accounts, in_order, reasons_by_class
 from builders.plan.originals import original_ids
@@ -245,6 +245,8 @@ def _overlaps(config: Config, split: Split, labels: Sequence[str]) -> Mapping[st
     """The known class that each unknown class of a split overlaps most closely, by class id; empty for known ones."""
     if split.role not in UNKNOWN_ROLES:
         return {}
+    if config.overlaps == overlaps.BY_NAME and isinstance(config.labels, ClassesOf):
+        return overlaps.same_names(split.source.classes(), config.labels.source.classes())
     closest = overlaps.closest(config.overlaps, split.source.key, labels)
     return {class_id: overlap.known for class_id, overlap in closest.items()}
 

@@ -31,7 +31,7 @@ def folders(tmp_path_factory):
         for image in range(PER_CLASS + number):
             draw(root / "known" / name / f"{image:02d}.jpg", 100 * number + image)
     for image in range(6):
-        draw(root / "near" / ("wasp" if image % 2 else "bee") / f"{image}.png", 1000 + image)
+        draw(root / "near" / ("wasp" if image % 2 else "Bee_") / f"{image}.png", 1000 + image)
         draw(root / "far" / f"{image}.jpg", 2000 + image)
         draw(root / "external" / f"{image}.webp", 3000 + image)
     # Two unknowns show what training images show: one in its very bytes, one in other bytes and another size.
@@ -77,6 +77,14 @@ def test_it_verifies_and_loads(release, capsys):
     }
     assert {row["class_id"] for row in found["far_ood_flat"]} == {"far_ood_flat"}
     assert {row["label"] for row in found["near_ood"]} == {-1}
+
+
+def test_unknown_classes_with_the_name_of_a_known_one_overlap(release):
+    found = rows(release, "folder-index")
+    # The folder of near images has bees, and so have the known ones.
+    assert {(row["class_id"], row["id_overlap"]) for row in found["near_ood"]} == {("Bee_", "bee"), ("wasp", None)}
+    assert {row["id_overlap"] for row in [*found["test"], *found["far_ood_flat"]]} == {None}
+    assert manifest_of(release)["configs"]["folder"]["splits"]["near_ood"]["overlaps"] == 3
 
 
 def test_training_validation_and_test_share_no_image_and_are_all(release):
