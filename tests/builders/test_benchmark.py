@@ -236,7 +236,7 @@ def test_an_earlier_version_has_the_splits_that_it_had_and_no_variants():
     assert (old.version, old.variants, old.earlier) == ("0.9.0", (), ())
     assert [split.quota for _, split in old.splits()] == [PerClass(7), AllImages()]
     for version, sentence in (
-        ("0.1.0", r"^Version 0\.1\.0 of toy was a dream\. These tools build the versions 1\.0\.0, 0\.9\.0 of toy\.$"),
+        ("0.1.0", r"^Version 0\.1\.0 of toy was a dream\. Of toy, these tools build 1\.0\.0, 0\.9\.0\.$"),
         ("0.2.0", r"^These tools do not build version 0\.2\.0 of the benchmark toy, only 1\.0\.0, 0\.9\.0\. Use one"),
     ):
         with pytest.raises(BuildError, match=sentence):

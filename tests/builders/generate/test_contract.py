@@ -39,7 +39,7 @@ def test_a_name_means_one_recipe():
     corruptions = {f"{name}-{severity}" for name in DESCRIPTIONS for severity in range(1, 6)}
     models = {"biggan-deep-256", "stable-diffusion-2"}
     attacked = {f"{attack}-{model}" for attack in ("pgd", "autoattack") for model in ("resnet50", "vit")}
-    assert set(found) == {"", "fixed-resize-32", "gaussian-32"} | corruptions | models | attacked
+    assert set(found) == {"", "fixed-resize-32", "gaussian-32", "lsun-fix-32"} | corruptions | models | attacked
 
 
 @pytest.mark.parametrize("generator", [AS_PNG, FIXED_RESIZE, GAUSSIAN_NOISE])

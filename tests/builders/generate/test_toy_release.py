@@ -360,7 +360,10 @@ def test_recorded_images_that_are_not_the_published_ones_are_refused(release, pu
     (published / shard).write_bytes(b"no Parquet")
     arguments = ["toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
     assert materialize.main([str(published), *arguments]) == 2
-    assert f"{published / shard} is not shard 0 of toy-synthetic/redrawn, or not as its" in capsys.readouterr().err
+    assert (
+        f"{shard} in the published release is not of shard 0 of toy-synthetic/redrawn, or not as its"
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "out" / shard).exists()
 
 

@@ -133,7 +133,7 @@ def test_another_version_of_the_benchmark_is_refused(published, demo, tmp_path):
     manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
     manifest["benchmarks"]["imagenet"]["version"] = "9.0.0"
     write_json(place, manifest)
-    with pytest.raises(BuildError, match=r"do not build version 9\.0\.0 of the benchmark imagenet, only 1\.0\.0"):
+    with pytest.raises(BuildError, match=r"do not build version 9\.0\.0 of the benchmark imagenet, only 1\.1\.0"):
         materialize(Published(place, "imagenet"), demo, tmp_path / "out")
 
 

@@ -250,7 +250,7 @@ def test_a_file_that_was_lost_from_a_release_is_built_again(demo, release, tmp_p
         ({"seed": 5}, r"The release in .* has the seed 0, and this run the seed 5\."),
         (
             {"benchmark": dataclasses.replace(BENCHMARK, version="2.0.0")},
-            r"The release in .* has the version 1.0.0, and this run the version 2.0.0\.",
+            r"The release in .* has the version 1.1.0, and this run the version 2.0.0\.",
         ),
         ({"demo": False}, r"The release in .* has the demo on, and this run the demo off\."),
         (

@@ -121,8 +121,8 @@ def of_audit(name: str, file: str) -> Target:
 
 
 TARGETS = (
-    of_audit("audit-index", "index/bench/near_ood.parquet"),
-    of_audit("audit-shard", "data/bench/near_ood-00001-of-00002.parquet"),
+    of_audit("audit-index", "index/bench/test.parquet"),
+    of_audit("audit-shard", "data/bench/test-00001-of-00002.parquet"),
     of_release("release-manifest", "manifest.json"),
     of_release("release-card", "README.md"),
     of_release("release-exclusions", "excluded/bench.csv"),
