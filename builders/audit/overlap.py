@@ -98,10 +98,11 @@ def _summary(counted: list[SplitOverlap]) -> str:
     if not some:
         splits = f"the {len(counted):,} splits with the column `{COLUMN}`"
         return f"Overlap: no row of {splits} is of a class that overlaps a known one."
+    others = len(counted) - len(some)
     parts = [f"{split.overlapping:,} of {split.rows:,} rows of `{split.key}` ({_named(split)})" for split in some]
     return (
         f"Overlap: the class of some unknown rows overlaps a known class (column `{COLUMN}`): {'; '.join(parts)}; "
-        f"none in {len(counted) - len(some):,} other splits with that column."
+        f"none in {others:,} other split{'s' * (others != 1)} with that column."
     )
 
 
