@@ -72,7 +72,7 @@ cli                     : benchmark errors generate sources sources.base storage
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
 audit                   : cli duplicates errors executors generate generate.exact release sources sources.base
-                          storage
+                          storage taxonomy.tables
 pipeline                : adopt benchmark cli demo.write duplicates errors executors generate generate.exact plan
                           registry release sources sources.base storage writing
 folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base

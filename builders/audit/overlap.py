@@ -16,6 +16,7 @@ from builders.audit.row_groups import read_index
 from builders.errors import BuildError
 from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
+from taxonomy import tables
 
 COLUMN = "id_overlap"
 """Names the known class that an unknown row's class overlaps, or tells that it overlaps one; no value where none."""
@@ -100,10 +101,9 @@ def _summary(counted: list[SplitOverlap]) -> str:
         return f"Overlap: no row of {splits} is of a class that overlaps a known one."
     others = len(counted) - len(some)
     parts = [f"{split.overlapping:,} of {split.rows:,} rows of `{split.key}` ({_named(split)})" for split in some]
-    return (
-        f"Overlap: the class of some unknown rows overlaps a known class (column `{COLUMN}`): {'; '.join(parts)}; "
-        f"none in {others:,} other split{'s' * (others != 1)} with that column."
-    )
+    none = f"; none in {others:,} other split{'s' * (others > 1)} with that column" if others else ""
+    listed = "; ".join(parts)
+    return f"Overlap: the class of some unknown rows overlaps a known class (column `{COLUMN}`): {listed}{none}."
 
 
 def _named(split: SplitOverlap) -> str:
@@ -111,7 +111,10 @@ def _named(split: SplitOverlap) -> str:
     for (name, _, _), rows in split.classes.items():
         known[name] += rows
     first = sorted(known.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{name} {rows:,}" for name, rows in first[:_MOST_NAMED])
+    names = {
+        row.wnid: f"{row.name} ({row.wnid})" for row in tables.imagenet1k()
+    }  # a synset's id says nothing to a reader
+    shown = ", ".join(f"{names.get(name, name)} {rows:,}" for name, rows in first[:_MOST_NAMED])
     others = len(first) - _MOST_NAMED
     return f"{shown}, and {others:,} more known classes" if others > 0 else shown
 

@@ -1,11 +1,13 @@
 """`audit overlap` on releases whose unknown rows name known classes, or only tell that there is one."""
 
 import csv
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from builders.audit import overlap
 from builders.audit.__main__ import main
 from builders.release.columns import Column
 from builders.release.layout import Layout
@@ -90,3 +92,12 @@ def test_a_damaged_index_gets_one_sentence(release, capsys):
     assert main(["overlap", str(release)]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and f"Cannot read {path}" in said
+
+
+def test_a_summary_names_synsets_and_counts_other_splits_only_where_there_are_some():
+    # By hand: tench is the first of ImageNet's 1,000 classes, n01440764.
+    fish = overlap.SplitOverlap("c/near", 5, Counter({("n01440764", "", ""): 2}))
+    none = overlap.SplitOverlap("c/far", 5, Counter())
+    said = "2 of 5 rows of `c/near` (tench (n01440764) 2)"
+    for splits, rest in (([fish], "."), ([fish, none], "; none in 1 other split with that column.")):
+        assert overlap._summary(splits).endswith(f"{said}{rest}")
