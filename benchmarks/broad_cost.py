@@ -2,8 +2,8 @@
 
 `python -m benchmarks.broad_cost` counts the forward and backward passes of each attack, counts the floating-point
 operations of each network on torch's meta device, which computes nothing, and multiplies. `--tflops N` says how much
-a device sustains, and `--measure` times the networks themselves on `--device` instead. All weights are random: they
-take as long as trained ones.
+a device sustains, and `--measure` times the networks themselves on `--device` instead, on a batch of `--batch` images.
+All weights are random: they take as long as trained ones.
 
 The passes of an attack are those of an image that it never deceives the model with, so they are the most it can take:
 a part of AutoAttack stops with an image that it has got wrong, and most images are after a few steps.
@@ -26,6 +26,9 @@ from builders.generate.synthetic import stable_diffusion
 from builders.generate.synthetic.biggan import TRUNCATION
 from builders.generate.synthetic.biggan_network import Network as BigGAN
 from builders.generate.synthetic.demo import BIGGAN_256, config_of
+
+Start = Callable[[str, bool, int], Callable[[], Any]]
+"""Sets a network up on a device, to go backward or not, for a number of images; what it returns runs it once."""
 
 ATTACKED, SYNTHETIC = 5_000, 25_000
 """Images of each split in the paper."""
@@ -57,19 +60,19 @@ class Passes:
 
 @dataclass(frozen=True)
 class Work:
-    """A network, and how often it runs for the images of a split. `run` takes a device and whether to go backward."""
+    """A network, and how often it runs for the images of a split."""
 
     title: str
     images: int
     passes: Passes
-    run: Callable[[str, bool], Callable[[], Any]]
+    run: Start
 
-    def cost(self, device: str) -> tuple[float, float]:
-        """Seconds of a forward and of a backward pass on a device; without one, 10^9 operations."""
+    def cost(self, device: str, batch: int) -> tuple[float, float]:
+        """Seconds of an image's forward and backward pass on a device; without one, 10^9 operations."""
 
         def one(*, backward: bool) -> float:
             if device:
-                return seconds(self.run, device, backward=backward)
+                return seconds(self.run, device, batch, backward=backward)
             return operations(self.run, backward=backward) / 1e9
 
         forward = one(backward=False)
@@ -104,16 +107,16 @@ def counted(attack: PGD | AutoAttack) -> Passes:
     return Passes(**found)
 
 
-def classifier(model: Model) -> Callable[[str, bool], Callable[[], Any]]:
-    """A classifier of one image."""
+def classifier(model: Model) -> Start:
+    """A classifier, as attacks run it."""
 
-    def start(device: str, backward: bool) -> Callable[[], Any]:
+    def start(device: str, backward: bool, batch: int) -> Callable[[], Any]:
         import timm
         import torch
 
         with torch.device(device):
             network = timm.create_model(model.architecture).eval().requires_grad_(False)
-            image = torch.zeros(1, 3, model.size, model.size)
+            image = torch.zeros(batch, 3, model.size, model.size)
 
         def run() -> Any:
             with torch.set_grad_enabled(backward):
@@ -128,15 +131,18 @@ def classifier(model: Model) -> Callable[[str, bool], Callable[[], Any]]:
     return start
 
 
-def biggan(device: str, _: bool) -> Callable[[], Any]:
-    """BigGAN-deep at 256 pixels, one image."""
+def biggan(device: str, _: bool, batch: int) -> Callable[[], Any]:
+    """BigGAN-deep at 256 pixels."""
     import torch
 
     config = config_of(BIGGAN_256)
     # Uniform numbers: variances and norms, which these are of, are not negative.
     tensors = {name: torch.rand(shape, device=device) for name, shape in config.shapes().items()}
     network = BigGAN(config, tensors, TRUNCATION, device)
-    noise, classes = torch.zeros(1, config.z_dim, device=device), torch.zeros(1, dtype=torch.int64, device=device)
+    noise, classes = (
+        torch.zeros(batch, config.z_dim, device=device),
+        torch.zeros(batch, dtype=torch.int64, device=device),
+    )
 
     def run() -> Any:
         with torch.inference_mode():
@@ -145,14 +151,14 @@ def biggan(device: str, _: bool) -> Callable[[], Any]:
     return run
 
 
-def unet(device: str, _: bool) -> Callable[[], Any]:
+def unet(device: str, _: bool, batch: int) -> Callable[[], Any]:
     """Stable Diffusion 2's denoising network, for one of the two prompts of an image and one step."""
     import diffusers
     import torch
 
     with torch.device(device):
         network = diffusers.UNet2DConditionModel(**_UNET).eval().requires_grad_(False)
-        latents, words = torch.zeros(1, 4, _LATENTS, _LATENTS), torch.zeros(1, _WORDS, _WIDTH)
+        latents, words = torch.zeros(batch, 4, _LATENTS, _LATENTS), torch.zeros(batch, _WORDS, _WIDTH)
 
     def run() -> Any:
         with torch.no_grad():
@@ -161,14 +167,14 @@ def unet(device: str, _: bool) -> Callable[[], Any]:
     return run
 
 
-def decoder(device: str, _: bool) -> Callable[[], Any]:
-    """Stable Diffusion 2's decoder, one image."""
+def decoder(device: str, _: bool, batch: int) -> Callable[[], Any]:
+    """Stable Diffusion 2's decoder."""
     import diffusers
     import torch
 
     with torch.device(device):
         network = diffusers.AutoencoderKL(**_VAE).eval().requires_grad_(False)
-        latents = torch.zeros(1, 4, _LATENTS, _LATENTS)
+        latents = torch.zeros(batch, 4, _LATENTS, _LATENTS)
 
     def run() -> Any:
         with torch.no_grad():
@@ -189,38 +195,39 @@ def works() -> Iterator[Work]:
     yield Work("Stable Diffusion 2, decoder", SYNTHETIC, Passes(1, 0), decoder)
 
 
-def operations(run: Callable[[str, bool], Callable[[], Any]], *, backward: bool) -> float:
+def operations(run: Start, *, backward: bool) -> float:
     """Floating-point operations of one image, a multiplication and an addition counted as two."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    once = run("meta", backward)
+    once = run("meta", backward, 1)
     with FlopCounterMode(display=False) as counter:
         once()
     return float(counter.get_total_flops())
 
 
-def seconds(run: Callable[[str, bool], Callable[[], Any]], device: str, *, backward: bool) -> float:
-    """Seconds of one image: the least of three runs after a first one; on the CPU one thread's own time."""
+def seconds(run: Start, device: str, batch: int, *, backward: bool) -> float:
+    """Seconds of an image of a batch: the least of three runs after a first one; on the CPU one thread's own time."""
     import torch
 
     clock = time.process_time if device == "cpu" else time.perf_counter
-    once = run(device, backward)
+    once = run(device, backward, batch)
     found = []
-    for _ in range(3):
+    for _ in range(4):
         started = clock()
         once()
         if device == "cuda":
             torch.cuda.synchronize()
         found.append(clock() - started)
-    return min(found[1:])
+    return min(found[1:]) / batch
 
 
-@click.command(epilog="Example: python -m benchmarks.broad_cost --device cuda --measure")
+@click.command(epilog="Example: python -m benchmarks.broad_cost --device cuda --measure --batch 16")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--measure", is_flag=True, help="Time the networks instead of assuming --tflops.")
+@click.option("--batch", default=1, show_default=True, help="Images at a time, with --measure.")
 @click.option("--tflops", default=10.0, show_default=True, help="Sustained 10^12 operations a second of a device.")
 @click.option("--only", default="", metavar="TEXT", help="Only what has this text in its name.")
-def main(device: str, measure: bool, tflops: float, only: str) -> None:
+def main(device: str, measure: bool, batch: int, tflops: float, only: str) -> None:
     """Print a table of passes, cost of a pass and hours."""
     import torch
 
@@ -230,7 +237,7 @@ def main(device: str, measure: bool, tflops: float, only: str) -> None:
     for work in works():
         if only not in work.title:
             continue
-        forward, backward = work.cost(device if measure else "")
+        forward, backward = work.cost(device if measure else "", batch)
         of_image = work.passes.forward * forward + work.passes.backward * backward
         hours = work.images * (of_image if measure else of_image / 1e3 / tflops) / 3600
         print(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from builders.generate.devices import exact_float32
+
 _TOLERANCE = 1e-4
 """How much logits may differ from those of the network itself, relative to the largest: float32 rounding."""
 
@@ -26,7 +28,7 @@ def folded(module: Any, pixels: Any) -> Any:
     import torch
 
     twin = copy.deepcopy(module)
-    with torch.no_grad():
+    with torch.no_grad(), exact_float32():
         for convolution, name, norm in _pairs(twin, pixels):
             _fold(convolution, norm)
             parent, _, child = name.rpartition(".")

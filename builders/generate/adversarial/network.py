@@ -13,6 +13,7 @@ from builders.errors import BuildError
 from builders.generate.adversarial.folding import folded
 from builders.generate.adversarial.models import Model
 from builders.generate.adversarial.weights import load_strictly, read_weights
+from builders.generate.devices import exact_float32
 
 
 class Judged(NamedTuple):
@@ -64,8 +65,7 @@ class Network:
         """Classify images of shape (n, size, size, 3) in float32, also where a device would rather use TF32."""
         import torch
 
-        exact = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
-        with torch.inference_mode(), exact:
+        with torch.inference_mode(), exact_float32():
             shares = torch.softmax(self.module(self.pixels(images)), dim=1)
             confidences, predictions = shares.max(dim=1)
             own = shares[torch.arange(len(images), device=self.device), torch.from_numpy(labels).to(self.device)]
