@@ -1,9 +1,8 @@
-"""What the README shows is what the commands print."""
+"""What the README and the pages of docs show is what the commands print."""
 
 import re
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from builders.imagenet_benchmark import BENCHMARK
@@ -12,13 +11,16 @@ from builders.release.manifest import read_manifest
 from hf_scripts import verify
 from taxonomy.__main__ import main as taxonomy
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+TEXT = "\n".join(
+    path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+)
 SHOWN_AT = "build/unknown-detection"
 
 
 def shown(command):
-    """The output under the one console block of the README whose first line has the command."""
-    blocks = [block for block in re.findall(r"```console\n(.*?)```", README, re.S) if command in block.split("\n")[0]]
+    """The output under the one console block of the pages whose first line has the command."""
+    blocks = [block for block in re.findall(r"```console\n(.*?)```", TEXT, re.S) if command in block.split("\n")[0]]
     assert len(blocks) == 1, f"{command} stands in {len(blocks)} blocks"
     return blocks[0].split("\n", 1)[1]
 
@@ -47,11 +49,3 @@ def test_verify_prints_these_lines(imagenet_release, capsys):
 def test_explain_prints_this():
     command = "python -m taxonomy explain caltech256 lightning"
     assert CliRunner().invoke(taxonomy, command.split()[3:]).output == shown(command)
-
-
-@pytest.mark.parametrize(
-    "module", sorted(set(re.findall(r"python -m ((?:builders|hf_scripts|benchmarks|taxonomy)[\w.]*)", README)))
-)
-def test_every_command_named_exists(module):
-    path = Path(__file__).parents[1] / module.replace(".", "/")
-    assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
