@@ -54,9 +54,9 @@ class HelpCommand(click.Command):
         options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
         records = {param.name: record for param in options if (record := param.get_help_record(ctx)) is not None}
         placed = {name for names in self.sections.values() for name in names}
-        others = [str(name) for name in records if name not in placed]
+        others = [str(param.name) for param in options if param.name in records and param.name not in placed]
         sections = {title: list(names) for title, names in self.sections.items()}
-        if sections and others == ["help"]:
+        if sections and [param.opts[-1] for param in options if param.name in others] == ["--help"]:
             sections[list(sections)[-1]] += others
         else:
             sections[OTHERS if sections else "Options"] = others

@@ -69,7 +69,10 @@ def command() -> None:
     """
 
 
-@command.command(examples=("python -m builders.audit smoothness build/unknown-detection --splits cifar",))
+@command.command(
+    short_help="Smoothness alone against the known test images.",
+    examples=("python -m builders.audit smoothness build/unknown-detection --splits cifar",),
+)
 @_release
 @_splits
 @click.option(
@@ -125,7 +128,10 @@ def _by_config(release: Path, manifest: Manifest, wanted: Sequence[str]) -> dict
     return found
 
 
-@command.command(examples=("python -m builders.audit overlap build/unknown-detection",))
+@command.command(
+    short_help="Unknown rows whose class overlaps a known class.",
+    examples=("python -m builders.audit overlap build/unknown-detection",),
+)
 @_release
 @_dry_run
 def overlap(release: Path, dry_run: bool) -> None:
@@ -142,7 +148,10 @@ def overlap(release: Path, dry_run: bool) -> None:
         _finish(release, manifest, findings(counted), dry_run=dry_run)
 
 
-@command.command(examples=("python -m builders.audit duplicates build/unknown-detection",))
+@command.command(
+    short_help="The same picture in two rows, exactly or nearly.",
+    examples=("python -m builders.audit duplicates build/unknown-detection",),
+)
 @_release
 @click.option(
     "--against",
@@ -183,7 +192,10 @@ def duplicates(
             _finish(release, manifest, audit.findings(found), dry_run=dry_run, quiet=True)
 
 
-@command.command(examples=("python -m builders.audit artifacts build/unknown-detection --splits cifar",))
+@command.command(
+    short_help="Single numbers of an image that separate splits.",
+    examples=("python -m builders.audit artifacts build/unknown-detection --splits cifar",),
+)
 @_release
 @_splits
 @click.option(
@@ -216,7 +228,8 @@ def artifacts(release: Path, splits: Sequence[str], sample: int, workers: int, d
 
 
 @command.command(
-    examples=("python -m builders.audit resizes build/unknown-detection /data/lsun --splits cifar/far_ood_lsun_fix",)
+    short_help="Originals of splits, resized in three ways.",
+    examples=("python -m builders.audit resizes build/unknown-detection /data/lsun --splits cifar/far_ood_lsun_fix",),
 )
 @_release
 @click.argument("originals", metavar="DIR", type=click.Path(path_type=Path))
@@ -243,7 +256,10 @@ def resizes(release: Path, originals: Path, splits: Sequence[str], images: int) 
     click.echo("\n".join(aligned(lines)))
 
 
-@command.command(examples=("python -m builders.audit sheet build/unknown-detection --splits cifar --out sheet.png",))
+@command.command(
+    short_help="A picture of the first images of splits.",
+    examples=("python -m builders.audit sheet build/unknown-detection --splits cifar --out sheet.png",),
+)
 @_release
 @_splits
 @_out("picture (.png or .jpg)")
@@ -262,7 +278,8 @@ def sheet(release: Path, splits: Sequence[str], out: Path | None, images: int, d
 
 
 @command.command(
-    examples=("python -m builders.audit pairs build/unknown-detection --splits cifar/test --out pairs.png",)
+    short_help="A picture of images above their duplicates.",
+    examples=("python -m builders.audit pairs build/unknown-detection --splits cifar/test --out pairs.png",),
 )
 @_release
 @splits_option("Draw the duplicates of these, a picture for each.", required=True)
