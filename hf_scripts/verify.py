@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import pyarrow.parquet as pq
@@ -78,7 +79,8 @@ def _verify(
     rows = {task.file.path: outcome.rows for task, outcome in zip(tasks, outcomes, strict=True)}
     _check_counts(manifest, rows, problems)
     problems.merge(check_release.check_excluded(root, manifest))
-    problems.merge(check_card(root, manifest))
+    read = {task.file.path for task in tasks}
+    problems.merge(check_card(root, manifest, [file.path for file in manifest.files() if file.path not in read]))
     notes = _notes(manifest)
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
         problems.merge(check_release.check_audit(root, manifest))
@@ -237,7 +239,7 @@ def command(
                 "another folder to check the repository of that name."
             )
         found = _check(folder, str(folder), Problems(), splits, decode=decode, workers=workers)
-        return _print(found, as_json=as_json)
+        return _print(found, found.document(release, None, None) if as_json else None)
     # The client takes half a second to import.
     from hf_scripts.hub.download import downloaded
     from hf_scripts.publish.access import exposure_problems
@@ -249,7 +251,7 @@ def command(
     with downloaded(release, revision or "main", keep, lambda line: click.echo(line, err=True), chosen) as there:
         there.problems.merge(exposure_problems(there.repository, revision or "main", there.commit))
         found = _check(there.root, there.name, there.problems, splits, decode=decode, workers=workers)
-        return _print(found, as_json=as_json)
+        return _print(found, found.document(release, revision or "main", there.commit) if as_json else None)
 
 
 def _check(
@@ -272,10 +274,10 @@ def _check(
     return Verified(name, manifest, scope, decode, problems, tuple(notes))
 
 
-def _print(found: Verified, *, as_json: bool) -> int:
-    """Print what was found, and return the exit code."""
-    if as_json:
-        print_document("verify", found.document())
+def _print(found: Verified, document: Mapping[str, Any] | None) -> int:
+    """Print what was found, as text or as a document, and return the exit code."""
+    if document is not None:
+        print_document("verify", document)
     else:
         for line in found.lines():
             click.echo(line)

@@ -73,7 +73,7 @@ broad                   : benchmark generate generate.adversarial generate.exact
                           taxonomy.tables
 broad_benchmark         : benchmark broad executors generate.exact papers sources
 registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
-cli                     : benchmark errors generate sources sources.base storage unknown_detection.commands
+cli                     : benchmark errors generate release sources sources.base storage unknown_detection.commands
                           unknown_detection.help
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry unknown_detection.help
@@ -120,7 +120,7 @@ report                  : detectors errors files metrics progress protocols rele
 graph                   : errors files releases report scoring
 demo                    : detectors duplicate_pairs errors files models progress protocols releases
 commands                : demo detectors errors extras features graph metrics models progress protocols releases report
-                          scoring
+                          scoring unknown_detection.commands
 __main__                : errors extras unknown_detection.commands unknown_detection.help
 """
 

@@ -4,27 +4,59 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from builders.errors import BuildError, one_line
+from builders.release.manifest import read_manifest
 
 
-def splits_option(help: str, *, required: bool = False) -> Callable[[Any], Any]:  # noqa: A002 - as in click
+def splits_option(
+    help: str,  # noqa: A002 - as in click
+    *,
+    required: bool = False,
+    keys: Sequence[str] = (),
+) -> Callable[[Any], Any]:
     """Return the option; its value is what `chosen_splits` takes.
 
     Args:
         help: what is done with the splits, as the start of the option's help.
         required: whether it must be given.
+        keys: the splits that a shell offers; those of the release where a command's first argument names one.
     """
+
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+        return offered(keys or _splits_there(ctx), incomplete)
+
     return click.option(
         "--splits",
         multiple=True,
         required=required,
+        shell_complete=complete,
         metavar="CONFIG[/SPLIT],...",
         help=f"{help} A config stands for all its splits.",
     )
+
+
+def offered(keys: Sequence[str], incomplete: str) -> list[str]:
+    """What a shell offers for the beginning of a value: configs, and splits once their config is written."""
+    before, comma, last = incomplete.rpartition(",")
+    configs = dict.fromkeys(key.partition("/")[0] for key in keys)
+    names = [*configs, *(key for key in keys if last.startswith(f"{key.partition('/')[0]}/"))]
+    return [before + comma + name for name in names if name.startswith(last)]
+
+
+def _splits_there(ctx: click.Context) -> list[str]:
+    """The splits of the release folder that is the first argument of a command line; none if there is no such."""
+    arguments = [str(param.name) for param in ctx.command.params if isinstance(param, click.Argument)]
+    # click leaves arguments unread where the option at the end still lacks its value.
+    given = next((value for value in (*(ctx.params.get(name) for name in arguments[:1]), *ctx.args) if value), "")
+    try:
+        return list(read_manifest(Path(str(given))).by_key())
+    except BuildError:
+        return []
 
 
 def named(wanted: Sequence[str]) -> list[str]:

@@ -87,7 +87,7 @@ def make_command(benchmark: Benchmark) -> click.Command:
         *source_options(every_source(benchmark)),
         *variant_options(benchmark),
         *setting_options(benchmark),
-        *build_options(benchmark.seed),
+        *build_options(benchmark.seed, list(benchmark.parts())),
         *_source_choices(benchmark),
     ):
         command = option(command)
@@ -114,7 +114,7 @@ def _demo_models(
     return ModelsOfDemo.of(benchmark, values, without=replaced | others)
 
 
-def build_options(seed: int) -> list[Callable[[Any], Any]]:
+def build_options(seed: int, splits: Sequence[str] = ()) -> list[Callable[[Any], Any]]:
     """Return the flags of every build: where to, which splits, how much of them, and how they are checked."""
     return [
         click.option(
@@ -124,7 +124,7 @@ def build_options(seed: int) -> list[Callable[[Any], Any]]:
             show_default=True,
             help="Release folder. Several benchmarks and later runs may share one.",
         ),
-        splits_option("Build only these; only their sources are needed."),
+        splits_option("Build only these; only their sources are needed.", keys=splits),
         click.option("--dry-run", is_flag=True, help="Plan and print counts; write nothing."),
         json_option(only="--dry-run"),
         click.option("--index-only", is_flag=True, help="Write the rows and their digests without pixels."),

@@ -46,7 +46,7 @@ class Verified:
     """What was found of a release.
 
     Attributes:
-        name: the folder, or the repository and its commit.
+        name: the folder, or the repository, revision and commit.
         manifest: its manifest; None if that is not valid.
         scope: what was checked of it; None without a manifest.
         decode: whether images were to be decoded.
@@ -75,14 +75,17 @@ class Verified:
                 "files": len(known[key].files),
                 "bytes": sum(file.size for file in known[key].files),
             }
-            for key in sorted(self.scope.splits)
+            for key in known
+            if key in self.scope.splits
         ]
 
-    def document(self) -> dict[str, Any]:
-        """What `--json` prints."""
+    def document(self, release: str, revision: str | None, commit: str | None) -> dict[str, Any]:
+        """What `--json` prints; `release` is a folder, without a revision and a commit, or a repository."""
         kinds = self.problems.sentences.items()
         return {
-            "release": printable(self.name),
+            "release": release,
+            "revision": revision,
+            "commit": commit,
             "whole": not self.problems.total(),
             "check": "decode" if self.decode else "fast",
             "splits": self.splits,

@@ -77,7 +77,7 @@ def test_images_of_other_splits_are_not_read(whole, check, capsys):
     code, lines = check("--splits", "imagenet-train,imagenet/test")
     assert code == 0
     tabled = [line.split()[0] for line in lines[1 : lines.index("")]]
-    assert tabled == ["imagenet-train/train", "imagenet/test"]
+    assert tabled == ["imagenet/test", "imagenet-train/train"]
     assert ": 2 splits, " in lines[-1] and lines[-1].endswith("; images of 7 other splits were not read (--splits)")
     # What is small is checked for all splits: a pair of duplicates is found in the indexes.
     rewrite(whole, "imagenet/validation", lambda table: with_cells(table, 3, label=777))

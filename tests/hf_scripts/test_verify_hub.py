@@ -78,10 +78,11 @@ def test_images_of_other_splits_are_not_downloaded(check, published, tmp_path, h
     assert "has no config or split absent" in check(REPO, "--splits", "absent").error
 
 
-def test_json_alone_is_on_stdout(check, published):
+def test_json_alone_is_on_stdout(check, published, hub):
     ran = check(REPO, "--revision", "v1.0.0", "--json")
     document = json.loads("\n".join(ran.out))
-    assert document["whole"] is True and document["release"].startswith("org/name at v1.0.0 (commit ")
+    found = [document[key] for key in ("whole", "release", "revision", "commit")]
+    assert found == [True, REPO, "v1.0.0", hub.tags(REPO)["v1.0.0"]]
     assert ran.err[0] == "there is no folder org/name; looking for it on the Hub"
 
 

@@ -179,4 +179,5 @@ def test_bash_completes_commands_options_and_values(complete):
     assert complete(f"{PROGRAM} build ") == ["imagenet", "cifar", "facets", "broad", "folder"]
     assert complete(f"{PROGRAM} explain --a") == ["--all"]
     assert complete(f"{PROGRAM} verify DIR --check f") == ["fast"]
+    assert complete(f"{PROGRAM} build cifar --splits cifar-train,cifar/far_ood_d") == ["cifar-train,cifar/far_ood_dtd"]
     assert complete(f"{PROGRAM} evaluate co") == ["compare"]
