@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import textwrap
 import tomllib
 from pathlib import Path
 
@@ -147,37 +146,28 @@ def test_a_script_is_printed_for_each_shell(capsys, shell):
         subprocess.run([found, "-n"], input=text, text=True, check=True)
 
 
-@pytest.fixture
-def complete(program):
-    """Complete a line in a real bash that has read the script; returns what it offers for the last word."""
-    bash = shutil.which("bash")
-    if bash is None:
-        pytest.skip("bash is not installed")
-
-    def complete(line):
-        words = [*line.split(" ")]
-        script = textwrap.dedent(
-            f"""
-            compopt() {{ :; }}  # only allowed inside of a completion that a person asks for
-            eval "$({PROGRAM} completion bash)"
-            COMP_WORDS=({" ".join(word or "''" for word in words)})
-            COMP_CWORD={len(words) - 1}
-            complete -p {PROGRAM} >&2
-            "$(complete -p {PROGRAM} | sed 's/.*-F \\([^ ]*\\).*/\\1/')" {PROGRAM}
-            printf '%s\\n' "${{COMPREPLY[@]}}"
-            """
-        )
-        done = subprocess.run([bash, "--norc", "-c", script], capture_output=True, text=True, check=True)
-        assert f"-F _unknown_detection_completion {PROGRAM}" in done.stderr
-        return done.stdout.split()
-
-    return complete
-
-
-def test_bash_completes_commands_options_and_values(complete):
-    assert complete(f"{PROGRAM} ver") == ["verify"]
-    assert complete(f"{PROGRAM} build ") == ["imagenet", "cifar", "facets", "broad", "folder"]
-    assert complete(f"{PROGRAM} explain --a") == ["--all"]
-    assert complete(f"{PROGRAM} verify DIR --check f") == ["fast"]
-    assert complete(f"{PROGRAM} build cifar --splits cifar-train,cifar/far_ood_d") == ["cifar-train,cifar/far_ood_dtd"]
-    assert complete(f"{PROGRAM} evaluate co") == ["compare"]
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_bash_completes_commands_options_and_values(program):
+    expected = {
+        "ver": ["verify"],
+        "build ": ["imagenet", "cifar", "facets", "broad", "folder"],
+        "verify DIR --check f": ["fast"],
+        "build cifar --splits cifar-train,cifar/far_ood_d": ["cifar-train,cifar/far_ood_dtd"],
+        "evaluate co": ["compare"],
+    }
+    asked = [[PROGRAM, *line.split(" ")] for line in expected]
+    script = "\n".join(
+        [
+            "compopt() { :; }  # bash allows it only where a person asks for a completion",
+            f'eval "$({PROGRAM} completion bash)"',
+            f"complete -p {PROGRAM} >&2",
+            *(
+                f"COMP_WORDS=({' '.join(word or chr(39) * 2 for word in words)}) COMP_CWORD={len(words) - 1}\n"
+                f'COMPREPLY=(); _unknown_detection_completion {PROGRAM}; echo "${{COMPREPLY[*]}}"'
+                for words in asked
+            ),
+        ]
+    )
+    done = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, text=True, check=True)
+    assert f"-F _unknown_detection_completion {PROGRAM}" in done.stderr
+    assert dict(zip(expected, map(str.split, done.stdout.splitlines()), strict=True)) == expected
