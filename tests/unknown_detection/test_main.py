@@ -128,7 +128,7 @@ def test_no_help_page_imports_what_is_slow():
     # The rest is imported in 0.2 to 0.8 s: pyarrow, NumPy and Pillow, which say what the options may be.
     words = ["build broad", "push", "audit pairs", "evaluate score", "materialize", "explain"]
     found = imported(*(f"{word} --help" for word in words))
-    assert not found & {"torch", "datasets", "pandas", "matplotlib", "sklearn", "timm"}
+    assert not found & {"torch", "datasets", "scipy", "pandas", "matplotlib", "sklearn", "timm"}
     assert {"builders", "hf_scripts", "evaluation", "taxonomy"} <= found
 
 
