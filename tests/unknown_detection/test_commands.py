@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.registry import BENCHMARKS
 from unknown_detection.commands import COMMANDS, GROUPS, MODULE, PROGRAM, as_started, program
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,11 @@ def test_names_are_once_in_the_table_and_grouped():
     names = [command.name for command in COMMANDS]
     assert len(set(names)) == len(names)
     assert {name.partition(" ")[0] for name in names if " " in name} == set(GROUPS)
+
+
+def test_every_benchmark_can_be_built():
+    built = {command.name: command.module for command in COMMANDS if command.name.startswith("build ")}
+    assert built == {f"build {name}": f"builders.{name}_benchmark" for name in (*BENCHMARKS, "folder")}
 
 
 @pytest.mark.parametrize(
