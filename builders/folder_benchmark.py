@@ -34,6 +34,7 @@ from builders.release.schema import Role
 from builders.sources.base import Source
 from builders.sources.image_folder import ALL, Images, find_images, image_folder
 from taxonomy.overlaps import BY_NAME
+from unknown_detection.help import ESSENTIALS, helpful
 
 VERSION = "1.0.0"
 
@@ -229,13 +230,17 @@ def _command(**flags: Any) -> None:
 
 def make_command() -> click.Command:
     """The click command."""
-    from builders.pipeline.command import build_options
+    from builders.pipeline.command import HOW, build_options
 
-    command = click.command(
-        name=MODULE,
+    command = helpful(
+        MODULE,
         help="Build a benchmark of your own images: in-distribution classes, and folders of unknowns.",
-        epilog=f"Example: {MODULE} --in-distribution birds --unknown near=other-birds --unknown far=textures",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        sections={
+            ESSENTIALS: ("in_distribution", "unknown", "name", "out", "splits", "dry_run"),
+            "Which rows": ("limit_per_class", "seed"),
+            "How it is built": HOW,
+        },
+        examples=(f"{MODULE} --in-distribution birds --unknown near=other-birds --unknown far=textures",),
     )(_command)
     options = [
         click.option(

@@ -10,6 +10,8 @@ import click
 
 from evaluation.errors import EvaluationError
 from evaluation.extras import EXTRA, not_installed_message
+from unknown_detection.commands import as_started
+from unknown_detection.help import HelpGroup, as_helpful, usage_error
 
 # Commands are imported on use: `--help` works without torch and matplotlib.
 COMMANDS = {
@@ -22,7 +24,7 @@ COMMANDS = {
 }
 
 
-class _Commands(click.Group):
+class _Commands(HelpGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -30,18 +32,14 @@ class _Commands(click.Group):
         if name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"evaluation.commands.{name}").command
-        return command
+        return as_helpful(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.command(
-    cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: python -m evaluation demo --out build/evaluation-demo",
-)
+@click.command(cls=_Commands, examples=("python -m evaluation demo --out build/evaluation-demo",))
 def command() -> None:
     """Evaluate detectors of unknowns on releases of unknown-detection benchmarks."""
 
@@ -58,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(command.main(args=argv, prog_name="python -m evaluation", standalone_mode=False) or 0)
     except EvaluationError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(as_started(f"error: {error}"), err=True)
         return 2
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
@@ -66,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         click.echo(f"error: {not_installed_message([error.name], 'run this command')}", err=True)
         return 2
     except click.ClickException as error:
-        error.show()
+        click.echo(usage_error(error), err=True)
         return 2
     except (click.Abort, KeyboardInterrupt):
         click.echo("Stopped. Finished splits are kept; run the same command again to continue.", err=True)

@@ -13,13 +13,11 @@ from builders.errors import os_errors_as_build_errors
 from builders.release import card
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
+from unknown_detection.commands import as_started
+from unknown_detection.help import helpful
 
 
-@click.command(
-    name="python -m hf_scripts.card",
-    epilog="Example: python -m hf_scripts.card build/unknown-detection --check",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@helpful("python -m hf_scripts.card", examples=("python -m hf_scripts.card build/unknown-detection --check",))
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the card is out of date.")
 def command(folder: Path, check: bool) -> int:
@@ -38,9 +36,8 @@ def command(folder: Path, check: bool) -> int:
         if check:
             at = next((i for i, (a, b) in enumerate(zip(found, text, strict=False)) if a != b), len(found))
             line = text.count("\n", 0, at) + 1
-            click.echo(
-                f"{layout.card} is out of date from line {line} on; render it with python -m hf_scripts.card {folder}"
-            )
+            render = as_started("python -m hf_scripts.card")
+            click.echo(f"{layout.card} is out of date from line {line} on; render it with {render} {folder}")
             return 1
         card.write_card_and_manifest(layout, manifest)
     click.echo(f"wrote {layout.card}")

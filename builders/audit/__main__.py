@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,10 +14,10 @@ import numpy as np
 from tqdm import tqdm
 
 from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
-from builders.audit.resizes import compare
 from builders.audit.smoothness import DISTANCES, Float64, auroc, smoothness_score, total_variation
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
+from builders.cli.split_choice import chosen_splits, splits_option
 from builders.cli.tables import aligned
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
@@ -27,15 +28,15 @@ from builders.release.reader import config_of, read_images
 from builders.release.schema import ROLES
 from builders.storage.atomic import write_text
 from builders.storage.scratch import scratch_folder
+from unknown_detection.help import HelpGroup
 
 SEPARABLE = 0.75
 """The AUROC from which on a split counts as separable by smoothness (ours: halfway between chance and certainty)."""
 
 _WORKER_IMPORTS = ("builders.audit.duplicates", "builders.audit.measures", "numpy.ma")
 
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
 _release = click.argument("release", metavar="RELEASE", type=click.Path(path_type=Path))
-_config = click.argument("config", metavar="CONFIG")
+_splits = splits_option("Audit these; a config is compared with its own known test images.", required=True)
 _dry_run = click.option("--dry-run", is_flag=True, help="Print the result, and write nothing.")
 _workers = click.option(
     "--workers",
@@ -55,7 +56,11 @@ def _out(what: str) -> Callable[[Any], Any]:
     )
 
 
-@click.group(name="python -m builders.audit", context_settings=_SETTINGS)
+@click.group(
+    "python -m builders.audit",
+    cls=HelpGroup,
+    examples=("python -m builders.audit artifacts build/unknown-detection --splits cifar",),
+)
 def command() -> None:
     """Audit a release folder for properties that make its results mean less than they seem to.
 
@@ -65,10 +70,11 @@ def command() -> None:
 
 
 @command.command(
-    context_settings=_SETTINGS, epilog="Example: python -m builders.audit smoothness build/unknown-detection cifar"
+    short_help="Smoothness alone against the known test images.",
+    examples=("python -m builders.audit smoothness build/unknown-detection --splits cifar",),
 )
 @_release
-@_config
+@_splits
 @click.option(
     "--threshold",
     type=click.FloatRange(0.5, 1),
@@ -76,39 +82,55 @@ def command() -> None:
     show_default=True,
     help="AUROC, or 1 minus the AUROC, from which on a split is flagged.",
 )
-def smoothness(release: Path, config: str, threshold: float) -> None:
+def smoothness(release: Path, splits: Sequence[str], threshold: float) -> None:
     """Measure how well smoothness alone, without a model, separates each unknown split from the known test images.
 
     AUROC 0.5 is chance. A split far from it can be detected without understanding an image: by noise, by texture, or
     by the artifacts of a bad resize.
     """
+    lines = [["split", "role", "images", "variation", "AUROC", "verdict"]]
     with os_errors_as_build_errors("read the release"):
-        splits = config_of(read_manifest(release), config).splits
-        if "test" not in splits or "in_distribution" not in splits["test"].roles:
-            raise BuildError(
-                f"{config} in {release} has no in-distribution split `test` (splits: {', '.join(sorted(splits))}). "
-                "Build it, or audit the config that has one."
-            )
-        variations = _variations(release, config, dict(sorted(splits.items())))
+        for config, names in _by_config(release, read_manifest(release), splits).items():
+            lines += _smoothness_lines(release, config, names, threshold)
+    click.echo("\n".join(aligned(lines)))
+
+
+def _smoothness_lines(release: Path, config: str, names: Sequence[str], threshold: float) -> Iterator[list[str]]:
+    splits = config_of(read_manifest(release), config).splits
+    if "test" not in splits or "in_distribution" not in splits["test"].roles:
+        raise BuildError(
+            f"{config} in {release} has no in-distribution split `test` (splits: {', '.join(sorted(splits))}). "
+            "Build it, or audit the config that has one."
+        )
+    read = {name: split for name, split in sorted(splits.items()) if name in {*names, "test", "validation"}}
+    variations = _variations(release, config, read)
     # The mean comes from other known images than those of the test split, if there are any.
     known_test = variations["test", "in_distribution"]
     mean = float(np.mean(variations.get(("validation", "in_distribution"), known_test)))
     known = smoothness_score(known_test, mean)
-    lines = [["split", "role", "images", "variation", "AUROC", "verdict"]]
-    lines.append(["test", "in_distribution", f"{len(known):,}", f"{np.mean(known_test):.4f}", "-", "-"])
+    yield [f"{config}/test", "in_distribution", f"{len(known):,}", f"{np.mean(known_test):.4f}", "-", "-"]
     for name, role in sorted(variations):
-        if role == "in_distribution":
+        if role == "in_distribution" or name not in names:
             continue
         unknown = variations[name, role]
         area = auroc(known, smoothness_score(unknown, mean))
         verdict = "SEPARABLE by smoothness alone" if max(area, 1 - area) >= threshold else "not separable"
         numbers = [f"{len(unknown):,}", f"{np.mean(unknown):.4f}", f"{area:.3f}"]
-        lines.append([name, role, *numbers, verdict])
-    click.echo("\n".join(aligned(lines)))
+        yield [f"{config}/{name}", role, *numbers, verdict]
+
+
+def _by_config(release: Path, manifest: Manifest, wanted: Sequence[str]) -> dict[str, list[str]]:
+    """The names of the splits that `--splits` chooses, by config."""
+    found: dict[str, list[str]] = {}
+    for key in chosen_splits(wanted, list(manifest.by_key()), str(release)):
+        config, _, name = key.partition("/")
+        found.setdefault(config, []).append(name)
+    return found
 
 
 @command.command(
-    context_settings=_SETTINGS, epilog="Example: python -m builders.audit overlap build/unknown-detection"
+    short_help="Unknown rows whose class overlaps a known class.",
+    examples=("python -m builders.audit overlap build/unknown-detection",),
 )
 @_release
 @_dry_run
@@ -127,7 +149,8 @@ def overlap(release: Path, dry_run: bool) -> None:
 
 
 @command.command(
-    context_settings=_SETTINGS, epilog="Example: python -m builders.audit duplicates build/unknown-detection"
+    short_help="The same picture in two rows, exactly or nearly.",
+    examples=("python -m builders.audit duplicates build/unknown-detection",),
 )
 @_release
 @click.option(
@@ -170,10 +193,11 @@ def duplicates(
 
 
 @command.command(
-    context_settings=_SETTINGS, epilog="Example: python -m builders.audit artifacts build/unknown-detection cifar"
+    short_help="Single numbers of an image that separate splits.",
+    examples=("python -m builders.audit artifacts build/unknown-detection --splits cifar",),
 )
 @_release
-@_config
+@_splits
 @click.option(
     "--sample",
     type=click.IntRange(min=1),
@@ -183,101 +207,121 @@ def duplicates(
 )
 @_workers
 @_dry_run
-def artifacts(release: Path, config: str, sample: int, workers: int, dry_run: bool) -> None:
+def artifacts(release: Path, splits: Sequence[str], sample: int, workers: int, dry_run: bool) -> None:
     """Tell how well one number of an image (its size, encoding, mean colour, ...) separates splits from known images.
 
     Each number is a detector of its own. The AUROC is that of the better direction; 0.5 is chance.
     """
     from builders.audit import artifacts as audit
 
-    with audited(release, dry_run=dry_run) as manifest:
-        splits = config_of(manifest, config).splits
-        reference = audit.known_test(manifest, config)
-        keys = [f"{config}/{name}" for name in sorted(splits)]
-        chosen = audit.sampled(release, manifest, sorted({*keys, reference.split}), sample)
-        chosen = {rows: numbers for rows, numbers in chosen.items() if rows.split in keys or rows == reference}
-        with _working(workers) as (executor, meter):
-            measured = audit.measure(release, manifest, chosen, executor, meter)
-        found = audit.separations(measured, reference)
-        click.echo("\n".join(aligned(list(audit.table_lines(found)))))
-        _finish(release, manifest, audit.findings(config, found, reference, sample), dry_run=dry_run)
+    for config, names in _by_config(release, read_manifest(release), splits).items():
+        with audited(release, dry_run=dry_run) as manifest:
+            reference = audit.known_test(manifest, config)
+            keys = [f"{config}/{name}" for name in names]
+            chosen = audit.sampled(release, manifest, sorted({*keys, reference.split}), sample)
+            chosen = {rows: numbers for rows, numbers in chosen.items() if rows.split in keys or rows == reference}
+            with _working(workers) as (executor, meter):
+                measured = audit.measure(release, manifest, chosen, executor, meter)
+            found = audit.separations(measured, reference)
+            click.echo("\n".join(aligned(list(audit.table_lines(found)))))
+            _finish(release, manifest, audit.findings(config, found, reference, sample), dry_run=dry_run)
 
 
 @command.command(
-    context_settings=_SETTINGS,
-    epilog="Example: python -m builders.audit resizes build/unknown-detection cifar/far_ood_lsun_fix /data/lsun",
+    short_help="Originals of splits, resized in three ways.",
+    examples=("python -m builders.audit resizes build/unknown-detection /data/lsun --splits cifar/far_ood_lsun_fix",),
 )
 @_release
-@click.argument("split", metavar="CONFIG/SPLIT")
 @click.argument("originals", metavar="DIR", type=click.Path(path_type=Path))
+@splits_option("Splits whose originals are in DIR.", required=True)
 @click.option("--images", type=click.IntRange(1), default=4_000, show_default=True, help="Most images to resize.")
-def resizes(release: Path, split: str, originals: Path, images: int) -> None:
-    """Measure smoothness of a split's originals, in the source's folder DIR, resized in three ways.
+def resizes(release: Path, originals: Path, splits: Sequence[str], images: int) -> None:
+    """Measure smoothness of splits' originals, in the source's folder DIR, resized in three ways.
 
     The ways are LSUN-FIX's published procedure, the one-step resize of the whole image, and one that aliases. Each is
     compared with the known test images as by `smoothness`, for the Euclidean distance between neighbours and for its
     square, because the paper does not name the distance.
     """
+    from builders.audit.resizes import compare
+
     with os_errors_as_build_errors("read the release and the originals"):
-        found = compare(release, read_manifest(release), split, originals, images)
-    lines = [["resize", "images", *(f"{word} ({name})" for name in DISTANCES for word in ("variation", "AUROC"))]]
-    for way in found:
+        manifest = read_manifest(release)
+        keys = chosen_splits(splits, list(manifest.by_key()), str(release))
+        found = [(key, way) for key in keys for way in compare(release, manifest, key, originals, images)]
+    measures = [f"{word} ({name})" for name in DISTANCES for word in ("variation", "AUROC")]
+    lines = [["resize", "split", "images", *measures]]
+    for key, way in found:
         figures = [text for name in DISTANCES for text in (f"{way.variation[name]:.4f}", f"{way.auroc[name]:.3f}")]
-        lines.append([way.name, f"{way.images:,}", *figures])
+        lines.append([way.name, key, f"{way.images:,}", *figures])
     click.echo("\n".join(aligned(lines)))
 
 
 @command.command(
-    context_settings=_SETTINGS,
-    epilog="Example: python -m builders.audit sheet build/unknown-detection cifar --out sheet.png",
+    short_help="A picture of the first images of splits.",
+    examples=("python -m builders.audit sheet build/unknown-detection --splits cifar --out sheet.png",),
 )
 @_release
-@_config
+@_splits
 @_out("picture (.png or .jpg)")
 @click.option("--images", type=click.IntRange(1, 50), default=12, show_default=True, help="Images of each split.")
 @_dry_run
-def sheet(release: Path, config: str, out: Path | None, images: int, dry_run: bool) -> None:
-    """Draw the first images of every split into one picture.
+def sheet(release: Path, splits: Sequence[str], out: Path | None, images: int, dry_run: bool) -> None:
+    """Draw the first images of splits, a picture for each config.
 
     Rows are sorted by a keyed hash, so the first ones are a random sample.
     """
     from builders.audit.contact_sheet import sheet as draw
 
-    _draw(release, out, lambda manifest: draw(release, manifest, config, images), dry_run=dry_run)
+    chosen = _by_config(release, read_manifest(release), splits)
+    draws = [functools.partial(draw, release, config=config, count=images, names=chosen[config]) for config in chosen]
+    _draw(release, out, draws, dry_run=dry_run)
 
 
 @command.command(
-    context_settings=_SETTINGS,
-    epilog="Example: python -m builders.audit pairs build/unknown-detection cifar --out pairs.png",
+    short_help="A picture of images above their duplicates.",
+    examples=("python -m builders.audit pairs build/unknown-detection --splits cifar/test --out pairs.png",),
 )
 @_release
-@_config
+@splits_option("Draw the duplicates of these, a picture for each.", required=True)
 @_out("picture (.png or .jpg)")
-@click.option("--split", default="test", show_default=True, help="The split whose duplicates are drawn.")
 @click.option(
     "--images", type=click.IntRange(1, 200), default=24, show_default=True, help="Pairs, the farthest first."
 )
 @_dry_run
-def pairs(release: Path, config: str, out: Path | None, split: str, images: int, dry_run: bool) -> None:
+def pairs(release: Path, splits: Sequence[str], out: Path | None, images: int, dry_run: bool) -> None:
     """Draw images of a split above their duplicates in other splits or in the split itself.
 
     The least similar pairs come first: those are the ones to doubt.
     """
-    from builders.audit.contact_sheet import pairs_sheet
+    from builders.audit.contact_sheet import paired_splits, pairs_sheet
 
-    _draw(release, out, lambda manifest: pairs_sheet(release, manifest, config, split, images), dry_run=dry_run)
+    manifest = read_manifest(release)
+    keys, paired = chosen_splits(splits, list(manifest.by_key()), str(release)), paired_splits(release, manifest)
+    for key in keys:
+        if key not in paired:
+            click.echo(f"{key} has no duplicates in the table of {release}", err=True)
+    if not paired & set(keys):
+        raise BuildError(f"There are no duplicates to draw in {release}. Choose other --splits.")
+    draws = [
+        functools.partial(pairs_sheet, release, config=config, split=name, count=images)
+        for config, _, name in (key.partition("/") for key in keys if key in paired)
+    ]
+    _draw(release, out, draws, dry_run=dry_run)
 
 
-def _draw(release: Path, out: Path | None, draw: Callable[[Manifest], Findings], *, dry_run: bool) -> None:
+def _draw(release: Path, out: Path | None, draws: Sequence[Callable[[Manifest], Findings]], *, dry_run: bool) -> None:
     if out is not None:
         picture_format(out)  # before any work
-    with audited(release, dry_run=dry_run or out is not None) as manifest:
-        found = draw(manifest)
-        if out is None or dry_run:
-            _finish(release, manifest, found, dry_run=dry_run, quiet=out is not None)
-        else:
-            save_picture(found.picture, out)
-            click.echo(f"wrote {out}")
+        if len(draws) > 1:
+            raise BuildError(f"--out names one picture, and --splits asks for {len(draws)}. Leave out one of the two.")
+    for draw in draws:
+        with audited(release, dry_run=dry_run or out is not None) as manifest:
+            found = draw(manifest)
+            if out is None or dry_run:
+                _finish(release, manifest, found, dry_run=dry_run, quiet=out is not None)
+            else:
+                save_picture(found.picture, out)
+                click.echo(f"wrote {out}")
 
 
 def _finish(release: Path, manifest: Manifest, found: Findings, *, dry_run: bool, quiet: bool = False) -> None:

@@ -6,7 +6,7 @@ Tested by `tests/builders/audit/test_main.py`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
@@ -28,13 +28,13 @@ _PAIRS_IN_A_ROW = 12
 _LOCAL = "The picture shows images of the sources, so it is not published."
 
 
-def sheet(root: Path, manifest: Manifest, config: str, count: int) -> Findings:
-    """Draw the first images of every split of a config; rows stand in keyed order, so they are a random sample.
+def sheet(root: Path, manifest: Manifest, config: str, count: int, names: Collection[str]) -> Findings:
+    """Draw the first images of some splits of a config; rows stand in keyed order, so they are a random sample.
 
     Raises:
         BuildError: there is no such config, or a split has no images here.
     """
-    splits = config_of(manifest, config).splits
+    splits = {name: split for name, split in config_of(manifest, config).splits.items() if name in names}
     drawn, rows = [], []
     for name in sorted(splits):
         first = list(itertools.islice(read_images(root, f"{config}/{name}", splits[name]), count))
@@ -43,7 +43,7 @@ def sheet(root: Path, manifest: Manifest, config: str, count: int) -> Findings:
         rows += [(f"{config}/{name}", number, row["id"]) for number, (row, _) in enumerate(first)]
     return Findings(
         key=f"{config}/sheet",
-        summary=f"Contact sheet of `{config}`: the first rows of each of its {len(splits):,} splits, {len(rows):,} "
+        summary=f"Contact sheet of `{config}`: the first rows of each of {len(splits):,} splits, {len(rows):,} "
         f"images in all. {_LOCAL}",
         splits=tuple(f"{config}/{name}" for name in sorted(splits)),
         columns=("split", "row", "id"),
@@ -56,14 +56,12 @@ def pairs_sheet(root: Path, manifest: Manifest, config: str, split: str, count: 
     """Draw images of a split above their nearest duplicates by the release's table, the least similar pairs first.
 
     Raises:
-        BuildError: there is no such split, it has no duplicates, or the release has no table of them.
+        BuildError: the split has no duplicates, or the release has no table of them.
     """
     key, known = f"{config}/{split}", manifest.by_key()
-    if split not in config_of(manifest, config).splits:
-        raise BuildError(f"{config} in {root} has no split {split}; choose another --split.")
     nearest = _nearest(_table(root, manifest), key)
     if not nearest:
-        raise BuildError(f"{key} has no duplicates in the table of {root}; choose another --split.")
+        raise BuildError(f"{key} has no duplicates in the table of {root}. Choose other --splits.")
     drawn = sorted(nearest.items(), key=lambda item: (-item[1][0], item[0]))[:count]
     wanted: dict[str, set[str]] = {key: {row for row, _ in drawn}}
     for _, (_, place, partner) in drawn:
@@ -85,6 +83,15 @@ def pairs_sheet(root: Path, manifest: Manifest, config: str, split: str, count: 
         rows=[(key, row, f"{distance:.4f}", place, partner) for row, (distance, place, partner) in drawn],
         picture=contact_sheet(rows),
     )
+
+
+def paired_splits(root: Path, manifest: Manifest) -> set[str]:
+    """The splits (`config/split`) with rows in the release's table of duplicates.
+
+    Raises:
+        BuildError: the release has no such table.
+    """
+    return {split for pair in _table(root, manifest) for split in pair.splits}
 
 
 def _nearest(pairs: Iterable[Pair], key: str) -> dict[str, tuple[float, str, str]]:

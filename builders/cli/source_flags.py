@@ -30,7 +30,7 @@ def source_options(sources: Iterable[Source]) -> list[Callable[[Any], Any]]:
             source.key,
             type=click.Path(path_type=Path),
             metavar="DIR",
-            help=f"{source.title}. Run without any source to see the layouts that are accepted.",
+            help=f"{source.title}.",
         )
         for source in sources
         if source.on_disk

@@ -51,13 +51,14 @@ class Published:
     """One config of a release, without pixels: the folder that has its files, and the manifest they are listed in.
 
     `name` is what messages call a release that was fetched into a folder of no interest, and `fetch` brings a file of
-    it to a path that was not fetched before.
+    it to a path that was not fetched before. `only` has the names of the splits that are wanted; all if it is empty.
     """
 
     root: Path
     config: str
     name: str = ""
     fetch: Bring | None = None
+    only: frozenset[str] = frozenset()
 
     @functools.cached_property
     def manifest(self) -> Manifest:
@@ -73,8 +74,12 @@ class Published:
         return config_of(self.manifest, self.config)
 
     def splits(self) -> dict[str, SplitEntry]:
-        """The entries of its splits in the manifest, by `config/split`."""
-        return {f"{self.config}/{name}": split for name, split in sorted(self.entry().splits.items())}
+        """The entries of its wanted splits in the manifest, by `config/split`."""
+        return {
+            f"{self.config}/{name}": split
+            for name, split in sorted(self.entry().splits.items())
+            if not self.only or name in self.only
+        }
 
     def bring(self, file: FileEntry, target: Path) -> None:
         """Copy or fetch a file of the release to a path.
@@ -193,6 +198,17 @@ def rebuild(published: Published, roots: Mapping[str, Path], out: Path, meter: M
     Raises:
         BuildError: an image is missing in a source or has other content than the publisher's.
     """
+    return write_release(find(published, roots, out, meter, executor))
+
+
+def find(
+    published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor
+) -> PlannedFromIndex:
+    """Find the rows of a published config in the given sources, and write nothing; the arguments are `rebuild`'s.
+
+    Raises:
+        BuildError: a source is missing, or lacks a published image.
+    """
     benchmark = benchmark_of(published)
     identity = Identity.released(benchmark.name, published.manifest.benchmarks[benchmark.name])
     request = BuildRequest(
@@ -203,7 +219,7 @@ def rebuild(published: Published, roots: Mapping[str, Path], out: Path, meter: M
         limit_per_class=identity.limit_per_class,
         demo=identity.demo,
     )
-    return write_release(prepare(published, Run(benchmark, request, identity, executor, meter)))
+    return prepare(published, Run(benchmark, request, identity, executor, meter))
 
 
 def prepare(published: Published, run: Run) -> PlannedFromIndex:
@@ -293,9 +309,11 @@ class PlannedFromIndex(PlannedRelease):
             data = data_entries(layout, ready[key]) if key in ready else listed.data
             splits[name] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
             self.run.meter.advance(rows.num_rows)
-        excluded = layout.excluded(published.config)
-        write_excluded(excluded, read_excluded(published.root / entry.excluded.path), list(self.adopted_digests))
-        config = msgspec.structs.replace(entry, splits=splits, excluded=file_entry(layout, excluded))
+        excluded, parts = layout.excluded(published.config), self.adopted_digests
+        lines = [line for line in read_excluded(published.root / entry.excluded.path) if line.split in parts]
+        write_excluded(excluded, lines, list(parts))
+        earlier = before.configs[published.config].splits if published.config in before.configs else {}
+        config = msgspec.structs.replace(entry, splits={**earlier, **splits}, excluded=file_entry(layout, excluded))
         theirs = published.manifest
         used = sorted({key for listed in splits.values() for key in listed.sources})
         return Contents(

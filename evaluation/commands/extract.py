@@ -12,6 +12,7 @@ import click
 from evaluation.commands import options
 from evaluation.progress import bar
 from evaluation.releases import open_release
+from unknown_detection.commands import as_started
 
 
 @click.command(
@@ -104,4 +105,5 @@ def command(
             if new.reused:
                 what = f"{new.computed:,} of {rows:,} images; other splits have {new.reused:,} of the rest"
             click.echo(f"{config}/{split}: {what}")
-    click.echo(f"features are in {out}; python -m evaluation score --features {out} comes next")
+    score = as_started("python -m evaluation score")
+    click.echo(f"features are in {out}; {score} --features {out} comes next")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from builders.errors import BuildError, os_errors_as_build_errors
+from builders.release.entries import Manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
@@ -39,7 +40,9 @@ class Downloaded:
 
 
 @contextlib.contextmanager
-def downloaded(name: str, revision: str, keep: Path | None, log: Log) -> Iterator[Downloaded]:
+def downloaded(
+    name: str, revision: str, keep: Path | None, log: Log, chosen: Callable[[Manifest, str], Collection[str]]
+) -> Iterator[Downloaded]:
     """Download a release into a new folder, without using the local cache.
 
     Args:
@@ -47,6 +50,7 @@ def downloaded(name: str, revision: str, keep: Path | None, log: Log) -> Iterato
         revision: a branch, tag or commit. It is resolved once, and all files are of that commit.
         keep: a new or empty folder for the files; without it they are deleted when the block ends.
         log: prints the source and size of the download, and every wait.
+        chosen: given the manifest and the release's name, the splits (`config/split`) whose images are downloaded.
 
     Raises:
         BuildError: there is no such release, or not enough disk space.
@@ -61,7 +65,7 @@ def downloaded(name: str, revision: str, keep: Path | None, log: Log) -> Iterato
             repository = Repository(name, log)
             commit = _resolve(repository, revision)
             label = f"{name} at {revision} (commit {commit[:12]})"
-            files, problems = _listed_files(repository, commit, into)
+            files, problems = _listed_files(repository, commit, into, chosen)
             size = sum(file.size for file in files)
             kept = f"into {keep}" if keep else "into a temporary folder"
             log(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {kept}")
@@ -85,8 +89,10 @@ def _resolve(repository: Repository, revision: str) -> str:
     )
 
 
-def _listed_files(repository: Repository, commit: str, into: Path) -> tuple[list[RemoteFile], Problems]:
-    """The files of a commit that its manifest lists, and its other files as problems."""
+def _listed_files(
+    repository: Repository, commit: str, into: Path, chosen: Callable[[Manifest, str], Collection[str]]
+) -> tuple[list[RemoteFile], Problems]:
+    """The files of a commit that its manifest lists for the chosen splits, and its unlisted files as problems."""
     tree = repository.tree(commit)
     where = f"{repository.name} at commit {commit[:12]}"
     if "manifest.json" not in tree:
@@ -97,7 +103,9 @@ def _listed_files(repository: Repository, commit: str, into: Path) -> tuple[list
     manifest = check_manifest.load(into, Problems(), where)
     if manifest is None:
         return [], Problems()  # checking the folder reports why
-    listed = {file.path for file in manifest.files_and_card()}
+    images = {file.path for _, _, split in manifest.splits() for file in (*split.data, *split.sealed)}
+    wanted = {file.path for file in check_manifest.files_in(manifest, chosen(manifest, where))}
+    listed = {file.path for file in manifest.files_and_card()} - (images - wanted)
     return [tree[path] for path in sorted(listed & tree.keys())], check_manifest.check_unlisted(tree, manifest)
 
 

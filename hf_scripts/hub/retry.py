@@ -42,7 +42,7 @@ _ADVICE = {
     403: "Use a token with write access there, or another --repo.",
     404: "Check the name, and that the token may see it.",
     412: "Run the same command again; it merges with what was published meanwhile.",
-    413: "Publish fewer configs at a time with --configs.",
+    413: "Publish fewer splits at a time with --splits.",
 }
 _RESUME = "Run the same command again; it resumes."
 

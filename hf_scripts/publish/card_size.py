@@ -15,7 +15,7 @@ from builders.errors import BuildError
 from hf_scripts.hub.repository import Repository
 from hf_scripts.hub.retry import with_retries
 
-_ADVICE = "Publish some of its configs in another repository, with --configs and --repo."
+_ADVICE = "Publish some of its configs in another repository, with --splits and --repo."
 
 MOST_FRONT_MATTER = 40_000
 MOST_CARD = 200_000

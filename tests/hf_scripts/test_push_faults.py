@@ -176,7 +176,7 @@ def test_a_wait_that_is_too_long_is_not_begun(begun, hub, naps):
 
 @pytest.mark.parametrize(
     ("status", "advice"),
-    [(413, "Publish fewer configs at a time with --configs"), (403, "Use a token with write access there")],
+    [(413, "Publish fewer splits at a time with --splits"), (403, "Use a token with write access there")],
 )
 def test_a_refusal_is_not_repeated(begun, hub, naps, status, advice):
     hub.fail("commit", status=status)

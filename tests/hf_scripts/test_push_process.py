@@ -174,7 +174,7 @@ def test_memory_does_not_follow_the_number_of_files(tmp_path, only_loopback):
                 picture=lambda text: os.urandom(1_000_000),
             )
             repo = f"org/of-{shards}"
-            process = start(hub, folder, tmp_path / "home", "--no-decode", repo=repo, module=("-c", MEASURED))
+            process = start(hub, folder, tmp_path / "home", "--check", "fast", repo=repo, module=("-c", MEASURED))
             code, out, err = ended(process)
             assert (code, err) == (0, "")
             assert len(hub.call("files", repo)) == shards + 5

@@ -69,8 +69,25 @@ def test_a_whole_version(check, published, hub):
     )
 
 
+def test_images_of_other_splits_are_not_downloaded(check, published, tmp_path, hub):
+    ran = check(REPO, "--revision", "v1.0.0", "--splits", "bench/test", "--keep", "kept")
+    assert ran.code == 0
+    assert "8 files" in ran.err[1]  # without the shards of two splits
+    assert [path.name for path in (tmp_path / "here/kept/data").rglob("*.parquet")] == [SHARD.rpartition("/")[2]]
+    assert ran.out[-1].endswith("; images of 2 other splits were not read (--splits)")
+    assert "has no config or split absent" in check(REPO, "--splits", "absent").error
+
+
+def test_json_alone_is_on_stdout(check, published, hub):
+    ran = check(REPO, "--revision", "v1.0.0", "--json")
+    document = json.loads("\n".join(ran.out))
+    found = [document[key] for key in ("whole", "release", "revision", "commit")]
+    assert found == [True, REPO, "v1.0.0", hub.tags(REPO)["v1.0.0"]]
+    assert ran.err[0] == "there is no folder org/name; looking for it on the Hub"
+
+
 def test_quick_decodes_nothing(check, published):
-    assert check(REPO, "--revision", "v1.0.0", "--quick").out[-1].endswith("(--quick)")
+    assert check(REPO, "--revision", "v1.0.0", "--check", "fast").out[-1].endswith("(--check fast)")
 
 
 def test_the_newest_commit_without_a_revision(check, published, push, hub, tmp_path, monkeypatch):

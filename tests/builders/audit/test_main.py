@@ -74,9 +74,11 @@ def releases(sources, tmp_path_factory):
 
 
 def smoothness(release, *flags):
-    result = CliRunner().invoke(command, ["smoothness", str(release), "pictures", *flags], catch_exceptions=False)
+    result = CliRunner().invoke(
+        command, ["smoothness", str(release), "--splits=pictures", *flags], catch_exceptions=False
+    )
     assert result.exit_code == 0
-    return {line.split()[0]: line for line in result.stdout.splitlines()}
+    return {line.split()[0].removeprefix("pictures/"): line for line in result.stdout.splitlines()}
 
 
 def test_an_aliased_split_is_flagged_and_the_fixed_one_is_not(releases):
@@ -91,7 +93,7 @@ def test_the_threshold_is_the_users(releases):
 
 
 def resizes(release, originals, *flags):
-    arguments = ["resizes", str(release), "pictures/far_ood", str(originals), *flags]
+    arguments = ["resizes", str(release), str(originals), "--splits=pictures/far_ood", *flags]
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert result.exit_code == 0
     lines = [re.split("  +", line.strip()) for line in result.stdout.splitlines()]
@@ -138,7 +140,7 @@ def test_the_aliased_resize_is_that_of_torch(size):
 
 def test_a_sheet_has_every_split_and_its_pixels(releases, tmp_path):
     out = tmp_path / "sheet.png"
-    assert main(["sheet", str(releases["fixed"]), "pictures", "--out", str(out), "--images", "4"]) == 0
+    assert main(["sheet", str(releases["fixed"]), "--splits=pictures", "--out", str(out), "--images", "4"]) == 0
     with Image.open(out) as sheet:
         # Two rows of a title (20), images (96) and gaps (12), and a margin (6).
         assert sheet.height == 2 * (20 + 96 + 12) + 6
@@ -154,7 +156,7 @@ def test_a_later_run_keeps_the_audits_of_the_splits_that_it_leaves(sources, tmp_
             return write_release(prepare(Run.of(declared, request, executor, meter)))
 
     build("pictures/test")
-    assert main(["sheet", str(out), "pictures"]) == 0
+    assert main(["sheet", str(out), "--splits=pictures"]) == 0
     audits = build("pictures/test", "pictures/far_ood").audits
     assert list(audits) == ["pictures/sheet"] and list(audits["pictures/sheet"].splits) == ["pictures/test"]
     assert card.main([str(out), "--check"]) == 0
@@ -178,15 +180,13 @@ def test_small_images_are_enlarged_by_whole_pixels():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["smoothness", "{}", "absent"], "The release has no config absent. Name one of pictures"),
-        (["smoothness", "{}/none", "pictures"], "is not a release: it has no manifest.json"),
-        (
-            ["resizes", "{}", "pictures/none", "."],
-            "needs the split none and an in-distribution split test (splits: far_",
-        ),
-        (["resizes", "{}", "pictures/far_ood", "{}/excluded"], "the partition images (30,607 images) is not in"),
-        (["pairs", "{}", "pictures"], "pictures/test has no duplicates in the table of"),
-        (["pairs", "{}", "pictures", "--split", "none"], "has no split none"),
+        (["smoothness", "{}", "--splits=absent"], "has no config or split absent. Give configs (pictures)"),
+        (["smoothness", "{}", "--splits=pictures,"], "has an empty name. Give CONFIG or CONFIG/SPLIT"),
+        (["smoothness", "{}/none", "--splits=pictures"], "is not a release: it has no manifest.json"),
+        (["resizes", "{}", ".", "--splits=pictures/none"], "has no config or split pictures/none"),
+        (["resizes", "{}", "{}/excluded", "--splits=pictures/far_ood"], "the partition images (30,607 images) is not"),
+        (["pairs", "{}", "--splits=pictures/test"], "pictures/test has no duplicates in the table of"),
+        (["pairs", "{}", "--splits=pictures"], "There are no duplicates to draw in"),
     ],
 )
 def test_what_cannot_be_audited_gets_one_sentence(releases, capsys, arguments, sentence):
@@ -201,7 +201,7 @@ def test_a_release_without_pixels_cannot_be_looked_at(sources, tmp_path, capsys)
     )
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
         write_release(prepare(Run.of(declared, request, executor, meter)))
-    assert main(["sheet", str(tmp_path), "pictures", "--out", str(tmp_path / "x.png")]) == 2
+    assert main(["sheet", str(tmp_path), "--splits=pictures", "--out", str(tmp_path / "x.png")]) == 2
     assert "pictures/far_ood has no images in " in capsys.readouterr().err
 
 
@@ -212,5 +212,5 @@ def test_a_config_without_known_test_images_cannot_be_measured(sources, tmp_path
     request = BuildRequest(tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True)
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
         write_release(prepare(Run.of(declared, request, executor, meter)))
-    assert main(["smoothness", str(tmp_path), "pictures"]) == 2
+    assert main(["smoothness", str(tmp_path), "--splits=pictures"]) == 2
     assert "has no in-distribution split `test` (splits: far_ood). Build it" in capsys.readouterr().err

@@ -16,10 +16,10 @@ from tests.builders.conftest import files_of
 from tests.hf_scripts.samples import make_release
 
 AUDITS = (
-    ["artifacts", "cifar", "--sample", "100"],
+    ["artifacts", "--splits=cifar", "--sample", "100"],
     ["duplicates"],
-    ["sheet", "cifar", "--images", "3"],
-    ["pairs", "cifar"],
+    ["sheet", "--splits=cifar", "--images", "3"],
+    ["pairs", "--splits=cifar/test"],
 )
 LISTED = {
     "audit/duplicates.csv",
@@ -71,7 +71,7 @@ def test_all_audits_of_the_demo_are_listed_and_leave_it_whole(cifar_release, tmp
     changed = {"README.md", "manifest.json"} | LISTED | OF_IMAGES
     assert {path for path, data in files_of(root).items() if before.get(path) != data} == changed
     assert card.main([str(root), "--check"]) == 0
-    assert verify.main([str(root), "--quick", "--workers", "1"]) == 0
+    assert verify.main([str(root), "--check", "fast", "--workers", "1"]) == 0
     # Again, and nothing changes.
     after = files_of(root)
     for audit in AUDITS:
@@ -84,7 +84,7 @@ def small(tmp_path):
     return make_release(tmp_path / "release", {"bench/test": range(4), "bench/near_ood": range(3)})
 
 
-SHEET = ["sheet", "bench"]
+SHEET = ["sheet", "--splits=bench"]
 
 
 @pytest.mark.parametrize("flags", [[], ["--dry-run"], ["--out", "x.png"]])

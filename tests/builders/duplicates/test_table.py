@@ -65,7 +65,7 @@ def test_every_planted_pair_is_listed_and_no_other(planted, own, whole):
 
 
 def test_the_release_verifies_and_the_pairs_are_notes(whole, planted, own, capsys):
-    assert verify([str(whole), "--quick", "--workers", "1"]) == 0
+    assert verify([str(whole), "--check", "fast", "--workers", "1"]) == 0
     notes = [line for line in capsys.readouterr().out.splitlines() if "of duplicates" in line]
     counts = [int(note.removeprefix("note: ").split(" ", 1)[0]) for note in notes]
     assert sum(counts) == len(planted[1]) + len(own)
@@ -134,7 +134,7 @@ def test_a_release_from_before_the_table_verifies_and_takes_new_splits(planted, 
     as_built_before(tmp_path)
     assert "## Duplicates" not in (tmp_path / "README.md").read_text(encoding="utf-8")
     capsys.readouterr()
-    assert verify([str(tmp_path), "--quick", "--workers", "1"]) == 0
+    assert verify([str(tmp_path), "--check", "fast", "--workers", "1"]) == 0
     out = capsys.readouterr().out
     assert "note: there is no table of duplicates: this release was built before there was one" in out
     assert "pairs of duplicates" in out or "pair of duplicates" in out

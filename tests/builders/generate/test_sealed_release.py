@@ -71,7 +71,15 @@ def published(release, tmp_path, monkeypatch):
 
 
 def materialized(published, photographs, out, *, workers=1):
-    arguments = [str(published), "toy-attacked", "--caltech256", str(photographs), "--out", str(out), "--quiet"]
+    arguments = [
+        str(published),
+        "--splits=toy-attacked",
+        "--caltech256",
+        str(photographs),
+        "--out",
+        str(out),
+        "--quiet",
+    ]
     return materialize.main([*arguments, "--workers", str(workers)])
 
 
@@ -178,8 +186,8 @@ OPEN = (
 from builders.pipeline import from_index
 from hf_scripts import materialize
 from_index.BENCHMARKS = {"toy": toy.sealed_benchmark()}
-arguments = [sys.argv[2], "toy-attacked", "--caltech256", sys.argv[3], "--out", sys.argv[4], "--quiet", "--workers=1"]
-assert materialize.main(arguments) == 0
+arguments = [sys.argv[2], "--splits=toy-attacked", "--caltech256", sys.argv[3], "--out", sys.argv[4], "--quiet"]
+assert materialize.main([*arguments, "--workers=1"]) == 0
 """
 )
 SEAL = (
@@ -212,13 +220,13 @@ def test_a_killed_sealing_resumes(release, photographs, tmp_path):
 
 
 def test_pixels_that_are_there_are_copied_and_need_no_original(release, published, tmp_path):
-    arguments = ["toy-attacked", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
+    arguments = ["--splits=toy-attacked", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
     assert materialize.main([str(release), *arguments]) == 0
     assert files_of(tmp_path / "out") == files_of(release)
 
 
 def test_without_the_source_one_sentence_asks_for_it(published, tmp_path, capsys):
-    assert materialize.main([str(published), "toy-attacked", "--out", str(tmp_path / "out"), "--quiet"]) == 2
+    assert materialize.main([str(published), "--splits=toy-attacked", "--out", str(tmp_path / "out"), "--quiet"]) == 2
     assert "--caltech256" in capsys.readouterr().err
 
 

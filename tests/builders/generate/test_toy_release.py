@@ -338,7 +338,7 @@ def test_a_changed_source_is_refused_when_a_pack_is_made_again(published, photog
 
 
 def test_recorded_images_are_copied_where_they_are_and_refused_elsewhere(release, published, tmp_path, capsys):
-    arguments = ["toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
+    arguments = ["--splits=toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
     # The command, which needs no device for it.
     assert materialize.main([str(published), *arguments]) == 2
     said = capsys.readouterr().err
@@ -358,7 +358,7 @@ def test_recorded_images_that_are_not_the_published_ones_are_refused(release, pu
     shard = Path("data/toy-synthetic/redrawn-00000-of-00001.parquet")
     shutil.copytree(release / "data", published / "data")
     (published / shard).write_bytes(b"no Parquet")
-    arguments = ["toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
+    arguments = ["--splits=toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
     assert materialize.main([str(published), *arguments]) == 2
     assert (
         f"{shard} in the published release is not of shard 0 of toy-synthetic/redrawn, or not as its"

@@ -20,6 +20,7 @@ from hf_scripts import verify
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import FileTask, Outcome
+from hf_scripts.checks.verified import Scope
 from tests.fuzz.target import Target
 from tests.hf_scripts.samples import make_release
 
@@ -61,7 +62,9 @@ def verified(folder: Path) -> object:
     manifest = check_manifest.load(folder, problems)
     if manifest is not None:
         with mock.patch.object(verify, "_run", here):
-            found, _ = verify.verify(folder, manifest, decode=True, workers=1, advance=lambda size: None)
+            found, _ = verify.verify(
+                folder, manifest, Scope.of(manifest, decode=True), workers=1, advance=lambda size: None
+            )
         problems.merge(found)
     if problems.total():
         raise BuildError(f"{'; '.join(problems.lines())}.")

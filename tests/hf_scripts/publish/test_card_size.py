@@ -12,7 +12,7 @@ from tests.hf_scripts.test_push import CHANGES
 from tests.manifests import typed
 
 HTML = "<html><body><h1>413 Payload Too Large</h1></body></html>"
-ADVICE = "Publish some of its configs in another repository, with --configs and --repo."
+ADVICE = "Publish some of its configs in another repository, with --splits and --repo."
 
 
 def sent(hub):
