@@ -21,6 +21,7 @@ from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, Sp
 from hf_scripts.exports.rows import Row, check_identity, read_rows
 from hf_scripts.exports.state import ExportedSplit, ExportState, Settings, export_lock, remove_leftovers
 from hf_scripts.exports.targets import DiskTarget, DryRunTarget, Target
+from terminal.progress import bar
 
 Progress = Callable[[int], object]
 """Called with the number of images processed since the last call."""
@@ -237,8 +238,6 @@ def command(
 
     After an interruption, run the same command again: finished splits are kept.
     """
-    from tqdm import tqdm
-
     if shard_bytes is not None and chosen_format != "webdataset":
         raise BuildError(
             f"--shard-bytes does not apply to --format {chosen_format}, only to webdataset. Leave it out."
@@ -249,9 +248,8 @@ def command(
         splits = _selected_splits(folder, manifest, configs)
         job = Export(folder, manifest, splits, out, chosen_format, shard_bytes or SHARD_BYTES)
         rows = sum(split.rows for split in job.splits.values())
-        hidden = True if quiet else None  # None: hidden unless stderr is a terminal
-        with tqdm(total=rows, desc="exporting", unit=" images", disable=hidden, file=sys.stderr) as bar:
-            done = job.dry_run(bar.update) if dry_run else job.run(bar.update)
+        with bar(rows, "counting" if dry_run else "exporting", quiet=quiet) as shown:
+            done = job.dry_run(shown.update) if dry_run else job.run(shown.update)
     click.echo("\n".join([*_table(done), ""]))
     if chosen_format == "webdataset":
         for text in readme.mixed({key: split for key, (split, _) in done.items()}):

@@ -26,6 +26,7 @@ from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, Pla
 from hf_scripts.checks.sealed import SealedTask
 from hf_scripts.checks.values import split_of
 from hf_scripts.hub.repo_id import is_repository
+from terminal.progress import bar, log
 
 Advance = Callable[[int], object]
 """Called with the bytes checked since the last call."""
@@ -233,23 +234,20 @@ def command(release: str, revision: str | None, keep: Path | None, quick: bool, 
     from hf_scripts.publish.access import exposure_problems
 
     click.echo(f"there is no folder {release}; looking for it on the Hub", err=True)
-    with downloaded(release, revision or "main", keep, lambda line: click.echo(line, err=True)) as found:
+    with downloaded(release, revision or "main", keep, log) as found:
         found.problems.merge(exposure_problems(found.repository, revision or "main", found.commit))
         return _check(found.root, found.name, found.problems, quick=quick, workers=workers)
 
 
 def _check(folder: Path, name: object, problems: Problems, *, quick: bool, workers: int) -> int:
     """Check a folder, print the given and the new problems under its name, and return the exit code."""
-    from tqdm import tqdm
-
     notes: list[str] = []
     _refuse_build_in_progress(folder)  # which may not have written a manifest yet
     manifest = check_manifest.load(folder, problems)
     if manifest is not None:
         size = sum(file.size for file in manifest.files())
-        # disable=None hides the bar where stderr is no terminal.
-        with tqdm(total=size, desc="checking", unit="B", unit_scale=True, disable=None, file=sys.stderr) as bar:
-            found, notes = verify(folder, manifest, decode=not quick, workers=workers, advance=bar.update)
+        with bar(size, "checking", unit="B") as shown:
+            found, notes = verify(folder, manifest, decode=not quick, workers=workers, advance=shown.update)
         problems.merge(found)
     for line in problems.lines():
         click.echo(line)

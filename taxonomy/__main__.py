@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from taxonomy import freeze as frozen
-from taxonomy.cli import CONTEXT_SETTINGS, refusing
+from taxonomy.cli import CONTEXT_SETTINGS, refusing, start
 from taxonomy.explain import explain as explanation
 
 
@@ -47,4 +47,4 @@ def freeze(check: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m taxonomy")
+    start(main, "python -m taxonomy")

@@ -3,12 +3,14 @@
 Tested by `tests/taxonomy/test_main.py`.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
 from taxonomy.errors import TaxonomyError
+from terminal.interrupts import run_stoppable
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
@@ -26,3 +28,13 @@ def refusing() -> Iterator[None]:
         yield
     except (TaxonomyError, OSError) as error:
         raise Refusal(str(error)) from error
+
+
+def start(command: click.Command, name: str) -> None:
+    """Run a command as the process's own, and end the process.
+
+    Args:
+        command: the command.
+        name: how the user calls it.
+    """
+    sys.exit(run_stoppable(lambda: command.main(prog_name=name), "stopped; run the same command again."))

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from taxonomy.cli import CONTEXT_SETTINGS, refusing
+from taxonomy.cli import CONTEXT_SETTINGS, refusing, start
 from taxonomy.wordnet.compile import compile_nouns
 from taxonomy.wordnet.nouns import DATA_FILE
 
@@ -44,4 +44,4 @@ def main(wordnet: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m taxonomy.compile_wordnet")
+    start(main, "python -m taxonomy.compile_wordnet")

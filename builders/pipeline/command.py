@@ -226,10 +226,13 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
             images = sum(len(split.rows) for split in planned.planned)
             meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
             if not flags["dry_run"]:
-                click.echo(built_text(benchmark, write_release(planned), out, splits))
+                manifest = write_release(planned)
+                meter.done()
+                click.echo(built_text(benchmark, manifest, out, splits))
                 return
             if variant:
                 meter.note("--withdraw duplicates: which images are duplicates is known once they have been read")
+            meter.done()
             click.echo(dry_run_text(planned))
 
 

@@ -216,7 +216,7 @@ if __name__ == "__main__":
     sys.exit(exit_code(command, [], stopped="stopped."))
 """
 
-STOPPED = "\nstopped.\n"  # click ends the terminal's line with ^C first
+STOPPED = "stopped.\n"
 
 
 def start(folder, *, seconds, resumes="resumes"):

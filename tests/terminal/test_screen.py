@@ -1,0 +1,54 @@
+"""What one sees of commands on a terminal: labelled bars that fill up, each on a line of its own, then the results."""
+
+import re
+
+import pytest
+
+from tests.terminal.running import WIDTH, interrupted, screen_of
+
+BAR = re.compile(r"[a-z][\w /=.-]*: 100%\|[^|]*\| [\w.,/]+ \[[^\]]*\]")
+
+
+def check(lines, results):
+    """Bars are labelled and full, and below the last one stands, line by line, what the command prints on stdout."""
+    bars = [number for number, line in enumerate(lines) if "%|" in line or "|█" in line]
+    assert bars
+    for number in bars:
+        assert BAR.fullmatch(lines[number]), lines[number]
+    wrapped = [line[at : at + WIDTH] for line in results for at in range(0, len(line) or 1, WIDTH)]
+    wrapped = [line.rstrip() for line in wrapped]
+    assert lines[-len(wrapped) :] == wrapped
+    assert max(bars) < len(lines) - len(wrapped)
+    return [lines[number].partition(":")[0] for number in bars]
+
+
+def piped(module, *arguments):
+    """The lines that the same command prints on stdout."""
+    done = interrupted(module, *arguments, at="")
+    assert done.returncode == 0, done.stderr
+    assert "%|" not in done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def built(demo, tmp_path_factory):
+    """The screen of a build, and its arguments."""
+    folder = tmp_path_factory.mktemp("screen") / "release"
+    splits = "imagenet/test,imagenet/far_ood_food32"
+    roots = [f"--{key}={demo[key]}" for key in ("imagenet", "food101")]
+    arguments = ("builders.imagenet_benchmark", *roots, "--splits", splits, "--workers", "2", "--out", folder)
+    code, lines = screen_of(*arguments)
+    assert code == 0, lines
+    return lines, arguments, folder
+
+
+def test_a_build(built):
+    lines, arguments, _ = built
+    assert check(lines, piped(*arguments)) == ["finding", "writing", "finishing"]
+
+
+def test_verify(built):
+    command = ("hf_scripts.verify", built[2], "--quick", "--workers", "1")
+    code, lines = screen_of(*command)
+    assert code == 0, lines
+    assert check(lines, piped(*command)) == ["checking"]
