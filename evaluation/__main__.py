@@ -73,6 +73,14 @@ def _run(argv: Sequence[str] | None) -> int:
     except click.ClickException as error:
         error.show()
         return 2
+    except OSError as error:
+        if error.filename is None:
+            raise
+        reason = (error.strerror or str(error)).lower()
+        click.echo(
+            f"error: Cannot read or write {error.filename}: {reason}. Fix this, or choose another path.", err=True
+        )
+        return 2
     except click.Abort as abort:  # what click makes of other interrupts, and of an EOFError, which is a defect
         raise abort.__cause__ or abort from None
 

@@ -24,6 +24,7 @@ from builders.release.entries import FileEntry
 from builders.sources.registry import SOURCES
 from builders.storage.scratch import scratch_folder
 from hf_scripts.hub.client import hub_settings
+from hf_scripts.hub.repo_id import folder_or_repository
 from hf_scripts.hub.repository import Repository
 
 _WORKER_IMPORTS = ("builders.pipeline.from_index", "builders.generate.task", "hf_scripts.hub.repository", "numpy.ma")
@@ -58,8 +59,9 @@ def _command(**flags: Any) -> None:
 @contextlib.contextmanager
 def _published(target: str, config: str, revision: str | None, meter: TerminalMeter) -> Iterator[Published]:
     """The published rows of a config, from a release folder, or downloaded from the Hub to a temporary folder."""
-    if Path(target).is_dir():
-        yield Published(Path(target), config)
+    folder = folder_or_repository(target, revision)
+    if isinstance(folder, Path):
+        yield Published(folder, config)
         return
     if revision is None:
         raise BuildError(
@@ -71,8 +73,8 @@ def _published(target: str, config: str, revision: str | None, meter: TerminalMe
         commit = repository.resolve(revision)
         if commit is None:
             raise BuildError(
-                f"{target} has no revision {revision} on {repository.host}, or is no repository. Check the names, and "
-                "log in with `hf auth login` if it is private."
+                f"{target} is no folder here, and has no revision {revision} on {repository.host}, or is no "
+                "repository there. Check the names, and log in with `hf auth login` if it is private."
             )
         _fetch(repository, commit, ["manifest.json"], into)
 

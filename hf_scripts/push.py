@@ -41,7 +41,11 @@ from terminal.progress import bar, log, open_bar, result
 @click.option("--private", is_flag=True, help="Create the repository as private.")
 @click.option("--configs", metavar="NAME,...", default="", help="Publish only these configs; others stay unchanged.")
 @click.option("--index-only", is_flag=True, help="Publish rows without images.")
-@click.option("--allow-demo", is_flag=True, help="Publish a release of demo sources in a public or gated repository.")
+@click.option(
+    "--allow-demo",
+    is_flag=True,
+    help="Publish a release of demo sources in a public or gated repository, as far as licences allow its images.",
+)
 @click.option("--allow-moved-tags", is_flag=True, help="Publish although a version tag was moved on the Hub.")
 @click.option("--dry-run", is_flag=True, help="Print what would be uploaded, and change nothing.")
 @click.option("--no-decode", is_flag=True, help="Check bytes and digests of the folder, but decode no image.")

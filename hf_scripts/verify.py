@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from builders.cli.runner import exit_code
 from builders.cli.tables import aligned
-from builders.errors import BuildError, printable
+from builders.errors import NAMED, BuildError, more, printable
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.release.entries import FileEntry, Manifest
@@ -21,11 +21,11 @@ from hf_scripts.checks import duplicates
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release as check_release
 from hf_scripts.checks.card import check_card
-from hf_scripts.checks.problems import SHOWN, Problems
+from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
 from hf_scripts.checks.sealed import SealedTask
 from hf_scripts.checks.values import split_of
-from hf_scripts.hub.repo_id import is_repository
+from hf_scripts.hub.repo_id import folder_or_repository
 from terminal.progress import bar, log
 
 Advance = Callable[[int], object]
@@ -163,16 +163,29 @@ def _notes(manifest: Manifest) -> list[str]:
     for key, _, split in manifest.splits():
         for sentence in split.shortfalls:
             short.setdefault(sentence, []).append(key)
-    lines = [f"{', '.join(keys)} not complete: {sentence}" for sentence, keys in short.items()]
-    notes += lines[:SHOWN]
-    if len(lines) > SHOWN:
-        notes.append(f"and {len(lines) - SHOWN:,} more such shortfalls in manifest.json")
-    for key, _, split in manifest.splits():
-        if split.rows != split.expected:
-            notes.append(f"{key} has {split.rows:,} rows; complete sources give {split.expected:,}")
-        if not split.data:
-            notes.append(f"{key} has only an index here, no images")
+    notes += _grouped(
+        "sources are short in {} ways; the first (manifest.json has all)",
+        [f"{', '.join(keys)} not complete: {sentence}" for sentence, keys in short.items()],
+    )
+    splits = list(manifest.splits())
+    notes += _grouped(
+        "{} splits have other numbers of rows than complete sources give; the first",
+        [
+            f"{key} has {split.rows:,} rows; complete sources give {split.expected:,}"
+            for key, _, split in splits
+            if split.rows != split.expected
+        ],
+    )
+    index_only = [key for key, _, split in splits if not split.data]
+    if index_only:
+        verb = "has" if len(index_only) == 1 else "have"
+        notes.append(f"{', '.join(index_only[:NAMED])}{more(index_only)} {verb} only an index here, no images")
     return notes
+
+
+def _grouped(kind: str, lines: Sequence[str]) -> list[str]:
+    """Notes of one kind as one line: how many there are, and the first; one alone as it is."""
+    return [f"{kind.format(f'{len(lines):,}')}: {lines[0]}"] if len(lines) > 1 else list(lines)
 
 
 def _table(manifest: Manifest) -> list[str]:
@@ -220,9 +233,8 @@ def command(release: str, revision: str | None, keep: Path | None, quick: bool, 
 
     The exit code is 0 if the release has no problem, 1 if it has, and 2 if there is no release to check.
     """
-    folder = Path(release)
-    # Anything that cannot be a repository's name is treated as a folder, and reported as missing.
-    if folder.exists() or not is_repository(release):
+    folder = folder_or_repository(release, revision)
+    if isinstance(folder, Path):
         if revision is not None or keep is not None:
             raise BuildError(
                 f"{release} is a folder here, to which --revision and --keep do not apply. Omit them, or run from "

@@ -60,7 +60,8 @@ def pairs_sheet(root: Path, manifest: Manifest, config: str, split: str, count: 
     """
     key, known = f"{config}/{split}", manifest.by_key()
     if split not in config_of(manifest, config).splits:
-        raise BuildError(f"{config} in {root} has no split {split}; choose another --split.")
+        known_names = ", ".join(sorted(config_of(manifest, config).splits))
+        raise BuildError(f"{config} in {root} has no split {split}. Give one of {known_names} with --split.")
     nearest = _nearest(_table(root, manifest), key)
     if not nearest:
         raise BuildError(f"{key} has no duplicates in the table of {root}; choose another --split.")

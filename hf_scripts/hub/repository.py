@@ -189,7 +189,8 @@ class Repository:
             except (RepositoryNotFoundError, RevisionNotFoundError):
                 return None
 
-        return with_retries(f"find {self.name} at {revision} on {self.host}", ask, self.log)
+        unreached = f"Check the connection; if a folder is meant, there is no {self.name} here."
+        return with_retries(f"find {self.name} at {revision} on {self.host}", ask, self.log, unreached=unreached)
 
     def tags(self) -> dict[str, str]:
         """The commit of every tag; empty if there is no repository."""

@@ -3,6 +3,7 @@
 import contextlib
 import io
 
+import click
 import pytest
 
 from builders.cli.progress import TerminalMeter
@@ -66,6 +67,6 @@ def test_a_meter_ends_each_step_before_the_next_and_before_results():
         meter.note("a note")
         meter.advance(5, 1000)
         meter.done()
-        print("split  rows")
+        click.echo("split  rows")
     shown = screen.lines
     assert [line.partition("|")[0] for line in shown] == ["first: 100%", "a note", "second: 100%", "split  rows"]

@@ -1,8 +1,8 @@
 """Loaded by every Python that finds this folder on its path as it starts: presses Ctrl-C at a chosen moment.
 
-The moments are the audit events (sys.addaudithook: imports, opened files, started processes, ...) of the process's main
-thread. `INTERRUPT_AT` names one: the number of an event since a command of ours began to work, or, at any time, the
-first `EVENT:TEXT` with this text in its arguments. `INTERRUPT_COUNT` names a file that gets how many were counted.
+The moments are the audit events (sys.addaudithook: imports, opened files, pipes, ...) of the process's main thread.
+`INTERRUPT_AT` names one: the number of an event since a command of ours began to work, or, at any time, the first
+`EVENT:TEXT` with this text in its arguments. `INTERRUPT_COUNT` names a file that gets how many were counted.
 """
 
 import atexit
