@@ -32,6 +32,7 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, Revi
 from builders.errors import BuildError
 from builders.release.digests import file_sha256
 from builders.storage.atomic import inside
+from hf_scripts.hub.background import in_background
 from hf_scripts.hub.retry import ChecksumError, Log, with_retries
 
 GITATTRIBUTES = ".gitattributes"
@@ -284,7 +285,8 @@ class Repository:
                 gitignore_content="",
             )
             more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
-            with_retries(f"upload {batch[0].path_in_repo}{more}", send, self.log)
+            waiting = functools.partial(in_background, send)
+            with_retries(f"upload {batch[0].path_in_repo}{more}", waiting, self.log)
             yield sum(addition.upload_info.size for addition in batch)
 
     def commit(

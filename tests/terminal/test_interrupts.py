@@ -33,47 +33,27 @@ def test_ctrl_c_while_a_command_imports(module, arguments, imported):
     assert ended(done) == (130, "", "stopped.\n")
 
 
-@pytest.fixture(scope="module")
-def build(demo, tmp_path_factory):
-    """The arguments of a build of two splits but for its folder, and the files of an undisturbed one."""
-    splits = "imagenet/test,imagenet/near_ood"
-    arguments = ("builders.imagenet_benchmark", "--imagenet", demo["imagenet"], "--splits", splits, "--workers", "2")
-    out = tmp_path_factory.mktemp("undisturbed") / "out"
-    done = interrupted(*arguments, "--out", out, at="")
-    assert done.returncode == 0, done.stderr
-    return arguments, files_of(out)
-
-
-def test_ctrl_c_while_a_build_indexes_writes_and_finishes(build, tmp_path):
-    """One moment after the other, each in the run that goes on after the one before."""
-    arguments, whole = build
-    for moment in (
-        "os.listdir:/val/",
-        "os.rename:near_ood.arrow",  # the last thing before shards are written
-        "os.rename:excluded",
-        "os.rename:manifest.json",
-    ):
-        done = interrupted(*arguments, "--out", tmp_path / "out", at=moment)
-        code, out, err = ended(done)
-        assert (code, out) == (130, ""), moment
-        # Notes stand above it; what ends a run is this one line.
-        assert err.endswith(f"\n{RESUMES}") and err.count("stopped;") == 1, moment
-        assert "Traceback" not in err and "Exception" not in err, moment
-    assert interrupted(*arguments, "--out", tmp_path / "out", at="").returncode == 0
-    assert files_of(tmp_path / "out") == whole
-
-
-def test_ctrl_c_typed_at_a_terminal_is_one_line_below_the_bars(build, tmp_path):
-    arguments, _ = build
-    code, lines = screen_of(*arguments, "--out", tmp_path / "out", typed=lambda text: b"\x03" * ("planned" in text))
-    assert code == 130
-    assert lines[-1] == RESUMES.strip()
+def test_ctrl_c_while_a_build_indexes_writes_and_finishes(built, tmp_path):
+    """One moment after the other, each in the run that goes on after the one before; the second at a keyboard."""
+    out = tmp_path / "out"
+    said = [interrupted(*built.arguments, "--out", out, at="os.listdir:/val/")]
+    code, lines = screen_of(*built.arguments, "--out", out, typed=lambda text: b"\x03" * ("planned" in text))
+    assert (code, lines[-1]) == (130, RESUMES.strip())
     assert sum("stopped;" in line for line in lines) == 1
-    assert not any("Traceback" in line for line in lines)
+    assert not any("Traceback" in line or "Exception" in line for line in lines)
+    said.append(interrupted(*built.arguments, "--out", out, at="os.rename:manifest.json"))
+    for done in said:
+        code, printed, err = ended(done)
+        assert (code, printed) == (130, "")
+        # Notes stand above it; what ends a run is this one line.
+        assert err.endswith(f"\n{RESUMES}") and err.count("stopped;") == 1
+        assert "Traceback" not in err and "Exception" not in err
+    assert interrupted(*built.arguments, "--out", out, at="").returncode == 0
+    assert files_of(out) == built.files
 
 
-def test_ctrl_c_while_a_release_is_verified(imagenet_release):
-    arguments = ("hf_scripts.verify", imagenet_release, "--quick", "--workers", "2")
+def test_ctrl_c_while_a_release_is_verified(built):
+    arguments = ("hf_scripts.verify", built.folder, "--quick", "--workers", "2")
     done = interrupted(*arguments, at="socket.__new__:socket")
     assert ended(done) == (130, "", "stopped; nothing was changed.\n")
 
@@ -143,12 +123,12 @@ def test_a_library_watches_no_program_of_somebody_else(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["build", "verify"])
-def test_ctrl_c_at_many_moments(build, imagenet_release, tmp_path, command):
+def test_ctrl_c_at_many_moments(built, tmp_path, command):
     """Spread over all audit events of the command; only after the last of its work may it end as without Ctrl-C."""
     out = tmp_path / "out"
-    arguments = (*build[0], "--out", out)
+    arguments = (*built.arguments, "--out", out)
     if command == "verify":
-        arguments = ("hf_scripts.verify", imagenet_release, "--workers", "2")
+        arguments = ("hf_scripts.verify", built.folder, "--workers", "2")
     plain = interrupted(*arguments, at="", count=tmp_path / "count")
     last = int((tmp_path / "count").read_text())
     for number in range(30):
@@ -163,4 +143,4 @@ def test_ctrl_c_at_many_moments(build, imagenet_release, tmp_path, command):
             assert done.stdout == "", number
         if command == "build":
             assert interrupted(*arguments, at="").returncode == 0
-            assert files_of(out) == build[1], number
+            assert files_of(out) == built.files, number
