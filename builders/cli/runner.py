@@ -1,6 +1,6 @@
 """Runs a command line: one sentence for an error that the user can fix, one line after Ctrl-C.
 
-Tested by `tests/builders/pipeline/test_command.py` and `tests/terminal/test_interrupts.py`.
+Tested by `tests/terminal/test_interrupts.py`.
 """
 
 from __future__ import annotations

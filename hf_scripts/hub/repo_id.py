@@ -1,6 +1,6 @@
 """Names of dataset repositories, and whether a text means a folder or one of them.
 
-Tested by `tests/hf_scripts/test_push.py` and `tests/hf_scripts/test_verify_hub.py`.
+Tested by `tests/hf_scripts/test_verify_hub.py`.
 """
 
 from __future__ import annotations

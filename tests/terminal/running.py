@@ -13,12 +13,12 @@ from pathlib import Path
 import pyte
 
 ROOT = Path(__file__).parents[2]
-SITE = Path(__file__).parent / "site"
+SITE = Path(__file__).parents[1] / "interrupting"
 WIDTH, HEIGHT = 150, 200
 
 
 def interrupted(module, *arguments, at, env=None, count=""):
-    """Run `python -m` in a process group that gets SIGINT at a moment, which `site/sitecustomize.py` describes."""
+    """Run `python -m` in a process group that gets SIGINT at a moment, which `tests/interrupting/sitecustomize.py` describes."""
     environment = {**os.environ, **(env or {}), "INTERRUPT_AT": str(at), "INTERRUPT_COUNT": str(count)}
     environment["PYTHONPATH"] = os.pathsep.join((str(SITE), str(ROOT)))
     return subprocess.run(

@@ -179,7 +179,7 @@ def test_small_images_are_enlarged_by_whole_pixels():
     ("arguments", "sentence"),
     [
         (["smoothness", "{}", "absent"], "The release has no config absent. Name one of pictures"),
-        (["smoothness", "{}/none", "pictures"], "is not a release: it has no manifest.json"),
+        (["smoothness", "{}/none", "pictures"], "none does not exist. Give the folder of a release"),
         (
             ["resizes", "{}", "pictures/none", "."],
             "needs the split none and an in-distribution split test (splits: far_",
