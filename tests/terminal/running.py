@@ -18,7 +18,7 @@ WIDTH, HEIGHT = 150, 200
 
 
 def interrupted(module, *arguments, at, env=None, count=""):
-    """Run `python -m` in a process group that gets SIGINT at a moment, which `tests/interrupting/sitecustomize.py` describes."""
+    """Run `python -m` in a process group that gets SIGINT at a moment (`tests/interrupting/sitecustomize.py`)."""
     environment = {**os.environ, **(env or {}), "INTERRUPT_AT": str(at), "INTERRUPT_COUNT": str(count)}
     environment["PYTHONPATH"] = os.pathsep.join((str(SITE), str(ROOT)))
     return subprocess.run(
