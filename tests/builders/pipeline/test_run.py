@@ -250,9 +250,9 @@ def test_a_file_that_was_lost_from_a_release_is_built_again(demo, release, tmp_p
         ({"seed": 5}, r"The release in .* was built with the seed 0, and this run has 5\."),
         (
             {"benchmark": dataclasses.replace(BENCHMARK, version="2.0.0")},
-            r"The release in .* has the version 1.1.0, and this run the version 2.0.0\.",
+            r"The release in .* was built with the version 1.1.0, and this run has 2.0.0\.",
         ),
-        ({"demo": False}, r"The release in .* has the demo on, and this run the demo off\."),
+        ({"demo": False}, r"The release in .* was built with the demo sources on, and this run has off\."),
         (
             {"limit_per_class": 1},
             r"The release in .* with the limit per class none, and this run has 1\.",
