@@ -17,6 +17,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from terminal import interrupts
+
+interrupts.watch_imports(__name__)
+
 if TYPE_CHECKING:
     from evaluation.detectors.base import Detector, Method
     from evaluation.detectors.registry import METHODS

@@ -10,6 +10,7 @@ import click
 
 from evaluation.errors import EvaluationError
 from evaluation.extras import EXTRA, not_installed_message
+from terminal.interrupts import run_stoppable
 from unknown_detection.commands import as_started
 from unknown_detection.help import HelpGroup, as_helpful, usage_error
 
@@ -53,6 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 on success, 2 for an error that the user can fix, 130 after Ctrl-C, or the command's own code.
     """
+    return run_stoppable(lambda: _run(argv), "stopped; run the same command again.")
+
+
+def _run(argv: Sequence[str] | None) -> int:
     try:
         return int(command.main(args=argv, prog_name="python -m evaluation", standalone_mode=False) or 0)
     except EvaluationError as error:
@@ -66,9 +71,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         click.echo(usage_error(error), err=True)
         return 2
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("Stopped. Finished splits are kept; run the same command again to continue.", err=True)
-        return 130
+    except OSError as error:
+        if error.filename is None:
+            raise
+        reason = (error.strerror or str(error)).lower()
+        click.echo(
+            f"error: Cannot read or write {error.filename}: {reason}. Fix this, or choose another path.", err=True
+        )
+        return 2
+    except click.Abort as abort:  # what click makes of other interrupts, and of an EOFError, which is a defect
+        raise abort.__cause__ or abort from None
 
 
 if __name__ == "__main__":

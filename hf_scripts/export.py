@@ -23,6 +23,7 @@ from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, Sp
 from hf_scripts.exports.rows import Row, check_identity, read_rows
 from hf_scripts.exports.state import ExportedSplit, ExportState, Settings, export_lock, remove_leftovers
 from hf_scripts.exports.targets import DiskTarget, DryRunTarget, Target
+from terminal.progress import bar
 from unknown_detection.help import ESSENTIALS, helpful
 
 Progress = Callable[[int], object]
@@ -250,8 +251,6 @@ def command(
 
     After an interruption, run the same command again: finished splits are kept.
     """
-    from tqdm import tqdm
-
     check_json(as_json=as_json, dry_run=dry_run)
     if shard_bytes is not None and chosen_format != "webdataset":
         raise BuildError(
@@ -263,9 +262,8 @@ def command(
         selected = _selected_splits(folder, manifest, splits)
         job = Export(folder, manifest, selected, out, chosen_format, shard_bytes or SHARD_BYTES)
         rows = sum(split.rows for split in job.splits.values())
-        hidden = True if quiet else None  # None: hidden unless stderr is a terminal
-        with tqdm(total=rows, desc="exporting", unit=" images", disable=hidden, file=sys.stderr) as bar:
-            done = job.dry_run(bar.update) if dry_run else job.run(bar.update)
+        with bar(rows, "counting" if dry_run else "exporting", quiet=quiet) as shown:
+            done = job.dry_run(shown.update) if dry_run else job.run(shown.update)
     mixed = readme.mixed({key: split for key, (split, _) in done.items()}) if chosen_format == "webdataset" else ()
     notes = [f"images of several formats in {text}; {readme.NAME} says how `datasets` reads them" for text in mixed]
     if as_json:

@@ -30,6 +30,7 @@ from builders.sources.base import Source
 from builders.sources.registry import SOURCES
 from builders.storage.scratch import scratch_folder
 from hf_scripts.hub.client import hub_settings
+from hf_scripts.hub.repo_id import folder_or_repository
 from hf_scripts.hub.repository import Repository
 from unknown_detection.help import ESSENTIALS, helpful
 
@@ -90,8 +91,9 @@ def _published(
     target: str, wanted: Sequence[str], revision: str | None, meter: TerminalMeter
 ) -> Iterator[list[Published]]:
     """The wanted rows of each config, from a release folder, or downloaded from the Hub to a temporary folder."""
-    if Path(target).is_dir():
-        yield _configs(Path(target), wanted, target)
+    folder = folder_or_repository(target, revision)
+    if isinstance(folder, Path):
+        yield _configs(folder, wanted, target)
         return
     if revision is None:
         raise BuildError(
@@ -103,8 +105,8 @@ def _published(
         commit = repository.resolve(revision)
         if commit is None:
             raise BuildError(
-                f"{target} has no revision {revision} on {repository.host}, or is no repository. Check the names, and "
-                "log in with `hf auth login` if it is private."
+                f"{target} is no folder here, and has no revision {revision} on {repository.host}, or is no "
+                "repository there. Check the names, and log in with `hf auth login` if it is private."
             )
         _fetch(repository, commit, ["manifest.json"], into)
 

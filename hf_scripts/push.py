@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,6 +24,7 @@ from hf_scripts.checks.verified import Scope
 from hf_scripts.hub.repo_id import is_repository
 from hf_scripts.publish.merge import chosen_part, without_images
 from hf_scripts.publish.versions import requested_version
+from terminal.progress import bar, log, open_bar, result
 from unknown_detection.help import ESSENTIALS, helpful
 
 
@@ -48,7 +51,11 @@ from unknown_detection.help import ESSENTIALS, helpful
 @click.option("--private", is_flag=True, help="Create the repository as private.")
 @splits_option("Publish only these; others stay unchanged.")
 @click.option("--index-only", is_flag=True, help="Publish rows without images.")
-@click.option("--allow-demo", is_flag=True, help="Publish a release of demo sources in a public or gated repository.")
+@click.option(
+    "--allow-demo",
+    is_flag=True,
+    help="Publish a release of demo sources in a public or gated repository, as far as licences allow its images.",
+)
 @click.option("--allow-moved-tags", is_flag=True, help="Publish although a version tag was moved on the Hub.")
 @click.option("--dry-run", is_flag=True, help="Print what would be uploaded, and change nothing.")
 @json_option(only="--dry-run")
@@ -94,8 +101,6 @@ def command(
     twice. The Hub is that of HF_ENDPOINT, the token that of `hf auth login` or HF_TOKEN.
     """
     # Imported here because huggingface_hub takes half a second, for which --help should not wait.
-    from tqdm import tqdm
-
     from hf_scripts.hub.client import hub_settings
     from hf_scripts.hub.repository import Repository
     from hf_scripts.publish.commit import PublishRequest, publish
@@ -112,18 +117,9 @@ def command(
     def check_folder() -> None:
         _check_folder(folder, manifest, decode=check == "decode", workers=workers)
 
-    # disable=None hides the bar where stderr is no terminal.
-    bar = tqdm(desc="uploading", unit="B", unit_scale=True, disable=None, leave=False)
-
-    def progress(size: int, total: int) -> None:
-        bar.total = total
-        bar.update(size)
-
-    with scratch_folder("push") as scratch, hub_settings(), bar:
-        repository = Repository(repo, lambda line: click.echo(line, err=True))
-        done = publish(
-            repository, request, check_folder, scratch, lambda line: click.echo(line, err=as_json), progress
-        )
+    with scratch_folder("push") as scratch, hub_settings(), contextlib.closing(_Upload()) as upload:
+        say = log if as_json else result
+        done = publish(Repository(repo, log), request, check_folder, scratch, say, upload.advance)
     if as_json:
         print_document("push", done.document())
     elif done.tagged:
@@ -137,10 +133,32 @@ def _check_folder(folder: Path, manifest: Manifest, *, decode: bool, workers: in
     from hf_scripts.publish.merged_release import damaged_folder
 
     scope = Scope.of(manifest, decode=decode)
-    problems, _ = verify.verify(folder, manifest, scope, workers=workers, advance=lambda _: None)
+    size = sum(file.size for file in manifest.files())
+    with bar(size, "checking", unit="B") as shown:
+        problems, _ = verify.verify(folder, manifest, scope, workers=workers, advance=shown.update)
     if problems.total():
         raise damaged_folder(folder, problems)
     click.echo(f"verified {folder}" + ("" if decode else "; no image was decoded (--check fast)"))
+
+
+class _Upload:
+    """The bar of an upload, which is drawn from its first bytes to its last."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def advance(self, size: int, total: int) -> None:
+        """Count bytes as uploaded, of so many in total."""
+        if self._bar is None:
+            self._bar = open_bar(total, "uploading", unit="B")
+        self._bar.update(size)
+        if self._bar.n >= total:
+            self.close()
+
+    def close(self) -> None:
+        """End the bar where it is."""
+        if self._bar is not None:
+            self._bar.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from builders.cli.documents import json_option, print_document
 from builders.cli.runner import exit_code
 from builders.cli.split_choice import splits_option
-from builders.errors import BuildError
+from builders.errors import NAMED, BuildError, more
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.release.entries import FileEntry, Manifest
@@ -24,12 +24,13 @@ from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release as check_release
 from hf_scripts.checks.card import check_card
 from hf_scripts.checks.manifest import files_in
-from hf_scripts.checks.problems import SHOWN, Problems
+from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
 from hf_scripts.checks.sealed import SealedTask
 from hf_scripts.checks.values import split_of
 from hf_scripts.checks.verified import Scope, Verified
-from hf_scripts.hub.repo_id import is_repository
+from hf_scripts.hub.repo_id import folder_or_repository
+from terminal.progress import bar, log
 from unknown_detection.help import ESSENTIALS, helpful
 
 Advance = Callable[[int], object]
@@ -171,16 +172,29 @@ def _notes(manifest: Manifest) -> list[str]:
     for key, _, split in manifest.splits():
         for sentence in split.shortfalls:
             short.setdefault(sentence, []).append(key)
-    lines = [f"{', '.join(keys)} not complete: {sentence}" for sentence, keys in short.items()]
-    notes += lines[:SHOWN]
-    if len(lines) > SHOWN:
-        notes.append(f"and {len(lines) - SHOWN:,} more such shortfalls in manifest.json")
-    for key, _, split in manifest.splits():
-        if split.rows != split.expected:
-            notes.append(f"{key} has {split.rows:,} rows; complete sources give {split.expected:,}")
-        if not split.data:
-            notes.append(f"{key} has only an index here, no images")
+    notes += _grouped(
+        "sources are short in {} ways; the first (manifest.json has all)",
+        [f"{', '.join(keys)} not complete: {sentence}" for sentence, keys in short.items()],
+    )
+    splits = list(manifest.splits())
+    notes += _grouped(
+        "{} splits have other numbers of rows than complete sources give; the first",
+        [
+            f"{key} has {split.rows:,} rows; complete sources give {split.expected:,}"
+            for key, _, split in splits
+            if split.rows != split.expected
+        ],
+    )
+    index_only = [key for key, _, split in splits if not split.data]
+    if index_only:
+        verb = "has" if len(index_only) == 1 else "have"
+        notes.append(f"{', '.join(index_only[:NAMED])}{more(index_only)} {verb} only an index here, no images")
     return notes
+
+
+def _grouped(kind: str, lines: Sequence[str]) -> list[str]:
+    """Notes of one kind as one line: how many there are, and the first; one alone as it is."""
+    return [f"{kind.format(f'{len(lines):,}')}: {lines[0]}"] if len(lines) > 1 else list(lines)
 
 
 @helpful(
@@ -230,9 +244,9 @@ def command(
 
     The exit code is 0 if the release has no problem, 1 if it has, and 2 if there is no release to check.
     """
-    folder, decode = Path(release), check == "decode"
-    # Anything that cannot be a repository's name is treated as a folder, and reported as missing.
-    if folder.exists() or not is_repository(release):
+    decode = check == "decode"
+    folder = folder_or_repository(release, revision)
+    if isinstance(folder, Path):
         if revision is not None or keep is not None:
             raise BuildError(
                 f"{release} is a folder here, to which --revision and --keep do not apply. Omit them, or run from "
@@ -248,7 +262,7 @@ def command(
         return Scope.of(manifest, decode=decode, splits=splits, name=name).splits
 
     click.echo(f"there is no folder {release}; looking for it on the Hub", err=True)
-    with downloaded(release, revision or "main", keep, lambda line: click.echo(line, err=True), chosen) as there:
+    with downloaded(release, revision or "main", keep, log, chosen) as there:
         there.problems.merge(exposure_problems(there.repository, revision or "main", there.commit))
         found = _check(there.root, there.name, there.problems, splits, decode=decode, workers=workers)
         return _print(found, found.document(release, revision or "main", there.commit) if as_json else None)
@@ -258,8 +272,6 @@ def _check(
     folder: Path, name: str, problems: Problems, splits: Sequence[str], *, decode: bool, workers: int
 ) -> Verified:
     """Check a folder; the given problems are reported with the new ones, under its name."""
-    from tqdm import tqdm
-
     notes: list[str] = []
     scope = None
     _refuse_build_in_progress(folder)  # which may not have written a manifest yet
@@ -267,9 +279,8 @@ def _check(
     if manifest is not None:
         scope = Scope.of(manifest, decode=decode, splits=splits, name=name)
         size = sum(file.size for file in files_in(manifest, scope.splits))
-        # disable=None hides the bar where stderr is no terminal.
-        with tqdm(total=size, desc="checking", unit="B", unit_scale=True, disable=None, file=sys.stderr) as bar:
-            found, notes = verify(folder, manifest, scope, workers=workers, advance=bar.update)
+        with bar(size, "checking", unit="B") as shown:
+            found, notes = verify(folder, manifest, scope, workers=workers, advance=shown.update)
         problems.merge(found)
     return Verified(name, manifest, scope, decode, problems, tuple(notes))
 

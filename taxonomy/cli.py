@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import click
 
 from taxonomy.errors import TaxonomyError
+from terminal.interrupts import run_stoppable
 from unknown_detection.help import usage_error
 
 
@@ -33,11 +34,14 @@ def exit_code(command: click.Command, argv: Sequence[str] | None) -> int:
     Returns:
         0 for success, 1 for tables that are out of date, 2 for an error that the user can fix, 130 after Ctrl-C.
     """
+    return run_stoppable(lambda: _run(command, argv), "stopped; run the same command again.")
+
+
+def _run(command: click.Command, argv: Sequence[str] | None) -> int:
     try:
         return int(command.main(args=argv, prog_name=command.name, standalone_mode=False) or 0)
     except click.ClickException as error:
         click.echo(usage_error(error), err=True)
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped; nothing was changed.", err=True)
-        return 130
+    except click.Abort as abort:  # what click makes of other interrupts, and of an EOFError, which is a defect
+        raise abort.__cause__ or abort from None

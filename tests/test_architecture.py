@@ -13,15 +13,18 @@ from builders.registry import BENCHMARKS
 from builders.sources.registry import SOURCES
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxonomy", "unknown_detection")
+PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxonomy", "terminal", "unknown_detection")
 
 
-OURS = ("unknown_detection", "taxonomy", "builders", "hf_scripts", "evaluation")
+OURS = ("terminal", "unknown_detection", "taxonomy", "builders", "hf_scripts", "evaluation")
 
 # From the bottom up, each folder (or module at the top of a package) and what it imports of ours. Names without their
 # package are of the section's own. A line names all that is imported and nothing else, and only what stands above it,
 # so that no import goes up.
 ARROWS = """
+[terminal]
+interrupts              :
+progress                :
 [unknown_detection]
 commands                :
 help                    : commands
@@ -124,6 +127,9 @@ commands                : demo detectors errors extras features graph metrics mo
 __main__                : errors extras unknown_detection.commands unknown_detection.help
 """
 
+ANYBODYS = "terminal."
+"""What every module may import, so that `ARROWS` does not say so of each."""
+
 # The one import that goes up: `python -m builders.<name>_benchmark` runs the command line that builds it.
 COMMAND_LINE = "builders.pipeline.command"
 
@@ -137,6 +143,7 @@ SMALL = {
     "builders/sources/formats",
     "evaluation/demo",
     "taxonomy/wordnet",
+    "terminal",
     "unknown_detection",
 }
 """Folders that are whole with fewer."""
@@ -223,7 +230,7 @@ def test_imports_are_those_of_the_table():
         assert folder, f"{module} is in no line of ARROWS"
         for imported in imports(path):
             other = folder_of(imported, table)
-            if other and other != folder:
+            if other and other != folder and not other.startswith(ANYBODYS):
                 assert other in table[folder], f"{path.relative_to(ROOT)} imports {imported}"
                 found[folder].add(other)
     unused = {folder: sorted(table[folder] - found[folder]) for folder in table if table[folder] - found[folder]}
@@ -285,12 +292,19 @@ def test_functions_take_few_arguments_or_give_a_reason():
     assert many == set(MANY_ARGUMENTS)
 
 
+WATCHES = "from terminal import interrupts\ninterrupts.watch_imports(__name__)"
+"""What a package with commands does before anything else: Ctrl-C while they import is no traceback."""
+
+
 def test_packages_import_nothing_and_say_what_they_hold():
     for package in OURS:
         for path in sources(package):
             if path.name == "__init__.py":
                 tree = parsed(path)
                 assert ast.get_docstring(tree), path.relative_to(ROOT)
+                if path.parent.parent == ROOT and package != "terminal":
+                    assert WATCHES in ast.unparse(tree), path.relative_to(ROOT)
+                    tree = ast.parse(ast.unparse(tree).replace(WATCHES, ""))
                 if (
                     path != ROOT / "evaluation" / "__init__.py"
                 ):  # tests/test_public_names.py: imports on first use only
@@ -335,7 +349,7 @@ def test_packages_are_listed_and_tests_are_not_installed():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     found = {
         path.parent.relative_to(ROOT).as_posix().replace("/", ".")
-        for package in ("builders", "cards", "evaluation", "hf_scripts", "taxonomy", "unknown_detection")
+        for package in ("builders", "cards", "evaluation", "hf_scripts", "taxonomy", "terminal", "unknown_detection")
         for path in (ROOT / package).rglob("__init__.py")
     }
     assert set(listed) == found

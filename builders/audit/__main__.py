@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 import numpy as np
-from tqdm import tqdm
 
 from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
 from builders.audit.smoothness import DISTANCES, Float64, auroc, smoothness_score, total_variation
@@ -28,6 +27,7 @@ from builders.release.reader import config_of, read_images
 from builders.release.schema import ROLES
 from builders.storage.atomic import write_text
 from builders.storage.scratch import scratch_folder
+from terminal.progress import bar
 from unknown_detection.help import HelpGroup
 
 SEPARABLE = 0.75
@@ -347,18 +347,17 @@ def _variations(release: Path, config: str, splits: Mapping[str, SplitEntry]) ->
     """Total variation of every image, by split and role."""
     total = sum(split.rows for split in splits.values())
     found: dict[tuple[str, str], list[float]] = {}
-    # disable=None hides the bar unless stderr is a terminal.
-    with tqdm(total=total, desc="measuring", unit=" images", disable=None, file=sys.stderr) as bar:
+    with bar(total, "measuring") as shown:
         for name, split in splits.items():
             for row, image in read_images(release, f"{config}/{name}", split):
                 found.setdefault((name, ROLES[row["role"]]), []).append(total_variation(np.asarray(image)))
-                bar.update()
+                shown.update()
     return {key: np.array(values) for key, values in found.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    return exit_code(command, argv, stopped="stopped; nothing was changed.")
+    return exit_code(command, argv, stopped="stopped; run the same command again.")
 
 
 if __name__ == "__main__":

@@ -140,7 +140,11 @@ def _resized(release: Path, key: str, split: SplitEntry, root: Path, most: int) 
         raise BuildError(
             f"{key} has no originals that a resize could shrink. Name a split of one source of photographs."
         )
-    index = open_source(source, root, pieces[0].partitions)
+    try:
+        index = open_source(source, root, pieces[0].partitions)
+    except BuildError as error:
+        # Here the folder is an argument, and no flag.
+        raise BuildError(str(error).replace(f" with --{source.key}", "")) from error
     ids = pq.ParquetFile(release / split.index.path).read(["source_id"]).column(0).slice(0, most)
     _, read = image_sizes(index, _places(key, index, ids))
     for row in range(len(ids)):

@@ -20,7 +20,7 @@ from builders.cli.setting_flags import given_values, setting_flags, setting_opti
 from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
 from builders.cli.split_choice import is_named, named, refuse_unknown, splits_option
 from builders.cli.variant_flags import chosen_reading, every_source, variant_options
-from builders.errors import BuildError, os_errors_as_build_errors
+from builders.errors import NAMED, BuildError, more, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generator
@@ -249,10 +249,13 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
             images = sum(len(split.rows) for split in planned.planned)
             meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
             if not flags["dry_run"]:
-                click.echo(built_text(benchmark, write_release(planned), out, splits))
+                manifest = write_release(planned)
+                meter.done()
+                click.echo(built_text(benchmark, manifest, out, splits))
                 return
             if variant:
                 meter.note("--withdraw duplicates: which images are duplicates is known once they have been read")
+            meter.done()
             if flags["as_json"]:
                 print_document("build", dry_run_document(planned))
             else:
@@ -350,6 +353,15 @@ def _any_demo(roots: Mapping[str, Path]) -> bool:
     return any(is_demo(root) for root in roots.values())
 
 
+def _in_few_words(benchmark: Benchmark, parts: Sequence[str]) -> str:
+    """Name the configs, or the splits of a single config, that some parts of splits belong to."""
+    splits = list(dict.fromkeys(map(split_of, parts)))
+    configs = list(dict.fromkeys(key.partition("/")[0] for key in splits))
+    whole = len(splits) == sum(key.partition("/")[0] in configs for key in benchmark.usual())
+    names = configs if whole or len(configs) > 1 else splits
+    return ", ".join(names[:NAMED]) + more(names)
+
+
 def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapping[str, Any]) -> dict[str, Path]:
     """Folders of the sources that the splits need, from flags or the sources file."""
     listed = listed_sources(flags["sources"])
@@ -366,7 +378,7 @@ def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapp
                 missing.setdefault(source, []).append(key)
     if missing:
         lines = [f"No folder was given for {len(missing)} source{'s' if len(missing) > 1 else ''} of these splits:"]
-        lines += missing_sources((source, ", ".join(needing)) for source, needing in missing.items())
+        lines += missing_sources((source, _in_few_words(benchmark, keys)) for source, keys in missing.items())
         lines.append(
             f"Name folders once for all in {SOURCES_FILE} (see README), choose --splits, or try the demo sources:"
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from builders.registry import BENCHMARKS
 from builders.release.columns import ID_OVERLAP
 from builders.release.digests import rows_digest
 from builders.release.entries import ConfigEntry, FileEntry, Manifest, SplitEntry, pieces_by_key
+from builders.release.images import LEAVE_OUT
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, read_manifest
 from builders.release.reader import config_of
@@ -219,7 +221,19 @@ def find(
         limit_per_class=identity.limit_per_class,
         demo=identity.demo,
     )
-    return prepare(published, Run(benchmark, request, identity, executor, meter))
+    with _nothing_left_out():
+        return prepare(published, Run(benchmark, request, identity, executor, meter))
+
+
+@contextlib.contextmanager
+def _nothing_left_out() -> Iterator[None]:
+    """Take from errors about single images the advice to leave them out: a published index has all its rows."""
+    try:
+        yield
+    except BuildError as error:
+        if LEAVE_OUT not in str(error):
+            raise
+        raise BuildError(str(error).replace(LEAVE_OUT, "")) from error
 
 
 def prepare(published: Published, run: Run) -> PlannedFromIndex:

@@ -91,6 +91,9 @@ def read_manifest(root: Path, name: str = "") -> Manifest:
     try:
         data = read_regular(path, MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
+        if not name and not root.is_dir():
+            what = "is a file, not a folder" if root.exists() else "does not exist"
+            raise BuildError(f"{root} {what}. Give the folder of a release.") from error
         raise BuildError(
             f"{name or root} is not a release: it has no manifest.json. Build one there first."
         ) from error

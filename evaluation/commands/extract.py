@@ -12,6 +12,7 @@ import click
 from evaluation.commands import options
 from evaluation.progress import bar
 from evaluation.releases import open_release
+from terminal.interrupts import stopping_says
 from unknown_detection.commands import as_started
 
 
@@ -95,7 +96,7 @@ def command(
         return
     store = Store.begin(out, whose, ready.head)
     runner = Runner(opened, ready, batch_size, workers)
-    with store.writing():
+    with store.writing(), stopping_says("stopped; finished splits are kept. Run the same command again to continue."):
         store.expect(chosen)
         for config, split in chosen:
             rows = len(opened.rows(config, split))

@@ -172,8 +172,9 @@ def _reads_images(name: str) -> bool:
 def _check_folder(out: Path) -> None:
     others = sorted(path.name for path in out.iterdir() if path.name not in _FOLDERS) if out.is_dir() else []
     if others or (out.exists() and not out.is_dir()):
-        found = ", ".join(others) or "it is a file"
-        raise EvaluationError(f"{out} has files that are not part of a demo: {found}. Choose another folder.")
+        more = f" and {len(others) - 3:,} more" if len(others) > 3 else ""
+        what = f"has files that are not part of a demo ({', '.join(others[:3])}{more})" if others else "is a file"
+        raise EvaluationError(f"{out} {what}. Choose another folder.")
 
 
 def _command(name: str, *words: object) -> str:

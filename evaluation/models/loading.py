@@ -13,6 +13,7 @@ from typing import Any
 
 from evaluation.errors import EvaluationError, first_line
 from evaluation.models.preprocessing import Preprocessing
+from terminal.interrupts import left_to_the_parent
 
 
 class _Images:
@@ -83,7 +84,9 @@ def batches(
         collate_fn=_Fill(batch_size),
         pin_memory=pinned,
     )
-    for piece, images in zip(pieces, loader, strict=True):
+    with left_to_the_parent():
+        loaded = iter(loader)  # starts the workers
+    for piece, images in zip(pieces, loaded, strict=True):
         if isinstance(images, EvaluationError):
             raise images
         yield piece, images

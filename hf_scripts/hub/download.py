@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import sys
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-
-from tqdm import tqdm
 
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import Manifest
@@ -23,6 +20,7 @@ from hf_scripts.checks.problems import Problems
 from hf_scripts.hub.client import hub_settings
 from hf_scripts.hub.repository import RemoteFile, Repository
 from hf_scripts.hub.retry import Log
+from terminal.progress import bar
 
 # Enough to keep the connection busy while files are hashed, and few enough to stay below the rate limit.
 _PARALLEL_DOWNLOADS = 4
@@ -120,11 +118,12 @@ def _check_disk_space(size: int, into: Path) -> None:
 
 def _download(repository: Repository, commit: str, files: list[RemoteFile], into: Path) -> None:
     size = sum(file.size for file in files)
-    with (
-        tqdm(total=size, desc="downloading", unit="B", unit_scale=True, disable=None, file=sys.stderr) as bar,
-        ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool,
-    ):
-        for file, _ in zip(files, pool.map(lambda file: repository.fetch(file, commit, into), files), strict=True):
-            bar.update(file.size)
+    pool = ThreadPoolExecutor(_PARALLEL_DOWNLOADS)
+    try:
+        with bar(size, "downloading", unit="B") as shown:
+            for file, _ in zip(files, pool.map(lambda file: repository.fetch(file, commit, into), files), strict=True):
+                shown.update(file.size)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nobody waits for the files under way
     # The client's own records of its downloads are not part of the release.
     shutil.rmtree(into / ".cache", ignore_errors=True)

@@ -32,6 +32,7 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, Revi
 from builders.errors import BuildError
 from builders.release.digests import file_sha256
 from builders.storage.atomic import inside
+from hf_scripts.hub.background import in_background
 from hf_scripts.hub.retry import ChecksumError, Log, with_retries
 
 GITATTRIBUTES = ".gitattributes"
@@ -189,7 +190,8 @@ class Repository:
             except (RepositoryNotFoundError, RevisionNotFoundError):
                 return None
 
-        return with_retries(f"find {self.name} at {revision} on {self.host}", ask, self.log)
+        unreached = f"Check the connection; if a folder is meant, there is no {self.name} here."
+        return with_retries(f"find {self.name} at {revision} on {self.host}", ask, self.log, unreached=unreached)
 
     def tags(self) -> dict[str, str]:
         """The commit of every tag; empty if there is no repository."""
@@ -283,7 +285,8 @@ class Repository:
                 gitignore_content="",
             )
             more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
-            with_retries(f"upload {batch[0].path_in_repo}{more}", send, self.log)
+            waiting = functools.partial(in_background, send)
+            with_retries(f"upload {batch[0].path_in_repo}{more}", waiting, self.log)
             yield sum(addition.upload_info.size for addition in batch)
 
     def commit(

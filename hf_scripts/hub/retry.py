@@ -51,13 +51,15 @@ class ChecksumError(Exception):
     """A downloaded file differs from the one that the Hub lists; the message names it."""
 
 
-def with_retries(doing: str, call: Callable[[], T], log: Log) -> T:
+def with_retries(doing: str, call: Callable[[], T], log: Log, *, unreached: str = "") -> T:
     """Call until it succeeds, fails permanently, or has failed too often.
 
     Args:
         doing: what is attempted, to follow "Cannot".
         call: one request to the Hub, which may be repeated.
         log: prints every wait.
+        unreached: advice for a first request, after which nobody waits if no connection can be opened: the name may
+            be a mistyped path.
 
     Raises:
         BuildError: the error is permanent, or there were too many, or the answer is malformed.
@@ -71,9 +73,10 @@ def with_retries(doing: str, call: Callable[[], T], log: Log) -> T:
                 "huggingface_hub, and run the same command again."
             ) from error
         except (HfHubHTTPError, httpx.HTTPError, OSError, RuntimeError, ValueError, ChecksumError) as error:
-            pause = None if wait is None else _delay(error, wait)
+            lost = unreached and any(isinstance(link, httpx.ConnectError) for link in _chain(error))
+            pause = None if wait is None or lost else _delay(error, wait)
             if pause is None:
-                raise BuildError(_message(doing, error)) from error
+                raise BuildError(_message(doing, error, unreached if lost else "")) from error
             log(f"{_reason(error)}; trying again in {pause:g} s to {doing}")
             sleep(pause)
     raise AssertionError("the last try returns or raises")
@@ -112,10 +115,10 @@ def _requested_delay(error: HfHubHTTPError) -> int:
     return int(asked) if asked.isdecimal() else 0
 
 
-def _message(doing: str, error: BaseException) -> str:
+def _message(doing: str, error: BaseException, advice: str) -> str:
     status = next((link.response.status_code for link in _chain(error) if isinstance(link, HfHubHTTPError)), None)
     offline = any(isinstance(link, OfflineModeIsEnabled) for link in _chain(error))
-    advice = "Unset HF_HUB_OFFLINE." if offline else _ADVICE.get(status or 0, _RESUME)
+    advice = advice or ("Unset HF_HUB_OFFLINE." if offline else _ADVICE.get(status or 0, _RESUME))
     return f"Cannot {doing}: {_reason(error).rstrip('.')}. {advice}"
 
 

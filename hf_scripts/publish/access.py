@@ -46,13 +46,13 @@ def check_access(
         BuildError: the repository is not private as requested, or a licence or `demo` forbids publishing.
     """
     access = access_of(private=info.private if info else private, gated=info.gated if info else False)
+    check_demo(manifest, access, repository.name, allowed=allow_demo)
     check_licences(manifest, access, repository.name)
     if private and access != "private":
         raise BuildError(
             f"{repository.name} is {access} on {repository.host}, and --private does not change an existing "
             "repository. Make it private in its settings there, or give another --repo."
         )
-    check_demo(manifest, access, repository.name, allowed=allow_demo)
 
 
 def check_published_images(

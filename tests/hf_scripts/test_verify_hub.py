@@ -204,7 +204,7 @@ def test_a_folder_comes_first(check, published, hub):
 
 
 def test_what_can_be_no_repository_is_a_folder(check, hub):
-    assert check("a/b/c").error.startswith("a/b/c is not a release: it has no manifest.json.")
+    assert check("a/b/c").error.startswith("There is no folder a/b/c, and a repository")
     assert hub.requests == []
 
 

@@ -194,7 +194,7 @@ def test_a_folder_of_the_unvaried_benchmark_is_refused(planted, tmp_path, capsys
     before = files_of(tmp_path)
     assert main(flags(sources, tmp_path, "--withdraw", "duplicates")) == 2
     said = capsys.readouterr().err
-    assert "and this run the version 1.1.0+without-duplicates" in said
+    assert "and this run has 1.1.0+without-duplicates" in said
     assert "looking for duplicates" not in said
     assert files_of(tmp_path) == before
 

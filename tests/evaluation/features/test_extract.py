@@ -25,6 +25,7 @@ from evaluation.releases import open_release  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
+from tests.terminal.running import interrupted  # noqa: E402
 
 FILE = Path(small_models.__file__)
 ROOT = FILE.parents[2]
@@ -247,6 +248,36 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(extract, weights, tmp_pa
     whole = sum(not name.startswith(".") for name in kept)
     assert f"{CONFIG}/test: {1100 - 512 * whole:,} of 1,100 images" in out.splitlines()
     assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+
+
+def test_ctrl_c_keeps_finished_splits_and_says_so(extract, release, weights, tmp_path):
+    """While the second split is written; the worker, which the terminal interrupts too, says nothing."""
+    assert extract(out="undisturbed")[0] == 0
+    given = {"--release": release, "--config": CONFIG, "--model": f"{FILE}:cnn", "--weights": weights}
+    given |= {"--device": "cpu", "--out": tmp_path / "stopped", "--workers": 1}
+    splits = [
+        path.name
+        for path in sorted(Store(tmp_path / "undisturbed", None).row_blocks(CONFIG, "x").folder.parent.iterdir())
+    ]
+    arguments = [text for pair in given.items() for text in pair]
+    done = interrupted(
+        "evaluation", "extract", *arguments, at=f"os.rename:/{splits[1]}/", env={"OMP_NUM_THREADS": "1"}
+    )
+    said = "stopped; finished splits are kept. Run the same command again to continue.\n"
+    assert (done.returncode, done.stderr) == (130, said)
+    code, out, _ = extract(out="stopped")
+    assert code == 0
+    assert "there already" in out
+    assert contents(tmp_path / "stopped") == contents(tmp_path / "undisturbed")
+
+
+def test_ctrl_c_before_anything_is_kept_does_not_say_so(release, weights, tmp_path):
+    """While torch is imported."""
+    given = {"--release": release, "--config": CONFIG, "--model": f"{FILE}:cnn", "--weights": weights}
+    arguments = [text for pair in (given | {"--out": tmp_path / "out"}).items() for text in pair]
+    done = interrupted("evaluation", "extract", *arguments, at="import:torch.nn")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped; run the same command again.\n")
+    assert not (tmp_path / "out").exists()
 
 
 COUNTING = """

@@ -51,11 +51,8 @@ def check(root, capsys):
 
 
 NOTES = [
-    "note: 1 pair of duplicates between bench-train/train and bench/near_ood (1 under two classes, 1 in two roles, "
-    "1 known and unknown, all with an in-distribution training image)",
-    "note: 1 pair of duplicates between bench/near_ood and bench/test (1 under two classes, 1 in two roles, 1 known "
-    "and unknown)",
-    "note: 1 pair of duplicates within bench/test (1 under two classes)",
+    "note: 3 pairs of duplicates in 3 pairings of splits, 1 of them between bench-train/train and bench/near_ood "
+    "(3 under two classes, 2 in two roles, 2 known and unknown, 1 with an in-distribution training image)",
 ]
 
 
