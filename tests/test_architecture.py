@@ -13,15 +13,19 @@ from builders.registry import BENCHMARKS
 from builders.sources.registry import SOURCES
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxonomy")
+PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "pages", "taxonomy")
 
 
-OURS = ("taxonomy", "builders", "hf_scripts", "evaluation")
+OURS = ("pages", "taxonomy", "builders", "hf_scripts", "evaluation")
 
 # From the bottom up, each folder (or module at the top of a package) and what it imports of ours. Names without their
 # package are of the section's own. A line names all that is imported and nothing else, and only what stands above it,
 # so that no import goes up.
 ARROWS = """
+[pages]
+content                 :
+render                  : content
+
 [taxonomy]
 errors                  :
 tables                  :
@@ -126,6 +130,7 @@ REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 SMALL = {
     "builders/sources/formats",
     "evaluation/demo",
+    "pages",
     "taxonomy/wordnet",
 }
 """Folders that are whole with fewer."""
@@ -310,7 +315,7 @@ def test_tests_stand_where_what_they_test_stands():
 
 
 def test_the_core_imports_nothing_heavy():
-    for package in ("taxonomy", "builders", "hf_scripts"):
+    for package in ("pages", "taxonomy", "builders", "hf_scripts"):
         for path in sources(package):
             if "generate" not in path.parts:
                 assert not CORE_WEIGHT & {module.split(".")[0] for module in imports(path)}, path
@@ -320,7 +325,7 @@ def test_packages_are_listed_and_tests_are_not_installed():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     found = {
         path.parent.relative_to(ROOT).as_posix().replace("/", ".")
-        for package in ("builders", "cards", "evaluation", "hf_scripts", "taxonomy")
+        for package in ("builders", "cards", "evaluation", "hf_scripts", "pages", "taxonomy")
         for path in (ROOT / package).rglob("__init__.py")
     }
     assert set(listed) == found

@@ -1,0 +1,77 @@
+"""Renders templates to pages that need no other file and no network."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from pages import content
+
+_HERE = Path(__file__).parent
+
+
+def render(template: str, /, *, folders: Sequence[Path] = (), **context: Any) -> str:
+    """Render a template to a page.
+
+    Args:
+        template: its file name, in one of the folders or in this package.
+        folders: further folders with templates, searched first. Their templates may extend `base.html.j2`, import
+            `macros.html.j2` and include each other.
+        context: the names that the template uses. `base.html.j2` needs `title` and `contents`
+            (`pages.content.Entry`s), and shows `lead` and `made_by` if they are given.
+
+    Returns:
+        HTML. All text is escaped, but for `markupsafe.Markup`.
+
+    Raises:
+        jinja2.UndefinedError: the template uses a name that is not given.
+    """
+    return _environment(tuple(folders)).get_template(template).render(**context)
+
+
+@functools.cache
+def _environment(folders: tuple[Path, ...]) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([*folders, _HERE]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "as_cell": content.as_cell,
+        "byte_text": content.byte_text,
+        "safe_href": content.safe_href,
+        "shown": content.shown,
+    }
+    script = _inlined("script.js")
+    environment.globals |= {
+        "page_style": _inlined("style.css"),
+        "page_script": script,
+        "page_policy": _policy(script),
+        "anchor": content.anchor,
+    }
+    return environment
+
+
+def _inlined(name: str) -> Markup:
+    return Markup((_HERE / name).read_text(encoding="utf-8"))
+
+
+def _policy(script: str) -> str:
+    """The Content-Security-Policy: no network at all, and no script but ours, which is named by its digest.
+
+    Styles may stand in the page, since inline SVG has some; without a network they can send nothing.
+    """
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
