@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from markupsafe import Markup
+
 Value = str | int | float | None
-"""A cell without a style of its own; None is shown as a dash and sorted last."""
+"""A cell without a style of its own; None is shown as a dash and sorted last. `Markup` is a text, shown as it is."""
 
 Style = Literal["", "code", "strong", "muted"]
 
@@ -98,6 +100,8 @@ def shown(value: Value) -> str:
     """A value as a page shows it: integers with thousands separators, other numbers as Python prints them."""
     if value is None:
         return "–"
+    if isinstance(value, Markup):
+        return value
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

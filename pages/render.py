@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,17 @@ from pages import content
 _HERE = Path(__file__).parent
 
 
-def render(template: str, /, *, folders: Sequence[Path] = (), **context: Any) -> str:
+def render(
+    template: str, /, *, folders: Sequence[Path] = (), style: str = "", script: str = "", **context: Any
+) -> str:
     """Render a template to a page.
 
     Args:
         template: its file name, in one of the folders or in this package.
         folders: further folders with templates, searched first. Their templates may extend `base.html.j2`, import
             `macros.html.j2` and include each other.
+        style: CSS of the template's own.
+        script: JavaScript of the template's own, which runs after ours.
         context: the names that the template uses. `base.html.j2` needs `title` and `contents`
             (`pages.content.Entry`s), and shows `lead` and `made_by` if they are given.
 
@@ -33,7 +37,17 @@ def render(template: str, /, *, folders: Sequence[Path] = (), **context: Any) ->
     Raises:
         jinja2.UndefinedError: the template uses a name that is not given.
     """
-    return _environment(tuple(folders)).get_template(template).render(**context)
+    scripts = [Markup(text) for text in (_text("script.js"), script) if text]
+    return (
+        _environment(tuple(folders))
+        .get_template(template)
+        .render(
+            page_style=Markup(_text("style.css") + style),
+            page_scripts=scripts,
+            page_policy=_policy(scripts),
+            **context,
+        )
+    )
 
 
 @functools.cache
@@ -51,27 +65,23 @@ def _environment(folders: tuple[Path, ...]) -> jinja2.Environment:
         "safe_href": content.safe_href,
         "shown": content.shown,
     }
-    script = _inlined("script.js")
-    environment.globals |= {
-        "page_style": _inlined("style.css"),
-        "page_script": script,
-        "page_policy": _policy(script),
-        "anchor": content.anchor,
-    }
+    environment.globals["anchor"] = content.anchor
     return environment
 
 
-def _inlined(name: str) -> Markup:
-    return Markup((_HERE / name).read_text(encoding="utf-8"))
+@functools.cache
+def _text(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
 
 
-def _policy(script: str) -> str:
-    """The Content-Security-Policy: no network at all, and no script but ours, which is named by its digest.
+def _policy(scripts: Iterable[str]) -> str:
+    """The Content-Security-Policy: no network at all, and no script but ours, which are named by their digests.
 
     Styles may stand in the page, since inline SVG has some; without a network they can send nothing.
     """
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
     )

@@ -110,33 +110,6 @@
     box.append(button);
   }
 
-  // A tree of <details>: matches are shown with all that they lie in; an empty search shows it as it was.
-  function addTreeSearch(box) {
-    const leaves = [...box.querySelectorAll("[data-leaf]")].map(leaf => [leaf, leaf.textContent.toLowerCase()]);
-    const branches = [...box.querySelectorAll("details")].reverse(); // those inside others first
-    const opened = new Map(branches.map(branch => [branch, branch.open]));
-    const input = element("input", { type: "search", autocomplete: "off", spellcheck: false, placeholder: "Search" });
-    const count = element("output");
-    input.addEventListener("input", () => {
-      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-      let found = 0;
-      for (const [leaf, text] of leaves) {
-        const matches = words.every(word => text.includes(word));
-        found += matches;
-        leaf.hidden = !matches;
-      }
-      for (const branch of branches) {
-        const holder = branch.closest("li") ?? branch;
-        const some = branch.querySelector("[data-leaf]:not([hidden])") !== null;
-        holder.hidden = !some;
-        branch.open = words.length ? some : opened.get(branch);
-      }
-      count.textContent = words.length ? `${found.toLocaleString("en")} of ${leaves.length.toLocaleString("en")}` : "";
-    });
-    const label = element("span", { className: "hidden" }, `Search: ${box.getAttribute("aria-label")}`);
-    box.prepend(element("div", { className: "tools" }, element("label", {}, label, input), count));
-  }
-
   // The contents mark the section that is read.
   function followReading() {
     const links = [...document.querySelectorAll("nav.contents a")];
@@ -161,7 +134,6 @@
       const table = box.querySelector("table");
       addSorting(table, addSearchAndFold(box, table));
     }
-    document.querySelectorAll(".tree[data-searchable]").forEach(addTreeSearch);
     document.querySelectorAll(".code").forEach(addCopying);
     followReading();
   });

@@ -85,6 +85,13 @@ def test_a_page_runs_no_script_but_its_own_and_fetches_nothing(open_page, page_o
         assert re.search(f"{rule} .*blocked", str(refused.value))
 
 
+def test_a_template_brings_a_style_and_a_script_of_its_own(open_page, page_of):
+    text = sample(style="h1 { color: #010203 }", script="addEventListener('load', () => { document.title += ' ran' })")
+    page = open_page(page_of(text))
+    assert page.title() == "A sample ran"
+    assert page.locator("h1").evaluate("it => getComputedStyle(it).color") == "rgb(1, 2, 3)"
+
+
 def test_tables_are_sorted_searched_and_unfolded_by_keyboard(open_page, page_of):
     page = open_page(page_of(sample()))
     names = "#numbers tbody th"
