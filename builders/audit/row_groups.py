@@ -60,6 +60,8 @@ class RowGroup:
                     for data in pc.struct_field(batch.column(0).take(pa.array(some)), "bytes"):
                         yield data.as_py() or b""  # empty only in a damaged shard
                     start += batch.num_rows
+                    if start > wanted[-1]:  # a few rows of a large row group are read without the rest
+                        return
         except (OSError, pa.ArrowException) as error:
             raise unreadable(self.path, error) from error
 
