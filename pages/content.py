@@ -33,11 +33,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table. Numeric ones are aligned to the right; equal neighbouring groups share a heading above."""
+    """A column of a table.
+
+    Numeric ones are aligned to the right; equal neighbouring groups share a heading above. A column of pictures is not
+    `sortable`.
+    """
 
     title: str
     numeric: bool = False
     group: str = ""
+    sortable: bool = True
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ def _environment(folders: tuple[Path, ...]) -> jinja2.Environment:
         "safe_href": content.safe_href,
         "shown": content.shown,
     }
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False}
     environment.globals["anchor"] = content.anchor
     return environment
 

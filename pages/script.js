@@ -43,12 +43,13 @@
     const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
     if (body.rows.length < 2) return;
     heads.forEach((head, column) => {
+      if ("unsortable" in head.dataset) return;
       const button = element("button", { type: "button" }, ...head.childNodes);
       head.append(button);
       head.setAttribute("aria-sort", "none");
       button.addEventListener("click", () => {
         const direction = head.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
-        heads.forEach(other => other.setAttribute("aria-sort", other === head ? direction : "none"));
+        heads.forEach(other => { if (other.ariaSort) other.setAttribute("aria-sort", other === head ? direction : "none"); });
         const sign = direction === "ascending" ? 1 : -1;
         const keyed = [...body.rows].map(row => [order(row.cells[column]), row]);
         keyed.sort((one, other) => compare(one[0], other[0], sign));

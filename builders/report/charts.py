@@ -1,4 +1,7 @@
-"""Small charts as inline SVG. Colours are those of the page's style, by class, so they follow its theme."""
+"""Small charts as inline SVG, and roles as marks. Colours are those of the page's style, so they follow its theme.
+
+Tested by `tests/builders/report/test_counts.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,15 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from builders.release.schema import Role
+from builders.report.roles import ROLE_NAMES
+
 _WIDTH, _HEIGHT = 200, 10
+
+
+def chip(role: Role) -> Markup:
+    """A role in its colour."""
+    return Markup('<span class="chip {}">{}</span>').format(role, ROLE_NAMES[role])
 
 
 def stacked(parts: Sequence[tuple[str, str, int]]) -> Markup:

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from builders.release.schema import ROLES
-from builders.report.classes import ROLE_NAMES, Branch
+from builders.report.classes import Branch
+from builders.report.roles import ROLE_NAMES
 
 
 def class_data(trees: Iterable[Branch]) -> dict[str, Any]:

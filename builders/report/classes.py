@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from builders.release.schema import ROLES, Role
 from builders.release.tables import Exclusion
+from builders.report.roles import ROLE_NAMES
 from builders.report.rows import SplitRows
 from taxonomy import tables
 from taxonomy.wordnet.nouns import load
@@ -23,18 +24,8 @@ _WNID = re.compile(r"n\d{8}")
 _SMALLEST = 6
 """Classes that a synset must have below it to be a branch of its own (ours: fewer are no help to a reader)."""
 
-ROLE_NAMES: Mapping[Role, str] = {
-    "in_distribution": "in-distribution",
-    "near_ood": "near-OoD",
-    "far_ood": "far-OoD",
-    "external": "external",
-    "novel_class": "novel class",
-    "adversarial": "adversarial",
-    "synthetic": "synthetic",
-    "corruption": "corruption",
-    "multi_label": "multi-label",
-}
-"""Roles as the page writes them."""
+_NEARLY_ALL = 0.75
+"""Share of its parent's classes from which on a synset is no branch of its own (ours), as with "physical entity"."""
 
 LEFT_OUT = "in no split"
 
@@ -158,13 +149,13 @@ def _wordnet(leaves: Sequence[Leaf]) -> _Node:
 
 
 def _below(node: _Node) -> tuple[list[Branch], list[Leaf]]:
-    """The branches and classes below a synset, without branches that have few classes or a single branch."""
+    """The branches and classes below a synset, without branches of few classes and of nearly all."""
     wordnet = load()
     branches: list[Branch] = []
     leaves = [node.leaf] if node.leaf is not None else []
     for row, child in node.children.items():
         below, own = _below(child)
-        if child.leaves < _SMALLEST or (len(below) == 1 and not own):
+        if child.leaves < _SMALLEST or child.leaves >= _NEARLY_ALL * node.leaves:
             branches += below
             leaves += own
         else:

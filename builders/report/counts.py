@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from builders.release.entries import ConfigEntry, Manifest, PartEntry
 from builders.release.tables import Exclusion
-from builders.report.charts import filled, stacked
-from builders.report.classes import ROLE_NAMES
+from builders.report.charts import chip, filled, stacked
+from builders.report.roles import ROLE_NAMES
 from builders.sources import broken
 from pages.content import Cell, Column, Table, Value, anchor, byte_text
 from taxonomy.decisions import RULES
@@ -61,11 +61,11 @@ def overview(manifest: Manifest) -> Table:
                 len(config.splits),
                 count,
                 Cell(byte_text(size), size),
-                Cell(bar, order=""),
+                bar,
             ]
         )
     columns = [Column("config")] + [Column(title, numeric=True) for title in ("splits", "rows", "size")]
-    return Table("overview", "Configs", [*columns, Column("roles")], rows)
+    return Table("overview", "Configs", [*columns, Column("roles", sortable=False)], rows)
 
 
 def splits_table(manifest: Manifest, name: str) -> Table:
@@ -79,18 +79,24 @@ def splits_table(manifest: Manifest, name: str) -> Table:
         rows.append(
             [
                 Cell(title, style="code"),
-                ROLE_NAMES[piece.role],
+                chip(piece.role),
                 f"{manifest.sources[piece.source].title}, {' and '.join(piece.partitions)}",
                 piece.rows,
-                Cell(bar, order=""),
+                bar,
                 piece.expected,
                 piece.paper if published else None,
                 piece.rows - piece.paper if published else None,
                 piece.excluded,
             ]
         )
-    numeric = [Column(title, numeric=True) for title in ("complete sources", "published", "difference", "left out")]
-    columns = [Column("split"), Column("role"), Column("source"), Column("built", numeric=True), Column("share")]
+    numeric = [Column(title, numeric=True) for title in ("expected", "published", "difference", "left out")]
+    columns = [
+        Column("split"),
+        Column("role"),
+        Column("source"),
+        Column("built", numeric=True),
+        Column("share", sortable=False),
+    ]
     return Table(anchor("splits", name), "Rows, built and published", [*columns, *numeric], rows)
 
 

@@ -5,6 +5,7 @@ Tested by `tests/builders/report/test_page.py`.
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +18,11 @@ from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.schema import Role
 from builders.release.tables import Exclusion, read_excluded
 from builders.report import audits, counts
+from builders.report.charts import chip
 from builders.report.class_data import class_data
-from builders.report.classes import ROLE_NAMES, class_trees
+from builders.report.classes import class_trees
 from builders.report.pictures import Shown, Thumbnail, may_be_published, pictured_sources, thumbnails
+from builders.report.roles import ROLE_NAMES
 from builders.report.rows import read_rows
 from builders.sources.registry import SOURCES
 from pages.content import Entry, anchor, byte_text
@@ -70,7 +73,8 @@ def page(root: Path, manifest: Manifest, pictures: Shown) -> str:
         demo=any(benchmark.demo for benchmark in manifest.benchmarks.values()),
         partial=[key for key, _, split in manifest.splits() if split.shortfalls],
         local=_local(manifest, found),
-        role_names=ROLE_NAMES,
+        chip=chip,
+        roles=[role for role in ROLE_NAMES if any(role in split.roles for _, _, split in manifest.splits())],
         overview=counts.overview(manifest),
         splits={name: counts.splits_table(manifest, name) for name in manifest.configs},
         reasons={name: counts.reasons(manifest, name) for name in manifest.configs},
@@ -172,7 +176,7 @@ def _loading(root: Path, manifest: Manifest) -> str:
     for name, config in sorted(manifest.configs.items()):
         split = sorted(config.splits)[0]
         loaded = name if any(entry.data for entry in config.splits.values()) else f"{name}{INDEX_SUFFIX}"
-        lines.append(f'{name.replace("-", "_")} = load_dataset({str(root)!r}, "{loaded}", split="{split}")')
+        lines.append(f'{name.replace("-", "_")} = load_dataset({json.dumps(str(root))}, "{loaded}", split="{split}")')
     return "\n".join(lines)
 
 

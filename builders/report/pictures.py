@@ -24,6 +24,7 @@ from builders.release import images
 from builders.release.entries import Manifest, SplitEntry
 from builders.release.schema import Role
 from builders.report.rows import FIRST, SplitRows
+from builders.sources.noise import NOISE
 from builders.sources.registry import SOURCES
 
 BUDGET = 3_000_000
@@ -66,7 +67,8 @@ def pictured_sources(manifest: Manifest, shown: Shown) -> frozenset[str]:
 
 def may_be_published(source: str) -> bool:
     """Whether anybody may be shown images of a source."""
-    return source in SOURCES and SOURCES[source].licence.publish == "open"
+    declared = NOISE if source == NOISE.key else SOURCES.get(source)
+    return declared is not None and declared.licence.publish == "open"
 
 
 def thumbnails(
