@@ -5,6 +5,7 @@ Tested by `tests/builders/report/test_audits.py`.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +14,12 @@ from pathlib import Path
 from builders.release.duplicates import KNOWN_ROLE, counted, is_known_and_unknown, read_pairs
 from builders.release.entries import AuditEntry, Manifest
 from builders.release.layout import Layout
+from builders.release.schema import ROLES
 from builders.storage.text_files import read_csv
-from pages.content import Cell, Column, Table, Value, anchor
+from builders.report.charts import chip
+from pages.content import Cell, Column, Style, Table, Value, anchor
 
+_AREA = re.compile(r"[01]\.\d{1,10}")
 _ADVICE = "Run the audit again with python -m builders.audit."
 _OVERLAP = ("split", "known_class", "unknown_class", "unknown_class_name", "rows", "rows_of_split")
 _ARTIFACTS = ("split", "role", "number", "auroc", "flagged")
@@ -53,7 +57,7 @@ def overlap(root: Path, manifest: Manifest) -> Audit:
     table = Table(
         "overlap-table", "Unknown classes that overlap a known one", columns, rows, searchable=True, first=12
     )
-    return Audit("Overlap", plain(entry.summary), (table,))
+    return Audit("Overlap", tables=(table,))
 
 
 def overlapping_rows(manifest: Manifest) -> Table:
@@ -80,12 +84,11 @@ def artifacts(root: Path, manifest: Manifest, config: str) -> Audit:
     numbers: dict[str, None] = {}
     for line in _lines(root, entry, _ARTIFACTS):
         numbers.setdefault(line["number"])
-        style = "strong" if line["flagged"] == "yes" else ""
-        cells.setdefault((line["split"], line["role"]), {})[line["number"]] = Cell(
-            line["auroc"] or None, style="strong" if style else ""
-        )
+        area = f"{float(line['auroc']):.2f}" if _AREA.fullmatch(line["auroc"]) else line["auroc"] or None
+        style: Style = "strong" if line["flagged"] == "yes" else ""
+        cells.setdefault((line["split"], line["role"]), {})[line["number"]] = Cell(area, style=style)
     rows: list[list[Value | Cell]] = [
-        [Cell(split, style="code"), role.replace("_", " "), *(found.get(name) for name in numbers)]
+        [Cell(split.partition("/")[2], style="code"), _role(role), *(found.get(name) for name in numbers)]
         for (split, role), found in cells.items()
     ]
     columns = [Column("split"), Column("role"), *(Column(name.replace("_", " "), numeric=True) for name in numbers)]
@@ -154,6 +157,10 @@ def _lines(root: Path, entry: AuditEntry, columns: tuple[str, ...]) -> list[Mapp
 
 def _class(class_id: str, name: str) -> str:
     return class_id if name in ("", class_id) else f"{name} ({class_id})"
+
+
+def _role(text: str) -> str:
+    return next((chip(role) for role in ROLES if role == text), text)
 
 
 def _number(text: str) -> int | str:

@@ -1,7 +1,6 @@
-"""What the page's script knows of each class: its rows and what is left out of it, by split, as compact lists.
+"""The trees of classes as the page's script reads them: rows of each class, and what is left out of it, by split.
 
-Thousands of classes times dozens of splits would be several MB as HTML; the script writes out a class when a reader
-opens it.
+As HTML, thousands of classes times dozens of splits would be several MB; the script writes what a reader opens.
 
 Tested by `tests/builders/report/test_classes.py`.
 """
@@ -12,30 +11,28 @@ from collections.abc import Iterable
 from typing import Any
 
 from builders.release.schema import ROLES
-from builders.report.classes import Branch
+from builders.report.classes import Branch, Leaf
 from builders.report.roles import ROLE_NAMES
 
 
 def class_data(trees: Iterable[Branch]) -> dict[str, Any]:
-    """The classes of some trees, in the order of their numbers.
+    """The classes of some trees.
 
     Returns:
-        Lists of the texts `splits`, `rules` and `evidence`, and `roles` with their names; `classes` has for each class
-        two lists: [split, role, rows], and [split, rule, evidence, images], with places in the lists before.
+        Lists of texts (`splits`, `rules`, `evidence`), and `roles` with their names. Each of `classes` has an `id`
+        and a `name`, lists [split, role, rows] of what is `kept`, and [split, rule, evidence, images] of what is
+        `left` out, with places in the lists before. A branch of the `trees` has a `title`, `branches` below it, and
+        places in `classes`.
     """
-    splits, rules, evidence = _Numbered(), _Numbered(), _Numbered()
-    classes = []
-    for tree in trees:
-        for leaf in tree.all_leaves:
-            kept = [[splits[key], ROLES.index(role), rows] for (key, role), rows in leaf.kept.items()]
-            left = [[splits[line.split], rules[line.rule], evidence[line.evidence], line.images] for line in leaf.left]
-            classes.append([kept, left])
+    data = _Data()
+    branches = [data.branch(tree) for tree in trees]
     return {
-        "splits": list(splits),
-        "rules": list(rules),
-        "evidence": list(evidence),
+        "splits": list(data.splits),
+        "rules": list(data.rules),
+        "evidence": list(data.evidence),
         "roles": [[role, ROLE_NAMES[role]] for role in ROLES],
-        "classes": classes,
+        "classes": data.classes,
+        "trees": branches,
     }
 
 
@@ -45,3 +42,27 @@ class _Numbered(dict[str, int]):
     def __missing__(self, text: str) -> int:
         self[text] = len(self)
         return self[text]
+
+
+class _Data:
+    """What is gathered on the way through the trees."""
+
+    def __init__(self) -> None:
+        self.splits, self.rules, self.evidence = _Numbered(), _Numbered(), _Numbered()
+        self.classes: list[dict[str, Any]] = []
+
+    def branch(self, branch: Branch) -> dict[str, Any]:
+        """A branch, whose classes are numbered."""
+        below = [self.branch(one) for one in branch.branches]
+        first = len(self.classes)
+        self.classes += map(self.leaf, branch.leaves)
+        return {"title": branch.title, "branches": below, "classes": list(range(first, len(self.classes)))}
+
+    def leaf(self, leaf: Leaf) -> dict[str, Any]:
+        """A class, with places in the lists of texts."""
+        kept = [[self.splits[key], ROLES.index(role), rows] for (key, role), rows in leaf.kept.items()]
+        left = [
+            [self.splits[line.split], self.rules[line.rule], self.evidence[line.evidence], line.images]
+            for line in leaf.left
+        ]
+        return {"id": leaf.class_id, "name": leaf.name, "kept": kept, "left": left}

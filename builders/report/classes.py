@@ -39,14 +39,12 @@ class Leaf:
         name: its name there.
         kept: rows by split (`config/split`) and role.
         left: what splits or their parts leave out of it, in the order of the tables of exclusions.
-        number: its place among all classes of the page.
     """
 
     class_id: str
     name: str
     kept: dict[tuple[str, Role], int] = field(default_factory=dict)
     left: list[Exclusion] = field(default_factory=list)
-    number: int = 0
 
     @property
     def roles(self) -> list[Role]:
@@ -61,16 +59,6 @@ class Branch:
     title: str
     branches: list[Branch] = field(default_factory=list)
     leaves: list[Leaf] = field(default_factory=list)
-
-    @property
-    def all_leaves(self) -> list[Leaf]:
-        """Its classes and those of the branches below, in the order in which they are shown."""
-        return [leaf for branch in self.branches for leaf in branch.all_leaves] + self.leaves
-
-    @property
-    def kept(self) -> int:
-        """How many of its classes have rows in the release."""
-        return sum(bool(leaf.kept) for leaf in self.all_leaves)
 
 
 def class_trees(
@@ -92,10 +80,7 @@ def class_trees(
         if line.class_id and not line.image and line.source in found:
             leaf = found[line.source].setdefault(line.class_id, Leaf(line.class_id, line.class_name))
             leaf.left.append(line)
-    trees = {key: _tree(titles[key], list(leaves.values())) for key, leaves in found.items() if leaves}
-    for number, leaf in enumerate(leaf for tree in trees.values() for leaf in tree.all_leaves):
-        leaf.number = number
-    return trees
+    return {key: _tree(titles[key], list(leaves.values())) for key, leaves in found.items() if leaves}
 
 
 def _tree(title: str, leaves: list[Leaf]) -> Branch:

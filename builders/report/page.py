@@ -36,7 +36,7 @@ class PicturedRole:
     """Pictures of one role of a split; `why_none` says why there are none."""
 
     split: str
-    role: str
+    role: Role
     thumbnails: Sequence[Thumbnail]
     why_none: str = ""
 
@@ -56,7 +56,6 @@ def page(root: Path, manifest: Manifest, pictures: Shown) -> str:
     read = [read_rows(root, key, split, pictured) for key, _, split in manifest.splits()]
     excluded = _excluded(root, manifest)
     titles = {key: source.title for key, source in manifest.sources.items()}
-    trees = class_trees(titles, read, excluded)
     found = thumbnails(root, manifest, read)
     files = manifest.files_and_card()
     return render(
@@ -79,8 +78,7 @@ def page(root: Path, manifest: Manifest, pictures: Shown) -> str:
         splits={name: counts.splits_table(manifest, name) for name in manifest.configs},
         reasons={name: counts.reasons(manifest, name) for name in manifest.configs},
         pictures={name: _pictures(name, config, found, pictures) for name, config in manifest.configs.items()},
-        trees=trees,
-        class_data=class_data(trees.values()),
+        class_data=class_data(class_trees(titles, read, excluded).values()),
         tables={
             "rules": counts.rules_table(manifest),
             "images": counts.images_table(excluded),
@@ -167,7 +165,7 @@ def _pictures(
                 why = "not everybody may be shown images of its sources"
             else:
                 why = "the page has no room for more pictures"
-            listed.append(PicturedRole(split, ROLE_NAMES[role], some, "" if some else why))
+            listed.append(PicturedRole(split, role, some, "" if some else why))
     return listed
 
 
