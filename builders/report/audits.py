@@ -15,8 +15,8 @@ from builders.release.duplicates import KNOWN_ROLE, counted, is_known_and_unknow
 from builders.release.entries import AuditEntry, Manifest
 from builders.release.layout import Layout
 from builders.release.schema import ROLES
-from builders.storage.text_files import read_csv
 from builders.report.charts import chip
+from builders.storage.text_files import read_csv
 from pages.content import Cell, Column, Style, Table, Value, anchor
 
 _AREA = re.compile(r"[01]\.\d{1,10}")

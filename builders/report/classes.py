@@ -25,7 +25,7 @@ _SMALLEST = 6
 """Classes that a synset must have below it to be a branch of its own (ours: fewer are no help to a reader)."""
 
 _NEARLY_ALL = 0.75
-"""Share of its parent's classes from which on a synset is no branch of its own (ours), as with "physical entity"."""
+"""Share of a synset's classes that lets a hyponym stand in its place (ours), as "animal" does for "organism"."""
 
 LEFT_OUT = "in no split"
 
@@ -119,6 +119,11 @@ class _Node:
     leaf: Leaf | None = None
     leaves: int = 0
 
+    @property
+    def dominated(self) -> bool:
+        """Whether one hyponym has nearly all its classes."""
+        return any(child.leaves >= _NEARLY_ALL * self.leaves for child in self.children.values())
+
 
 def _wordnet(leaves: Sequence[Leaf]) -> _Node:
     """The part of WordNet's tree above some classes, each by its shortest path to the root."""
@@ -134,15 +139,26 @@ def _wordnet(leaves: Sequence[Leaf]) -> _Node:
 
 
 def _below(node: _Node) -> tuple[list[Branch], list[Leaf]]:
-    """The branches and classes below a synset, without branches of few classes and of nearly all."""
+    """The branches and classes below a synset.
+
+    Synsets with few classes, and those of which one hyponym has nearly all, are no branches: what they have moves up.
+    """
     wordnet = load()
     branches: list[Branch] = []
     leaves = [node.leaf] if node.leaf is not None else []
-    for row, child in node.children.items():
+    for above, under in node.children.items():
+        row, child = _narrowest(above, under)
         below, own = _below(child)
-        if child.leaves < _SMALLEST or child.leaves >= _NEARLY_ALL * node.leaves:
+        if child.leaves < _SMALLEST or child.dominated:
             branches += below
             leaves += own
         else:
             branches.append(Branch(wordnet.lemmas(row)[0], below, own))
     return sorted(branches, key=lambda branch: branch.title.casefold()), sorted(leaves, key=_by_name)
+
+
+def _narrowest(row: int, node: _Node) -> tuple[int, _Node]:
+    """The lowest synset that has all the classes below a synset."""
+    while node.leaf is None and len(node.children) == 1:
+        ((row, node),) = node.children.items()
+    return row, node
