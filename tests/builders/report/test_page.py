@@ -90,6 +90,17 @@ def test_a_page_with_pictures_that_not_everybody_may_see_says_so(part):
         assert "No pictures: " in without
 
 
+def test_a_release_without_images_says_so(small):
+    manifest = read_manifest(small)
+    config = manifest.configs["bench"]
+    splits = {name: msgspec.structs.replace(split, data=()) for name, split in config.splits.items()}
+    bare = msgspec.structs.replace(manifest, configs={"bench": msgspec.structs.replace(config, splits=splits)})
+    text = html.unescape(page(small, bare, "all"))
+    assert text.count("No pictures: the release has the split's index alone.") == 2
+    assert f'load_dataset("{small}", "bench-index"' in text
+    assert "This release has no table of duplicates" in text
+
+
 def hostile(root):
     """A release whose every text is written in bad faith, and its manifest."""
     manifest = read_manifest(root)
