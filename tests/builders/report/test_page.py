@@ -17,7 +17,7 @@ from builders.release.manifest import read_manifest
 from builders.release.tables import Exclusion, write_excluded
 from builders.report.page import page
 from pages.content import safe_href
-from tests.browser import look_at
+from tests.browser import WIDTHS, assert_nothing_overflows, look_at
 from tests.pages.samples import HOSTILE
 
 SPLITS = ("near_ood", "test")
@@ -160,6 +160,8 @@ def test_a_release_that_was_written_in_bad_faith_runs_nothing(small, tmp_path, o
     assert opened.title() != "seized"
     assert opened.locator("#tree dl img, #tree dl script, #tree dl b").count() == 0
     assert opened.complaints == []
+    opened.set_viewport_size({"width": WIDTHS["phone"], "height": 900})
+    assert_nothing_overflows(opened)
 
 
 def test_the_page_looks_right_at_every_width_and_in_every_scheme(part, open_page):
