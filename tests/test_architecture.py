@@ -13,10 +13,20 @@ from builders.registry import BENCHMARKS
 from builders.sources.registry import SOURCES
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxonomy", "terminal", "unknown_detection")
+PACKAGES = (
+    "benchmarks",
+    "builders",
+    "cards",
+    "evaluation",
+    "hf_scripts",
+    "pages",
+    "taxonomy",
+    "terminal",
+    "unknown_detection",
+)
 
 
-OURS = ("terminal", "unknown_detection", "taxonomy", "builders", "hf_scripts", "evaluation")
+OURS = ("terminal", "unknown_detection", "pages", "taxonomy", "builders", "hf_scripts", "evaluation")
 
 # From the bottom up, each folder (or module at the top of a package) and what it imports of ours. Names without their
 # package are of the section's own. A line names all that is imported and nothing else, and only what stands above it,
@@ -29,6 +39,9 @@ progress                :
 commands                :
 help                    : commands
 __main__                : commands help
+[pages]
+content                 :
+render                  : content
 
 [taxonomy]
 errors                  :
@@ -84,6 +97,8 @@ audit                   : cli duplicates errors executors generate generate.exac
                           storage taxonomy.tables unknown_detection.help
 pipeline                : adopt benchmark cli demo.write duplicates errors executors generate generate.exact plan
                           registry release sources sources.base storage unknown_detection.help writing
+report                  : audit cli errors registry release sources storage pages.content pages.render
+                          taxonomy.decisions taxonomy.tables taxonomy.wordnet unknown_detection.help
 folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base
                           taxonomy.overlaps unknown_detection.help
 __main__                : unknown_detection.__main__
@@ -142,6 +157,7 @@ REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 SMALL = {
     "builders/sources/formats",
     "evaluation/demo",
+    "pages",
     "taxonomy/wordnet",
     "terminal",
     "unknown_detection",
@@ -339,7 +355,7 @@ def test_tests_stand_where_what_they_test_stands():
 
 
 def test_the_core_imports_nothing_heavy():
-    for package in ("unknown_detection", "taxonomy", "builders", "hf_scripts"):
+    for package in ("unknown_detection", "pages", "taxonomy", "builders", "hf_scripts"):
         for path in sources(package):
             if "generate" not in path.parts:
                 assert not CORE_WEIGHT & {module.split(".")[0] for module in imports(path)}, path
@@ -349,7 +365,7 @@ def test_packages_are_listed_and_tests_are_not_installed():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     found = {
         path.parent.relative_to(ROOT).as_posix().replace("/", ".")
-        for package in ("builders", "cards", "evaluation", "hf_scripts", "taxonomy", "terminal", "unknown_detection")
+        for package in {*PACKAGES} - {"benchmarks"}:
         for path in (ROOT / package).rglob("__init__.py")
     }
     assert set(listed) == found
