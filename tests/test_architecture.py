@@ -101,7 +101,7 @@ extras                  : errors
 duplicate_pairs         : errors files
 releases                : duplicate_pairs errors files
 metrics                 : errors
-models                  : errors
+models                  : errors files
 detectors               : errors models
 features                : detectors errors files models progress releases
 scoring                 : detectors duplicate_pairs errors features files metrics models progress releases

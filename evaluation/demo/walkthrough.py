@@ -138,8 +138,8 @@ class Demo:
         ]
 
     def _extract(self, training: Training) -> list[object]:
-        configs = [word for config in (CONFIG, TRAIN, SHIFTS, MIXED) for word in ("--config", config)]
-        return [*self._shown(training), *configs, "--out", self._features(training)]
+        configs = ",".join((CONFIG, TRAIN, SHIFTS, MIXED))
+        return [*self._shown(training), "--splits", configs, "--out", self._features(training)]
 
     def _score(self, training: Training) -> list[object]:
         images = [] if self.quick else self._shown(training)

@@ -8,33 +8,42 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from evaluation.errors import EvaluationError
 from evaluation.models import preprocessing, weights
+from evaluation.models.classes import of_wnids, read_classes
 from evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
-from evaluation.models.features import Head
+from evaluation.models.features import Head, NoHead
 from evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
 from evaluation.models.precision import exact_float32
 from evaluation.models.preprocessing import Preprocessing
+from evaluation.models.published import Published, download_timm, download_torchvision
 
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")
+
+_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)")
+"""The published DenseNets name layers as torch before 0.4 allowed; torchvision renames them so, too."""
+
+_GREY = Image.new("RGB", (64, 64), (128, 128, 128))
 
 
 @dataclass(frozen=True)
 class _Blueprint:
-    """A model without its weights."""
+    """A model before its weights are checked; with them if they are published ones."""
 
     module: Any
     preprocessing: Preprocessing
-    blocks: Sequence[str] | None
     description: dict[str, str]
+    blocks: Sequence[str] | None = None
+    published: Published | None = None
 
 
 class Model:
@@ -48,10 +57,20 @@ class Model:
         layers: names of its last linear layer and its blocks.
         digest: identifies the model, see `weights.model_digest`.
         device: "cpu", "cuda", "cuda:1" and so on, or "mps".
+        classes: the module's logits that are the release's classes, in their order; None for all.
+        published: where its weights were published; None for a person's own.
     """
 
     def __init__(
-        self, name: str, module: Any, preprocessing: Preprocessing, layers: Layers, digest: str, device: str
+        self,
+        name: str,
+        module: Any,
+        preprocessing: Preprocessing,
+        layers: Layers,
+        digest: str,
+        device: str,
+        classes: Sequence[int] | None = None,
+        published: Published | None = None,
     ) -> None:
         self.name = name
         self.module = module
@@ -59,20 +78,36 @@ class Model:
         self.layers = layers
         self.digest = digest
         self.device = device
-        head = dict(module.named_modules())[layers.head]
-        self._weight = head.weight.detach().flatten(1)
-        self._bias = self._weight.new_zeros(layers.classes) if head.bias is None else head.bias.detach()
+        self.classes = slice(None) if classes is None else list(classes)
+        self.published = published
+        if layers.linear:
+            head = module.get_submodule(layers.head)
+            self._weight = head.weight.detach().flatten(1)
+            self._bias = self._weight.new_zeros(layers.classes) if head.bias is None else head.bias.detach()
 
     @property
     def head(self) -> Head:
-        """The last linear layer, in float32."""
-        return Head(_array(self._weight), _array(self._bias))
+        """The last linear layer, in float32; `NoHead` if the logits are not its output."""
+        if not self.layers.linear:
+            return NoHead(self.name)
+        weight, bias = (np.asarray(one[self.classes].float().cpu().numpy()) for one in (self._weight, self._bias))
+        return Head(weight, bias)
+
+    @property
+    def source(self) -> Mapping[str, str]:
+        """Where published weights are from, and which logits were chosen; for records."""
+        found = dict(self.published.source) if self.published else {}
+        if self.published and self.published.accuracy is not None:
+            found["accuracy"] = f"{self.published.accuracy:g}"
+        if isinstance(self.classes, list):
+            found |= {"logits": ",".join(map(str, self.classes)), "width": str(self.layers.classes)}
+        return found
 
     def forward(self, images: Any) -> BatchOutputs:
         """Run the model on preprocessed images of shape (B, 3, H, W), without dropout, and capture its features.
 
         Raises:
-            EvaluationError: the logits are not the output of the last linear layer.
+            EvaluationError: the logits are not the output of the last linear layer, although they were for a probe.
         """
         import torch
 
@@ -83,7 +118,9 @@ class Model:
             capture_outputs(self.module, self.layers) as captured,
         ):
             captured.logits = self.module(images.to(self.device, non_blocking=True))
-            check_head(captured, self._weight, self._bias, self.name)
+            if self.layers.linear:
+                check_head(captured, self._weight, self._bias, self.name)
+            captured.logits = captured.logits[:, self.classes]
         return captured
 
     def logits(self, images: Any, generators: Sequence[Any] | None = None) -> Any:
@@ -94,7 +131,7 @@ class Model:
             generators: B generators, to draw dropout masks with (`dropout_drawn`); None for no dropout.
         """
         with dropout_off() if generators is None else dropout_drawn(generators):
-            return self.module(images)
+            return self.module(images)[:, self.classes]
 
     @cached_property
     def dropout(self) -> DropoutCalls:
@@ -102,48 +139,96 @@ class Model:
         import torch
 
         calls = DropoutCalls()
-        image = self.preprocessing(_grey_image())
+        image = self.preprocessing(_GREY)
         with dropout_off(calls), torch.inference_mode():
             self.module(torch.stack([image, image]).to(self.device))
         return calls
 
 
-def open_model(spec: str, path: Path, classes: int, *, device: str = "auto") -> Model:
+def open_model(
+    spec: str,
+    path: Path | None,
+    names: Sequence[str],
+    *,
+    pretrained: bool = False,
+    classes: Path | None = None,
+    device: str = "auto",
+) -> Model:
     """Open a model.
 
     Args:
-        spec: `timm:NAME`; `torchvision:NAME`, or `torchvision:NAME.WEIGHTS` for the preprocessing of other than the
-            default weights; or `FILE.py:FUNCTION`. The function returns a `torch.nn.Module`; it is called with
-            `num_classes` if it has this parameter. The module or the function has an attribute `preprocessing` (see
+        spec: `timm:NAME`; `torchvision:NAME`, or `torchvision:NAME.WEIGHTS` for other than the default weights; or
+            `FILE.py:FUNCTION`. The function returns a `torch.nn.Module`; it is called with `num_classes` if it has
+            this parameter. The module or the function has an attribute `preprocessing` (see
             `preprocessing.declared`), and optionally `feature_blocks`: names of submodules, first to last.
-        path: file of the weights.
-        classes: number of classes of the config.
+        path: file of the weights; None with `pretrained`.
+        names: the classes of the config.
+        pretrained: take the weights that timm or torchvision publish under this name.
+        classes: a label map (`classes.read_classes`) for a model of more classes than the config; not needed for
+            ImageNet's where the config's classes are wnids.
         device: as for `pick_device`.
 
     Raises:
-        EvaluationError: the model does not exist, its number of logits is not the number of classes, the weights do
-            not fit, it gives other logits at every run, or the device is not available.
+        EvaluationError: the model does not exist, its logits are not of these classes, the weights do not fit, it
+            gives other logits at every run, or the device is not available.
     """
+    place = pick_device(device)
+    if (path is None) != pretrained:
+        raise EvaluationError("A model needs either its weights or published ones: give --weights or --pretrained.")
+    blueprint, probe, layers = _probed(spec, len(names), pretrained=pretrained)
+    chosen = None
+    if path is not None:
+        if classes is None:
+            chosen = _logits_of(names, layers.classes, None, spec)
+        found = weights.read_weights(path)
+        width = len(found.get(f"{layers.head}.weight", range(layers.classes)))
+        if width != layers.classes and (classes is not None or of_wnids(names, width)):
+            blueprint, probe, layers = _probed(spec, width)
+        weights.load_weights(blueprint.module, found, head=layers.head, name=spec, path=path)
+    module, published = blueprint.module, blueprint.published
+    layers = find_layers(module, probe, declared=blueprint.blocks, name=spec)
+    if published is not None or classes is not None or layers.classes != len(names):
+        chosen = _logits_of(names, layers.classes, classes, spec, published=published is not None)
+    _require_repeatable(module, probe, spec)
+    description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
+    if chosen is not None:
+        description["classes"] = chosen
+    digest = weights.model_digest(module, description)
+    name = blueprint.description["model"]
+    return Model(name, module.to(place), blueprint.preprocessing, layers, digest, place, chosen, published)
+
+
+def _probed(spec: str, classes: int, *, pretrained: bool = False) -> tuple[_Blueprint, Any, Layers]:
+    """Make a model and run it once; returns it, what it was run on and its layers."""
     import torch
 
-    place = pick_device(device)
-    blueprint = _blueprint(spec, classes)
-    module = blueprint.module.eval().requires_grad_(False)
-    size = blueprint.preprocessing(_grey_image()).shape
+    made = _blueprint(spec, classes, pretrained=pretrained)
+    made.module.eval().requires_grad_(False)
+    size = made.preprocessing(_GREY).shape
     # Two images, so that the batch axis cannot be mistaken for a spatial axis of size one.
     probe = torch.linspace(-1, 1, 2 * size.numel()).reshape(2, *size)
     with dropout_off():
-        layers = find_layers(module, probe, declared=blueprint.blocks, name=spec)
-    if layers.classes != classes:
+        return made, probe, find_layers(made.module, probe, declared=made.blocks, name=spec)
+
+
+def _logits_of(
+    names: Sequence[str], width: int, file: Path | None, spec: str, *, published: bool = False
+) -> tuple[int, ...] | None:
+    """Return the logits that are the config's classes; None for all, in their order.
+
+    Raises:
+        EvaluationError: as for `read_classes`, or nothing says which they are.
+    """
+    if file is None and width == len(names) and not published:
+        return None
+    found = of_wnids(names, width) if file is None else read_classes(file, names, width)
+    if found is None:
         raise EvaluationError(
-            f"{spec} has {layers.classes:,} logits, but the config has {classes:,} classes. Use a model trained on "
-            "these classes."
+            f"{spec} has {width:,} logits, but the config has {len(names):,} classes"
+            f"{' of other names' * (width == len(names))}. Use a model trained on these classes, or say which logits "
+            "they are with --classes."
         )
-    weights.load_weights(module, weights.read_weights(path), head=layers.head, name=spec, path=path)
-    _require_repeatable(module, probe, spec)
-    description = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
-    digest = weights.model_digest(module, description)
-    return Model(blueprint.description["model"], module.to(place), blueprint.preprocessing, layers, digest, place)
+    return None if found == tuple(range(width)) else found
 
 
 def _require_repeatable(module: Any, images: Any, name: str) -> None:
@@ -214,29 +299,45 @@ def out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or str(error).startswith("MPS backend out of memory")
 
 
-def _blueprint(spec: str, classes: int) -> _Blueprint:
+def _blueprint(spec: str, classes: int, *, pretrained: bool) -> _Blueprint:
     kind, colon, name = spec.partition(":")
     if kind == "timm":
-        return _timm(name, classes)
+        return _timm(name, classes, pretrained=pretrained)
     if kind == "torchvision":
-        return _torchvision(name, classes)
+        return _torchvision(name, classes, pretrained=pretrained)
     file, colon, function = spec.rpartition(":")
     if not colon or not file.endswith(".py"):
         raise EvaluationError(f"{spec} does not name a model; write timm:NAME, torchvision:NAME or FILE.py:FUNCTION.")
+    if pretrained:
+        raise EvaluationError(f"--pretrained is for models of timm and torchvision, not for {spec}. Give --weights.")
     return _from_file(Path(file), function, classes)
 
 
-def _timm(name: str, classes: int) -> _Blueprint:
+def _timm(name: str, classes: int, *, pretrained: bool) -> _Blueprint:
     import timm
 
     known = {*timm.list_models(), *timm.list_pretrained()}
     if name not in known:
         raise _unknown_model("timm", name, known, "timm.list_models()")
-    module = timm.create_model(name, pretrained=False, num_classes=classes)
-    return _Blueprint(module, preprocessing.of_timm(module), None, {"model": f"timm:{name}"})
+    if not pretrained:
+        module = timm.create_model(name, pretrained=False, num_classes=classes)
+        return _Blueprint(module, preprocessing.of_timm(module), {"model": f"timm:{name}"})
+    config = timm.get_pretrained_cfg(name)
+    if config is None or not config.hf_hub_id or not config.num_classes or config.custom_load:
+        raise EvaluationError(f"timm publishes no weights of {name} with a classifier on the Hub. Give --weights.")
+    published = download_timm(config.hf_hub_id, config.hf_hub_filename)
+    found = weights.read_weights(published.path)
+    try:  # timm renames tensors of some checkpoints
+        module = timm.create_model(name, pretrained=True, pretrained_cfg_overlay={"state_dict": found})
+    except (RuntimeError, KeyError) as error:
+        raise EvaluationError(
+            f"{published.path} does not have the tensors of {name}. Install the timm that it was published for."
+        ) from error
+    full = name if "." in name or not config.tag else f"{name}.{config.tag}"
+    return _Blueprint(module, preprocessing.of_timm(module), {"model": f"timm:{full}"}, published=published)
 
 
-def _torchvision(name: str, classes: int) -> _Blueprint:
+def _torchvision(name: str, classes: int, *, pretrained: bool) -> _Blueprint:
     from torchvision import models
 
     base, _, tag = name.partition(".")
@@ -247,9 +348,19 @@ def _torchvision(name: str, classes: int) -> _Blueprint:
     entries = models.get_model_weights(base)
     if tag and tag not in entries.__members__:
         raise _unknown_model("torchvision weights", tag, entries.__members__, f"get_model_weights({base!r})")
-    module = models.get_model(base, weights=None, num_classes=classes)
-    chosen = preprocessing.of_torchvision(entries[tag] if tag else entries.DEFAULT)
-    return _Blueprint(module, chosen, None, {"model": f"torchvision:{base}"})
+    entry = entries[tag] if tag else entries.DEFAULT
+    chosen, description = preprocessing.of_torchvision(entry), {"model": f"torchvision:{base}"}
+    if not pretrained:
+        return _Blueprint(models.get_model(base, weights=None, num_classes=classes), chosen, description)
+    published = download_torchvision(entry)
+    found = weights.read_weights(published.path)
+    if base.startswith("densenet"):
+        found = {_DENSENET.sub(r"\1\2", key): value for key, value in found.items()}
+    # Their builders set this with published weights only.
+    transformed = {"transform_input": True} if base in ("googlenet", "inception_v3") else {}
+    module = models.get_model(base, weights=None, num_classes=len(entry.meta["categories"]), **transformed)
+    weights.load_weights(module, found, head="", name=base, path=published.path)
+    return _Blueprint(module, chosen, description, published=published)
 
 
 def _from_file(file: Path, function: str, classes: int) -> _Blueprint:
@@ -274,22 +385,11 @@ def _from_file(file: Path, function: str, classes: int) -> _Blueprint:
         )
     wanted = {key: getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks")}
     description = {"model": name, "source_sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-    return _Blueprint(
-        module, preprocessing.declared(wanted["preprocessing"], name), wanted["feature_blocks"], description
-    )
+    declared = preprocessing.declared(wanted["preprocessing"], name)
+    return _Blueprint(module, declared, description, wanted["feature_blocks"])
 
 
 def _unknown_model(kind: str, name: str, known: Any, listing: str) -> EvaluationError:
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
     hint = f"the closest names are {', '.join(near)}" if near else f"`{listing}` lists all {len(known):,}"
     return EvaluationError(f"{kind} has no model {name!r}; {hint}.")
-
-
-def _grey_image() -> Any:
-    from PIL import Image
-
-    return Image.new("RGB", (64, 64), (128, 128, 128))
-
-
-def _array(tensor: Any) -> Any:
-    return np.asarray(tensor.float().cpu().numpy())

@@ -231,7 +231,7 @@ class Scorer:
         if not len(features):
             raise EvaluationError(
                 f"{'/'.join(key)} has no labelled rows to fit {chosen.name} on. Choose another config with "
-                "--fit-config."
+                "--fit-splits."
             )
         return chosen.make(features, self._head, **arguments)
 

@@ -69,6 +69,7 @@ class Provenance:
             detector's name; in words.
         fit_half: the `config/split` whose fit half (`fit_splits.in_fit_half`) detectors were fitted on in place of
             training rows; its rows have no scores. Empty if there is none.
+        source: what is said of the weights, see `Identity.source`, and the receipt of the model.
     """
 
     release_digest: str
@@ -81,6 +82,7 @@ class Provenance:
     prepared: dict[str, str] = field(default_factory=dict)
     rows: dict[str, dict[str, str]] = field(default_factory=dict)
     fit_half: str = ""
+    source: dict[str, str] = field(default_factory=dict)
 
 
 def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
@@ -98,7 +100,7 @@ def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
     if path.suffix != ".parquet":
         raise EvaluationError(f"The scores file must end in .parquet, found {path}. Rename it.")
     table = _checked(scores, str(path), COLUMNS)
-    optional = ("prepared", "rows", "fit_half")
+    optional = ("prepared", "rows", "fit_half", "source")
     said = {name: value for name, value in asdict(provenance).items() if name not in optional or value}
     table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True)})
     with atomic_path(path) as temporary:
@@ -265,7 +267,8 @@ def _is_provenance(found: Any) -> bool:
     if not isinstance(found, dict) or not isinstance(found["configs"], list) or type(found["seed"]) is not int:
         return False
     values, versions = found["hyperparameters"], found["versions"]
-    if not isinstance(values, dict) or not is_text_by_text(versions) or not is_text_by_text(found.get("prepared", {})):
+    texts_by_text = (versions, found.get("prepared", {}), found.get("source", {}))
+    if not isinstance(values, dict) or not all(map(is_text_by_text, texts_by_text)):
         return False
     rows = found.get("rows", {})
     if not isinstance(rows, dict) or not all(map(is_text_by_text, rows.values())):

@@ -30,12 +30,12 @@ def settable(chosen: Method) -> dict[str, tuple[float, ...]]:
     return found
 
 
-def parse_settings(texts: Iterable[str], names: Sequence[str]) -> Settings:
+def parse_settings(texts: Iterable[str], names: Sequence[str] | None) -> Settings:
     """Parse `DETECTOR.NAME=VALUE` or `DETECTOR.NAME=VALUE,VALUE,...`.
 
     Args:
         texts: as given on the command line.
-        names: the detectors that are scored.
+        names: the detectors that are scored; None, or `all` among them, for all.
 
     Raises:
         EvaluationError: a text has another form, there is no such detector or hyperparameter, the detector is not
@@ -55,7 +55,7 @@ def parse_settings(texts: Iterable[str], names: Sequence[str]) -> Settings:
             raise EvaluationError(f"{detector} has no hyperparameters. Leave --set {one_line(text)} out.")
         if name not in known:
             raise unknown_name(f"hyperparameter of {detector}", name, known)
-        if detector not in _with_parts(names):
+        if not (names is None or "all" in names or detector in _with_parts(names)):
             raise EvaluationError(
                 f"--set {one_line(text)} is of {detector}, which is not scored. Add it to --detectors."
             )
