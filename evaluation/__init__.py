@@ -1,11 +1,12 @@
 """Evaluate detectors of unknowns on releases: metrics, detectors, protocols, reports.
 
-Three steps, each of which is also a command of `python -m evaluation`:
+Each step is also a command of `python -m evaluation`; `timm:resnet50.a1_in1k` with `pretrained=True` is a model, too:
 
-    >>> from evaluation import auroc, evaluate, extract, open_release, score
-    >>> release = open_release("build/unknown-detection")
-    >>> extract(release, "timm:resnet50.a1_in1k", "build/features", pretrained=True)
-    >>> scores = score("build/features", ["msp", "knn"])    # a table: id, detector, score, prediction
+    >>> from evaluation import auroc, extract, score
+    >>> features = extract("build/unknown-detection", "model.py:cnn", "build/features", weights="weights.pt")
+    >>> scores = score("build/features", ["msp", "knn"])
+    >>> scores.column_names
+    ['id', 'detector', 'score', 'prediction']
 
 A metric takes scores and truth, whoever computed them; higher scores mean more unknown:
 

@@ -109,7 +109,7 @@ protocols               : errors files metrics scoring
 report                  : detectors errors files metrics progress protocols releases scoring
 graph                   : errors files releases report scoring
 demo                    : detectors duplicate_pairs errors files models progress protocols releases
-commands                : demo detectors errors extras features graph metrics models progress protocols releases report
+commands                : demo errors extras features graph metrics models progress protocols releases report
                           scoring
 __main__                : errors extras
 """
@@ -252,6 +252,7 @@ MANY_ARGUMENTS = {
     "builders.sources.readers.parquet.read_shard": "the columns of a mirror, and what to say where one is not there",
     "evaluation.protocols.figures.measure": "the fields that identify a figure, by name",
     "evaluation.detectors.openmax.make_openmax": "the hyperparameters of its papers, by name",
+    "evaluation.features.extract.extract": "the options of a public function, by name",
     "evaluation.scoring.run.score": "the options of a public function, by name",
     "hf_scripts.publish.read_back._check_small": "both sides of a comparison",
 }

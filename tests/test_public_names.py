@@ -1,6 +1,7 @@
 """The public interface of `evaluation`: its names, that importing it stays light, and that each name is documented."""
 
 import ast
+import doctest
 import importlib.util
 import inspect
 import subprocess
@@ -53,6 +54,20 @@ def test_a_public_name_is_defined_where_it_is_said_and_documented(name):
     assert name in dir(evaluation)
     assert value.__module__ == f"evaluation.{evaluation._MODULES[name]}"
     assert len(inspect.getdoc(value).splitlines()[0]) > 10
+
+
+def test_the_example_runs(tmp_path, monkeypatch):
+    """On a small release and model under the names that it has there."""
+    torch = pytest.importorskip("torch", reason="runs a torch model")
+    pytest.importorskip("timm", reason="opens models")
+    from tests.evaluation import small_models
+    from tests.evaluation.samples import fitted, small_release
+
+    monkeypatch.chdir(tmp_path)
+    small_release(tmp_path / "build" / "unknown-detection")
+    (tmp_path / "model.py").write_bytes(Path(small_models.__file__).read_bytes())
+    torch.save(fitted(small_models.cnn).state_dict(), tmp_path / "weights.pt")
+    assert doctest.testmod(evaluation) == (0, 5)
 
 
 def test_an_unknown_name_is_an_attribute_error():

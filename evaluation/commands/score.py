@@ -93,7 +93,7 @@ def command(
     every trial is written next to the scores. ODIN, MC-dropout, CADet and RankFeat run the model on the images
     again, and need --release, --model and --weights or --pretrained.
     """
-    from evaluation.features.extract import Runner
+    from evaluation.features.runner import Runner
     from evaluation.features.store import Store
     from evaluation.models.models import open_model
     from evaluation.scoring.run import score

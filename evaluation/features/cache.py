@@ -18,7 +18,7 @@ from evaluation.detectors.image_passes import ImagePass
 from evaluation.detectors.images import ImageMethod
 from evaluation.detectors.members import average
 from evaluation.errors import EvaluationError
-from evaluation.features.extract import Columns, Runner
+from evaluation.features.runner import Columns, Runner
 from evaluation.features.store import Store
 from evaluation.models.features import Features
 from evaluation.progress import bar

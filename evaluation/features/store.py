@@ -108,7 +108,6 @@ class Store:
             EvaluationError: as for `check`.
         """
         before = cls.check(root, identity)
-        store = cls(root, identity)
         if before is None or before.identity != identity:
             with atomic_path(root / _RECORD) as temporary:
                 temporary.write_text(_canonical(identity), encoding="utf-8")
@@ -116,7 +115,7 @@ class Store:
         if identity.linear:
             for block in _head_of(root).begin(classes, classes, {}):
                 _head_of(root).write(block, {"weight": head.weight, "bias": head.bias}, classes, {})
-        return store
+        return cls.open(root)
 
     @classmethod
     def check(cls, root: Path, identity: Identity) -> Store | None:

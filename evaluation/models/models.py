@@ -1,13 +1,8 @@
-"""Opens models: architecture by name or from a file, weights, preprocessing, digest."""
+"""Opens models with their weights, preprocessing and digest, and runs them."""
 
 from __future__ import annotations
 
-import difflib
-import hashlib
-import importlib.util
-import inspect
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,38 +13,26 @@ import numpy as np
 from PIL import Image
 
 from evaluation.errors import EvaluationError
-from evaluation.models import preprocessing, weights
+from evaluation.models import weights
+from evaluation.models.blueprints import Blueprint, make_blueprint
 from evaluation.models.classes import of_wnids, read_classes
 from evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
 from evaluation.models.features import Head, NoHead
 from evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
 from evaluation.models.precision import exact_float32
 from evaluation.models.preprocessing import Preprocessing
-from evaluation.models.published import Published, download_timm, download_torchvision
+from evaluation.models.published import Published
 
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")
-
-_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)")
-"""The published DenseNets name layers as torch before 0.4 allowed; torchvision renames them so, too."""
 
 _GREY = Image.new("RGB", (64, 64), (128, 128, 128))
 
 
-@dataclass(frozen=True)
-class _Blueprint:
-    """A model before its weights are checked; with them if they are published ones."""
-
-    module: Any
-    preprocessing: Preprocessing
-    description: dict[str, str]
-    blocks: Sequence[str] | None = None
-    published: Published | None = None
-
-
+@dataclass
 class Model:
     """A model with its weights and preprocessing, ready to run.
 
-    Args:
+    Attributes:
         name: the model's name on the command line; for a file, without its folder.
         module: a `torch.nn.Module` in eval mode on `device`, with its weights loaded and gradients of parameters
             disabled.
@@ -61,37 +44,32 @@ class Model:
         published: where its weights were published; None for a person's own.
     """
 
-    def __init__(
-        self,
-        name: str,
-        module: Any,
-        preprocessing: Preprocessing,
-        layers: Layers,
-        digest: str,
-        device: str,
-        classes: Sequence[int] | None = None,
-        published: Published | None = None,
-    ) -> None:
-        self.name = name
-        self.module = module
-        self.preprocessing = preprocessing
-        self.layers = layers
-        self.digest = digest
-        self.device = device
-        self.classes = slice(None) if classes is None else list(classes)
-        self.published = published
-        if layers.linear:
-            head = module.get_submodule(layers.head)
-            self._weight = head.weight.detach().flatten(1)
-            self._bias = self._weight.new_zeros(layers.classes) if head.bias is None else head.bias.detach()
+    name: str
+    module: Any
+    preprocessing: Preprocessing
+    layers: Layers
+    digest: str
+    device: str
+    classes: Sequence[int] | None = None
+    published: Published | None = None
+
+    @cached_property
+    def _linear(self) -> tuple[Any, Any]:
+        """Weight and bias of the last linear layer, of all logits."""
+        head = self.module.get_submodule(self.layers.head)
+        weight = head.weight.detach().flatten(1)
+        return weight, weight.new_zeros(self.layers.classes) if head.bias is None else head.bias.detach()
+
+    @property
+    def _rows(self) -> slice | list[int]:
+        return slice(None) if self.classes is None else list(self.classes)
 
     @property
     def head(self) -> Head:
         """The last linear layer, in float32; `NoHead` if the logits are not its output."""
         if not self.layers.linear:
             return NoHead(self.name)
-        weight, bias = (np.asarray(one[self.classes].float().cpu().numpy()) for one in (self._weight, self._bias))
-        return Head(weight, bias)
+        return Head(*(np.asarray(one[self._rows].float().cpu().numpy()) for one in self._linear))
 
     @property
     def source(self) -> Mapping[str, str]:
@@ -99,7 +77,7 @@ class Model:
         found = dict(self.published.source) if self.published else {}
         if self.published and self.published.accuracy is not None:
             found["accuracy"] = f"{self.published.accuracy:g}"
-        if isinstance(self.classes, list):
+        if self.classes is not None:
             found |= {"logits": ",".join(map(str, self.classes)), "width": str(self.layers.classes)}
         return found
 
@@ -119,8 +97,8 @@ class Model:
         ):
             captured.logits = self.module(images.to(self.device, non_blocking=True))
             if self.layers.linear:
-                check_head(captured, self._weight, self._bias, self.name)
-            captured.logits = captured.logits[:, self.classes]
+                check_head(captured, *self._linear, self.name)
+            captured.logits = captured.logits[:, self._rows]
         return captured
 
     def logits(self, images: Any, generators: Sequence[Any] | None = None) -> Any:
@@ -131,7 +109,7 @@ class Model:
             generators: B generators, to draw dropout masks with (`dropout_drawn`); None for no dropout.
         """
         with dropout_off() if generators is None else dropout_drawn(generators):
-            return self.module(images)[:, self.classes]
+            return self.module(images)[:, self._rows]
 
     @cached_property
     def dropout(self) -> DropoutCalls:
@@ -198,11 +176,11 @@ def open_model(
     return Model(name, module.to(place), blueprint.preprocessing, layers, digest, place, chosen, published)
 
 
-def _probed(spec: str, classes: int, *, pretrained: bool = False) -> tuple[_Blueprint, Any, Layers]:
+def _probed(spec: str, classes: int, *, pretrained: bool = False) -> tuple[Blueprint, Any, Layers]:
     """Make a model and run it once; returns it, what it was run on and its layers."""
     import torch
 
-    made = _blueprint(spec, classes, pretrained=pretrained)
+    made = make_blueprint(spec, classes, pretrained=pretrained)
     made.module.eval().requires_grad_(False)
     size = made.preprocessing(_GREY).shape
     # Two images, so that the batch axis cannot be mistaken for a spatial axis of size one.
@@ -297,99 +275,3 @@ def out_of_memory(error: RuntimeError) -> bool:
 
     # For Apple's GPUs it has no class.
     return isinstance(error, torch.OutOfMemoryError) or str(error).startswith("MPS backend out of memory")
-
-
-def _blueprint(spec: str, classes: int, *, pretrained: bool) -> _Blueprint:
-    kind, colon, name = spec.partition(":")
-    if kind == "timm":
-        return _timm(name, classes, pretrained=pretrained)
-    if kind == "torchvision":
-        return _torchvision(name, classes, pretrained=pretrained)
-    file, colon, function = spec.rpartition(":")
-    if not colon or not file.endswith(".py"):
-        raise EvaluationError(f"{spec} does not name a model; write timm:NAME, torchvision:NAME or FILE.py:FUNCTION.")
-    if pretrained:
-        raise EvaluationError(f"--pretrained is for models of timm and torchvision, not for {spec}. Give --weights.")
-    return _from_file(Path(file), function, classes)
-
-
-def _timm(name: str, classes: int, *, pretrained: bool) -> _Blueprint:
-    import timm
-
-    known = {*timm.list_models(), *timm.list_pretrained()}
-    if name not in known:
-        raise _unknown_model("timm", name, known, "timm.list_models()")
-    if not pretrained:
-        module = timm.create_model(name, pretrained=False, num_classes=classes)
-        return _Blueprint(module, preprocessing.of_timm(module), {"model": f"timm:{name}"})
-    config = timm.get_pretrained_cfg(name)
-    if config is None or not config.hf_hub_id or not config.num_classes or config.custom_load:
-        raise EvaluationError(f"timm publishes no weights of {name} with a classifier on the Hub. Give --weights.")
-    published = download_timm(config.hf_hub_id, config.hf_hub_filename)
-    found = weights.read_weights(published.path)
-    try:  # timm renames tensors of some checkpoints
-        module = timm.create_model(name, pretrained=True, pretrained_cfg_overlay={"state_dict": found})
-    except (RuntimeError, KeyError) as error:
-        raise EvaluationError(
-            f"{published.path} does not have the tensors of {name}. Install the timm that it was published for."
-        ) from error
-    full = name if "." in name or not config.tag else f"{name}.{config.tag}"
-    return _Blueprint(module, preprocessing.of_timm(module), {"model": f"timm:{full}"}, published=published)
-
-
-def _torchvision(name: str, classes: int, *, pretrained: bool) -> _Blueprint:
-    from torchvision import models
-
-    base, _, tag = name.partition(".")
-    # Classification models only; those for segmentation, detection, video and quantization are in submodules.
-    known = models.list_models(module=models)
-    if base not in known:
-        raise _unknown_model("torchvision", base, known, "torchvision.models.list_models()")
-    entries = models.get_model_weights(base)
-    if tag and tag not in entries.__members__:
-        raise _unknown_model("torchvision weights", tag, entries.__members__, f"get_model_weights({base!r})")
-    entry = entries[tag] if tag else entries.DEFAULT
-    chosen, description = preprocessing.of_torchvision(entry), {"model": f"torchvision:{base}"}
-    if not pretrained:
-        return _Blueprint(models.get_model(base, weights=None, num_classes=classes), chosen, description)
-    published = download_torchvision(entry)
-    found = weights.read_weights(published.path)
-    if base.startswith("densenet"):
-        found = {_DENSENET.sub(r"\1\2", key): value for key, value in found.items()}
-    # Their builders set this with published weights only.
-    transformed = {"transform_input": True} if base in ("googlenet", "inception_v3") else {}
-    module = models.get_model(base, weights=None, num_classes=len(entry.meta["categories"]), **transformed)
-    weights.load_weights(module, found, head="", name=base, path=published.path)
-    return _Blueprint(module, chosen, description, published=published)
-
-
-def _from_file(file: Path, function: str, classes: int) -> _Blueprint:
-    import torch
-
-    if not file.is_file():
-        raise EvaluationError(f"There is no file {file} to load {function} from; check the path.")
-    found = importlib.util.spec_from_file_location(f"_model_of_{file.stem}", file)
-    assert found is not None and found.loader is not None  # the name ends in .py
-    code = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = code  # dataclasses look their module up here
-    found.loader.exec_module(code)
-    make = getattr(code, function, None)
-    if not callable(make):
-        raise EvaluationError(f"{file} has no function {function}; check the name.")
-    takes_classes = "num_classes" in inspect.signature(make).parameters
-    module = make(num_classes=classes) if takes_classes else make()
-    name = f"{file.name}:{function}"
-    if not isinstance(module, torch.nn.Module):
-        raise EvaluationError(
-            f"{name} returns a {type(module).__name__}, not a torch.nn.Module; return the model itself."
-        )
-    wanted = {key: getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks")}
-    description = {"model": name, "source_sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-    declared = preprocessing.declared(wanted["preprocessing"], name)
-    return _Blueprint(module, declared, description, wanted["feature_blocks"])
-
-
-def _unknown_model(kind: str, name: str, known: Any, listing: str) -> EvaluationError:
-    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
-    hint = f"the closest names are {', '.join(near)}" if near else f"`{listing}` lists all {len(known):,}"
-    return EvaluationError(f"{kind} has no model {name!r}; {hint}.")

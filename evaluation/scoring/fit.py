@@ -122,9 +122,8 @@ class Scorer:
         if not self.fit_splits.halved or self.fit_splits.validation is None:
             return np.zeros(0, dtype=np.bool_)
         features = self.cache.features(self.fit_splits.validation)
-        if not has_two_of_each_class(features.labels):
-            return np.zeros(len(features), dtype=np.bool_)
-        return in_fit_half(features.ids.tolist(), features.labels)
+        fits = in_fit_half(features.ids.tolist(), features.labels)
+        return fits if has_two_of_each_class(features.labels) else np.zeros_like(fits)
 
     def fit_half_ids(self) -> frozenset[str]:
         """Ids of these rows."""
@@ -141,40 +140,33 @@ class Scorer:
 
     def forget(self, key: Key) -> None:
         """Free the cached scores of a split."""
-        for known in [pair for pair in self._scores if pair[1] == key]:
-            del self._scores[known]
+        self._scores = {pair: scores for pair, scores in self._scores.items() if pair[1] != key}
 
     def _read(self, chosen: Method, hyperparameters: Mapping[str, float], key: Key) -> Features:
         features = self.cache.read(chosen, hyperparameters, key)
-        if chosen.base_methods:
-            features = dataclasses.replace(
-                features, scores={base: self.score(base, key) for base in chosen.base_methods}
-            )
-        return features
+        scores = {base: self.score(base, key) for base in chosen.base_methods}
+        return dataclasses.replace(features, scores=scores) if scores else features
 
     def _choose(self, chosen: Method) -> Fitted:
         grid = {**chosen.grid, **self.settings.get(chosen.name, {})}
         sets = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-        if len(sets) == 1 or not self.search or not (self.fit_splits.validation and self.fit_splits.external):
-            default = Fitted(chosen, self._make(chosen, sets[0]), sets[0])
+        possible = bool(self.fit_splits.validation and self.fit_splits.external)
+        if len(sets) == 1 or not self.search or not possible:
             if len(sets) > 1 and self.search:
                 self.log(
                     f"{chosen.name}: using the default hyperparameters, because there are no features of both "
                     f"{VALIDATION} and {EXTERNAL} to search on"
                 )
-            return default
-        if chosen.score_together is None:
-            trials = tuple(self._try(chosen, [hyperparameters])[0] for hyperparameters in sets)
-        else:
-            trials = self._try(chosen, sets)
-        possible = [trial for trial in trials if trial.auroc is not None]
-        if not possible:
+            return Fitted(chosen, self._make(chosen, sets[0]), sets[0])
+        together = [sets] if chosen.score_together else [[one] for one in sets]
+        trials = tuple(trial for some in together for trial in self._try(chosen, some))
+        if all(trial.auroc is None for trial in trials):
             raise EvaluationError(trials[0].problem)
         # `max` returns the first of equals, so the default wins ties.
-        best = max(possible, key=lambda trial: trial.auroc or 0.0).hyperparameters
+        best = max(trials, key=lambda trial: -1.0 if trial.auroc is None else trial.auroc).hyperparameters
         return Fitted(chosen, self._make(chosen, best), best, trials)
 
-    def _try(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> tuple[Trial, ...]:
+    def _try(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> list[Trial]:
         """Compute the AUROC of validation against external rows, as in the unified benchmark (section 4).
 
         Args:
@@ -182,6 +174,7 @@ class Scorer:
             sets: hyperparameters to try; several only for a method whose detectors can score together.
         """
         made: dict[int, Detector] = {}
+        areas: dict[int, float] = {}
         problems: dict[int, str] = {}
         for number, hyperparameters in enumerate(sets):
             try:
@@ -191,11 +184,8 @@ class Scorer:
         try:
             areas = dict(zip(made, self._areas(chosen, sets[0], list(made.values())), strict=True))
         except EvaluationError as error:
-            areas, problems = {}, problems | dict.fromkeys(made, str(error))
-        return tuple(
-            Trial(hyperparameters, areas.get(number), problems.get(number, ""))
-            for number, hyperparameters in enumerate(sets)
-        )
+            problems |= dict.fromkeys(made, str(error))
+        return [Trial(values, areas.get(number), problems.get(number, "")) for number, values in enumerate(sets)]
 
     def _areas(
         self, chosen: Method, hyperparameters: Mapping[str, float], detectors: Sequence[Detector]
@@ -207,7 +197,8 @@ class Scorer:
         known = self._validation_rows(chosen, hyperparameters, to_fit=False)
         unknown = self._read(chosen, hyperparameters, self.fit_splits.external)
         truth = np.repeat([False, True], [len(known), len(unknown)])
-        sides = (_scores(chosen, detectors, features) for features in (known, unknown))
+        together = chosen.score_together or (lambda several, rows: [one.score(rows) for one in several])
+        sides = (together(detectors, features) for features in (known, unknown))
         return [auroc(np.concatenate(pair), truth) for pair in zip(*sides, strict=True)]
 
     def _make(self, chosen: Method, hyperparameters: Mapping[str, float]) -> Detector:
@@ -243,12 +234,6 @@ class Scorer:
             require_two_of_each_class(features.labels, "/".join(self.fit_splits.validation))
             return features.take(self.fit_half)
         return _in_distribution(features.take(~self.fit_half) if self.fit_half.any() else features)
-
-
-def _scores(chosen: Method, detectors: Sequence[Detector], features: Features) -> list[Scores]:
-    if chosen.score_together is not None:
-        return chosen.score_together(detectors, features)
-    return [detector.score(features) for detector in detectors]
 
 
 def _in_distribution(features: Features) -> Features:

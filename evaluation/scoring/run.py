@@ -5,11 +5,7 @@ Tested by `tests/evaluation/scoring/test_fit.py`.
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import importlib.metadata
-import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +14,17 @@ import pyarrow as pa
 from evaluation.detectors.nearest import on_device
 from evaluation.errors import EvaluationError
 from evaluation.features.cache import FeatureCache, Key
-from evaluation.features.extract import Runner, identity
+from evaluation.features.extract import identity
 from evaluation.features.receipt import write_receipt
+from evaluation.features.runner import Runner
 from evaluation.features.store import Store
-from evaluation.files import atomic_path
 from evaluation.progress import Log, Progress, bar
 from evaluation.scoring.fit import Fitted, Scorer, expand
 from evaluation.scoring.fit_splits import find_fit_splits
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
-from evaluation.scoring.scores import Provenance, write_scores
+from evaluation.scoring.records import describe_fitted, run_provenance, write_trials
+from evaluation.scoring.scores import write_scores
 from evaluation.scoring.settings import Settings
-
-_PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
-"""Packages whose version may affect scores."""
 
 
 def _ignore(text: str) -> None:
@@ -200,56 +194,6 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
     return pa.concat_tables(tables)
 
 
-def run_provenance(
-    scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted], receipt: Sequence[str] = ()
-) -> Provenance:
-    """Return the provenance of a run's scores.
-
-    Args:
-        scorer: the scorer that fitted the detectors.
-        configs: the scored configs.
-        fitted: the detectors.
-        receipt: the lines of `write_receipt`.
-    """
-    cache = scorer.cache
-    identities = [store.identity for store in (cache.store, *cache.members)]
-    digests = [one.model_digest for one in identities]
-    members = {"members": float(len(identities))}
-    prepared = {
-        key: " + ".join(dict.fromkeys(one.prepared.get(key, "") for one in identities))
-        for key in identities[0].prepared
-        if key.partition("/")[0] in configs
-    }
-    return Provenance(
-        release_digest=cache.store.identity.release_digest,
-        configs=tuple(configs),
-        model=" + ".join(one.model for one in identities),
-        # For several models, a digest over theirs in order.
-        model_digest=digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
-        seed=cache.seed,
-        hyperparameters={
-            one.method.name: {**one.hyperparameters, **(members if one.method.reads == "members" else {})}
-            for one in fitted
-        },
-        versions={"python": platform.python_version(), **_versions()},
-        prepared=prepared,
-        rows={one.method.name: _rows_used(scorer, one) for one in fitted},
-        fit_half="/".join(scorer.fit_splits.validation or ()) if scorer.fit_half.any() else "",
-        source=dict(cache.store.identity.source) | ({"receipt": "; ".join(receipt)} if receipt else {}),
-    )
-
-
-def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
-    """Name the rows that a detector was fitted and tuned on, and those that its threshold may be chosen on."""
-    splits = scorer.fit_splits
-    tuned = splits.tune_name(halved=bool(scorer.fit_half.any()))
-    used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fit]}
-    if fitted.trials and splits.external is not None:
-        used["tuned_on"] = f"{tuned} against {'/'.join(splits.external)}"
-    used["threshold_on"] = tuned
-    return {name: value for name, value in used.items() if value}
-
-
 def _describe_rows(scorer: Scorer) -> list[str]:
     """Say which rows detectors are fitted and tuned on, in a line each."""
     splits, halved = scorer.fit_splits, bool(scorer.fit_half.any())
@@ -261,46 +205,6 @@ def _describe_rows(scorer: Scorer) -> list[str]:
     return [f"{what}: {rows or 'no rows'}" for what, rows in used.items()]
 
 
-def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
-    """Write the trials of hyperparameter searches as CSV; without any, delete the file of an earlier run.
-
-    Args:
-        path: the file.
-        fitted: the detectors.
-    """
-    if not any(one.trials for one in fitted):
-        path.unlink(missing_ok=True)
-        return
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["detector", "hyperparameters", "auroc_external_validation", "chosen", "problem"])
-        for one in fitted:
-            for trial in one.trials:
-                area = "" if trial.auroc is None else repr(trial.auroc)
-                chosen = int(trial.hyperparameters == one.hyperparameters)
-                values = format_hyperparameters(trial.hyperparameters)
-                writer.writerow([one.method.name, values, area, chosen, trial.problem])
-
-
-def describe_fitted(fitted: Fitted) -> str:
-    """Describe a fitted detector in one line."""
-    values = format_hyperparameters(fitted.hyperparameters)
-    if not fitted.trials:
-        return f"{fitted.method.name}: {values}" if values else fitted.method.name
-    best = next(trial for trial in fitted.trials if trial.hyperparameters == fitted.hyperparameters)
-    failed = sum(trial.auroc is None for trial in fitted.trials)
-    without = f", {failed} of which cannot be used here" if failed else ""
-    return (
-        f"{fitted.method.name}: {values}, the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} on "
-        f"external_validation{without}"
-    )
-
-
-def format_hyperparameters(hyperparameters: Mapping[str, float]) -> str:
-    """Format hyperparameters as text."""
-    return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
-
-
 def _warn_about_environments(log: Log, store: Store, keys: Sequence[Key]) -> None:
     """Log a warning if splits were extracted in different environments."""
     ways = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
@@ -309,13 +213,3 @@ def _warn_about_environments(log: Log, store: Store, keys: Sequence[Key]) -> Non
             "Features were computed in more than one environment (device, batch size, threads or torch version), so "
             f"rows of {' and '.join('/'.join(key) for key in ways.values())} may differ in their last digits"
         )
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # an optional package that this run did not use
-    return found

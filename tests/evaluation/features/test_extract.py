@@ -20,7 +20,7 @@ timm = pytest.importorskip("timm", reason="runs one of timm's models")
 pytest.importorskip("torchvision", reason="preprocesses images")
 
 from evaluation.__main__ import main  # noqa: E402
-from evaluation.features.extract import default_workers  # noqa: E402
+from evaluation.features.runner import default_workers  # noqa: E402
 from evaluation.features.store import Store, block_column  # noqa: E402
 from evaluation.releases import open_release  # noqa: E402
 from evaluation.scoring.scores import read_scores  # noqa: E402

@@ -14,7 +14,7 @@ from PIL import Image  # noqa: E402
 from evaluation.__main__ import main  # noqa: E402
 from evaluation.errors import EvaluationError  # noqa: E402
 from evaluation.features.blocks import RowBlocks  # noqa: E402
-from evaluation.features.extract import Runner  # noqa: E402
+from evaluation.features.runner import Runner  # noqa: E402
 from evaluation.features.store import Store  # noqa: E402
 from evaluation.models.models import open_model  # noqa: E402
 from evaluation.protocols.results import read_figures  # noqa: E402

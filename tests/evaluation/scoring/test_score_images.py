@@ -112,7 +112,7 @@ def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypat
         looked.extend(map(len, parts))
         return batches(rows, preprocessing, parts, **how)
 
-    monkeypatch.setattr("evaluation.features.extract.batches", spied)
+    monkeypatch.setattr("evaluation.features.runner.batches", spied)
     for config, expected in ((CONFIG, [20, 30]), (other, [15])):
         looked.clear()
         flags = ["--features", out, "--splits", config, "--fit-splits", CONFIG, "--detectors", "odin", "--no-search"]
