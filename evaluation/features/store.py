@@ -22,7 +22,7 @@ import filelock
 
 from evaluation.errors import EvaluationError, first_line, unknown_name
 from evaluation.features.blocks import Arrays, RowBlocks
-from evaluation.files import atomic_path, is_text_by_text, read_json
+from evaluation.files import atomic_path, from_json, read_json
 from evaluation.models.features import Features, Head, LazyBlocks, NoHead
 
 FORMAT = 2
@@ -91,10 +91,12 @@ class Store:
             )
         try:
             found = read_json(path)
-            if found.pop("format") != FORMAT or not _is_identity(found):
+            if found.pop("format") != FORMAT:
                 raise ValueError("another format")
-            lists = {name: tuple(found[name]) for name in ("label_names", "blocks")}
-            return cls(root, Identity(**{**found, **lists}))
+            identity = from_json(Identity, found)
+            if not math.isfinite(float(identity.source.get("accuracy", 0)) + int(identity.source.get("width", 0))):
+                raise ValueError("no accuracy")
+            return cls(root, identity)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise EvaluationError(
                 f"{root / _RECORD} does not have format {FORMAT} of features; extract into a new folder."
@@ -314,22 +316,6 @@ def _check_features(found: Arrays, classes: int, where: str) -> None:
         raise EvaluationError(
             f"The features of {where} are not those of a model with {classes} classes; extract into a new folder."
         )
-
-
-def _is_identity(found: Mapping[str, Any]) -> bool:
-    """Whether values from JSON have the types of an `Identity`."""
-    texts = [found[name] for name in ("release_digest", "model", "model_digest")]
-    lists = [found[name] for name in ("label_names", "blocks")]
-    source = found.get("source", {})
-    return (
-        all(isinstance(one, list) for one in lists)
-        and all(isinstance(text, str) and text.isprintable() for text in sum(lists, texts))
-        and isinstance(found["preprocessing"], dict)
-        and is_text_by_text(found.get("prepared", {}))
-        and is_text_by_text(source)
-        and math.isfinite(float(source.get("accuracy", 0)) + int(source.get("width", 0)))
-        and isinstance(found.get("linear", True), bool)
-    )
 
 
 def _head_of(root: Path) -> RowBlocks:

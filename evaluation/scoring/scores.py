@@ -22,7 +22,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +29,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from evaluation.errors import EvaluationError, first_line, one_line
-from evaluation.files import atomic_path, is_text_by_text, parse_json, read_parquet
+from evaluation.files import atomic_path, from_json, parse_json, read_parquet
 
 METADATA = b"unknown_detection"
 """Key of the `Provenance` in a Parquet schema's metadata."""
@@ -251,33 +250,9 @@ def _provenance(metadata: Mapping[bytes, bytes], path: Path) -> Provenance | Non
     if METADATA not in metadata:
         return None
     try:
-        found = parse_json(metadata[METADATA])
-        if not _is_provenance(found):
-            raise TypeError("values of other types")
-        return Provenance(**{**found, "configs": tuple(found["configs"])})
-    except (ValueError, TypeError, KeyError) as error:
+        return from_json(Provenance, parse_json(metadata[METADATA]))
+    except ValueError as error:
         raise EvaluationError(
             f"The metadata of {path} is not valid provenance as `python -m evaluation score` writes it. Write the "
             "file again, or without that metadata."
         ) from error
-
-
-def _is_provenance(found: Any) -> bool:
-    """Whether values from JSON have the types of a `Provenance`; whether all are there, its constructor says."""
-    if not isinstance(found, dict) or not isinstance(found["configs"], list) or type(found["seed"]) is not int:
-        return False
-    values, versions = found["hyperparameters"], found["versions"]
-    texts_by_text = (versions, found.get("prepared", {}), found.get("source", {}))
-    if not isinstance(values, dict) or not all(map(is_text_by_text, texts_by_text)):
-        return False
-    rows = found.get("rows", {})
-    if not isinstance(rows, dict) or not all(map(is_text_by_text, rows.values())):
-        return False
-    texts = [found[name] for name in ("release_digest", "model", "model_digest")]
-    texts += [*found["configs"], *values, *rows, found.get("fit_half", "")]
-    numbers = [number for one in values.values() if isinstance(one, dict) for number in one.values()]
-    return (
-        all(isinstance(text, str) and text.isprintable() for text in texts)
-        and all(isinstance(one, dict) for one in values.values())
-        and all(isinstance(number, int | float) for number in numbers)
-    )
