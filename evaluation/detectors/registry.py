@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from evaluation.detectors import (
-    boundaries,
     ensembles,
     guidance,
     images,
@@ -15,7 +14,6 @@ from evaluation.detectors import (
     openmax,
     penultimate,
     posterior,
-    relative_mahalanobis,
     shaping,
 )
 from evaluation.detectors.base import Method
@@ -53,12 +51,12 @@ METHODS: dict[str, Method] = {
         neighbors.KNN,
         guidance.NNGUIDE,
         penultimate.GRADNORM,
-        boundaries.FDBD,
+        penultimate.FDBD,
         mahalanobis.MAHALANOBIS,
         mahalanobis.MAHALANOBIS_FIRST,
         mahalanobis.MAHALANOBIS_ALL,
         mahalanobis.MAHALANOBIS_LOGITS,
-        relative_mahalanobis.RMDS,
+        mahalanobis.RMDS,
         neighbors.RELATION,
         images.CADET,
         images.RANKFEAT,
