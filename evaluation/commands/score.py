@@ -45,7 +45,18 @@ class _Score(click.Command):
     multiple=True,
     help="Config to score; may be repeated. Default: all with rows to evaluate.",
 )
-@click.option("--detectors", metavar="NAMES", default="all", help="Comma-separated detectors. Default: all.")
+@click.option(
+    "--detectors",
+    metavar="NAMES",
+    help="Comma-separated built-in detectors, or all. Default: all; none with --detector.",
+)
+@click.option(
+    "--detector",
+    "own",
+    metavar="FILE.py:NAME",
+    multiple=True,
+    help="A detector of your own: a Method or a function in a Python file; may be repeated.",
+)
 @click.option(
     "--fit-config",
     "fit_configs",
@@ -80,7 +91,8 @@ class _Score(click.Command):
 def command(
     features: Path,
     configs: tuple[str, ...],
-    detectors: str,
+    detectors: str | None,
+    own: tuple[str, ...],
     fit_configs: tuple[str, ...],
     no_search: bool,
     settings: tuple[str, ...],
@@ -103,6 +115,7 @@ def command(
     again, and need --release, --model and --weights.
     """
     from evaluation.detectors.nearest import on_device
+    from evaluation.detectors.own import choose, load_own
     from evaluation.features.cache import FeatureCache
     from evaluation.features.extract import Runner, prepared_splits
     from evaluation.models.models import open_model
@@ -122,9 +135,10 @@ def command(
 
     if out.suffix != ".parquet":
         raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
-    wanted = options.parse_list(detectors)
-    names = expand(wanted)
-    given = parse_settings(settings, names)
+    wanted = options.parse_list(detectors) or (() if own else ("all",))
+    listed, mine = choose([*wanted, *map(load_own, own)])
+    names = expand(listed, mine)
+    given = parse_settings(settings, names, mine)
     store = Store.open(features)
     here = store.splits()
     chosen = choose_configs(store, configs, fit_configs)
@@ -143,7 +157,7 @@ def command(
         store.check_prepared(prepared_splits(opened, ready))
         runner = Runner(opened, ready, batch_size, workers)
     cache = FeatureCache(store, [Store.open(member) for member in members], runner, seed, quiet)
-    scorer = Scorer(cache, sources, search=not no_search, settings=given, log=log)
+    scorer = Scorer(cache, sources, search=not no_search, settings=given, own=mine, log=log)
     keys = [(config, split) for config in chosen for split in here[config]]
     warn_about_environments(log, cache, keys)
     halved = bool(scorer.fit_half.any())
@@ -161,7 +175,7 @@ def command(
             "on the other half. The rows fitted on get no scores"
         )
     with on_device(device), bar(len(names), "fitting", quiet=quiet, unit="detectors") as progress:
-        fitted = fit_all(scorer, names, leave_out="all" in (wanted or ()), progress=progress.update)
+        fitted = fit_all(scorer, names, leave_out="all" in wanted, progress=progress.update)
     for one in fitted:
         click.echo(describe_fitted(one))
     with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit="splits") as progress:

@@ -54,6 +54,8 @@ class Method:
         grid: for each hyperparameter, the values that the search on `external_validation` tries, the default first.
         reads: the input of the score: the `Features` of one model; the logits of several members in
             `Features.members`; or the model and the images, in a second pass.
+        reads_head: whether the score depends on the weights of the last linear layer; if not, `make` may get None for
+            it, and the logits may come from any head.
         base_methods: names of the methods whose scores it combines, read from `Features.scores` both for fitting and
             for scoring; empty for all others.
         ranges: the values that a hyperparameter may have, in words, for the help.
@@ -69,6 +71,7 @@ class Method:
     fit: Fit = "none"
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     reads: Literal["features", "members", "images"] = "features"
+    reads_head: bool = False
     base_methods: tuple[str, ...] = ()
     score_together: Callable[[Sequence[Any], Features], list[Scores]] | None = None
     ranges: Mapping[str, str] = field(default_factory=dict)

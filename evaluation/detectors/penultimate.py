@@ -15,6 +15,7 @@ from evaluation.detectors.fitting import (
     layer,
     mean_features,
     require_fit,
+    require_labels,
     require_range,
     require_rows_of_each_class,
 )
@@ -24,15 +25,15 @@ from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 
 
-def make_she(features: Features, head: Head) -> RowScore:
+def make_she(features: Features, head: Head | None) -> RowScore:
     """SHE: negative inner product with the predicted class's pattern.
 
     Formula: -z . S_y with y = argmax l and S_c the mean features of correctly classified fitted rows of class c.
     Source: Zhang et al., Out-of-Distribution Detection based on In-Distribution Data Patterns Memorization with Modern
     Hopfield Energy, ICLR 2023, section 3 (inner product version).
     """
-    require_fit(features, head, "she")
-    labels, (classes, width) = labels_if_correct(features), head.weight.shape
+    require_labels(features, "she")
+    labels, classes, width = labels_if_correct(features), features.logits.shape[1], features.penultimate.shape[1]
     require_rows_of_each_class(labels, classes, 1, "she", "correctly classified rows")
     patterns = class_means(FEATURES, features.penultimate, labels, classes, features.ids)
 
@@ -165,7 +166,7 @@ def make_fdbd(features: Features, head: Head, centred: float = 1) -> RowScore:
 
 
 SHE = Method("she", "SHE", "Zhang et al. 2023, section 3", make_she, fit="train")
-VIM = Method("vim", "ViM", "Wang et al. 2022, section 4", make_vim, fit="train")
-RESIDUAL = Method("residual", "Residual", "Wang et al. 2022, section 3", make_residual, fit="train")
-GRADNORM = Method("gradnorm", "GradNorm", "Huang et al. 2021, section 3", make_gradnorm)
-FDBD = Method("fdbd", "fDBD", "Liu and Qin 2024, section 3", make_fdbd, fit="train", grid={"centred": (1, 0)})
+VIM = Method("vim", "ViM", "Wang et al. 2022, section 4", make_vim, fit="train", reads_head=True)
+RESIDUAL = Method("residual", "Residual", "Wang et al. 2022, section 3", make_residual, fit="train", reads_head=True)
+GRADNORM = Method("gradnorm", "GradNorm", "Huang et al. 2021, section 3", make_gradnorm, reads_head=True)
+FDBD = Method("fdbd", "fDBD", "Liu and Qin 2024, section 3", make_fdbd, "train", {"centred": (1, 0)}, reads_head=True)

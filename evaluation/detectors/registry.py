@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from evaluation.detectors import (
     ensembles,
     guidance,
@@ -68,15 +70,17 @@ METHODS: dict[str, Method] = {
 }
 
 
-def method(name: str) -> Method:
+def method(name: str, own: Mapping[str, Method] | None = None) -> Method:
     """Look up a method.
 
     Args:
         name: name on the command line.
+        own: methods of the user's own, by name.
 
     Raises:
         EvaluationError: there is no method of this name; the message suggests similar ones.
     """
-    if name not in METHODS:
-        raise unknown_name("detector", name, METHODS)
-    return METHODS[name]
+    known = {**METHODS, **(own or {})}
+    if name not in known:
+        raise unknown_name("detector", name, known)
+    return known[name]

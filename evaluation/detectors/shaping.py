@@ -192,12 +192,26 @@ _QUANTILES = {"quantile": (0.9, 0.85, 0.95, 0.99)}
 _SPARSITIES = {"sparsity": (0.9, 0.1, 0.3, 0.5, 0.7)}
 _PRUNED = {"pruned": _SHARE}
 REACT = Method(
-    "react", "ReAct", "Sun et al. 2021, section 3", make_react, "train", _QUANTILES, ranges={"quantile": _SHARE}
+    "react",
+    "ReAct",
+    "Sun et al. 2021, section 3",
+    make_react,
+    "train",
+    _QUANTILES,
+    ranges={"quantile": _SHARE},
+    reads_head=True,
 )
 DICE = Method(
-    "dice", "Dice", "Sun and Li 2022, section 3", make_dice, "train", _SPARSITIES, ranges={"sparsity": _SHARE}
+    "dice",
+    "Dice",
+    "Sun and Li 2022, section 3",
+    make_dice,
+    "train",
+    _SPARSITIES,
+    ranges={"sparsity": _SHARE},
+    reads_head=True,
 )
-ASH = Method("ash", "ASH", f"{_DJURISIC} 3 (ASH-S)", make_ash, grid=_ASH, ranges=_PRUNED)
-ASH_B = Method("ash_b", "ASH-B", f"{_DJURISIC} 2", make_ash_b, grid=_ASH, ranges=_PRUNED)
-ASH_P = Method("ash_p", "ASH-P", f"{_DJURISIC} 1", make_ash_p, grid=_ASH, ranges=_PRUNED)
-SCALE = Method("scale", "SCALE", "Xu et al. 2024, section 3", make_scale, grid=_SCALE, ranges=_PRUNED)
+ASH = Method("ash", "ASH", f"{_DJURISIC} 3 (ASH-S)", make_ash, grid=_ASH, ranges=_PRUNED, reads_head=True)
+ASH_B = Method("ash_b", "ASH-B", f"{_DJURISIC} 2", make_ash_b, grid=_ASH, ranges=_PRUNED, reads_head=True)
+ASH_P = Method("ash_p", "ASH-P", f"{_DJURISIC} 1", make_ash_p, grid=_ASH, ranges=_PRUNED, reads_head=True)
+SCALE = Method("scale", "SCALE", "Xu et al. 2024, section 3", make_scale, grid=_SCALE, ranges=_PRUNED, reads_head=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from evaluation.detectors.own import Own, choose
 from evaluation.errors import EvaluationError, unknown_name
 from evaluation.features.cache import FeatureCache, Key
 from evaluation.features.store import Identity, Store
@@ -32,7 +33,7 @@ _PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
 
 def score(
     features: str | Path,
-    detectors: Sequence[str] | None = None,
+    detectors: Sequence[str | Own] | None = None,
     *,
     configs: Sequence[str] = (),
     fit_configs: Sequence[str] = (),
@@ -48,7 +49,8 @@ def score(
 
     Args:
         features: folder written by `python -m evaluation extract`.
-        detectors: keys of `METHODS`; None for all that can be used with these features.
+        detectors: keys of `METHODS`, and detectors of your own: a `Method`, or a function that maps `Features` to one
+            score per row; None for all of `METHODS` that can be used with these features.
         configs: configs to score; empty for all with rows to evaluate.
         fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else a half of the validation
             rows, which get no scores.
@@ -67,8 +69,9 @@ def score(
     splits = store.splits()
     chosen = choose_configs(store, configs, fit_configs)
     fit_splits = find_fit_splits(splits, chosen, fit_configs)
-    scorer = Scorer(FeatureCache(store, seed=seed), fit_splits, search=search, settings=settings, log=log)
-    fitted = fit_all(scorer, expand(detectors), leave_out=detectors is None, progress=lambda count: None)
+    names, own = choose(detectors)
+    scorer = Scorer(FeatureCache(store, seed=seed), fit_splits, search=search, settings=settings, own=own, log=log)
+    fitted = fit_all(scorer, expand(names, own), leave_out=detectors is None, progress=lambda count: None)
     keys = [(config, split) for config in chosen for split in splits[config]]
     return score_all(scorer, fitted, keys, lambda count: None)
 
@@ -177,6 +180,7 @@ def run_provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitt
         versions={"python": platform.python_version(), **_versions()},
         prepared=_prepared(identities, configs),
         rows={one.method.name: _rows_used(scorer, one) for one in fitted},
+        own={one.method.name: one.method.digest for one in fitted if one.method.digest},
         fit_half="/".join(scorer.fit_splits.validation or ()) if scorer.fit_half.any() else "",
     )
 

@@ -67,6 +67,7 @@ class Provenance:
         prepared: how images that are prepared for a model's input were brought to this model's, by `config/split`.
         rows: the rows that each detector was fitted and tuned on, and those that a threshold may be chosen on, by the
             detector's name; in words.
+        own: SHA-256 of the file that each detector of the user's own comes from, by the detector's name.
         fit_half: the `config/split` whose fit half (`fit_splits.in_fit_half`) detectors were fitted on in place of
             training rows; its rows have no scores. Empty if there is none.
     """
@@ -80,6 +81,7 @@ class Provenance:
     versions: dict[str, str]
     prepared: dict[str, str] = field(default_factory=dict)
     rows: dict[str, dict[str, str]] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
     fit_half: str = ""
 
 
@@ -98,7 +100,7 @@ def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
     if path.suffix != ".parquet":
         raise EvaluationError(f"The scores file must end in .parquet, found {path}. Rename it.")
     table = _checked(scores, str(path), COLUMNS)
-    optional = ("prepared", "rows", "fit_half")
+    optional = ("prepared", "rows", "own", "fit_half")
     said = {name: value for name, value in asdict(provenance).items() if name not in optional or value}
     table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True)})
     with atomic_path(path) as temporary:
@@ -264,8 +266,9 @@ def _is_provenance(found: Any) -> bool:
     """Whether values from JSON have the types of a `Provenance`; whether all are there, its constructor says."""
     if not isinstance(found, dict) or not isinstance(found["configs"], list) or type(found["seed"]) is not int:
         return False
-    values, versions = found["hyperparameters"], found["versions"]
-    if not isinstance(values, dict) or not is_text_by_text(versions) or not is_text_by_text(found.get("prepared", {})):
+    values = found["hyperparameters"]
+    by_name = (found["versions"], found.get("prepared", {}), found.get("own", {}))
+    if not isinstance(values, dict) or not all(map(is_text_by_text, by_name)):
         return False
     rows = found.get("rows", {})
     if not isinstance(rows, dict) or not all(map(is_text_by_text, rows.values())):
