@@ -126,6 +126,7 @@ REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 SMALL = {
     "builders/sources/formats",
     "evaluation/demo",
+    "evaluation/graph",
     "taxonomy/wordnet",
 }
 """Folders that are whole with fewer."""
