@@ -13,7 +13,8 @@ A metric takes scores and truth, whoever computed them; higher scores mean more 
     >>> auroc([0.1, 0.4, 0.35, 0.8], [False, False, True, True])
     0.75
 
-A detector of your own is any object with the method of `Detector`; a `Method` says how it is fitted and searched.
+A detector of your own is a function of `Features`, or any object with the method of `Detector`; a `Method` says how it is
+fitted and searched. `score` takes them beside names.
 These names are the public interface. Each is imported on first use, so that `import evaluation` alone imports neither
 NumPy and Arrow nor any optional package.
 """
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from evaluation.errors import EvaluationError
     from evaluation.features.extract import extract
     from evaluation.metrics.metrics import aupr_in, aupr_out, aurc, auroc, fpr_at_95_tpr, oscr
+    from evaluation.models.features import Features, Head
     from evaluation.releases import open_release
     from evaluation.report.compose import evaluate
     from evaluation.scoring.run import score
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 _MODULES = {
     "Detector": "detectors.base",
     "EvaluationError": "errors",
+    "Features": "models.features",
+    "Head": "models.features",
     "Method": "detectors.base",
     "aupr_in": "metrics.metrics",
     "aupr_out": "metrics.metrics",
@@ -52,6 +56,8 @@ _MODULES = {
 __all__ = [
     "Detector",
     "EvaluationError",
+    "Features",
+    "Head",
     "Method",
     "aupr_in",
     "aupr_out",

@@ -109,7 +109,7 @@ protocols               : errors files metrics scoring
 report                  : detectors errors files metrics progress protocols releases scoring
 graph                   : errors files releases report scoring
 demo                    : detectors duplicate_pairs errors files models progress protocols releases
-commands                : demo errors extras features graph metrics models progress protocols releases report
+commands                : demo detectors errors extras features graph metrics models progress protocols releases report
                           scoring
 __main__                : errors extras
 """
@@ -126,6 +126,7 @@ REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 SMALL = {
     "builders/sources/formats",
     "evaluation/demo",
+    "evaluation/graph",
     "taxonomy/wordnet",
 }
 """Folders that are whole with fewer."""

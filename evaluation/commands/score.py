@@ -37,7 +37,18 @@ class _Score(click.Command):
     metavar="CONFIG[/SPLIT],...",
     help="Configs or single splits to score. Default: all configs with rows to evaluate.",
 )
-@click.option("--detectors", metavar="NAMES", default="all", help="Comma-separated detectors. Default: all.")
+@click.option(
+    "--detectors",
+    metavar="NAMES",
+    help="Comma-separated built-in detectors, or all. Default: all; none with --detector.",
+)
+@click.option(
+    "--detector",
+    "own",
+    metavar="FILE.py:NAME",
+    multiple=True,
+    help="A detector of your own: a Method or a function in a Python file; may be repeated.",
+)
 @click.option(
     "--fit-splits",
     metavar="CONFIG,...",
@@ -68,7 +79,8 @@ class _Score(click.Command):
 def command(
     features: Path,
     splits: str | None,
-    detectors: str,
+    detectors: str | None,
+    own: tuple[str, ...],
     fit_splits: str | None,
     no_search: bool,
     settings: tuple[str, ...],
@@ -93,14 +105,17 @@ def command(
     every trial is written next to the scores. ODIN, MC-dropout, CADet and RankFeat run the model on the images
     again, and need --release, --model and --weights or --pretrained.
     """
+    from evaluation.detectors.own import Own, choose, load_own
     from evaluation.features.runner import Runner
     from evaluation.features.store import Store
     from evaluation.models.models import open_model
+    from evaluation.scoring.fit import expand
     from evaluation.scoring.run import score
     from evaluation.scoring.settings import parse_settings
 
-    names = options.parse_list(detectors)
-    given = parse_settings(settings, names)
+    wanted: list[str | Own] = [*(options.parse_list(detectors) or (() if own else ("all",))), *map(load_own, own)]
+    names, mine = choose(wanted)
+    given = parse_settings(settings, expand(names, mine), mine)
     store = Store.open(features)
     opened = None if release is None else open_release(release, revision)
     if opened is not None:
@@ -117,7 +132,7 @@ def command(
         runner = Runner(opened, ready, batch_size, workers)
     score(
         features,
-        names,
+        wanted,
         splits=None if splits is None else options.choose_splits(store.splits(), splits, str(features)),
         fit_configs=options.parse_list(fit_splits) or (),
         search=not no_search,

@@ -135,6 +135,8 @@ class Demo:
             self._weights(training),
             "--device",
             "cpu",
+            "--workers",
+            0,  # several models share the cores, and the images are of 8 x 8 pixels
         ]
 
     def _extract(self, training: Training) -> list[object]:

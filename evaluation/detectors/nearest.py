@@ -53,22 +53,14 @@ def on_device(device: str) -> Iterator[None]:
 
 
 def torch_device(multiplications: int) -> str | None:
-    """Return the device for a computation in torch; None if NumPy should do it.
-
-    Args:
-        multiplications: size of the matrix products.
-    """
+    """Return the device for matrix products of a number of multiplications in torch; None if NumPy should do them."""
     if multiplications < WORTH or importlib.util.find_spec("torch") is None:
         return None
     return pick_device(_DEVICE.get())
 
 
 def cuda_device(multiplications: int) -> str | None:
-    """Return the CUDA device for a computation in float64; None if NumPy should do it, as it does in torch's time.
-
-    Args:
-        multiplications: size of the matrix products.
-    """
+    """As `torch_device`, for products in float64, for which torch on a CPU takes as long as NumPy: CUDA alone."""
     device = torch_device(multiplications)
     return device if device is not None and device.startswith("cuda") else None
 

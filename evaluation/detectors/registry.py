@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from evaluation.detectors import (
-    boundaries,
     ensembles,
     guidance,
     images,
@@ -15,7 +16,6 @@ from evaluation.detectors import (
     openmax,
     penultimate,
     posterior,
-    relative_mahalanobis,
     shaping,
 )
 from evaluation.detectors.base import Method
@@ -53,12 +53,12 @@ METHODS: dict[str, Method] = {
         neighbors.KNN,
         guidance.NNGUIDE,
         penultimate.GRADNORM,
-        boundaries.FDBD,
+        penultimate.FDBD,
         mahalanobis.MAHALANOBIS,
         mahalanobis.MAHALANOBIS_FIRST,
         mahalanobis.MAHALANOBIS_ALL,
         mahalanobis.MAHALANOBIS_LOGITS,
-        relative_mahalanobis.RMDS,
+        mahalanobis.RMDS,
         neighbors.RELATION,
         images.CADET,
         images.RANKFEAT,
@@ -70,15 +70,17 @@ METHODS: dict[str, Method] = {
 }
 
 
-def method(name: str) -> Method:
+def method(name: str, own: Mapping[str, Method] | None = None) -> Method:
     """Look up a method.
 
     Args:
         name: name on the command line.
+        own: methods of the user's own, by name.
 
     Raises:
         EvaluationError: there is no method of this name; the message suggests similar ones.
     """
-    if name not in METHODS:
-        raise unknown_name("detector", name, METHODS)
-    return METHODS[name]
+    known = {**METHODS, **(own or {})}
+    if name not in known:
+        raise unknown_name("detector", name, known)
+    return known[name]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,8 +33,12 @@ BatchFunction = Callable[[Any, Sequence[str]], Columns]
 
 
 def default_workers() -> int:
-    """Return the number of processes that decode images by default: the cores that this process may use."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of processes that decode images by default: the cores that this process may use.
+
+    None for a single core, and where processes are not forked (not on Linux): a program of the user's that calls
+    `extract` would have to be one that can be imported.
+    """
+    count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 0
     return count if count > 1 else 0
 
 

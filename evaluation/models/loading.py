@@ -6,6 +6,7 @@ Tested by `tests/evaluation/scoring/test_score_images.py`.
 from __future__ import annotations
 
 import struct
+import sys
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
@@ -94,10 +95,12 @@ def batches(
     from torch.utils.data import DataLoader
 
     pieces = [part[first : first + batch_size] for part in row_ranges for first in range(0, len(part), batch_size)]
+    count = min(workers, len(pieces) // 2)  # starting one takes longer than decoding a single batch
     loader = DataLoader(
         _Images(rows, preprocessing),
         batch_sampler=[list(piece) for piece in pieces],
-        num_workers=min(workers, len(pieces) // 2),  # starting one takes longer than decoding a single batch
+        num_workers=count,
+        multiprocessing_context="fork" if count and sys.platform == "linux" else None,
         collate_fn=partial(_filled, batch_size),
         pin_memory=pinned,
     )

@@ -73,6 +73,7 @@ class Scorer:
         fit_splits: the splits to fit and tune on.
         search: search hyperparameters; if false, use the defaults.
         settings: by detector, hyperparameters with the values to search among in place of the method's own.
+        own: methods of the user's own, by name.
         log: receives a line about each method that is left out or cannot be searched.
     """
 
@@ -83,12 +84,14 @@ class Scorer:
         *,
         search: bool = True,
         settings: Settings | None = None,
+        own: Mapping[str, Method] | None = None,
         log: Log = lambda text: None,
     ) -> None:
         self.cache = cache
         self.fit_splits = fit_splits
         self.search = search
         self.settings = settings or {}
+        self.own = own or {}
         self.log = log
         self._head = cache.store.head()
         self._fitted: dict[str, Fitted] = {}
@@ -101,7 +104,7 @@ class Scorer:
             EvaluationError: there is no such method, its features are not available, or it cannot be fitted.
         """
         if name not in self._fitted:
-            chosen = method(name)
+            chosen = method(name, self.own)
             self.cache.check(chosen)
             for base in chosen.base_methods:
                 self.fit(base)
@@ -152,12 +155,13 @@ class Scorer:
         sets = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
         possible = bool(self.fit_splits.validation and self.fit_splits.external)
         if len(sets) == 1 or not self.search or not possible:
+            default = Fitted(chosen, self._make(chosen, sets[0]), sets[0])
             if len(sets) > 1 and self.search:
                 self.log(
                     f"{chosen.name}: using the default hyperparameters, because there are no features of both "
                     f"{VALIDATION} and {EXTERNAL} to search on"
                 )
-            return Fitted(chosen, self._make(chosen, sets[0]), sets[0])
+            return default
         together = [sets] if chosen.score_together else [[one] for one in sets]
         trials = tuple(trial for some in together for trial in self._try(chosen, some))
         if all(trial.auroc is None for trial in trials):
@@ -242,12 +246,12 @@ def _in_distribution(features: Features) -> Features:
     return features if known.all() else features.take(known)
 
 
-def expand(names: Sequence[str] | None) -> tuple[str, ...]:
-    """Expand a list of methods; None, or `all` among them, means every method.
+def expand(names: Sequence[str] | None, own: Mapping[str, Method] | None = None) -> tuple[str, ...]:
+    """Expand a list of methods; None, or `all` among them, means every method, with those of the user's `own`.
 
     Raises:
         EvaluationError: there is no such method.
     """
     if names is None or "all" in names:
-        return tuple(METHODS)
-    return tuple(method(name).name for name in names)
+        return (*METHODS, *(own or {}))
+    return tuple(method(name, own).name for name in names)

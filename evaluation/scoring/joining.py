@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -83,8 +84,11 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
             }
             parts.append(pa.table(described))
     table = pa.concat_tables(parts).combine_chunks()
+    texts: dict[str, Any] = {
+        name: _texts(table[name]) for name in ("id", "config", "split", "role", "class_id", "source_id")
+    }
     rows = Rows(
-        **{name: _texts(table[name]) for name in ("id", "config", "split", "role", "class_id", "source_id")},
+        **texts,
         label=table["label"].to_numpy(),
         score=np.zeros(len(table)),
         duplicate=table["duplicate"].to_numpy() if why else None,

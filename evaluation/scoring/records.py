@@ -54,6 +54,7 @@ def run_provenance(
         versions={"python": platform.python_version(), **_versions()},
         prepared=prepared,
         rows={one.method.name: _rows_used(scorer, one) for one in fitted},
+        own={one.method.name: one.method.digest for one in fitted if one.method.digest},
         fit_half="/".join(scorer.fit_splits.validation or ()) if scorer.fit_half.any() else "",
         source=dict(cache.store.identity.source) | ({"receipt": "; ".join(receipt)} if receipt else {}),
     )

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from evaluation.detectors.nearest import on_device
+from evaluation.detectors.own import Own, choose
 from evaluation.errors import EvaluationError
 from evaluation.features.cache import FeatureCache, Key
 from evaluation.features.extract import identity
@@ -33,7 +34,7 @@ def _ignore(text: str) -> None:
 
 def score(
     features: str | Path,
-    detectors: Sequence[str] | None = None,
+    detectors: Sequence[str | Own] | None = None,
     *,
     splits: Iterable[Key] | None = None,
     fit_configs: Sequence[str] = (),
@@ -53,7 +54,8 @@ def score(
 
     Args:
         features: folder written by `extract`.
-        detectors: keys of `METHODS`; None, or `all` among them, for all that can be used with these features.
+        detectors: keys of `METHODS`, and detectors of your own: a `Method`, or a function that maps `Features` to one
+            score per row; None, or `all` among them, for all of `METHODS` that can be used with these features.
         splits: (config, split) pairs to score; None for all of the configs with rows to evaluate.
         fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else a half of the validation
             rows, which get no scores.
@@ -84,8 +86,9 @@ def score(
     fit_splits = find_fit_splits(store.splits(), chosen, fit_configs)
     if runner is not None:
         store.require(identity(runner.release, runner.model, store.identity.label_names))
+    listed, own = choose(detectors)
     cache = FeatureCache(store, [Store.open(Path(member)) for member in members], runner, seed, quiet)
-    scorer = Scorer(cache, fit_splits, search=search, settings=settings, log=log)
+    scorer = Scorer(cache, fit_splits, search=search, settings=settings, own=own, log=log)
     receipt = write_receipt(store, keys, accept=accept) if store.identity.source else []
     _warn_about_environments(log, store, keys)
     for line in (*receipt, *_describe_rows(scorer)):
@@ -95,8 +98,8 @@ def score(
             "There are no features of training rows, so detectors are fitted on half of the validation rows and tuned "
             "on the other half. The rows fitted on get no scores"
         )
-    names = expand(detectors)
-    leave_out = detectors is None or "all" in detectors
+    names = expand(listed, own)
+    leave_out = listed is None or "all" in listed
     with on_device(device), bar(len(names), "fitting", quiet=quiet, unit="detectors") as progress:
         fitted = fit_all(scorer, names, leave_out=leave_out, progress=progress.update)
     for one in fitted:

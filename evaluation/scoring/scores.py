@@ -66,6 +66,7 @@ class Provenance:
         prepared: how images that are prepared for a model's input were brought to this model's, by `config/split`.
         rows: the rows that each detector was fitted and tuned on, and those that a threshold may be chosen on, by the
             detector's name; in words.
+        own: SHA-256 of the file that each detector of the user's own comes from, by the detector's name.
         fit_half: the `config/split` whose fit half (`fit_splits.in_fit_half`) detectors were fitted on in place of
             training rows; its rows have no scores. Empty if there is none.
         source: what is said of the weights, see `Identity.source`, and the receipt of the model.
@@ -80,6 +81,7 @@ class Provenance:
     versions: dict[str, str]
     prepared: dict[str, str] = field(default_factory=dict)
     rows: dict[str, dict[str, str]] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
     fit_half: str = ""
     source: dict[str, str] = field(default_factory=dict)
 
@@ -99,7 +101,7 @@ def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
     if path.suffix != ".parquet":
         raise EvaluationError(f"The scores file must end in .parquet, found {path}. Rename it.")
     table = _checked(scores, str(path), COLUMNS)
-    optional = ("prepared", "rows", "fit_half", "source")
+    optional = ("prepared", "rows", "own", "fit_half", "source")
     said = {name: value for name, value in asdict(provenance).items() if name not in optional or value}
     table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True)})
     with atomic_path(path) as temporary:
