@@ -13,8 +13,9 @@ A metric takes scores and truth, whoever computed them; higher scores mean more 
     >>> auroc([0.1, 0.4, 0.35, 0.8], [False, False, True, True])
     0.75
 
-A detector of your own is a function of `Features`, or any object with the method of `Detector`; a `Method` says how it is
-fitted and searched. `score` takes them beside names.
+`score` takes detectors of your own beside names: a function of `Features`, an object with the method of `Detector`, or
+a `Method`, which says how one is fitted and searched.
+
 These names are the public interface. Each is imported on first use, so that `import evaluation` alone imports neither
 NumPy and Arrow nor any optional package.
 """

@@ -11,9 +11,14 @@ timm = pytest.importorskip("timm", reason="opens timm's models")
 torchvision = pytest.importorskip("torchvision", reason="opens torchvision's models")
 safetensors = pytest.importorskip("safetensors.torch", reason="writes weights as safetensors")
 
+from evaluation.__main__ import main  # noqa: E402
 from evaluation.errors import EvaluationError  # noqa: E402
+from evaluation.features.store import Store  # noqa: E402
 from evaluation.models.models import open_model  # noqa: E402
+from evaluation.scoring.scores import read_scores  # noqa: E402
+from tests.evaluation.samples import picture  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
+from tests.hf_scripts.samples import make_release  # noqa: E402
 
 NAME = "test_resnet.r160_in1k"  # a tenth of a megabyte in timm's own tests, with ImageNet-1k's 1,000 classes
 REPOSITORY = f"timm/{NAME}"
@@ -168,3 +173,24 @@ def test_no_address_and_no_choice():
     for path, pretrained in ((None, False), ("weights.pt", True)):
         with pytest.raises(EvaluationError, match="give --weights or --pretrained"):
             open_model("timm:test_resnet", path, WNIDS, pretrained=pretrained, device="cpu")
+
+
+def test_the_command_takes_a_tag_and_records_where_the_weights_are_from(hub, published, tmp_path, capsys):
+    """As a flag alone, or with the tag of the weights; `score` takes the same model for a second look."""
+    release = make_release(tmp_path / "release", {"small/test": range(6)}, labels=WNIDS, picture=picture)
+    features, scores = tmp_path / "features", tmp_path / "scores.parquet"
+    where = ["--release", str(release), "--device", "cpu", "--batch-size", "6", "--quiet"]
+    model = ["--model", "timm:test_resnet"]
+    assert (
+        main(["extract", *where, *model, "--pretrained=r160_in1k", "--splits", "small", "--out", str(features)]) == 0
+    )
+    said = capsys.readouterr().out.splitlines()
+    found = Store.open(features).identity
+    assert (found.model, found.source["revision"]) == (f"timm:{NAME}", published.id)
+    assert f"revision {published.id}" in next(line for line in said if line.startswith("weights"))
+    assert said[-2] == "classes  3 of the model's 1,000 logits"
+    scored = ["score", "--features", str(features), "--no-search", "--out", str(scores)]
+    assert main([*scored, *where, *model, "--pretrained", "--detectors", "msp,odin"]) == 0
+    assert read_scores(scores)[1].source["revision"] == published.id
+    assert main([*scored, *where, *model, "--detectors", "odin"]) == 2
+    assert "(or --pretrained) belong together" in capsys.readouterr().err
