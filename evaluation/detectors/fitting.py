@@ -40,10 +40,6 @@ def require_range(allowed: bool, rule: str, *found: float) -> None:
 def require_labels(features: Features, detector: str) -> None:
     """Check that rows have labels of the model's classes.
 
-    Args:
-        features: rows to fit on.
-        detector: name for the error.
-
     Raises:
         EvaluationError: there are no rows, or one has label -1 or a label that is no column of the logits.
     """
@@ -126,11 +122,8 @@ def class_means(name: str, values: Floats, labels: Integers, classes: int, ids: 
         name: description of the values, for the error.
         values: shape (n, D).
         labels: class of each row, 0 to `classes` - 1; each class has a row; rows with -1 are ignored.
-        classes: number C of classes.
+        classes: number C of classes; the means are of shape (C, D).
         ids: the n ids.
-
-    Returns:
-        Shape (C, D).
 
     Raises:
         EvaluationError: a value is NaN or infinite.

@@ -48,14 +48,9 @@ class ClassGaussians:
     shrinkage: float
 
     def distances(self, values: Doubles, device: str | None = None) -> Scores:
-        """Compute the squared Mahalanobis distance to the nearest class mean.
+        """Compute the squared Mahalanobis distance of values, shape (m, D), to the nearest class mean, shape (m,).
 
-        Args:
-            values: shape (m, D).
-            device: device of torch to compute on, in float64 too; None for NumPy.
-
-        Returns:
-            Shape (m,), dimensionless.
+        On a device of torch, in float64 too; None for NumPy.
         """
         if device is not None:
             return self._distances_on(device, values)
@@ -149,9 +144,7 @@ def fit_class_gaussians(
 def _scaled_cholesky(covariance: Doubles, rounding: Doubles) -> tuple[Doubles, Doubles] | None:
     """Return standard deviations and the factor of the correlations; None if these are singular up to rounding.
 
-    Args:
-        covariance: shape (D, D).
-        rounding: variance that rounding may add to each feature, shape (D,).
+    `rounding` is the variance that it may add to each feature, shape (D,).
     """
     variance = np.diag(covariance)
     if not (variance > 0).all():
@@ -170,10 +163,7 @@ def _scaled_cholesky(covariance: Doubles, rounding: Doubles) -> tuple[Doubles, D
 def _ledoit_wolf(covariance: Doubles, fourth: float, count: int) -> float:
     """Return the weight of the identity: the estimated error of S over its squared distance to the target.
 
-    Args:
-        covariance: S, shape (D, D).
-        fourth: sum over rows of the fourth power of the residual's norm.
-        count: number n of rows.
+    `fourth` is the sum over the n rows of the fourth power of the residual's norm.
     """
     width = len(covariance)
     squares = float(np.einsum("ij,ij->", covariance, covariance))

@@ -107,13 +107,12 @@ class Bank:
 
 @dataclass(frozen=True)
 class Found:
-    """The greatest products of m rows with a bank, in descending order.
+    """The greatest products of m rows with a bank, in descending order, and their rows of the bank, both (m, K).
 
     Attributes:
-        products: shape (m, K).
-        index: row of the bank of each, shape (m, K).
-        error: greatest error of a product; the products that are not here are at most the last one, by their computed
-            value.
+        products: the products, of which those that are not here are at most the last one, by their computed value.
+        index: row of the bank of each.
+        error: greatest error of a product.
         whole: whether the bank has no more than these K rows.
     """
 
@@ -123,11 +122,11 @@ class Found:
     whole: bool
 
     def around(self, count: int) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
-        """Delimit the places that the vector with the `count`-th greatest product may have.
+        """Delimit the places that the vector with the `count`-th greatest product may have, each of shape (m,).
 
         Returns:
             The first of these places, before which are only vectors with greater products; the place after the last;
-            and whether no vector beyond the K may be meant, too. All of shape (m,).
+            and whether no vector beyond the K may be meant, too.
         """
         middle = self.products[:, count - 1, None]
         first = (self.products > middle + 2 * self.error).sum(axis=1)
@@ -181,12 +180,9 @@ def halving(compute: Callable[..., Result], device: str, *rows: Doubles) -> list
     """Compute on a device in float32, on half of the rows at a time when its memory runs out.
 
     Args:
-        compute: called with tensors on the device, of the same rows of each matrix.
+        compute: called with tensors on the device, of the same rows of each matrix; the results are in their order.
         device: device of torch.
         rows: matrices of m rows.
-
-    Returns:
-        The results of the parts, in their order.
 
     Raises:
         EvaluationError: the device has no memory for a single row.

@@ -21,53 +21,25 @@ from evaluation.detectors import (
 from evaluation.detectors.base import Method
 from evaluation.errors import unknown_name
 
+_FAMILIES = (
+    logits,
+    images,
+    members,
+    posterior,
+    openmax,
+    shaping,
+    penultimate,
+    neighbors,
+    guidance,
+    mahalanobis,
+    oodl,
+    ensembles,
+)
+
 METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        logits.MSP,
-        logits.TEMPERATURE,
-        logits.MAX_LOGIT,
-        images.ODIN,
-        images.ODIN_MAX_LOGIT,
-        logits.ENERGY,
-        logits.ENTROPY,
-        logits.MARGIN,
-        images.MC_DROPOUT,
-        images.MC_DROPOUT_MI,
-        members.MUTUAL_INFORMATION,
-        members.DEEP_ENSEMBLE,
-        logits.DOCTOR,
-        logits.LOGIT_NORM,
-        posterior.GEN,
-        posterior.KL_MATCHING,
-        openmax.OPENMAX,
-        shaping.REACT,
-        shaping.DICE,
-        shaping.ASH,
-        shaping.ASH_B,
-        shaping.ASH_P,
-        shaping.SCALE,
-        penultimate.SHE,
-        penultimate.VIM,
-        penultimate.RESIDUAL,
-        neighbors.KNN,
-        guidance.NNGUIDE,
-        penultimate.GRADNORM,
-        penultimate.FDBD,
-        mahalanobis.MAHALANOBIS,
-        mahalanobis.MAHALANOBIS_FIRST,
-        mahalanobis.MAHALANOBIS_ALL,
-        mahalanobis.MAHALANOBIS_LOGITS,
-        mahalanobis.RMDS,
-        neighbors.RELATION,
-        images.CADET,
-        images.RANKFEAT,
-        oodl.OODL,
-        ensembles.ENS_V,
-        ensembles.ENS_R,
-        ensembles.ENS_F,
-    )
+    value.name: value for family in _FAMILIES for value in vars(family).values() if isinstance(value, Method)
 }
+"""Every `Method` that a family's module defines, by name, in the order of the modules and within them."""
 
 
 def method(name: str, own: Mapping[str, Method] | None = None) -> Method:

@@ -70,12 +70,7 @@ def score_rows(
 
 
 def chunks(count: int, doubles_per_row: int) -> Iterator[slice]:
-    """Yield slices of rows that fit in memory.
-
-    Args:
-        count: number of rows.
-        doubles_per_row: float64 numbers in memory per row.
-    """
+    """Yield slices of `count` rows of which each takes `doubles_per_row` float64 numbers, and which fit in memory."""
     step = max(1, _CHUNK // max(1, doubles_per_row))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
@@ -88,15 +83,10 @@ def pieces(name: str, values: Floats, ids: npt.NDArray[np.str_]) -> Iterator[tup
 
 
 def require_width(name: str, values: Floats, width: int) -> None:
-    """Check that values have the width that a detector was fitted for.
-
-    Args:
-        name: description of the values, such as "logits".
-        values: shape (n, width).
-        width: expected number of columns.
+    """Check that values, described by `name`, have the width that a detector was fitted for.
 
     Raises:
-        EvaluationError: the shape differs.
+        EvaluationError: the shape is not (n, width).
     """
     if values.ndim != 2 or values.shape[1] != width:
         raise EvaluationError(
@@ -106,13 +96,7 @@ def require_width(name: str, values: Floats, width: int) -> None:
 
 
 def as_float64(name: str, values: Floats, rows: slice, ids: npt.NDArray[np.str_]) -> Doubles:
-    """Return some rows as float64.
-
-    Args:
-        name: description of the values, such as "logits".
-        values: shape (n, width).
-        rows: the rows to convert.
-        ids: ids of all n rows, for the error.
+    """Return some rows of values, shape (n, width), as float64; `name` and the n `ids` are for the error.
 
     Raises:
         EvaluationError: a value is NaN or infinite.
@@ -143,9 +127,6 @@ def score_in_chunks(
         ids: the n ids.
         doubles_per_row: float64 numbers that `function` holds in memory per row.
         columns: (k,) if each row has k scores.
-
-    Returns:
-        Scores, shape (n, *columns).
 
     Raises:
         EvaluationError: an input or a score is NaN or infinite.
