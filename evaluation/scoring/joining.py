@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -83,14 +84,12 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
             }
             parts.append(pa.table(described))
     table = pa.concat_tables(parts).combine_chunks()
+    texts: dict[str, Any] = {
+        name: _texts(table[name]) for name in ("id", "config", "split", "role", "class_id", "source_id")
+    }
     rows = Rows(
-        id=_texts(table["id"]),
-        config=_texts(table["config"]),
-        split=_texts(table["split"]),
-        role=_texts(table["role"]),
+        **texts,
         label=table["label"].to_numpy(),
-        class_id=_texts(table["class_id"]),
-        source_id=_texts(table["source_id"]),
         score=np.zeros(len(table)),
         duplicate=table["duplicate"].to_numpy() if why else None,
         overlap=_texts(table["overlap"]) if overlaps else None,

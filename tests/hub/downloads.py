@@ -10,7 +10,12 @@ from tests.hub.routing import route
 from tests.hub.store import File, Repo
 
 
-@route("GET /datasets/{repo}/resolve/{rev}/{path}", "HEAD /datasets/{repo}/resolve/{rev}/{path}")
+@route(
+    "GET /datasets/{repo}/resolve/{rev}/{path}",
+    "HEAD /datasets/{repo}/resolve/{rev}/{path}",
+    "GET /{repo}/resolve/{rev}/{path}",
+    "HEAD /{repo}/resolve/{rev}/{path}",
+)
 def resolve(hub, call: Call, repo: str, rev: str, path: str) -> Answer:
     found = readable(hub, call, repo)
     commit = found.at(rev)

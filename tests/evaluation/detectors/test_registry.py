@@ -162,6 +162,20 @@ def test_every_value_searched_makes_a_detector(name):
             assert np.isfinite(detector.score(TESTED)).all()
 
 
+@pytest.mark.parametrize("name", [name for name in ON_FEATURES if not METHODS[name].reads_head])
+def test_detectors_that_do_not_read_the_last_layer_need_none(name):
+    expected, chosen = make(name).score(TESTED), METHODS[name]
+    given = chosen.make(None if chosen.fit == "none" else FITTED, None).score(TESTED)
+    np.testing.assert_array_equal(given, expected)
+
+
+@pytest.mark.parametrize("name", [name for name in ON_FEATURES if METHODS[name].reads_head])
+def test_detectors_that_read_the_last_layer_say_so(name):
+    chosen = METHODS[name]
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'weight'"):
+        chosen.make(None if chosen.fit == "none" else FITTED, None)
+
+
 def test_names_are_unique_keys_with_titles_and_sources():
     assert all(name == each.name for name, each in METHODS.items())
     assert len({each.title for each in METHODS.values()}) == len(METHODS)

@@ -14,7 +14,7 @@ from PIL import Image  # noqa: E402
 from evaluation.__main__ import main  # noqa: E402
 from evaluation.errors import EvaluationError  # noqa: E402
 from evaluation.features.blocks import RowBlocks  # noqa: E402
-from evaluation.features.extract import Runner  # noqa: E402
+from evaluation.features.runner import Runner  # noqa: E402
 from evaluation.features.store import Store  # noqa: E402
 from evaluation.models.models import open_model  # noqa: E402
 from evaluation.protocols.results import read_figures  # noqa: E402
@@ -57,7 +57,7 @@ def extract(weights, tmp_path, capsys):
 
     def run(release, *flags, configs=CONFIGS, out="features"):
         capsys.readouterr()
-        named = [text for config in configs for text in ("--config", config)]
+        named = ["--splits", ",".join(configs)]
         model = ["--model", f"timm:{MODEL}", "--weights", str(weights), "--device", "cpu"]
         code = main(
             ["extract", "--release", str(release), *named, *model, "--out", str(tmp_path / out), "--quiet", *flags]
@@ -134,7 +134,7 @@ def test_what_reaches_the_model_is_what_is_stored_bit_for_bit(weights, tmp_path)
     """In every pass over the images (features, ODIN's), for which `Runner` loads the batches."""
     key = ("broad-corruptions", "snow")
     release = open_release(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
-    runner = Runner(release, open_model(f"timm:{MODEL}", weights, len(LABELS), device="cpu"), batch_size=5, workers=1)
+    runner = Runner(release, open_model(f"timm:{MODEL}", weights, LABELS, device="cpu"), batch_size=5, workers=1)
     blocks = RowBlocks(tmp_path / "blocks")
     runner.run(lambda images, ids: {"input": images.flatten(1).numpy()}, blocks, *key, lambda count: None)
     stored = np.stack([np.asarray(row["image"]) for row in release.images(*key)]).transpose(0, 3, 1, 2)
@@ -146,7 +146,7 @@ def test_batches_halve_when_memory_runs_out(weights, tmp_path, capsys):
     """All rows of the split are computed again, and stored as those of the smaller batch size."""
     key = ("broad-corruptions", "snow")
     release = open_release(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
-    runner = Runner(release, open_model(f"timm:{MODEL}", weights, len(LABELS), device="cpu"), batch_size=5)
+    runner = Runner(release, open_model(f"timm:{MODEL}", weights, LABELS, device="cpu"), batch_size=5)
     sizes, done = [], []
 
     def compute(images, ids, most=2):

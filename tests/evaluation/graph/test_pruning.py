@@ -9,10 +9,13 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+pytest.importorskip("networkx", reason="needs the extra `evaluate`")
+
+import networkx
+
 from evaluation.errors import EvaluationError
-from evaluation.graph.classes import make_class
-from evaluation.graph.transition_graph import STEPS, prune, write_edges, write_graphml
-from evaluation.graph.transitions import Transitions
+from evaluation.graph.pruning import STEPS, heaviest, prune, write_edges, write_graphml
+from evaluation.graph.transitions import Image, Transitions, make_class
 
 # Own class, predicted class, whether in-distribution, and the scores of these images.
 IMAGES = (
@@ -28,34 +31,27 @@ IMAGES = (
 
 def transitions(lines=IMAGES, roles=True):
     rows = [(own, predicted, known, score) for own, predicted, known, scores in lines for score in scores]
-    keys = sorted({key for row in rows for key in row[:2]})
-    return Transitions(
-        classes=tuple(make_class(*key.split(":")) for key in keys),
-        own=np.array([keys.index(row[0]) for row in rows]),
-        predicted=np.array([keys.index(row[1]) for row in rows]),
-        score=np.array([row[3] for row in rows]),
-        known=np.array([row[2] for row in rows]) if roles else None,
-        detector="msp",
-    )
+    images = [
+        Image(make_class(*own.split(":")), make_class(*predicted.split(":")), score, known if roles else None)
+        for own, predicted, known, score in rows
+    ]
+    return Transitions(images, "msp")
 
 
 def shuffled(images):
-    order = list(range(len(images)))
+    order = list(range(len(images.images)))
     random.Random(0).shuffle(order)
-    columns = {name: getattr(images, name)[order] for name in ("own", "predicted", "score", "known")}
-    return replace(images, **columns)
+    return replace(images, images=[images.images[number] for number in order])
 
 
 def edges(graph):
-    """Weights and mean scores by the keys of both ends, in the graph's order."""
-    return {
-        (graph.classes[source].key, graph.classes[target].key): (weight, pytest.approx(score))
-        for source, target, weight, score in zip(graph.source, graph.target, graph.weight, graph.score, strict=True)
-    }
+    """Weights and mean scores by the keys of both ends, in the graph's order of weights."""
+    found = heaviest(graph)
+    return {(own, taken): (edge["weight"], pytest.approx(edge["mean_score"])) for own, taken, edge in found}
 
 
 def nodes(graph):
-    return [graph.classes[number].key for number in graph.nodes]
+    return list(graph)
 
 
 def counts(stages):
@@ -95,7 +91,7 @@ def test_all_steps_kept_leave_the_whole_graph():
     graph, _ = prune(transitions(), keep=list(STEPS))
     assert edges(graph)["places365:fountain", "places365:fountain"] == (3, 0.1)
     assert edges(graph)["places365:fountain", "places365:tower"] == (2, 0.5)
-    assert int(graph.weight.sum()) == 18
+    assert graph.size(weight="weight") == 18
     assert len(nodes(graph)) == 10
 
 
@@ -139,7 +135,9 @@ def test_names_are_the_same_only_letter_by_letter():
 def in_two_orders():
     """One graph from images in two orders, whose sums of scores depend on the order that they are added in."""
     images = transitions()
-    images = replace(images, score=np.random.default_rng(0).normal(size=len(images)) * 1e3)
+    scores = (np.random.default_rng(0).normal(size=len(images.images)) * 1e3).tolist()
+    of_images = [image._replace(score=score) for image, score in zip(images.images, scores, strict=True)]
+    images = replace(images, images=of_images)
     for name, given in (("one", images), ("two", shuffled(images))):
         yield name, prune(given, min_weight=1, keep=["same-names", "same-dataset"])[0]
 
@@ -151,9 +149,8 @@ def test_the_order_of_images_makes_no_difference(tmp_path):
 
 
 def test_the_order_of_images_makes_no_difference_to_graphml(tmp_path):
-    pytest.importorskip("networkx", reason="needs the extra `evaluate`")
     for name, graph in in_two_orders():
-        write_graphml(graph, tmp_path / name, {"detector": "msp"})
+        write_graphml(graph, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -234,11 +231,10 @@ def test_edges_are_a_table_with_the_heaviest_first(tmp_path):
 
 
 def test_graphml_is_read_back_by_networkx(tmp_path):
-    networkx = pytest.importorskip("networkx", reason="needs the extra `evaluate`")
     graph, _ = prune(transitions(), min_weight=2, accepted=0.7)
-    named = replace(graph.classes[graph.source[1]], name='Beagle <"&"> ü')
-    classes = tuple(named if one.key == named.key else one for one in graph.classes)
-    write_graphml(replace(graph, classes=classes), tmp_path / "g.graphml", {"detector": "msp"})
+    graph.nodes["imagenet:beagle"]["label"] = 'Beagle <"&"> ü'
+    graph.graph["detector"] = "msp"
+    write_graphml(graph, tmp_path / "g.graphml")
     found = networkx.read_graphml(tmp_path / "g.graphml")
     assert found.is_directed()
     assert found.graph["detector"] == "msp"
@@ -250,9 +246,8 @@ def test_graphml_is_read_back_by_networkx(tmp_path):
 
 def test_graphml_is_what_the_standard_says(tmp_path):
     """Every datum has a declared key, and edges join declared nodes: read as XML, without a library for graphs."""
-    pytest.importorskip("networkx", reason="needs the extra `evaluate`")
     graph, _ = prune(transitions(), min_weight=2, accepted=0.7)
-    write_graphml(graph, tmp_path / "g.graphml", {"detector": "msp"})
+    write_graphml(graph, tmp_path / "g.graphml")
     space = "{http://graphml.graphdrawing.org/xmlns}"
     root = ElementTree.parse(tmp_path / "g.graphml").getroot()
     assert root.tag == f"{space}graphml"
