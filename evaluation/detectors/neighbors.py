@@ -46,8 +46,9 @@ def unit_bank(features: Features) -> Bank:
         EvaluationError: a value is NaN or infinite.
     """
     lengths = np.empty(len(features))
-    for rows, z in pieces(FEATURES, features.penultimate, features.ids):
-        lengths[rows] = np.linalg.norm(z, axis=1)
+    for start in range(0, len(features), _BANK_ROWS):  # few rows at once, which stay in the cache
+        rows = slice(start, start + _BANK_ROWS)
+        lengths[rows] = np.linalg.norm(as_float64(FEATURES, features.penultimate, rows, features.ids), axis=1)
     return Bank(features, np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0))
 
 
