@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from evaluation.protocols.registry import PROTOCOLS
     from evaluation.protocols.results import read_figures
     from evaluation.releases import Release, open_release
-    from evaluation.report.compose import evaluate
+    from evaluation.reports.report import evaluate, report
     from evaluation.scoring.run import score
     from evaluation.scoring.scores import Provenance, read_scores, write_scores
 
@@ -78,6 +78,7 @@ __all__ = [
     "oscr",
     "read_figures",
     "read_scores",
+    "report",
     "risk_coverage",
     "score",
     "write_scores",
@@ -118,7 +119,10 @@ _MODULES = {
         "Release",
         "open_release",
     ),
-    "evaluation.report.compose": ("evaluate",),
+    "evaluation.reports.report": (
+        "evaluate",
+        "report",
+    ),
     "evaluation.protocols.results": ("read_figures",),
     "evaluation.scoring.run": ("score",),
     "evaluation.scoring.scores": (

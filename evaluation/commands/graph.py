@@ -14,8 +14,8 @@ from evaluation.graph.transition_graph import ACCEPTED, MIN_WEIGHT, STEPS, Stage
 from evaluation.graph.transitions import PREFERRED_DETECTOR, Transitions, read_transitions, scored_transitions
 from evaluation.progress import bar
 from evaluation.releases import Release, open_release
-from evaluation.report.plots import save
-from evaluation.report.tables import aligned
+from evaluation.reports.plots import save
+from evaluation.reports.tables import aligned
 
 
 @click.command(

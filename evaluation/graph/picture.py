@@ -12,7 +12,7 @@ import numpy as np
 
 from evaluation.graph.clusters import Cluster, clusters
 from evaluation.graph.transition_graph import Graph
-from evaluation.report.plots import DPI, styled
+from evaluation.reports.plots import DPI, styled
 
 CLUSTERS = 12
 """Default number of clusters to draw."""
