@@ -93,5 +93,5 @@ def command(
         plots=plots,
         dry_run=dry_run,
         quiet=quiet,
-        log=lambda text: click.echo(text) if text else None,
+        log=click.echo,
     )

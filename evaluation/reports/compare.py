@@ -85,15 +85,14 @@ class Comparison:
         Raises:
             EvaluationError: a name is in no pair, or no pair is left.
         """
-        for kind, names, name in (("detector of both reports", detectors, "detector"), ("metric", metrics, "metric")):
-            known = {pair.detector if name == "detector" else pair.figure["metric"] for pair in self.pairs}
-            for wanted in names:
-                if wanted not in known:
-                    raise unknown_name(kind, wanted, known)
-        configs = {config for pair in self.pairs for config in pair.figure["config"].split(" + ")}
-        for config in splits or ():
-            if config not in configs:
-                raise unknown_name("config of both reports", config, configs)
+        for kind, wanted, known in (
+            ("detector", detectors, {pair.detector for pair in self.pairs}),
+            ("metric", metrics, {pair.figure["metric"] for pair in self.pairs}),
+            ("config", splits or (), {one for pair in self.pairs for one in pair.figure["config"].split(" + ")}),
+        ):
+            for name in wanted:
+                if name not in known:
+                    raise unknown_name(f"{kind} of both reports", name, known)
 
         def chosen(pair: Pair) -> bool:
             sets = {one.partition(",")[0] for one in pair.figure["unknown"].split(" + ")}

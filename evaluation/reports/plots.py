@@ -1,4 +1,4 @@
-"""Plots of results that fit a paper's column; equal data produce equal files.
+"""Plots of results that fit a paper's column, each as a matplotlib figure; equal data produce equal files.
 
 Independent of protocols: callers provide the numbers and the labels. Matplotlib is imported within functions, since
 tables and figures do not need it.
@@ -100,9 +100,6 @@ def risk_coverage(
         baseline: title of the baseline's curve.
         title: title of the plot.
         shown: number of curves to name, besides the baseline.
-
-    Returns:
-        A matplotlib figure.
     """
     ranked = sorted(curves, key=lambda name: (curves[name][2], name))
     named = [name for name in ranked if name != baseline][:shown]
@@ -133,9 +130,6 @@ def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
     Args:
         scores: by detector title, the scores of each role's rows.
         title: title of the plot.
-
-    Returns:
-        A matplotlib figure.
     """
     wide = min(4, len(scores))
     high = -(-len(scores) // wide)
@@ -180,9 +174,6 @@ def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, ax
         changed: mean and standard deviation of each detector's change, by title.
         title: title of the plot.
         axis: label of the axis, with the unit.
-
-    Returns:
-        A matplotlib figure.
     """
     figure, ((axes,),) = _figure(title, COLUMN, 0.15 * len(changed) + 1.1)
     ordered = sorted(changed.items(), key=lambda item: (item[1][0], item[0]))
@@ -215,9 +206,6 @@ def heatmap(values: Floats, rows: Sequence[str], columns: Sequence[str], *, titl
         columns: c names.
         title: title of the plot.
         bar: label of the colour bar.
-
-    Returns:
-        A matplotlib figure.
     """
     import matplotlib
 
@@ -243,9 +231,6 @@ def reliability(bins: Mapping[str, tuple[npt.NDArray[np.int64], Floats, Floats, 
     Args:
         bins: by name, rows, mean confidence and accuracy of each bin, shape (B,), NaN for empty ones, and the ECE.
         title: title of the plot.
-
-    Returns:
-        A matplotlib figure.
     """
     figure, ((axes,),) = _figure(title, COLUMN, 2.6 + 0.13 * len(bins))
     axes.plot([0, 100], [0, 100], color=INK, linewidth=0.8, linestyle="--", label="calibrated")

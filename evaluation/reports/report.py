@@ -105,16 +105,18 @@ def report(
     log(_described(opened, scored, wanted))
     left_out = judging.rows_left_out(scored, wanted)
     notes = judging.notes(opened, scored, wanted, left_out)
-    log("".join(f"note: {note}\n" for note in notes).rstrip())
+    for note in notes:
+        log(f"note: {note}")
     if dry_run:
         log(f"dry run: nothing was written; the report would go to {out}")
         return None
     with bar(sum(len(one.rows) for one in scored), "judging", quiet=quiet, unit="detectors") as progress:
         evaluated = judging.compute_figures(scored, wanted, progress.update)
-    hints = judging.reversed_signs(evaluated)
-    log("".join(f"note: {hint}\n" for hint in hints).rstrip())
+    for hint in judging.reversed_signs(evaluated):
+        log(f"note: {hint}")
+        notes.append(hint)
     figures = _tabulate(evaluated, opened)
-    record = _record(figures, files, wanted, [*notes, *hints], left_out)
+    record = _record(figures, files, wanted, notes, left_out)
     tables = paper_tables(over_runs(figures), left_out.duplicates or (), left_out.overlapping or ())
     drawn = []
     if plots is not False:
