@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
-from evaluation.files import file_name
 from evaluation.protocols import broad, calibration, facets, od_test, openood, robustness, unknown_detection
 from evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP
 from evaluation.protocols.registry import PROTOCOLS
-from evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line, grouped
+from evaluation.protocols.results import ALL_VARIANTS, Line, grouped
+from evaluation.reports.building import Builder, Columns, cell, distinct, figure_name, heading, number, over
 from evaluation.reports.names import detector_name, metric, metric_name, set_name, setting_name, statistic_name
 from evaluation.reports.tables import Heading, Number, Row, Table
 from evaluation.scoring.duplicates import LeftOut, describe_left_out
 from evaluation.scoring.overlap import Overlapping, describe_overlaps
-
-Columns = list[tuple[Heading, Line]]
-"""The headings of a table, each with the figure of any detector that its column shows."""
 
 _MOST_COLUMNS = 8
 """Maximum number of detectors as columns; with more of them, detectors are rows."""
 
 _MOST_CHANGES = 3
 """Maximum number of tables on the effect of duplicates that a page shows open; FACETS has one per config."""
-
-_SPREADS: Mapping[str, Literal["lower", ""]] = {
-    "standard_deviation": "",
-    "mixture_variance": "lower",
-    "robustness": "lower",
-}
-"""Statistics for which other values are better than for the metric that they are of."""
 
 _WITHOUT = {WITHOUT_DUPLICATES: "duplicates", WITHOUT_OVERLAP: "overlap"}
 
@@ -48,33 +37,6 @@ class PlacedTable:
     table: Table
     protocol: str
     shown: bool
-
-
-@dataclass(frozen=True)
-class _Builder:
-    """Builds the tables of one training method, whose labels and remark they share."""
-
-    labels: tuple[str, ...] = ()
-    remark: str = ""
-
-    def by_method(self, parts: Sequence[str], title: str, note: str, columns: Columns, lines: Sequence[Line]) -> Table:
-        """Build a table with one row per detector; each column shows the figure of the line next to its heading."""
-        cells = {(line["detector"], figure_name(line)): line for line in lines}
-        rows = [
-            Row(detector_name(name), tuple(_cell(cells.get((name, figure_name(line)))) for _, line in columns))
-            for name in dict.fromkeys(line["detector"] for line in lines)
-        ]
-        headings = [heading for heading, _ in columns]
-        return self.table(parts, title, f"{note} {_over(lines)}", "Method", headings, rows)
-
-    def table(
-        self, parts: Sequence[str], title: str, note: str, stub: str, columns: Sequence[Heading], rows: Sequence[Row],
-        **others: Any
-    ) -> Table:  # fmt: skip
-        """Build a table with the shared labels in its name and title."""
-        full = ", ".join([title, *(label.replace("_", " ") for label in self.labels)])
-        note = " ".join(f"{note} {self.remark}".split())
-        return Table(file_name(*parts, *self.labels), full, note, stub, tuple(columns), tuple(rows), **others)
 
 
 def paper_tables(
@@ -104,12 +66,12 @@ def paper_tables(
         for (variant,), found in each:
             labels = [variant] if several and variant else []
             labels += [] if rows == AS_PUBLISHED else [rows]
-            builder = _Builder(tuple(labels), remarks.get((protocol, rows), ""))
+            builder = Builder(tuple(labels), remarks.get((protocol, rows), ""))
             for table, shown in _LAYOUTS[protocol](found, builder):
                 placed.append(PlacedTable(table, protocol, shown and rows == AS_PUBLISHED))
     for (protocol, variant), found in grouped(lines, "protocol", "variant"):
         for rows in _WITHOUT:
-            builder = _Builder((variant,) if several else (), remarks.get((protocol, rows), ""))
+            builder = Builder((variant,) if several else (), remarks.get((protocol, rows), ""))
             changed = list(_effects(protocol, found, builder, rows))
             placed += [PlacedTable(table, protocol, len(changed) <= _MOST_CHANGES) for table in changed]
     placed += [PlacedTable(_left_out(name, found), name, True) for name, found in losing.items() if found]
@@ -134,39 +96,6 @@ def headlines(lines: Sequence[Line], protocol: str) -> list[Line]:
     return [line for line in found if figure_name(line) == figure_name(found[place])]
 
 
-def figure_name(line: Line) -> tuple[str, ...]:
-    """Return the values that identify a figure among those of a detector and run."""
-    return tuple(line[name] for name in FIGURE_KEY)
-
-
-def number(line: Line) -> Number:
-    """Return a figure over runs as printed in tables, in the paper's unit."""
-    return Number(line["mean"] * line["factor"], None if line["std"] is None else line["std"] * line["factor"])
-
-
-def _cell(line: Line | None) -> tuple[Number, ...]:
-    return () if line is None else (number(line),)
-
-
-def _distinct(lines: Iterable[Line]) -> list[Line]:
-    """Return the first line of each figure, of any detector."""
-    return [found[0] for _, found in grouped(lines, *FIGURE_KEY)]
-
-
-def _heading(group: str, line: Line, title: str = "") -> Heading:
-    better = _SPREADS.get(line["statistic"], metric(line["metric"]).better)
-    return Heading(group, title or metric_name(line["metric"]), better)
-
-
-def _over(lines: Sequence[Line]) -> str:
-    """Return a sentence on the number of runs."""
-    fewest, most = min(line["runs"] for line in lines), max(line["runs"] for line in lines)
-    if most == 1:
-        return "" if lines[0]["variant"] == ALL_VARIANTS else "One run."
-    runs = f"{most}" if fewest == most else f"{fewest} to {most}"
-    return f"Mean ± sample standard deviation (of n - 1) over {runs} runs; a single run has none and is never bold."
-
-
 def _numbered(placed: Sequence[PlacedTable]) -> list[PlacedTable]:
     """Number the names of tables that would share a file; that of the first stays."""
     seen: dict[str, int] = {}
@@ -183,13 +112,13 @@ LaidOutTables = Iterator[tuple[Table, bool]]
 """Tables, each with whether the page shows it at once."""
 
 
-def _calibration(lines: Sequence[Line], builder: _Builder) -> LaidOutTables:
+def _calibration(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
     note = "In percent. ECE: mean gap between confidence and accuracy over 15 bins, known test rows only."
-    columns = [(_heading(line["config"], line), line) for line in _distinct(lines)]
+    columns = [(heading(line["config"], line), line) for line in distinct(lines)]
     yield builder.by_method((calibration.NAME,), calibration.TITLE, note, columns, lines), True
 
 
-def _unknown_detection(lines: Sequence[Line], builder: _Builder) -> LaidOutTables:
+def _unknown_detection(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
     """Lay out tables 6 and 7 of Kim, Koo and Hwang: accuracy, all unknowns, misclassifications, each OoD set."""
     groups = {"unknown_detection": "Unknown", "misclassification_detection": "Misclassified"}
     note = (
@@ -198,17 +127,17 @@ def _unknown_detection(lines: Sequence[Line], builder: _Builder) -> LaidOutTable
     )
     for (config,), found in grouped(lines, "config"):
         columns: Columns = []
-        for line in _distinct(found):
+        for line in distinct(found):
             group = groups.get(line["setting"]) or ("Far mean" if line["statistic"] else set_name(line["unknown"]))
             if line["metric"] == "accuracy":
-                columns.insert(0, (_heading("", line), line))
+                columns.insert(0, (heading("", line), line))
             else:
-                columns.append((_heading(group, line), line))
+                columns.append((heading(group, line), line))
         parts = (unknown_detection.NAME, config)
         yield builder.by_method(parts, f"Unknown detection on {config}", note, columns, found), True
 
 
-def _facets(lines: Sequence[Line], builder: _Builder) -> LaidOutTables:
+def _facets(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
     """Lay out tables VI and VII of FACETS: datasets x methods, three metrics per cell; transposed for many methods."""
     for (setting,), found in grouped(lines, "setting"):
         cells: dict[tuple[str, str], tuple[Number, ...]] = {}
@@ -229,30 +158,30 @@ def _facets(lines: Sequence[Line], builder: _Builder) -> LaidOutTables:
         note = (
             "In percent; known rows are positive; FPR is interpolated at 95 % TPR, and the detection error is the "
             "least at 95 % TPR or more, as in the paper's tables; the best AUROC of each dataset is bold. "
-            f"{_over(found)}"
+            f"{over(found)}"
         )
         stub, ranked = ("Method", "columns") if wide else ("Dataset", "rows")
         title = f"FACETS: {setting_name(setting)}"
         yield builder.table((facets.NAME, setting), title, note, stub, headings, rows, ranked=ranked), True
 
 
-def _broad(lines: Sequence[Line], builder: _Builder) -> LaidOutTables:
+def _broad(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
     """Lay out tables 2 and 8 of BROAD, the means by kind of shift, and tables 9 to 15, each set of shifted rows."""
     for (setting,), found in grouped(lines, "setting"):
         title = f"BROAD: {setting_name(setting)}"
         note = "AUROC in percent."
-        averages = [line for line in _distinct(found) if line["statistic"]]
+        averages = [line for line in distinct(found) if line["statistic"]]
         if averages:  # CoComageNet-mono alone has none
             # The mean over kinds is last; it names the kinds in the order of their own means.
             kinds = [*averages[-1]["unknown"].split(" + "), "average"]
-            columns = [(_heading("", line, set_name(kind)), line) for kind, line in zip(kinds, averages, strict=True)]
+            columns = [(heading("", line, set_name(kind)), line) for kind, line in zip(kinds, averages, strict=True)]
             yield builder.by_method((broad.NAME, setting), title, note, columns, found), True
-        splits = [line for line in _distinct(found) if not line["statistic"]]
-        columns = [(_heading("", line, set_name(line["unknown"].partition(",")[0])), line) for line in splits]
+        splits = [line for line in distinct(found) if not line["statistic"]]
+        columns = [(heading("", line, set_name(line["unknown"].partition(",")[0])), line) for line in splits]
         yield builder.by_method((broad.NAME, setting, "splits"), f"{title}, each split", note, columns, found), False
 
 
-def _od_test(lines: Sequence[Line], builder: _Builder) -> LaidOutTables:
+def _od_test(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
     """Lay out the statistics of balanced accuracy over pairs of OoD sets, next to the two-dataset setting."""
     note = (
         "Balanced accuracy in percent. OD-test: the threshold is fitted on one OoD set and evaluated on another, for "
@@ -260,29 +189,29 @@ def _od_test(lines: Sequence[Line], builder: _Builder) -> LaidOutTables:
     )
     for (config,), found in grouped(lines, "config"):
         columns = [
-            (_heading(setting_name(line["setting"]), line, statistic_name(line["statistic"])), line)
-            for line in _distinct(found)
+            (heading(setting_name(line["setting"]), line, statistic_name(line["statistic"])), line)
+            for line in distinct(found)
             if line["statistic"]
         ]
         yield builder.by_method((od_test.NAME, config), f"OD-test on {config}", note, columns, found), True
 
 
-def _openood(lines: Sequence[Line], builder: _Builder) -> LaidOutTables:
+def _openood(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
     """Lay out each setting of OpenOOD v1.5: the means over near, far and novel splits, and each split."""
     for (config, setting, known), found in grouped(lines, "config", "setting", "known"):
         title = f"OpenOOD v1.5 on {config}: {setting_name(setting)}"
         note = f"In percent; unknown rows are positive for FPR@95%TPR. Known rows: {known}."
         means, splits = (
-            [line for line in _distinct(found) if bool(line["statistic"]) == mean] for mean in (True, False)
+            [line for line in distinct(found) if bool(line["statistic"]) == mean] for mean in (True, False)
         )
         parts = (openood.NAME, config, setting)
-        columns = [(_heading(f"{set_name(line['unknown'])} mean", line), line) for line in means]
+        columns = [(heading(f"{set_name(line['unknown'])} mean", line), line) for line in means]
         yield builder.by_method(parts, title, note, columns, found), True
-        columns = [(_heading(set_name(line["unknown"]), line), line) for line in splits]
+        columns = [(heading(set_name(line["unknown"]), line), line) for line in splits]
         yield builder.by_method((*parts, "splits"), f"{title}, each split", note, columns, found), False
 
 
-def _robustness(lines: Sequence[Line], builder: _Builder) -> LaidOutTables:
+def _robustness(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
     """Lay out tables 4 and 5 of the optimizer paper for each OoD set, and the input of its table 10."""
     note = (
         "Mean and variance of the mixture over training methods, in percent and its square (AURC: in thousandths), "
@@ -295,8 +224,8 @@ def _robustness(lines: Sequence[Line], builder: _Builder) -> LaidOutTables:
         names += [set_name(unknown)] if not names or sets[config, setting] > 1 else []
         where = ", ".join(names)
         columns = [
-            (_heading(metric(line["metric"]).title, line, statistic_name(line["statistic"])), line)
-            for line in _distinct(found)
+            (heading(metric(line["metric"]).title, line, statistic_name(line["statistic"])), line)
+            for line in distinct(found)
         ]
         title = f"Robustness of detectors to the training method on {config}, {where}"
         table = builder.by_method((robustness.NAME, config, where), title, note, columns, found)
@@ -307,7 +236,7 @@ def _robustness(lines: Sequence[Line], builder: _Builder) -> LaidOutTables:
         cells = {(line["detector"], line["variant"]): line for line in found}
         variants, detectors = (dict.fromkeys(line[column] for line in found) for column in ("variant", "detector"))
         rows = [
-            Row(detector_name(one), tuple(_cell(cells.get((one, variant))) for variant in variants))
+            Row(detector_name(one), tuple(cell(cells.get((one, variant))) for variant in variants))
             for one in detectors
         ]
         title = f"Robustness of training methods on {config}, {setting_name(setting)}, {metric(name).title}"
@@ -316,7 +245,7 @@ def _robustness(lines: Sequence[Line], builder: _Builder) -> LaidOutTables:
         yield builder.table(parts, title, note, "Method", headings, rows, digits=3, ranked="rows"), False
 
 
-_LAYOUTS: Mapping[str, Callable[[Sequence[Line], _Builder], LaidOutTables]] = {
+_LAYOUTS: Mapping[str, Callable[[Sequence[Line], Builder], LaidOutTables]] = {
     calibration.NAME: _calibration,
     unknown_detection.NAME: _unknown_detection,
     facets.NAME: _facets,
@@ -327,7 +256,7 @@ _LAYOUTS: Mapping[str, Callable[[Sequence[Line], _Builder], LaidOutTables]] = {
 }
 
 
-def _effects(protocol: str, lines: Sequence[Line], builder: _Builder, without: str) -> Iterator[Table]:
+def _effects(protocol: str, lines: Sequence[Line], builder: Builder, without: str) -> Iterator[Table]:
     """Tabulate a protocol's main figures on all rows and without some; nothing if it lacks the latter."""
     if protocol not in PROTOCOLS or all(line["rows"] != without for line in lines):
         return
@@ -335,13 +264,13 @@ def _effects(protocol: str, lines: Sequence[Line], builder: _Builder, without: s
     # BROAD's figures span several configs.
     for names, found in grouped(lines, *([] if protocol == broad.NAME else ["config"])):
         columns: Columns = []
-        for line in _main(protocol, _distinct(line for line in found if line["rows"] == AS_PUBLISHED)):
+        for line in _main(protocol, distinct(line for line in found if line["rows"] == AS_PUBLISHED)):
             group = setting_name(line["setting"])
             if protocol in (unknown_detection.NAME, openood.NAME) and metric(line["metric"]).takes != "errors":
                 group = "Far mean" if " + " in line["unknown"] else set_name(line["unknown"])
             for rows, title in ((AS_PUBLISHED, "all"), (without, "without")):
                 columns.append(
-                    (_heading(f"{group} {metric_name(line['metric'])}", line, title), {**line, "rows": rows})
+                    (heading(f"{group} {metric_name(line['metric'])}", line, title), {**line, "rows": rows})
                 )
         note = f"On all rows as published, and without {what}."
         title = f"Effect of {what} on {' '.join(names) or 'BROAD'}"
@@ -370,7 +299,7 @@ def _left_out(protocol: str, left_out: Sequence[LeftOut]) -> Table:
         counts = (one.rows, one.duplicates, one.made_from_duplicates, one.left_out)
         rows.append(Row(f"{one.config}/{one.split}", tuple((Number(count),) for count in counts)))
     title, parts = "Rows left out as duplicates", ("duplicates", "left-out", protocol)
-    return _Builder().table(parts, title, describe_left_out(left_out), "Split", headings, rows, digits=0, ranked="")
+    return Builder().table(parts, title, describe_left_out(left_out), "Split", headings, rows, digits=0, ranked="")
 
 
 def _overlapping(protocol: str, overlapping: Sequence[Overlapping]) -> Table:
@@ -381,4 +310,4 @@ def _overlapping(protocol: str, overlapping: Sequence[Overlapping]) -> Table:
     ]
     title, parts = "Classes left out for their overlap with known ones", ("overlap", "left-out", protocol)
     stub, headings = "Split, class and known class", [Heading("", "Left out")]
-    return _Builder().table(parts, title, describe_overlaps(overlapping), stub, headings, rows, digits=0, ranked="")
+    return Builder().table(parts, title, describe_overlaps(overlapping), stub, headings, rows, digits=0, ranked="")

@@ -16,7 +16,8 @@ from markupsafe import Markup
 from evaluation.protocols import calibration, robustness
 from evaluation.protocols.registry import PROTOCOLS
 from evaluation.protocols.results import COLUMNS, Line, grouped, over_runs
-from evaluation.reports.layouts import PlacedTable, headlines, number
+from evaluation.reports.building import number
+from evaluation.reports.layouts import PlacedTable, headlines
 from evaluation.reports.names import BASELINE, detector_name, metric
 from evaluation.reports.pictures import Picture
 from evaluation.reports.tables import as_page, number_text
