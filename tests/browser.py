@@ -95,13 +95,16 @@ def assert_nothing_overflows(page):
     assert not found, "\n".join(found)
 
 
-def look_at(open_page, path):
-    """Assert both at every width and in every colour scheme; returns the page, as it was opened."""
+def look_at(open_page, path, *, quickly=False):
+    """Assert both at every width and in every colour scheme; returns the page, as it was opened.
+
+    `quickly` runs axe-core at the phone's width on light and at the desktop's on dark only: each width, each scheme.
+    """
     page = open_page(path)
-    for width in WIDTHS.values():
+    for width, usual in zip(WIDTHS.values(), SCHEMES, strict=True):
         page.set_viewport_size({"width": width, "height": HEIGHT})
-        for scheme in SCHEMES:
+        assert_nothing_overflows(page)
+        for scheme in [usual] if quickly else SCHEMES:
             page.emulate_media(color_scheme=scheme)
-            assert_nothing_overflows(page)
             assert_accessible(page)
     return page

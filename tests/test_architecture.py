@@ -79,6 +79,8 @@ audit                   : cli duplicates errors executors generate generate.exac
                           storage taxonomy.tables
 pipeline                : adopt benchmark cli demo.write duplicates errors executors generate generate.exact plan
                           registry release sources sources.base storage writing
+report                  : audit cli errors registry release sources storage pages.content pages.render
+                          taxonomy.decisions taxonomy.tables taxonomy.wordnet
 folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base
                           taxonomy.overlaps
 

@@ -142,3 +142,11 @@ def unreadable(path: Path, error: Exception) -> BuildError:
     """The error for a file of the release that cannot be read."""
     reason = one_line(str(error).partition("\n")[0])
     return BuildError(f"Cannot read {path} ({reason}). Check the release with python -m hf_scripts.verify.")
+
+
+def undecodable(group: RowGroup, number: int, error: Exception) -> BuildError:
+    """The error for an image of a row group that does not decode."""
+    return BuildError(
+        f"The image of {group.place(number)} does not decode ({one_line(error)}). Check the release with python -m "
+        "hf_scripts.verify."
+    )

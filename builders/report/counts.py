@@ -86,10 +86,9 @@ def splits_table(manifest: Manifest, name: str) -> Table:
                 piece.expected,
                 piece.paper if published else None,
                 piece.rows - piece.paper if published else None,
-                piece.excluded,
             ]
         )
-    numeric = [Column(title, numeric=True) for title in ("expected", "published", "difference", "left out")]
+    numeric = [Column(title, numeric=True) for title in ("expected", "published", "difference")]
     columns = [
         Column("split"),
         Column("role"),

@@ -18,8 +18,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from builders.audit.measures import undecodable
-from builders.audit.row_groups import row_groups
+from builders.audit.row_groups import row_groups, undecodable
 from builders.release import images
 from builders.release.entries import Manifest, SplitEntry
 from builders.release.schema import Role

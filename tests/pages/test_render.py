@@ -56,7 +56,7 @@ def test_links_lead_only_to_the_web_and_beside_the_page(address, linked):
 
 
 def test_a_page_looks_right_at_every_width_and_in_every_scheme(open_page, page_of):
-    look_at(open_page, page_of(sample()))
+    look_at(open_page, page_of(sample()), quickly=True)
 
 
 def test_a_page_that_overflows_is_found(open_page, page_of):

@@ -17,7 +17,7 @@ def texts(table):
 
 def test_what_was_built_stands_beside_what_is_published(manifest):
     found = {row[0]: (row[3], *row[5:]) for row in texts(counts.splits_table(manifest, "imagenet"))}
-    assert found["far_ood_caltech45"] == (180, 4747, 4792, 180 - 4792, 848)  # the README's table of the same build
+    assert found["far_ood_caltech45"] == (180, 4747, 4792, 180 - 4792)  # the README's table of the same build
     assert set(found) == set(manifest.configs["imagenet"].splits)
 
 

@@ -16,6 +16,7 @@ from builders.executors.local import LocalExecutor
 from builders.pipeline import state
 from builders.release.duplicates import Row, pair_of, read_pairs, write_pairs
 from builders.release.manifest import read_manifest
+from builders.report.page import page
 from hf_scripts import verify
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
@@ -120,9 +121,24 @@ def of_audit(name: str, file: str) -> Target:
     return Target(name, file, lambda: [release()[file]], audited, place=place(file))
 
 
+def paged(folder: Path) -> object:
+    """Read a release as its page does: indexes, the first images of each role, exclusions."""
+    return page(folder, read_manifest(folder), "all")
+
+
+def of_page(name: str, file: str, cases: Callable[[bytes], dict[str, bytes]] = lambda good: {}) -> Target:
+    """The target of one file of a release of which a page is made."""
+    return Target(
+        name, file, lambda: [release()[file]], paged, place=place(file), cases=lambda: cases(release()[file])
+    )
+
+
 TARGETS = (
     of_audit("audit-index", "index/bench/test.parquet"),
     of_audit("audit-shard", "data/bench/test-00001-of-00002.parquet"),
+    of_page("page-exclusions", "excluded/bench.csv"),
+    of_page("page-index", "index/bench/test.parquet", contradiction),
+    of_page("page-shard", "data/bench/test-00000-of-00002.parquet", contradiction),
     of_release("release-manifest", "manifest.json"),
     of_release("release-card", "README.md"),
     of_release("release-exclusions", "excluded/bench.csv"),
