@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from evaluation.metrics.metrics import aupr_in, aupr_out, aurc, auroc, fpr_at_95_tpr, oscr
     from evaluation.models.features import Features, Head
     from evaluation.releases import open_release
-    from evaluation.report.compose import evaluate
+    from evaluation.reports.report import evaluate, report
     from evaluation.scoring.run import score
 
 _MODULES = {
@@ -49,11 +49,12 @@ _MODULES = {
     "aupr_out": "metrics.metrics",
     "aurc": "metrics.metrics",
     "auroc": "metrics.metrics",
-    "evaluate": "report.compose",
+    "evaluate": "reports.report",
     "extract": "features.extract",
     "fpr_at_95_tpr": "metrics.metrics",
     "open_release": "releases",
     "oscr": "metrics.metrics",
+    "report": "reports.report",
     "score": "scoring.run",
 }
 """The public names with the module that defines each."""
@@ -73,6 +74,7 @@ __all__ = [
     "fpr_at_95_tpr",
     "open_release",
     "oscr",
+    "report",
     "score",
 ]
 

@@ -134,10 +134,11 @@ detectors               : errors models
 features                : detectors errors files models progress releases
 scoring                 : detectors duplicate_pairs errors features files metrics models progress releases
 protocols               : errors files metrics scoring
-report                  : detectors errors files metrics progress protocols releases scoring
-graph                   : errors files releases report scoring
+reports                 : detectors errors extras files metrics pages.content pages.render progress protocols releases
+                          scoring
+graph                   : errors files releases reports scoring
 demo                    : detectors duplicate_pairs errors files models progress protocols releases
-commands                : demo detectors errors extras features graph metrics models progress protocols releases report
+commands                : demo detectors errors extras features graph models progress protocols releases reports
                           scoring unknown_detection.commands
 __main__                : errors extras unknown_detection.commands unknown_detection.help
 """
@@ -289,9 +290,9 @@ MOST_ARGUMENTS = 6
 
 MANY_ARGUMENTS = {
     "builders.sources.readers.parquet.read_shard": "the columns of a mirror, and what to say where one is not there",
-    "evaluation.protocols.figures.measure": "the fields that identify a figure, by name",
     "evaluation.detectors.openmax.make_openmax": "the hyperparameters of its papers, by name",
     "evaluation.features.extract.extract": "the options of a public function, by name",
+    "evaluation.reports.report.report": "the options of a public function, by name",
     "evaluation.scoring.run.score": "the options of a public function, by name",
     "hf_scripts.publish.read_back._check_small": "both sides of a comparison",
 }

@@ -43,4 +43,4 @@ def command(out: Path, *, quick: bool, quiet: bool) -> None:
 
     with bar(len(demo.trainings), "models", quiet=quiet, unit="models") as progress:
         report = demo.run(log, progress.update)
-    click.echo(f"see {report / 'README.md'}; took {time.monotonic() - started:.0f} s")
+    click.echo(f"see {report / 'report.html'}; took {time.monotonic() - started:.0f} s")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evaluation.graph.pruning import Edge, heaviest
-from evaluation.report.plots import styled
+from evaluation.reports.plots import styled
 
 EDGES = 40
 """Default number of edges to draw."""

@@ -107,11 +107,13 @@ class JoinedScores:
         score: shape (n,), higher = more unknown.
         prediction: predicted class as an index into the label names of the row's config, shape (n,), -1 for rows
             without one; None if the file has no predictions.
+        confidence: probability of the predicted class, shape (n,), NaN where the file has none; None without any.
     """
 
     rows: npt.NDArray[np.int64]
     score: npt.NDArray[np.float64]
     prediction: npt.NDArray[np.int64] | None
+    confidence: npt.NDArray[np.float64] | None = None
 
 
 def rows_of(index: ReleaseIndex, joined: JoinedScores) -> Rows:
@@ -119,7 +121,7 @@ def rows_of(index: ReleaseIndex, joined: JoinedScores) -> Rows:
     rows = index.rows
     if len(joined.rows) < len(rows):
         rows = rows.where(np.isin(np.arange(len(rows)), joined.rows))
-    return replace(rows, score=joined.score, prediction=joined.prediction)
+    return replace(rows, score=joined.score, prediction=joined.prediction, confidence=joined.confidence)
 
 
 def join(
@@ -180,7 +182,7 @@ def join(
         rows = _scored_rows(index, count[id_of_row] > 0, fit_row, name, where)
         mine = scores.take(pa.array(line[id_of_row[rows]]))
         prediction = _predictions(index.take(pa.array(rows)), mine, label_names, f"of {name} in {where}")
-        joined[name] = JoinedScores(rows, mine["score"].to_numpy(), prediction)
+        joined[name] = JoinedScores(rows, mine["score"].to_numpy(), prediction, _confidence(mine))
     return joined
 
 
@@ -235,6 +237,12 @@ def _predictions(
             )
         found[mine.to_numpy()] = pc.fill_null(classes, -1).to_numpy()
     return found
+
+
+def _confidence(scores: pa.Table) -> npt.NDArray[np.float64] | None:
+    if "confidence" not in scores.column_names or scores["confidence"].null_count == len(scores):
+        return None
+    return np.asarray(pc.fill_null(scores["confidence"], float("nan")).to_numpy(), dtype=np.float64)
 
 
 def _class_indices(given: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedArray:

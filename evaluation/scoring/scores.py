@@ -7,6 +7,7 @@ Parquet or CSV with the columns `id` and `score` (higher = more unknown), and op
 | `detector` | name of the detector; without it the file holds one detector, named after the file (`file_seed`) |
 | `prediction` | predicted class, as an index into the config's label names; -1 for none of them |
 | `class` | predicted class by name, in place of `prediction` |
+| `confidence` | probability of the predicted class, from 0 to 1: needed only for calibration |
 
 Names may be in capitals, other columns are not read, and a CSV file may have semicolons or tabs between its columns.
 Predictions are needed only by protocols that evaluate misclassified in-distribution rows, and only for labelled rows.
@@ -40,6 +41,7 @@ COLUMNS: Mapping[str, pa.DataType] = {
     "score": pa.float64(),
     "prediction": pa.int64(),
     "class": pa.string(),
+    "confidence": pa.float64(),
 }
 """All columns that a scores file may have, in the order in which they are written."""
 
@@ -117,7 +119,7 @@ def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tup
 
     Returns:
         The table with `id`, `detector` (the file's stem if there is no such column), `score` as float64, and
-        `prediction` and `class` if present; and the provenance, if the file has one.
+        `prediction`, `class` and `confidence` if present; and the provenance, if the file has one.
 
     Raises:
         EvaluationError: the file cannot be read, has no rows, lacks a column or has one twice, has one named nearly as
@@ -185,6 +187,14 @@ def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) ->
         raise EvaluationError(
             f"{where} has empty, NaN or infinite scores at {bad}. Fix the detector: no metric can rank such rows."
         )
+    if "confidence" in names:
+        values = pc.fill_null(table["confidence"], 0.5)
+        outside = pc.invert(pc.and_(pc.greater_equal(values, 0), pc.less_equal(values, 1)))
+        if pc.any(outside).as_py():
+            raise EvaluationError(
+                f"{where} has confidences that are not from 0 to 1 at {summarize_ids(table['id'].filter(outside))}. "
+                "Give the probability of the predicted class, or leave the column out."
+            )
     return table
 
 

@@ -21,6 +21,7 @@ from evaluation.protocols.results import read_figures  # noqa: E402
 from evaluation.releases import open_release  # noqa: E402
 from evaluation.scoring.scores import read_scores  # noqa: E402
 from tests.evaluation.broad_release import LABELS, OTHER, OWN, SPLITS, make_broad  # noqa: E402
+from tests.evaluation.reports.as_text import page_of  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 
 MODEL = "test_resnet"  # of timm's models for tests: 160 x 160 pixels, of which the usual geometry crops 95 %
@@ -115,11 +116,13 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
         "detectors of scores were fitted on half of broad-reference/held_out, for want of training rows; thresholds "
         "are chosen on the other half",
     ]
-    page = (tmp_path / "report" / "README.md").read_text(encoding="utf-8")
-    assert all(f"- {note}" in page for note in notes)
+    page = page_of(tmp_path / "report")
+    assert all(note in page for note in notes)
     figures = read_figures(tmp_path / "report").to_pylist()
     assert {line["prepared"] for line in figures} == {json.dumps(WAYS)}
-    plain = {(line["setting"], line["unknown"]) for line in figures if not line["statistic"]}
+    plain = {
+        (one["setting"], one["unknown"]) for one in figures if one["protocol"] == "broad" and not one["statistic"]
+    }
     assert plain == {
         *(("dsd", split) for split in ("pgd_resnet50", "pgd_vit", "snow", "cocomagenet", "cocomagenet_mono")),
         *(("ed", f"{split}, wrong since the attack") for split in ("pgd_resnet50", "pgd_vit")),

@@ -1,31 +1,26 @@
-"""Tables and their output as Markdown, CSV, LaTeX and terminal text.
-
-The layout of each paper's tables is in `layouts`.
-"""
+"""Tables, and their output as CSV, LaTeX, part of a page and lines in a terminal."""
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-from evaluation.files import atomic_path
+from pages import content
 
-ARROWS = {"higher": "↑", "lower": "↓", "": ""}
-_LATEX_ARROWS = {"higher": r" $\uparrow$", "lower": r" $\downarrow$", "": ""}
+_ARROWS = {"higher": " ↑", "lower": " ↓", "": ""}
+_LATEX = str.maketrans(
+    {"±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "\\": r"\textbackslash{}"}
+    | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+)
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number as printed in a table, in the paper's unit.
-
-    Attributes:
-        value: the number, or the mean over runs; NaN if undefined.
-        deviation: standard deviation over runs; None for one run.
-    """
+    """A number in the paper's unit: a value or mean over runs, NaN if undefined, and the deviation over runs."""
 
     value: float
     deviation: float | None = None
@@ -74,42 +69,51 @@ class Table:
     ranked: Literal["columns", "rows", ""] = "columns"
 
     def best(self) -> frozenset[tuple[int, int]]:
-        """The bold cells, as (row, column); ties at the printed precision are all bold.
+        """The bold cells, as (row, column); ties at the printed precision are all bold, unless most cells tie.
 
         Where some numbers are means over runs, single runs are not compared with them.
         """
+        down, across = range(len(self.rows)), range(len(self.columns))
+        lines = [[(row, column) for row in down] for column in across]
         if self.ranked == "rows":
-            lines = [[(row, column) for column in range(len(self.columns))] for row in range(len(self.rows))]
-        else:
-            lines = [[(row, column) for row in range(len(self.rows))] for column in range(len(self.columns))]
+            lines = [[(row, column) for column in across] for row in down]
         found: set[tuple[int, int]] = set()
         for line in lines if self.ranked else []:
             better = self.columns[line[0][1]].better if line else ""
-            cells = {place: cell[-1] for place in line if (cell := self._cell(place))}
+            cells = {place: cell[-1] for place in line if (cell := self.rows[place[0]].cells[place[1]])}
             if any(number.deviation is not None for number in cells.values()):  # a mean does not rank below one run
                 cells = {place: number for place, number in cells.items() if number.deviation is not None}
             values = {place: round(number.value, self.digits) for place, number in cells.items()}
             values = {place: value for place, value in values.items() if value == value}
             if better and len(values) > 1:
                 top = (max if better == "higher" else min)(values.values())
-                found |= {place for place, value in values.items() if value == top}
+                ties = {place for place, value in values.items() if value == top}
+                found |= ties if len(ties) <= max(2, len(values) // 2) else set()
         return frozenset(found)
 
-    def _cell(self, place: tuple[int, int]) -> tuple[Number, ...]:
-        return self.rows[place[0]].cells[place[1]]
+    def text(self, cell: Sequence[Number]) -> str:
+        """Format a cell, such as `90.00 ± 1.25`; several numbers are divided by slashes."""
+        return " / ".join(number_text(number, self.digits) for number in cell) or "-"
 
 
-def markdown(table: Table) -> str:
-    """Format a table as GitHub Markdown: title, table, note."""
+def as_page(table: Table, *, first: int = 0) -> content.Table:
+    """Return a table as a page shows it, with `first` rows until the reader asks for all; 0 shows all."""
     best = table.best()
-    head = [table.stub, *(_joined(heading, ARROWS) for heading in table.columns)]
-    lines = [head, ["---", *(["---:"] * len(table.columns))]]
+    columns = [content.Column(head.title + _ARROWS[head.better], True, head.group) for head in table.columns]
+    rows: list[Sequence[content.Value | content.Cell]] = []
     for number, row in enumerate(table.rows):
-        texts = [_text(cell, table.digits) for cell in row.cells]
-        bold = [f"**{text}**" if (number, column) in best else text for column, text in enumerate(texts)]
-        lines.append([row.name, *bold])
-    body = "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines)
-    return f"### {table.title}\n\n{body}\n\n{table.note}\n"
+        cells = [
+            content.Cell(
+                table.text(cell),
+                order=cell[-1].value if cell and cell[-1].value == cell[-1].value else None,
+                style="strong" if (number, column) in best else "",
+            )
+            for column, cell in enumerate(row.cells)
+        ]
+        rows.append([row.name, *cells])
+    columns = [content.Column(table.stub), *columns]
+    anchor = content.anchor("table", table.name)
+    return content.Table(anchor, table.title, columns, rows, table.note, len(rows) > first > 0, first)
 
 
 def as_csv(table: Table) -> str:
@@ -121,56 +125,37 @@ def as_csv(table: Table) -> str:
     for heading in table.columns:
         names = heading.title.split(" / ") if several > 1 else [heading.title]
         for name in names if len(names) == several else [f"{heading.title} {number + 1}" for number in range(several)]:
-            full = " ".join(part for part in (heading.group, name) if part)
+            full = f"{heading.group} {name}".strip()
             head += [full, f"{full} std"]
     writer.writerow(head)
     for row in table.rows:
-        line: list[str] = [row.name]
-        for cell in row.cells:
-            for number in cell or (Number(float("nan")),) * several:
-                line += [_plain(number.value), _plain(number.deviation)]
-        writer.writerow(line)
+        numbers = [number for cell in row.cells for number in cell or (Number(float("nan")),) * several]
+        values = [value for number in numbers for value in (number.value, number.deviation)]
+        writer.writerow(
+            [row.name, *("" if value is None or value != value else repr(float(value)) for value in values)]
+        )
     return text.getvalue()
 
 
 def latex(table: Table) -> str:
     """Format a table as LaTeX, for the package booktabs."""
     best = table.best()
-    groups = _groups(table.columns)
-    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(table.title)}. {_escaped(table.note)}}}"]
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(f'{table.title}. {table.note}')}}}"]
     lines += [rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}", r"\toprule"]
+    groups = [(name, len(list(found))) for name, found in itertools.groupby(head.group for head in table.columns)]
     if any(name for name, _ in groups):
         spans = [rf"\multicolumn{{{width}}}{{c}}{{{_escaped(name)}}}" for name, width in groups]
         lines.append(" & ".join(["", *spans]) + r" \\")
-    titles = [_escaped(heading.title) + _LATEX_ARROWS[heading.better] for heading in table.columns]
+    titles = [_escaped(heading.title + _ARROWS[heading.better]) for heading in table.columns]
     lines += [" & ".join([_escaped(table.stub), *titles]) + r" \\", r"\midrule"]
     for number, row in enumerate(table.rows):
-        cells = [_escaped(_text(cell, table.digits)) for cell in row.cells]
+        cells = [_escaped(table.text(cell)) for cell in row.cells]
         bold = [rf"\textbf{{{text}}}" if (number, column) in best else text for column, text in enumerate(cells)]
         lines.append(" & ".join([_escaped(row.name), *bold]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
 
-def write_table(folder: Path, table: Table) -> list[str]:
-    """Write `name.md`, `name.csv` and `name.tex`.
-
-    Returns:
-        The names of the files.
-    """
-    written = []
-    for suffix, render in ((".csv", as_csv), (".md", markdown), (".tex", latex)):
-        with atomic_path(folder / f"{table.name}{suffix}") as temporary:
-            temporary.write_text(render(table), encoding="utf-8", newline="\n")
-        written.append(f"{table.name}{suffix}")
-    return written
-
-
-def display_name(name: str) -> str:
-    """Format the name of a split or setting for display, such as `near-OoD` for `near_ood`."""
-    return name.replace("_ood", "-OoD").replace("ood_", "OoD ").replace("_", " ")
-
-
-def number_text(number: Number, digits: int) -> str:
+def number_text(number: Number, digits: int = 2) -> str:
     """Format a number for tables, such as `90.00 ± 1.25`, or `-` for NaN."""
     if number.value != number.value:
         return "-"
@@ -195,30 +180,5 @@ def aligned(lines: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> li
     ]
 
 
-def _text(cell: Sequence[Number], digits: int) -> str:
-    return " / ".join(number_text(number, digits) for number in cell) or "-"
-
-
-def _plain(value: float | None) -> str:
-    return "" if value is None or value != value else repr(float(value))
-
-
-def _joined(heading: Heading, arrows: dict[str, str]) -> str:
-    return " ".join(part for part in (heading.group, heading.title, arrows[heading.better]) if part)
-
-
-def _groups(columns: Sequence[Heading]) -> list[tuple[str, int]]:
-    """Return the groups of adjacent columns, and the number of columns in each."""
-    groups: list[tuple[str, int]] = []
-    for heading in columns:
-        if groups and groups[-1][0] == heading.group:
-            groups[-1] = (heading.group, groups[-1][1] + 1)
-        else:
-            groups.append((heading.group, 1))
-    return groups
-
-
 def _escaped(text: str) -> str:
-    for character in "&%$#_{}":
-        text = text.replace(character, "\\" + character)
-    return text.replace("±", r"$\pm$")
+    return text.translate(_LATEX)

@@ -1,15 +1,18 @@
 """Tables of papers, set from their own numbers: the cells come out where the paper prints them."""
 
+import re
+
 import pytest
 
 from evaluation.protocols import broad, facets
 from evaluation.protocols.figures import Figure, means
 from evaluation.protocols.registry import figures
 from evaluation.protocols.results import Run, over_runs, tidy
-from evaluation.report.layouts import headlines, paper_tables
-from evaluation.report.summary import summary
-from evaluation.report.tables import as_csv, markdown
+from evaluation.reports.layouts import headlines, paper_tables
+from evaluation.reports.page import PageContents, render_page
+from evaluation.reports.tables import as_csv
 from tests.evaluation.made_rows import make_rows
+from tests.evaluation.reports.as_text import text_lines
 
 
 def run(variant="", seed=0):
@@ -34,9 +37,9 @@ def figure(value, metric="auroc", **named):
     return Figure(**{**plain, **named, "metric": metric, "value": value})
 
 
-def tables(*judged, titles=None):
-    summary = over_runs(tidy(judged, release="r", release_digest="d"))
-    return {placed.table.name: placed for placed in paper_tables(summary, titles or {})}
+def tables(*judged):
+    lines = over_runs(tidy(judged, release="r", release_digest="d"))
+    return {placed.table.name: placed for placed in paper_tables(lines)}
 
 
 # FACETS, table VI, two of its rows: FPR@95%TPR / detection error / AUROC.
@@ -57,8 +60,8 @@ def facets_figures(method, metrics=facets.IN_TABLES):
 def test_facets_is_set_as_data_sets_by_methods_with_the_best_auroc_bold():
     found = tables(*((run(), method, facets_figures(method)) for method in ("MSP", "TS", "OODL")))
     assert list(found) == ["facets-ood-detection"]
-    lines = markdown(found["facets-ood-detection"].table).splitlines()
-    assert lines[4:6] == [
+    lines = text_lines(found["facets-ood-detection"].table)
+    assert lines[1:] == [
         "| Baseline | 22.36 / 13.68 / 94.79 | 4.50 / 4.75 / 99.02 | **0.37 / 1.61 / 99.81** |",
         "| T2 | 82.44 / 43.72 / 69.83 | **74.01 / 39.51 / 76.38** | 81.49 / 43.25 / 68.43 |",
     ]
@@ -66,10 +69,10 @@ def test_facets_is_set_as_data_sets_by_methods_with_the_best_auroc_bold():
 
 def test_facets_with_many_methods_is_turned():
     names = [f"D{number}" for number in range(9)]
-    found = tables(*((run(), name, facets_figures("TS")) for name in names), titles={"D0": "First"})
-    lines = markdown(found["facets-ood-detection"].table).splitlines()
-    assert lines[4] == "| First | **4.50 / 4.75 / 99.02** | **74.01 / 39.51 / 76.38** |"
-    assert len(lines) == 4 + 9 + 2
+    found = tables(*((run(), name, facets_figures("TS")) for name in names))
+    lines = text_lines(found["facets-ood-detection"].table)
+    assert lines[1] == "| D0 | 4.50 / 4.75 / 99.02 | 74.01 / 39.51 / 76.38 |"
+    assert len(lines) == 1 + 9
 
 
 # BROAD, table 8 (ResNet-50): in-distribution, adversarial attacks, corruptions, average.
@@ -85,9 +88,9 @@ def test_broad_s_kinds_and_their_average_stand_in_its_columns(order):
         judged.append((run(), method, broad.averaged(of_kinds)))
     found = tables(*judged)
     assert {name: placed.shown for name, placed in found.items()} == {"broad-ed": True, "broad-ed-splits": False}
-    lines = markdown(found["broad-ed"].table).splitlines()
-    assert lines[2] == "| Method | in distribution ↑ | adversarial ↑ | corruption ↑ | average ↑ |"
-    assert {line.replace("*", "") for line in lines[4:6]} == {
+    lines = text_lines(found["broad-ed"].table)
+    assert lines[0] == "| Method | in distribution ↑ | adversarial ↑ | corruption ↑ | average ↑ |"
+    assert {line.replace("*", "") for line in lines[1:]} == {
         "| MSP | 86.31 | 74.04 | 95.93 | 85.43 |",
         "| GradNorm | 58.07 | 62.49 | 92.73 | 71.10 |",
     }
@@ -111,13 +114,12 @@ def unified(accuracy, unknown, near):
 def test_the_unified_benchmark_is_set_by_method_with_mean_and_deviation_over_runs():
     # Kim, Koo and Hwang, table 6, MCP: accuracy 74.43 +- 0.51, AURC 773.15 +- 12.77; two runs that have these.
     runs = [unified(74.43 + sign * 0.51 / 2**0.5, 773.15 + sign * 12.77 / 2**0.5, 70.0) for sign in (-1, 1)]
-    found = tables(*((run(seed=seed), "msp", figures) for seed, figures in enumerate(runs)), titles={"msp": "MCP"})
-    lines = markdown(found["unknown-detection-cifar"].table).splitlines()
-    assert lines[2] == (
-        "| Method | Accuracy ↑ | Unknown AURC ↓ | near-OoD AUROC ↑ | far-OoD svhn AUROC ↑ | far mean AUROC ↑ |"
-    )
-    assert lines[4].startswith("| MCP | 74.43 ± 0.51 | 773.15 ± 12.77 | 70.00 ± 0.00 |")
-    assert "over 2 runs" in lines[-1]
+    found = tables(*((run(seed=seed), "msp", figures) for seed, figures in enumerate(runs)))
+    table = found["unknown-detection-cifar"].table
+    lines = text_lines(table)
+    assert lines[0] == "| Method | Accuracy ↑ | Unknown AURC ↓ | Near-OoD AUROC ↑ | SVHN AUROC ↑ | Far mean AUROC ↑ |"
+    assert lines[1].startswith("| MSP | 74.43 ± 0.51 | 773.15 ± 12.77 | 70.00 ± 0.00 |")
+    assert "over 2 runs" in table.note
 
 
 def test_openood_has_means_first_and_splits_behind_a_link():
@@ -135,13 +137,13 @@ def test_openood_has_means_first_and_splits_behind_a_link():
     ]
     # AUROC 6 of 8 pairs against the near, 8 and 4 of 8 against the far; OSCR of three right rows of four.
     standard = found["openood-c-s-standard"].table
-    assert [heading.group for heading in standard.columns[::2]] == ["near-OoD mean", "far-OoD mean"]
-    assert "| msp | 50.00 | 75.00 | 50.00 | 75.00 |" in markdown(standard)
-    assert "| msp | 62.50 | 56.25 |" in markdown(found["openood-c-s-open-set"].table)
+    assert [heading.group for heading in standard.columns[::2]] == ["Near-OoD mean", "Far-OoD mean"]
+    assert "| MSP | 50.00 | 75.00 | 50.00 | 75.00 |" in text_lines(standard)
+    assert "| MSP | 62.50 | 56.25 |" in text_lines(found["openood-c-s-open-set"].table)
     assert "Known rows: test + snow." in found["openood-c-s-full-spectrum"].table.note
     splits = found["openood-c-s-standard-splits"].table
-    assert [heading.group for heading in splits.columns[::2]] == ["near-OoD", "far-OoD a", "far-OoD b"]
-    summary = over_runs(tidy([(run(), "msp", lines)], release="r", release_digest="d")).to_pylist()
+    assert [heading.group for heading in splits.columns[::2]] == ["Near-OoD", "a", "b"]
+    summary = over_runs(tidy([(run(), "msp", lines)], release="r", release_digest="d"))
     (headline,) = headlines(summary, "openood")
     assert (headline["unknown"], headline["mean"]) == ("near_ood", 0.75)
 
@@ -158,8 +160,8 @@ def test_figures_without_duplicates_stand_beside_those_of_all_rows():
     assert not found["unknown-detection-cifar-without-duplicates"].shown
     head, line = as_csv(found["duplicates-unknown-detection-cifar"].table).splitlines()
     cells = dict(zip(head.split(","), line.split(","), strict=True))
-    assert (cells["unknown detection AURC all"], cells["unknown detection AURC without"]) == ("773.0", "386.5")
-    assert (cells["near-OoD AUROC all"], cells["near-OoD AUROC without"]) == ("70.0", "35.0")
+    assert (cells["Unknown detection AURC all"], cells["Unknown detection AURC without"]) == ("773.0", "386.5")
+    assert (cells["Near-OoD AUROC all"], cells["Near-OoD AUROC without"]) == ("70.0", "35.0")
 
 
 def test_a_single_run_is_not_bold_beside_means(tmp_path):
@@ -171,20 +173,20 @@ def test_a_single_run_is_not_bold_beside_means(tmp_path):
     ]
     judged.append((run("", 7), "ensemble", unified(90.0, 500, 90.0)))
     found = tables(*judged)["unknown-detection-cifar"].table
-    lines = {line.split(" | ")[0]: line for line in markdown(found).splitlines()}
+    lines = {line.split(" | ")[0]: line for line in text_lines(found)}
     assert "**" not in lines["| ensemble"]
-    assert "**600.00 ± 0.00**" in lines["| knn"]
+    assert "**600.00 ± 0.00**" in lines["| KNN"]
     assert "sample standard deviation (of n - 1) over 1 to 2 runs" in found.note
     figures = tidy(judged, release="r", release_digest="d")
     record = {"release": "r", "release_digest": "d", "notes": ["a note"], "runs": [], "protocols": {}}
-    page = summary(record, figures, [], [], {"msp": "MSP"})
-    glance = page.partition("## At a glance")[2].partition("## Runs")[0]
-    assert "| protocol | config | figure | best | its value | MSP |" in glance, (
-        "no column for training where none is named"
+    page = render_page(PageContents(record, figures, []))
+    glance = re.sub(r"\s*<[^>]+>\s*", "|", page.partition('id="glance-caption"')[2].partition("</table>")[0])
+    words = list(filter(None, glance.split("|")))
+    assert words[1:7] == ["Protocol", "Config", "Figure", "Best", "Its value", "MSP"], (
+        "training is not named, no column"
     )
-    assert "| Unknown detection | cifar | AURC ↓ | knn | 600.00 ± 0.00 | 700.00 ± 0.00 |" in glance
-    assert "chosen on the very rows that it is evaluated on" in glance
-    assert all(len(line.split("|")) == 8 for line in glance.splitlines() if line.startswith("|"))
+    assert words[7:] == ["Unknown detection", "cifar", "AURC ↓", "KNN", "600.00 ± 0.00", "700.00 ± 0.00"]
+    assert "chosen on the very rows that it is evaluated on" in page
 
 
 def robust(unknown, setting, variant="*"):
@@ -197,19 +199,20 @@ def test_every_robustness_table_has_a_file_of_its_own():
     figures = [one for unknown in ("inaturalist", "pgd_vit", "snow") for one in robust(unknown, "dsd")]
     figures += robust("near_ood", "ood_detection") + robust("test, wrong", "misclassification_detection")
     summarized = over_runs(tidy([(run("*"), "msp", figures)], release="r", release_digest="d"))
-    names = [placed.table.name for placed in paper_tables(summarized, {})]
+    names = [placed.table.name for placed in paper_tables(summarized)]
     assert names == [
-        "optimizer-robustness-c-dsd-inaturalist",
-        "optimizer-robustness-c-dsd-pgd-vit",
-        "optimizer-robustness-c-dsd-snow",
-        "optimizer-robustness-c-near-OoD",
-        "optimizer-robustness-c-misclassification-detection",
+        "optimizer-robustness-c-Distribution-shift-detection-iNaturalist",
+        "optimizer-robustness-c-Distribution-shift-detection-PGD-ViT",
+        "optimizer-robustness-c-Distribution-shift-detection-snow",
+        "optimizer-robustness-c-Near-OoD",
+        "optimizer-robustness-c-Misclassification-detection",
     ]
     # Names that differ in signs only.
     figures = robust("a_b", "dsd") + robust("a b", "dsd")
     summarized = over_runs(tidy([(run("*"), "msp", figures)], release="r", release_digest="d"))
-    names = [placed.table.name for placed in paper_tables(summarized, {})]
-    assert names == ["optimizer-robustness-c-dsd-a-b", "optimizer-robustness-c-dsd-a-b-2"]
+    names = [placed.table.name for placed in paper_tables(summarized)]
+    name = "optimizer-robustness-c-Distribution-shift-detection-a-b"
+    assert names == [name, f"{name}-2"]
 
 
 def test_ways_of_training_have_tables_of_their_own():
@@ -230,6 +233,7 @@ def test_what_duplicates_change_on_many_configs_is_linked_and_not_shown():
     assert {name: placed.shown for name, placed in few.items()} == {"duplicates-facets-t1": True}
     assert {placed.shown for placed in many.values()} == {False}
     assert len(many) == 4
-    lines = markdown(few["duplicates-facets-t1"].table).splitlines()
-    assert lines[2] == "| Method | OOD detection AUROC all ↑ | OOD detection AUROC without ↑ |"
-    assert lines[4] == "| msp | 80.00 | 70.00 |"
+    assert text_lines(few["duplicates-facets-t1"].table) == [
+        "| Method | OOD detection AUROC all ↑ | OOD detection AUROC without ↑ |",
+        "| MSP | 80.00 | 70.00 |",
+    ]

@@ -1,5 +1,6 @@
 """`python -m evaluation report` on a real release: figures against scikit-learn's, refusals, and files on disk."""
 
+import csv
 import functools
 import json
 import re
@@ -15,12 +16,14 @@ import evaluation
 from evaluation.__main__ import main
 from evaluation.commands import report as command
 from evaluation.demo.release import CONFIG, MIXED, make_release
-from evaluation.protocols.results import COLUMNS, read_figures
+from evaluation.protocols.results import COLUMNS, read_figures, read_record
 from evaluation.releases import open_release
-from evaluation.report import folder as report_folder
+from evaluation.reports import report as report_module
 from evaluation.scoring.fit_splits import in_fit_half
 from evaluation.scoring.joining import release_index
 from evaluation.scoring.scores import Provenance, write_scores
+from tests.browser import look_at
+from tests.evaluation.reports.as_text import page_of
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +77,7 @@ def write(path, root, made, detectors=("msp", "mine"), seed=0, keep=None, **more
         )
         for name in detectors
     ]
+    path.parent.mkdir(exist_ok=True)
     digest = open_release(str(root)).digest
     about = Provenance(
         digest,
@@ -138,7 +142,7 @@ def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_pat
     path = write(tmp_path / "run.parquet", root, made, keep=~fits, fit_half=f"{CONFIG}/validation")
     assert report(tmp_path / "out", root, "--scores", path, "--protocol", "od-test") == 0
     assert f"note: detectors of run were fitted on half of {CONFIG}/validation" in capsys.readouterr().out
-    assert f"fitted on half of {CONFIG}/validation" in (tmp_path / "out" / "README.md").read_text()
+    assert f"fitted on half of {CONFIG}/validation" in page_of(tmp_path / "out")
     # The least of the thresholds with the best balanced accuracy on the tune half and near_ood.
     score = made["mine"]
     known, unknown = score[validation & ~fits], score[made["split"] == "near_ood"]
@@ -170,15 +174,15 @@ def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, root, rows, c
     keep = ~np.isin(made["split"], ("validation", "external_validation"))
     table = pa.table({"id": made["id"][keep], "score": made["mine"][keep]})
     pa.csv.write_csv(table, tmp_path / "theirs.csv")
-    assert report(tmp_path / "out", root, "--config", CONFIG, "--scores", tmp_path / "theirs.csv") == 0
+    assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", tmp_path / "theirs.csv") == 0
     figures = read_figures(tmp_path / "out")
     assert set(figures["detector"].to_pylist()) == {"theirs"}
     assert set(figures["setting"].to_pylist()) == {"ood_detection"}, "what needs predictions is left out"
     note = "no predictions of theirs, so no figures of Unknown detection, Misclassification detection"
     assert f"note: {note}\n" in capsys.readouterr().out
-    assert f"- {note}\n" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert f" {note}. " in page_of(tmp_path / "out")
     assert report(tmp_path / "out", root, "--scores", tmp_path / "theirs.csv") == 2
-    assert "Name the configs of the scores with --config" in capsys.readouterr().err
+    assert "Name the configs of the scores with --splits" in capsys.readouterr().err
 
 
 def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, root, rows):
@@ -188,12 +192,12 @@ def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, root, r
         table = pa.table({"id": made["id"], "score": made["mine"]})
         pa.csv.write_csv(table, tmp_path / f"mine-seed{seed}.csv")
     files = [tmp_path / f"mine-seed{seed}.csv" for seed in (1, 2, 10)]
-    assert report(tmp_path / "out", root, "--config", CONFIG, "--scores", *files) == 0
+    assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", *files) == 0
     lines = read_figures(tmp_path / "out").to_pylist()
     assert {(line["detector"], line["seed"]) for line in lines} == {("mine", 1), ("mine", 2), ("mine", 10)}
-    page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    page = page_of(tmp_path / "out")
     assert "over 3 runs" in page
-    assert "| mine | " in page
+    assert " mine " in page
 
 
 def test_a_sign_that_may_be_reversed_is_hinted_at(tmp_path, root, rows, capsys):
@@ -203,15 +207,15 @@ def test_a_sign_that_may_be_reversed_is_hinted_at(tmp_path, root, rows, capsys):
     hint = "every AUROC of mine is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
     assert f"note: {hint}\n" in (said := capsys.readouterr().out)
     assert "AUROC of msp" not in said
-    assert f"- {hint}\n" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert f" {hint}. " in page_of(tmp_path / "out")
 
 
 def test_a_report_of_a_demo_release_says_so(tmp_path, root, rows, capsys):
     assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 0
     warning = "digits is a demo release: its figures try the tools out, and are no results"
     assert f"note: {warning}\n" in capsys.readouterr().out
-    page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert page.index(f"- {warning}\n") < page.index("## At a glance")
+    page = page_of(tmp_path / "out")
+    assert page.index(f" {warning}. ") < page.index("At a glance")
 
 
 def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, root, rows):
@@ -236,7 +240,7 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
     ]
     assert len(runs) == 4
     assert min(runs) <= mean["value"] <= max(runs)
-    assert "## Robustness to the training method" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "Robustness to the training method" in page_of(tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -284,7 +288,7 @@ def test_scores_of_another_release_are_refused(tmp_path, root, rows, capsys):
     [
         (("--protocol", "unkown-detection"), "the closest names are unknown-detection"),
         (("--protocol", "od-test=cifar"), "'cifar' is not a config with scores"),
-        (("--config", "facets-digits"), "'facets-digits' is not a config with scores"),
+        (("--splits", "facets-digits"), "'facets-digits' is not a config with scores"),
         (("--protocol", "facets"), "test of digits has in-distribution rows only"),
         (("--protocol", "optimizer-robustness"), "two or more models for each of two or more training methods"),
     ],
@@ -329,22 +333,86 @@ def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, 
         assert report(tmp_path / out, root, "--scores", path) == 0
     found = contents(tmp_path / "one")
     assert found == contents(tmp_path / "two")
-    assert sorted({*json.loads(found["report.json"])["files"], "report.json"}) == sorted(found)
-    page = found["README.md"].decode()
-    for linked in re.findall(r"\]\(([^)#]+)\)", page):
-        assert linked in found, linked
-    assert all(f"`{name}`" in page for name in COLUMNS)
+    assert sorted(found) == ["figures.parquet", "report.html"]
+    figures = read_figures(tmp_path / "one")
+    assert sorted(read_record(figures)["files"]) == sorted(found)
+    assert all(f"<code>{name}</code>" in found["report.html"].decode() for name in COLUMNS)
+
+
+def test_tables_are_written_on_demand_in_full_precision_and_for_latex(tmp_path, root, rows):
+    path = write(tmp_path / "run.parquet", root, rows(0))
+    assert report(tmp_path / "out", root, "--scores", path, "--csv", "--latex") == 0
+    found = contents(tmp_path / "out")
+    name = "tables/unknown-detection-digits"
+    assert {"figures.csv", f"{name}.csv", f"{name}.tex", f"{name}-without-duplicates.csv"} < set(found)
+    (line,) = [line for line in csv.DictReader(found[f"{name}.csv"].decode().splitlines()) if line["Method"] == "mine"]
+    auroc = value(
+        read_figures(tmp_path / "out"), detector="mine", metric="auroc", unknown="near_ood", rows="as_published"
+    )
+    assert float(line["Near-OoD AUROC"]) == 100 * auroc
+    assert f"mine & {float(line['Accuracy']):.2f}" in found[f"{name}.tex"].decode().replace(r"\textbf{", "").replace(
+        "}", ""
+    )
+    assert len(found["figures.csv"].splitlines()) == 1 + len(read_figures(tmp_path / "out"))
+
+
+def test_python_gives_the_same_report_as_the_command(tmp_path, root, rows):
+    path = write(tmp_path / "run.parquet", root, rows(0))
+    said = []
+    figures = evaluation.report(
+        [path], root, tmp_path / "python", splits=CONFIG, plots=False, csv=True, log=said.append
+    )
+    assert report(tmp_path / "command", root, "--scores", path, "--splits", CONFIG, "--csv") == 0
+    assert contents(tmp_path / "python") == contents(tmp_path / "command")
+    assert figures.equals(read_figures(tmp_path / "python"))
+    assert any("demo release" in text for text in said)
+
+
+def test_splits_that_are_not_chosen_need_no_scores(tmp_path, root, rows, capsys):
+    made = rows(0)
+    path = write(tmp_path / "run.parquet", root, made, keep=made["split"] != "far_ood_noise")
+    chosen = ",".join(f"{CONFIG}/{name}" for name in ("test", "near_ood", "far_ood_textures"))
+    assert report(tmp_path / "out", root, "--scores", path) == 2
+    assert report(tmp_path / "out", root, "--scores", path, "--splits", chosen) == 0
+    whole = write(tmp_path / "whole" / "run.parquet", root, made)
+    assert report(tmp_path / "all", root, "--scores", whole, "--splits", chosen) == 0
+    figures = [read_figures(tmp_path / name) for name in ("out", "all")]
+    assert figures[0].equals(figures[1])
+    assert "far_ood_noise" not in " ".join(figures[0]["unknown"].to_pylist())
+    capsys.readouterr()
+    assert report(tmp_path / "none", root, "--scores", path, "--splits", f"{CONFIG}/far_ood") == 2
+    assert "'far_ood' is not a split of digits" in capsys.readouterr().err
+
+
+def test_calibration_is_that_of_the_confidences_in_the_file(tmp_path, root, rows):
+    """Accuracy, and the gap to the confidence over 15 bins, with a loop over the bins."""
+    made = rows(0)
+    confidence = np.random.default_rng(3).uniform(0.1, 1, len(made["id"]))
+    table = pa.table({name: made[name] for name in ("id", "prediction")})
+    table = table.append_column("score", pa.array(made["mine"])).append_column("confidence", pa.array(confidence))
+    pa.csv.write_csv(table, tmp_path / "mine.csv")
+    assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", tmp_path / "mine.csv") == 0
+    test = made["split"] == "test"
+    right = (made["prediction"] == made["label"])[test]
+    error = 0.0
+    for low in range(15):
+        of_bin = (confidence[test] > low / 15) & (confidence[test] <= (low + 1) / 15)
+        error += abs(right[of_bin].sum() - confidence[test][of_bin].sum()) / test.sum()
+    figures = read_figures(tmp_path / "out")
+    assert value(figures, protocol="calibration", metric="ece") == pytest.approx(error, abs=1e-12)
+    assert value(figures, protocol="calibration", metric="accuracy") == pytest.approx(right.mean())
+    assert f" {100 * error:.2f} " in page_of(tmp_path / "out").partition("ECE: mean gap")[0]
 
 
 def test_a_report_is_replaced_but_nothing_else(tmp_path, root, rows, capsys):
     path, out = write(tmp_path / "run.parquet", root, rows(0)), tmp_path / "out"
-    assert report(out, root, "--scores", path) == 0
+    assert report(out, root, "--scores", path, "--csv") == 0
     (out / "tables" / "left-over.md").write_text("mine")
     assert report(out, root, "--scores", path) == 2
     assert "1, such as tables/left-over.md. Choose another folder" in capsys.readouterr().err
     (out / "tables" / "left-over.md").unlink()
     assert report(out, root, "--protocol", "od-test", "--scores", path) == 0
-    assert not (out / "tables" / "unknown-detection-digits.md").exists()
+    assert sorted(contents(out)) == ["figures.parquet", "report.html"]
     assert report(path, root, "--scores", path) == 2
     assert "is a file, not a folder for the report; choose another" in capsys.readouterr().err
 
@@ -353,7 +421,7 @@ def test_a_report_that_breaks_off_leaves_the_old_one(tmp_path, root, rows, monke
     path, out = write(tmp_path / "run.parquet", root, rows(0)), tmp_path / "out"
     assert report(out, root, "--scores", path) == 0
     before = contents(out)
-    monkeypatch.setattr(report_folder, "summary", lambda *words: 1 / 0)
+    monkeypatch.setattr(report_module, "render_page", lambda *words: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         report(out, root, "--protocol", "od-test", "--scores", path)
     assert contents(out) == before
@@ -364,15 +432,44 @@ def test_reports_are_compared_on_the_command_line(tmp_path, root, rows, capsys):
     for name, seed in (("a", 0), ("b", 1)):
         assert report(tmp_path / name, root, "--scores", write(tmp_path / f"{name}.parquet", root, rows(seed))) == 0
     capsys.readouterr()
-    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--detector", "mine", "--metric", "auroc"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["detector", "figure", "first", "second", "difference"]
+    both = ["compare", str(tmp_path / "a"), str(tmp_path / "b")]
+    assert main([*both, "--detector", "mine", "--metric", "auroc", "--all"]) == 0
     # Three sets of unknowns and the mean over far ones, each on all rows and without duplicates.
-    assert len([line for line in lines if line.startswith("mine ")]) == 8
-    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--csv"]) == 0
-    assert capsys.readouterr().out.startswith("variant,detector,protocol,config,setting,")
-    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--metric", "auc"]) == 2
+    assert len([line for line in capsys.readouterr().out.splitlines() if line.startswith("mine ")]) == 8
+    assert main([*both, "--splits", f"{CONFIG}/near_ood", "--detector", "mine", "--metric", "auroc", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["unknown"], one["rows"]) for one in found] == [
+        ("near_ood", "as_published"),
+        ("near_ood", "without_duplicates"),
+    ]
+    named = {"detector": "mine", "metric": "auroc", "unknown": "near_ood", "rows": "as_published"}
+    sides = [100 * value(read_figures(tmp_path / name), **named) for name in "ab"]
+    assert [found[0]["first"], found[0]["second"]] == sides
+    assert found[0]["difference"] == pytest.approx(sides[1] - sides[0])
+    assert main([*both, "--metric", "auc"]) == 2
+    assert main([*both, "--splits", "cifar"]) == 2
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "none")]) == 2
+
+
+def test_a_comparison_begins_with_what_counts(tmp_path, root, rows, capsys):
+    """Also of scores of one's own, whose detectors are named after their files."""
+    for name, seed in (("first", 0), ("second", 1)):
+        made = rows(seed)
+        pa.csv.write_csv(pa.table({"id": made["id"], "score": made["mine"]}), tmp_path / f"{name}.csv")
+        assert report(tmp_path / name, root, "--splits", CONFIG, "--scores", tmp_path / f"{name}.csv") == 0
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "first"), str(tmp_path / "second")]) == 0
+    said = capsys.readouterr().out
+    lines = [read_figures(tmp_path / name).to_pylist() for name in ("first", "second")]
+    # Higher is better for AUROC, lower for FPR.
+    signs = {"auroc": 1, "fpr_at_95_tpr_known_positive": -1}
+    gains = [(two["value"] - one["value"]) * signs[one["metric"]] for one, two in zip(*lines, strict=True)]
+    assert said.startswith(f"{len(gains)} figures in both: {sum(gain > 0 for gain in gains)} better, ")
+    assert f"{sum(gain < 0 for gain in gains)} worse" in said
+    (largest,) = [line for line in said.splitlines() if line.startswith("first, second ")][:1]
+    top = max((two["value"] - one["value"] for one, two in zip(*lines, strict=True)), key=abs)
+    assert f"{100 * top:+.2f}" in largest
+    assert len(said.splitlines()) < 30
 
 
 def test_what_is_asked_of_several_runs_needs_another_protocol(tmp_path, root, rows, capsys):
@@ -393,24 +490,43 @@ def test_a_package_that_is_missing_is_named_before_anything_is_done(tmp_path, ro
     assert "matplotlib is not installed, but needed to draw plots" in capsys.readouterr().err
 
 
-def test_pictures_are_drawn_and_shown(tmp_path, root, rows):
+NAMES = {
+    "auroc-unknown-detection-digits",
+    "calibration-digits",
+    "changes-unknown-detection-digits",
+    "densities-digits",
+    "risk-coverage-digits",
+}
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory, root, rows):
+    """A report with plots, of confident predictions."""
     pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
-    path = write(tmp_path / "run.parquet", root, rows(0))
-    assert main(["report", "--release", str(root), "--out", str(tmp_path / "out"), "--scores", path]) == 0
-    found = contents(tmp_path / "out")
-    names = {name for name in found if name.startswith("plots/")}
-    assert names == {
-        f"plots/{name}.{suffix}"
-        for name in (
-            "auroc-unknown-detection-digits",
-            "changes-unknown-detection-digits",
-            "densities-digits",
-            "risk-coverage-digits",
-        )
-        for suffix in ("png", "svg")
-    }
-    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", found["README.md"].decode())
-    assert sorted(shown) == sorted(name for name in names if name.endswith(".png"))
+    folder = tmp_path_factory.mktemp("drawn")
+    made = rows(0)
+    made["msp"] = 1 / (1 + np.exp(-made["msp"]))  # our `score` writes one minus a probability
+    path = write(folder / "run.parquet", root, made)
+    assert main(["report", "--release", str(root), "--out", str(folder / "out"), "--scores", path, "--plots"]) == 0
+    return folder / "out"
+
+
+def test_pictures_are_drawn_on_the_page_and_as_files(drawn):
+    found = contents(drawn)
+    plots = {f"plots/{name}.{suffix}" for name in NAMES for suffix in ("pdf", "png", "svg")}
+    assert set(found) == plots | {"figures.parquet", "report.html"}
+    page = found["report.html"].decode()
+    assert page.count("<svg") == len(NAMES)
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids)), "pictures on one page have ids of their own"
+    assert all(f"#{anchor}" in page for anchor in ("overview", "unknown-detection", "calibration", "columns"))
+
+
+def test_the_page_reads_well_in_a_browser(drawn, open_page):
+    page = look_at(open_page, drawn / "report.html")
+    assert page.title() == "Results on digits"
+    page.get_by_role("link", name="Calibration", exact=True).first.click()
+    assert page.url.endswith("#calibration")
 
 
 def test_facets_configs_are_judged_by_facets_unasked(tmp_path, root):

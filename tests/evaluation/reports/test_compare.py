@@ -7,7 +7,7 @@ import pytest
 from evaluation.errors import EvaluationError
 from evaluation.protocols.figures import Figure
 from evaluation.protocols.results import Run, tidy
-from evaluation.report.compare import compare
+from evaluation.reports.compare import compare
 
 
 def figure(value, metric, factor, unknown="near_ood"):
@@ -30,9 +30,9 @@ def test_differences_are_in_the_paper_s_unit_and_know_what_is_good():
     found = compare(first, second)
     auroc, aurc = found.pairs
     assert (auroc.detector, auroc.figure["metric"], auroc.figure["unknown"]) == ("msp", "auroc", "near_ood")
-    assert auroc.first == pytest.approx(91.0)
-    assert auroc.first_deviation == pytest.approx(math.sqrt(2))  # sample deviation of 90 and 92
-    assert auroc.second_deviation is None
+    assert auroc.first.value == pytest.approx(91.0)
+    assert auroc.first.deviation == pytest.approx(math.sqrt(2))  # sample deviation of 90 and 92
+    assert auroc.second.deviation is None
     assert (auroc.difference, auroc.verdict) == (pytest.approx(2.0), "better")
     assert (aurc.difference, aurc.verdict) == (pytest.approx(10.0), "worse")
     assert compare(first, first).pairs[0].verdict == "same"
@@ -61,7 +61,43 @@ def test_another_release_is_refused_and_both_are_named():
         compare(report(values), report(values, digest="cd"))
 
 
-def test_nothing_in_common_is_refused():
+def test_scores_of_ones_own_are_compared_whatever_their_files_are_called():
     values = {("auroc", 100.0): [0.9]}
-    with pytest.raises(EvaluationError, match="have no figure in common; write both"):
-        compare(report(values), report(values, detector="energy"))
+    (pair,) = compare(report(values, detector="mine"), report({("auroc", 100.0): [0.8]}, detector="theirs")).pairs
+    assert (pair.detector, pair.verdict) == ("mine, theirs", "worse")
+
+
+def test_nothing_in_common_is_refused():
+    with pytest.raises(EvaluationError, match="have no figure in common: their detectors are msp and msp"):
+        compare(report({("auroc", 100.0): [0.9]}), report({("aurc", 1000.0): [0.9]}))
+
+
+def test_the_largest_differences_are_those_of_rates_whatever_their_unit():
+    first = report({("auroc", 100.0): [0.90], ("aurc", 1000.0): [0.050], ("accuracy", 100.0): [0.7]})
+    second = report({("auroc", 100.0): [0.93], ("aurc", 1000.0): [0.060], ("accuracy", 100.0): [0.7]})
+    found = compare(first, second)
+    assert [pair.figure["metric"] for pair in found.largest(5)] == ["auroc", "aurc"], "0.03 and 0.01, not 3 and 10"
+    assert found.verdicts() == {"better": 1, "worse": 1, "same": 1}
+
+
+def test_figures_are_chosen_by_detector_metric_and_split():
+    judged = [
+        (
+            Run("r", "", 0, "", "", {}, {}),
+            detector,
+            [figure(0.5, "auroc", 100.0, unknown) for unknown in ("near_ood", "x")],
+        )
+        for detector in ("msp", "knn")
+    ]
+    table = tidy(judged, release="digits", release_digest="ab")
+    found = compare(table, table)
+
+    def chosen(**by):
+        return [(pair.detector, pair.figure["unknown"]) for pair in found.select(**by).pairs]
+
+    assert chosen(detectors=["knn"]) == [("knn", "near_ood"), ("knn", "x")]
+    assert chosen(splits={"c": {"x"}}) == [("msp", "x"), ("knn", "x")]
+    assert len(chosen(splits={"c": set()}, metrics=["auroc"])) == 4
+    for wrong in ({"detectors": ["odin"]}, {"metrics": ["aurc"]}, {"splits": {"d": set()}}, {"splits": {"c": {"y"}}}):
+        with pytest.raises(EvaluationError):
+            found.select(**wrong)
