@@ -14,19 +14,20 @@ import click
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
+from builders.cli.source_places import Downloads, cache_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
+from builders.hub.client import hub_settings
+from builders.hub.repository import Repository
 from builders.pipeline.from_index import Published, needed_sources, rebuild
 from builders.release.digests import file_sha256
 from builders.release.entries import FileEntry
 from builders.sources.registry import SOURCES
 from builders.storage.scratch import scratch_folder
-from hf_scripts.hub.client import hub_settings
-from hf_scripts.hub.repository import Repository
 
-_WORKER_IMPORTS = ("builders.pipeline.from_index", "builders.generate.task", "hf_scripts.hub.repository", "numpy.ma")
+_WORKER_IMPORTS = ("builders.pipeline.from_index", "builders.generate.task", "builders.hub.repository", "numpy.ma")
 
 
 def _command(**flags: Any) -> None:
@@ -45,7 +46,7 @@ def _command(**flags: Any) -> None:
         os_errors_as_build_errors("read the sources and write the release"),
         _published(target, config, flags["revision"], meter) as published,
     ):
-        roots = _roots(published, flags)
+        roots = _roots(published, flags, meter)
         with LocalExecutor(flags["workers"], preload=_WORKER_IMPORTS) as executor:
             manifest = rebuild(published, roots, flags["out"], meter, executor)
     splits = manifest.configs[config].splits
@@ -102,16 +103,18 @@ def _fetch(repository: Repository, commit: str, paths: Sequence[str], into: Path
         repository.fetch(there[path], commit, into)
 
 
-def _roots(published: Published, flags: dict[str, Any]) -> dict[str, Path]:
+def _roots(published: Published, flags: dict[str, Any], meter: TerminalMeter) -> dict[str, Path]:
     listed = listed_sources(flags["sources"])
-    needed = [source for source in needed_sources(published) if source.on_disk]
-    roots = {source.key: flags[source.key] or listed.get(source.key) for source in needed}
-    missing = [source for source in needed if roots[source.key] is None]
+    partitions = needed_sources(published)
+    needed = [source for source in partitions if source.on_disk]
+    named = {source: flags[source.key] or listed.get(source.key) for source in needed}
+    places = {source: place for source, place in named.items() if place is not None}
+    missing = [source for source in needed if source not in places]
     if missing:
         lines = [f"{published.config} needs a folder for each of its sources. Missing:"]
         lines += missing_sources((source, published.config) for source in missing)
         raise BuildError("\n".join([*lines, f"Folders can also be listed once in {SOURCES_FILE} (see README)."]))
-    return {key: root for key, root in roots.items() if root is not None}
+    return Downloads(flags["cache"], meter.note, quiet=flags["quiet"]).folders(places, partitions)
 
 
 def _make_command() -> click.Command:
@@ -135,6 +138,7 @@ def _make_command() -> click.Command:
             help="Processes that write shards.",
         ),
         sources_option(),
+        cache_option(),
         click.option("--withdraw", hidden=True),
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
         *source_options(SOURCES.values()),

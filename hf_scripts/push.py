@@ -11,12 +11,12 @@ import click
 from builders.cli.runner import exit_code
 from builders.errors import BuildError
 from builders.executors.cores import usable_cores
+from builders.hub.repo_id import is_repository
 from builders.release.card import front_matter
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts import verify
-from hf_scripts.hub.repo_id import is_repository
 from hf_scripts.publish.merge import chosen_configs, without_images
 from hf_scripts.publish.versions import requested_version
 
@@ -78,8 +78,8 @@ def command(
     # Imported here because huggingface_hub takes half a second, for which --help should not wait.
     from tqdm import tqdm
 
-    from hf_scripts.hub.client import hub_settings
-    from hf_scripts.hub.repository import Repository
+    from builders.hub.client import hub_settings
+    from builders.hub.repository import Repository
     from hf_scripts.publish.commit import PublishRequest, publish
 
     version = requested_version(tag)

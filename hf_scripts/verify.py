@@ -14,6 +14,7 @@ from builders.cli.tables import aligned
 from builders.errors import BuildError, printable
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
+from builders.hub.repo_id import is_repository
 from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import Layout
 from builders.storage.locks import is_held
@@ -25,7 +26,6 @@ from hf_scripts.checks.problems import SHOWN, Problems
 from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
 from hf_scripts.checks.sealed import SealedTask
 from hf_scripts.checks.values import split_of
-from hf_scripts.hub.repo_id import is_repository
 
 Advance = Callable[[int], object]
 """Called with the bytes checked since the last call."""
@@ -229,7 +229,7 @@ def command(release: str, revision: str | None, keep: Path | None, quick: bool, 
             )
         return _check(folder, folder, Problems(), quick=quick, workers=workers)
     # The client takes half a second to import.
-    from hf_scripts.hub.download import downloaded
+    from hf_scripts.checks.download import downloaded
     from hf_scripts.publish.access import exposure_problems
 
     click.echo(f"there is no folder {release}; looking for it on the Hub", err=True)

@@ -44,11 +44,13 @@ storage                 : errors
 executors               : errors
 release                 : errors storage
 demo                    : storage taxonomy.tables
-sources.base            : demo errors release
+sources.obtain          :
+sources.base            : demo errors release sources.obtain
 sources.formats         :
 sources.readers         : errors sources.base sources.formats storage
-sources                 : demo errors release sources.base sources.formats sources.readers storage taxonomy.decisions
-                          taxonomy.tables taxonomy.wordnet
+sources                 : demo errors release sources.base sources.formats sources.obtain sources.readers storage
+                          taxonomy.decisions taxonomy.tables taxonomy.wordnet
+hub                     : errors release sources.base sources.readers storage
 generate                : errors executors release sources storage
 generate.exact          : errors executors generate release storage
 generate.adversarial    : errors executors generate release sources storage
@@ -68,30 +70,32 @@ broad                   : benchmark generate generate.adversarial generate.exact
                           taxonomy.tables
 broad_benchmark         : benchmark broad executors generate.exact papers sources
 registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
-cli                     : benchmark errors generate sources sources.base storage
+cli                     : benchmark errors generate hub sources sources.base storage
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
 audit                   : cli duplicates errors executors generate generate.exact release sources sources.base
                           storage taxonomy.tables
 pipeline                : adopt benchmark cli demo.write duplicates errors executors generate generate.exact plan
                           registry release sources sources.base storage writing
+fetch                   : benchmark errors hub pipeline registry sources.base sources.obtain storage
+sources.__main__        : cli errors fetch sources sources.base
 folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base
                           taxonomy.overlaps
 
 [hf_scripts]
-checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage
-hub                     : builders.errors builders.release builders.storage checks
-publish                 : builders.duplicates builders.errors builders.release builders.sources builders.sources.base
-                          builders.storage checks hub
+checks                  : builders.duplicates builders.errors builders.executors builders.hub builders.release
+                          builders.storage
+publish                 : builders.duplicates builders.errors builders.hub builders.release builders.sources
+                          builders.sources.base builders.storage checks
 exports                 : builders.errors builders.release builders.storage checks
 card                    : builders.cli builders.errors builders.release
-verify                  : builders.cli builders.errors builders.executors builders.release builders.storage checks hub
-                          publish
-push                    : builders.cli builders.errors builders.executors builders.release builders.storage hub publish
-                          verify
+verify                  : builders.cli builders.errors builders.executors builders.hub builders.release
+                          builders.storage checks publish
+push                    : builders.cli builders.errors builders.executors builders.hub builders.release
+                          builders.storage publish verify
 export                  : builders.cli builders.errors builders.release builders.storage exports
-materialize             : builders.cli builders.errors builders.executors builders.pipeline builders.release
-                          builders.sources builders.storage hub
+materialize             : builders.cli builders.errors builders.executors builders.hub builders.pipeline
+                          builders.release builders.sources builders.storage
 
 [evaluation]
 errors                  :
