@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import stat
+import struct
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from builders.errors import BuildError, one_line
 from builders.storage.atomic import TEMPORARY, inside
@@ -17,6 +21,18 @@ _MOST_TIMES = 20
 
 _ALWAYS = 1 << 28
 """Bytes that any zip may unpack to."""
+
+# What zipfile raises of damaged bytes: of headers, of compressed data, of names and of times.
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OverflowError,
+    struct.error,
+)
 
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -33,36 +49,60 @@ def unzip(archive: Path, wanted: str, into: Path) -> int:
         The number of files.
 
     Raises:
-        BuildError: the file is no whole zip, does not hold `wanted`, or holds what cannot be unpacked safely.
+        BuildError: as `copy_files`.
         OSError: the disk is full or read-only.
     """
-    again = "Remove it and download it again."
     target = inside(into, wanted)
     temporary = target.with_name(f".{target.name}{TEMPORARY}")
     _remove(temporary)  # of a killed run
+
+    def create(inner: str) -> IO[bytes]:
+        place = inside(temporary, inner) if inner else temporary
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place.open("xb")
+
+    try:
+        count = copy_files(archive, wanted, create)
+        temporary.replace(target)
+    finally:
+        _remove(temporary)
+    return count
+
+
+def copy_files(archive: Path, wanted: str, create: Callable[[str], IO[bytes]]) -> int:
+    """Copy a file or the files of a folder of a zip to files that `create` opens.
+
+    Args:
+        archive: the zip.
+        wanted: the path of the file or folder inside, with forward slashes.
+        create: opens the copy of a file, given its path below `wanted`; an empty one for `wanted` itself.
+
+    Returns:
+        The number of files.
+
+    Raises:
+        BuildError: the file is no whole zip, does not hold `wanted`, or holds what cannot be unpacked safely.
+    """
+    again = "Remove it and download it again."
     try:
         with open_buffered(archive) as file, zipfile.ZipFile(file) as opened:
-            members = [one for one in opened.infolist() if not one.is_dir() and _is_below(one.filename, wanted)]
+            members = [one for one in opened.infolist() if _is_below(one.filename, wanted)]
             if not members:
                 raise BuildError(f"{archive} does not hold {wanted}. {again}")
             _refuse(archive, members)
-            temporary.parent.mkdir(parents=True, exist_ok=True)
             for member in members:
-                inner = member.filename[len(wanted) :].lstrip("/")
-                place = inside(temporary, inner) if inner else temporary
-                place.parent.mkdir(parents=True, exist_ok=True)
-                with opened.open(member) as source, place.open("xb") as copy:
+                with opened.open(member) as source, create(member.filename[len(wanted) :].lstrip("/")) as copy:
                     shutil.copyfileobj(source, copy, 1 << 20)  # which ends with an error where the CRC-32 differs
-        temporary.replace(target)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except (*_DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which a place before the start gives
+            raise
         raise BuildError(f"{archive} is not a whole zip ({one_line(error, 120)}). {again}") from error
-    finally:
-        _remove(temporary)
     return len(members)
 
 
 def _is_below(name: str, wanted: str) -> bool:
-    return name == wanted or name.startswith(f"{wanted}/")
+    """Whether a file of a zip is the wanted one or in the wanted folder; folders themselves end with a slash."""
+    return name == wanted or (name.startswith(f"{wanted}/") and not name.endswith("/"))
 
 
 def _refuse(archive: Path, members: list[zipfile.ZipInfo]) -> None:
