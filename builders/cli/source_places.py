@@ -78,7 +78,8 @@ def refuse_wrong_folders(places: Mapping[Source, Place]) -> None:
         raise BuildError(
             f"{source.title}: there is no folder {one_line(places[source])}. Give the right one with --{source.key}."
         )
-    raise BuildError("\n".join([f"{len(listed)} sources have no folder where they are said to be:", *listed]))
+    head = f"{len(listed)} sources have no folder where they are said to be:"
+    raise BuildError("\n".join([head, *listed, "Give the right ones by these flags or in the sources file."]))
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ def test_all_wrong_folders_are_named_at_once(tmp_path, run):
         "2 sources have no folder where they are said to be:",
         f"--dtd {tmp_path / 'no'} does not exist",
         f"--lsun {tmp_path / 'file'} is a file, not a folder",
+        "Give the right ones by these flags or in the sources file.",
     ]
     # Before anything is indexed, also of a source that the split does not need, and before anything is downloaded.
     code, _, err = run("--splits=cifar/test", "--cifar100=hf://datasets/org/x", "--imagenet=nowhere", "--dtd=nor-here")
