@@ -15,12 +15,16 @@ from builders.cli.documents import check_json, json_option, print_document
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
+from builders.cli.source_places import Downloads, cache_option
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.cli.tables import aligned
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
+from builders.hub.client import hub_settings
+from builders.hub.repo_id import folder_or_repository
+from builders.hub.repository import Repository
 from builders.pipeline.from_index import Published, find, needed_sources, rebuild
 from builders.pipeline.recorded import Bring
 from builders.release.digests import file_sha256
@@ -29,12 +33,9 @@ from builders.release.manifest import read_manifest
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
 from builders.storage.scratch import scratch_folder
-from hf_scripts.hub.client import hub_settings
-from hf_scripts.hub.repo_id import folder_or_repository
-from hf_scripts.hub.repository import Repository
 from unknown_detection.help import ESSENTIALS, helpful
 
-_WORKER_IMPORTS = ("builders.pipeline.from_index", "builders.generate.task", "hf_scripts.hub.repository", "numpy.ma")
+_WORKER_IMPORTS = ("builders.pipeline.from_index", "builders.generate.task", "builders.hub.repository", "numpy.ma")
 
 
 def _command(**flags: Any) -> None:
@@ -53,7 +54,7 @@ def _command(**flags: Any) -> None:
         os_errors_as_build_errors("read the sources and write the release"),
         _published(flags["target"], flags["splits"], flags["revision"], meter) as configs,
     ):
-        roots = _roots(configs, flags)
+        roots = _roots(configs, flags, meter)
         with LocalExecutor(flags["workers"], preload=_WORKER_IMPORTS) as executor:
             for published in configs:
                 if flags["dry_run"]:
@@ -148,22 +149,25 @@ def _fetch(repository: Repository, commit: str, paths: Sequence[str], into: Path
         repository.fetch(there[path], commit, into)
 
 
-def _roots(configs: Sequence[Published], flags: dict[str, Any]) -> dict[str, Path]:
+def _roots(configs: Sequence[Published], flags: dict[str, Any], meter: TerminalMeter) -> dict[str, Path]:
     listed = listed_sources(flags["sources"])
     needing: dict[Source, list[str]] = {}
+    partitions: dict[Source, tuple[str, ...]] = {}
     for published in configs:
-        for source in needed_sources(published):
+        for source, taken in needed_sources(published).items():
             if source.on_disk:
                 needing.setdefault(source, []).append(published.config)
-    roots = {source.key: flags[source.key] or listed.get(source.key) for source in needing}
-    missing = [source for source in needing if roots[source.key] is None]
+                partitions[source] = tuple(dict.fromkeys([*partitions.get(source, ()), *taken]))
+    named = {source: flags[source.key] or listed.get(source.key) for source in needing}
+    places = {source: place for source, place in named.items() if place is not None}
+    missing = [source for source in needing if source not in places]
     if missing:
         names = dict.fromkeys(config for source in missing for config in needing[source])
         need = "needs a folder for each of its" if len(names) == 1 else "need a folder for each of their"
         lines = [f"{', '.join(names)} {need} sources. Missing:"]
         lines += missing_sources((source, ", ".join(needing[source])) for source in missing)
         raise BuildError("\n".join([*lines, f"Folders can also be listed once in {SOURCES_FILE} (see README)."]))
-    return {key: root for key, root in roots.items() if root is not None}
+    return Downloads(flags["cache"], meter.note, quiet=flags["quiet"]).folders(places, partitions)
 
 
 def make_command() -> click.Command:
@@ -197,6 +201,7 @@ def make_command() -> click.Command:
             help="Processes that write shards.",
         ),
         sources_option(),
+        cache_option(),
         click.option("--withdraw", hidden=True),
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
         *source_options(SOURCES.values()),

@@ -15,13 +15,13 @@ from builders.cli.runner import exit_code
 from builders.cli.split_choice import splits_option
 from builders.errors import BuildError
 from builders.executors.cores import usable_cores
+from builders.hub.repo_id import is_repository
 from builders.release.card import front_matter
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts import verify
 from hf_scripts.checks.verified import Scope
-from hf_scripts.hub.repo_id import is_repository
 from hf_scripts.publish.merge import chosen_part, without_images
 from hf_scripts.publish.versions import requested_version
 from terminal.progress import bar, log, open_bar, result
@@ -101,8 +101,8 @@ def command(
     twice. The Hub is that of HF_ENDPOINT, the token that of `hf auth login` or HF_TOKEN.
     """
     # Imported here because huggingface_hub takes half a second, for which --help should not wait.
-    from hf_scripts.hub.client import hub_settings
-    from hf_scripts.hub.repository import Repository
+    from builders.hub.client import hub_settings
+    from builders.hub.repository import Repository
     from hf_scripts.publish.commit import PublishRequest, publish
 
     check_json(as_json=as_json, dry_run=dry_run)

@@ -16,6 +16,7 @@ from builders.cli.split_choice import splits_option
 from builders.errors import NAMED, BuildError, more
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
+from builders.hub.repo_id import folder_or_repository
 from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import Layout
 from builders.storage.locks import is_held
@@ -29,7 +30,6 @@ from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, Pla
 from hf_scripts.checks.sealed import SealedTask
 from hf_scripts.checks.values import split_of
 from hf_scripts.checks.verified import Scope, Verified
-from hf_scripts.hub.repo_id import folder_or_repository
 from terminal.progress import bar, log
 from unknown_detection.help import ESSENTIALS, helpful
 
@@ -255,7 +255,7 @@ def command(
         found = _check(folder, str(folder), Problems(), splits, decode=decode, workers=workers)
         return _print(found, found.document(release, None, None) if as_json else None)
     # The client takes half a second to import.
-    from hf_scripts.hub.download import downloaded
+    from hf_scripts.checks.download import downloaded
     from hf_scripts.publish.access import exposure_problems
 
     def chosen(manifest: Manifest, name: str) -> Collection[str]:

@@ -65,11 +65,13 @@ storage                 : errors
 executors               : errors
 release                 : errors storage
 demo                    : storage taxonomy.tables
-sources.base            : demo errors release
+sources.obtain          :
+sources.base            : demo errors release sources.obtain
 sources.formats         :
 sources.readers         : errors sources.base sources.formats storage
-sources                 : demo errors release sources.base sources.formats sources.readers storage taxonomy.decisions
-                          taxonomy.tables taxonomy.wordnet
+sources                 : demo errors release sources.base sources.formats sources.obtain sources.readers storage
+                          taxonomy.decisions taxonomy.tables taxonomy.wordnet
+hub                     : errors release sources.base sources.readers storage
 generate                : errors executors release sources storage
 generate.exact          : errors executors generate release storage
 generate.adversarial    : errors executors generate release sources storage
@@ -89,8 +91,8 @@ broad                   : benchmark generate generate.adversarial generate.exact
                           taxonomy.tables
 broad_benchmark         : benchmark broad executors generate.exact papers sources
 registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
-cli                     : benchmark errors generate release sources sources.base storage unknown_detection.commands
-                          unknown_detection.help
+cli                     : benchmark errors generate hub release sources sources.base storage
+                          unknown_detection.commands unknown_detection.help
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry unknown_detection.help
 audit                   : cli duplicates errors executors generate generate.exact release sources sources.base
@@ -99,26 +101,27 @@ pipeline                : adopt benchmark cli demo.write duplicates errors execu
                           registry release sources sources.base storage unknown_detection.help writing
 report                  : audit cli errors registry release sources storage pages.content pages.render
                           taxonomy.decisions taxonomy.tables taxonomy.wordnet unknown_detection.help
+fetch                   : benchmark errors hub pipeline registry sources.base sources.obtain storage
+sources.__main__        : cli errors fetch sources sources.base unknown_detection.help
 folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base
                           taxonomy.overlaps unknown_detection.help
 __main__                : unknown_detection.__main__
 
 [hf_scripts]
-checks                  : builders.cli builders.duplicates builders.errors builders.executors builders.release
-                          builders.storage
-hub                     : builders.errors builders.release builders.storage checks
+checks                  : builders.cli builders.duplicates builders.errors builders.executors builders.hub
+                          builders.release builders.storage
 publish                 : builders.cli builders.duplicates builders.errors builders.release builders.sources
-                          builders.sources.base builders.storage checks hub
+                          builders.sources.base builders.storage checks builders.hub
 exports                 : builders.errors builders.release builders.storage checks
 card                    : builders.cli builders.errors builders.release unknown_detection.commands
                           unknown_detection.help
-verify                  : builders.cli builders.errors builders.executors builders.release builders.storage checks hub
-                          publish unknown_detection.help
-push                    : builders.cli builders.errors builders.executors builders.release builders.storage checks hub
-                          publish unknown_detection.help verify
+verify                  : builders.cli builders.errors builders.executors builders.hub builders.release
+                          builders.storage checks publish unknown_detection.help
+push                    : builders.cli builders.errors builders.executors builders.hub builders.release
+                          builders.storage checks publish unknown_detection.help verify
 export                  : builders.cli builders.errors builders.release builders.storage exports unknown_detection.help
 materialize             : builders.cli builders.errors builders.executors builders.pipeline builders.release
-                          builders.sources builders.sources.base builders.storage hub unknown_detection.help
+                          builders.sources builders.sources.base builders.storage builders.hub unknown_detection.help
 __main__                : unknown_detection.__main__
 
 [evaluation]

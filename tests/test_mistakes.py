@@ -28,7 +28,7 @@ def place(imagenet_release, demo, tmp_path_factory):
 def mistake(place, monkeypatch, capsys):
     """Run a command with a mistake; returns its one sentence."""
     monkeypatch.chdir(place)
-    monkeypatch.setattr("hf_scripts.hub.retry.sleep", lambda seconds: pytest.fail("it waits"))
+    monkeypatch.setattr("builders.hub.retry.sleep", lambda seconds: pytest.fail("it waits"))
     before = sorted(path.name for path in place.iterdir())
 
     def run(module, line, command):

@@ -74,7 +74,7 @@ class HelpCommand(click.Command):
 class HelpGroup(click.Group):
     """A group of commands that is named as the user started it; its own commands are `HelpCommand`s.
 
-    Without arguments it shows its help.
+    Without arguments it shows its help, unless it is itself a command.
 
     Args:
         examples: as of a `HelpCommand`.
@@ -89,7 +89,7 @@ class HelpGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the group's own arguments."""
-        if not args and not ctx.resilient_parsing:
+        if not args and not self.invoke_without_command and not ctx.resilient_parsing:
             click.echo(ctx.get_help())
             ctx.exit()
         return super().parse_args(ctx, args)

@@ -17,7 +17,15 @@ from builders.cli.documents import check_json, json_option, print_document
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.setting_flags import given_values, setting_flags, setting_options
-from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
+from builders.cli.source_flags import (
+    SOURCES_FILE,
+    listed_sources,
+    missing_sources,
+    refuse_sources_of_demo,
+    source_options,
+    sources_option,
+)
+from builders.cli.source_places import Downloads, cache_option, refuse_wrong_folders
 from builders.cli.split_choice import is_named, named, refuse_unknown, splits_option
 from builders.cli.variant_flags import chosen_reading, every_source, variant_options
 from builders.errors import NAMED, BuildError, more, os_errors_as_build_errors
@@ -26,7 +34,15 @@ from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generator
 from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest, Run, compared_with, generators_of, parts_of, with_parents
+from builders.pipeline.request import (
+    BuildRequest,
+    Run,
+    compared_with,
+    generators_of,
+    needed_partitions,
+    parts_of,
+    with_parents,
+)
 from builders.pipeline.run import write_release
 from builders.pipeline.state import locked, refuse_foreign
 from builders.pipeline.summary import built_text, dry_run_document, dry_run_text
@@ -182,6 +198,7 @@ def _source_choices(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
         ),
         click.option("--demo", is_flag=True, help="Use small synthetic sources made on the spot, to try the tools."),
         sources_option(),
+        cache_option(),
     ]
 
 
@@ -205,6 +222,8 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
     variant = flags["withdraw"] == DUPLICATES
     refuse_foreign(out)
     with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
+        if flags["demo"]:
+            refuse_sources_of_demo(every_source(benchmark), flags, meter.note)
         if models.wanted:
             check_installed({key: made for key, made in models.generators.items() if is_named(key, names)})
             benchmark = _with_demo_models(benchmark, models, out, cleanup, dry_run=flags["dry_run"])
@@ -223,7 +242,7 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
         if flags["demo"]:
             roots = _demo_roots(out, cleanup, dry_run=flags["dry_run"], quiet=flags["quiet"])
         else:
-            roots = _roots(benchmark, module, compared_with(benchmark, splits) if variant else splits, flags)
+            roots = _roots(benchmark, module, compared_with(benchmark, splits) if variant else splits, flags, meter)
         demo = _any_demo(roots)
         request = BuildRequest(
             out=out,
@@ -362,26 +381,30 @@ def _in_few_words(benchmark: Benchmark, parts: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + more(names)
 
 
-def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapping[str, Any]) -> dict[str, Path]:
-    """Folders of the sources that the splits need, from flags or the sources file."""
+def _roots(
+    benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapping[str, Any], meter: TerminalMeter
+) -> dict[str, Path]:
+    """Folders of the sources that the splits need; what is on the Hub is downloaded."""
     listed = listed_sources(flags["sources"])
+    needing: dict[Source, list[str]] = {}
     declared = benchmark.by_key()
-    roots: dict[str, Path] = {}
-    missing: dict[Source, list[str]] = {}
     for key in parts_of(benchmark, splits):
         drawn_from = with_parents(benchmark, [split_of(key)])
         for source in dict.fromkeys(source for part in (key, *drawn_from) for source in declared[part][1].sources):
-            root = flags.get(source.key) or listed.get(source.key)
-            if root is not None:
-                roots[source.key] = Path(root)
-            elif source.on_disk:
-                missing.setdefault(source, []).append(key)
+            if source.on_disk:
+                needing.setdefault(source, []).append(key)
+    named = {source: flags.get(source.key) or listed.get(source.key) for source in needing}
+    places = {source: place for source, place in named.items() if place is not None}
+    missing = [source for source in needing if source not in places]
     if missing:
         lines = [f"No folder was given for {len(missing)} source{'s' if len(missing) > 1 else ''} of these splits:"]
-        lines += missing_sources((source, _in_few_words(benchmark, keys)) for source, keys in missing.items())
+        lines += missing_sources((source, _in_few_words(benchmark, needing[source])) for source in missing)
         lines.append(
             f"Name folders once for all in {SOURCES_FILE} (see README), choose --splits, or try the demo sources:"
         )
         lines.append(f"  {module} --demo --out build/unknown-detection")
         raise BuildError("\n".join(lines))
-    return roots
+    given = {source: flags[source.key] for source in every_source(benchmark) if flags.get(source.key) is not None}
+    refuse_wrong_folders({**given, **places})  # also of sources that these splits do not need
+    downloads = Downloads(flags["cache"], meter.note, quiet=flags["quiet"], only_look=flags["dry_run"])
+    return downloads.folders(places, needed_partitions(benchmark, splits))

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from builders.errors import BuildError
+from builders.hub.repository import Info, Repository
+from builders.hub.retry import Log
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts.checks.problems import Problems
-from hf_scripts.hub.repository import Info, Repository
-from hf_scripts.hub.retry import Log
 from hf_scripts.publish.licences import Access, access_of, check_demo, check_licences, forbidden_images
 
 _MANIFEST = "manifest.json"

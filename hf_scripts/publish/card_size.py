@@ -12,8 +12,8 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 )
 
 from builders.errors import BuildError
-from hf_scripts.hub.repository import Repository
-from hf_scripts.hub.retry import with_retries
+from builders.hub.repository import Repository
+from builders.hub.retry import with_retries
 
 _ADVICE = "Publish some of its configs in another repository, with --splits and --repo."
 

@@ -16,11 +16,11 @@ from typing import Any
 from huggingface_hub import CommitOperationAdd
 
 from builders.errors import BuildError, os_errors_as_build_errors
+from builders.hub.repository import Info, Repository, addition
+from builders.hub.retry import Log
 from builders.release.entries import Manifest
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
-from hf_scripts.hub.repository import Info, Repository, addition
-from hf_scripts.hub.retry import Log
 from hf_scripts.publish.access import check_access, check_published_images, log_access
 from hf_scripts.publish.card_size import check_card_size, validate_on_hub
 from hf_scripts.publish.licences import check_declared, with_declared_licences

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from builders.duplicates.table import complete, origin, table_entry, write_table
 from builders.errors import BuildError
+from builders.hub.repository import RemoteFile, Repository
 from builders.release import card
 from builders.release.duplicates import read_pairs
 from builders.release.entries import EMPTY, ConfigEntry, FileEntry, Manifest
@@ -24,7 +25,6 @@ from builders.storage.atomic import write_text
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release
 from hf_scripts.checks.problems import Problems
-from hf_scripts.hub.repository import RemoteFile, Repository
 from hf_scripts.publish import changelog
 from hf_scripts.publish.changelog import RowChanges, row_changes
 from hf_scripts.publish.merge import merge, part_keys, split_keys

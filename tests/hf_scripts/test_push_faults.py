@@ -5,8 +5,8 @@
 
 import pytest
 
+from builders.hub.retry import WAITS
 from hf_scripts import push as push_command
-from hf_scripts.hub.retry import WAITS
 from tests.hf_scripts.samples import REPO, contents, make_release
 from tests.hub.client import in_process
 from tests.hub.faults import Faults
@@ -122,7 +122,7 @@ def test_an_upload_that_breaks_off_is_sent_again(begun, hub, undisturbed):
 
 
 def test_a_hub_that_falls_silent(begun, hub, undisturbed, monkeypatch):
-    monkeypatch.setattr("hf_scripts.hub.client.READ_TIMEOUT", 0.5)
+    monkeypatch.setattr("builders.hub.client.READ_TIMEOUT", 0.5)
     hub.slow("commit", 60)
     again(begun, hub, undisturbed)
 

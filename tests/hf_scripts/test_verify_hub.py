@@ -253,6 +253,6 @@ def test_an_error_that_does_not(check, published, hub, naps):
 
 
 def test_a_disk_without_room(check, published, monkeypatch):
-    monkeypatch.setattr("hf_scripts.hub.download.shutil.disk_usage", lambda path: SimpleNamespace(free=10))
+    monkeypatch.setattr("hf_scripts.checks.download.shutil.disk_usage", lambda path: SimpleNamespace(free=10))
     error = check(REPO, "--revision", "v1.0.0").error
     assert "The download needs" in error and "has 10 left" in error

@@ -3,7 +3,7 @@
 import re
 from urllib.parse import quote
 
-from tests.hub.accounts import readable
+from tests.hub.accounts import downloadable
 from tests.hub.answers import Answer, RefusedError, entry_not_found
 from tests.hub.connection import Call
 from tests.hub.routing import route
@@ -17,7 +17,7 @@ from tests.hub.store import File, Repo
     "HEAD /{repo}/resolve/{rev}/{path}",
 )
 def resolve(hub, call: Call, repo: str, rev: str, path: str) -> Answer:
-    found = readable(hub, call, repo)
+    found = downloadable(hub, call, repo)
     commit = found.at(rev)
     headers = {"X-Repo-Commit": commit.id}
     file = commit.files.get(path)

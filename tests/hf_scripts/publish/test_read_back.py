@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.errors import BuildError
+from builders.hub.repository import Repository
 from builders.release import card
 from builders.release.schema import arrow_schema
-from hf_scripts.hub.repository import Repository
 from hf_scripts.publish.read_back import read_back
 from tests.hf_scripts.samples import REPO, contents
 from tests.hub.samples import BINARY

@@ -8,7 +8,7 @@ from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, Offl
 from huggingface_hub.utils import httpx
 
 from builders.errors import BuildError
-from hf_scripts.hub.retry import MAX_WAIT, WAITS, ChecksumError, with_retries
+from builders.hub.retry import MAX_WAIT, WAITS, ChecksumError, with_retries
 
 SECRET = "https://storage.example.org/object?signature=hf_secret"
 
@@ -26,7 +26,7 @@ def caused(error, cause):
 @pytest.fixture
 def naps(monkeypatch):
     seconds = []
-    monkeypatch.setattr("hf_scripts.hub.retry.sleep", seconds.append)
+    monkeypatch.setattr("builders.hub.retry.sleep", seconds.append)
     return seconds
 
 

@@ -27,13 +27,13 @@ from huggingface_hub import (
     HfFileSystem,
     RepoFile,
 )
-from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
 from builders.errors import BuildError
+from builders.hub.background import in_background
+from builders.hub.retry import ChecksumError, Log, with_retries
 from builders.release.digests import file_sha256
 from builders.storage.atomic import inside
-from hf_scripts.hub.background import in_background
-from hf_scripts.hub.retry import ChecksumError, Log, with_retries
 
 GITATTRIBUTES = ".gitattributes"
 """The file that the Hub adds to every repository, with the patterns of LFS files."""
@@ -164,6 +164,8 @@ class Repository:
         def ask() -> Info | None:
             try:
                 found = self.api.dataset_info(self.name)
+            except GatedRepoError:
+                raise  # which is a kind of the next
             except RepositoryNotFoundError:
                 return None
             return Info(str(found.sha), bool(found.private), bool(found.gated))
@@ -187,6 +189,8 @@ class Repository:
         def ask() -> str | None:
             try:
                 return str(self.api.dataset_info(self.name, revision=revision).sha)
+            except GatedRepoError:
+                raise
             except (RepositoryNotFoundError, RevisionNotFoundError):
                 return None
 
@@ -236,8 +240,11 @@ class Repository:
         files = with_retries(f"list the files of {self.name}", ask, self.log)
         return {file.path: file for file in files if file.path != GITATTRIBUTES}
 
-    def fetch(self, stored: RemoteFile, commit: str, into: Path) -> Path:
-        """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest."""
+    def fetch(self, stored: RemoteFile, commit: str, into: Path, bar: Any = None) -> Path:
+        """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest.
+
+        `bar` is called for something like a tqdm, whose `update` gets the bytes that have come.
+        """
         inside(into, stored.path)  # the client would follow `..` in a path of the commit
 
         def ask() -> Path:
@@ -250,6 +257,7 @@ class Repository:
                     local_dir=into,
                     # Else the client would copy a file of the shared cache, which need not match the Hub's.
                     cache_dir=into / ".cache" / "none",
+                    tqdm_class=bar,
                 )
             )
             # The client only compares sizes.

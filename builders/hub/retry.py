@@ -7,13 +7,14 @@ repository, listing and setting tags, validating a card, committing.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from time import sleep
 from typing import TypeVar
 
 from huggingface_hub import get_token
-from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
 from huggingface_hub.utils import httpx, parse_ratelimit_headers  # type: ignore[attr-defined]
 
 from builders.errors import BuildError, one_line
@@ -44,6 +45,9 @@ _ADVICE = {
     412: "Run the same command again; it merges with what was published meanwhile.",
     413: "Publish fewer splits at a time with --splits.",
 }
+_REPOSITORY = re.compile(r"(https?://[^/]+)/(?:api/)?datasets/([^/]+/[^/]+)/")
+"""The start of an address of the Hub about a dataset."""
+
 _RESUME = "Run the same command again; it resumes."
 
 
@@ -119,7 +123,18 @@ def _message(doing: str, error: BaseException, advice: str) -> str:
     status = next((link.response.status_code for link in _chain(error) if isinstance(link, HfHubHTTPError)), None)
     offline = any(isinstance(link, OfflineModeIsEnabled) for link in _chain(error))
     advice = advice or ("Unset HF_HUB_OFFLINE." if offline else _ADVICE.get(status or 0, _RESUME))
-    return f"Cannot {doing}: {_reason(error).rstrip('.')}. {advice}"
+    gated = next((link for link in _chain(error) if isinstance(link, GatedRepoError)), None)
+    return f"Cannot {doing}: {_reason(error).rstrip('.')}. {_how_to_enter(gated) if gated else advice}"
+
+
+def _how_to_enter(error: GatedRepoError) -> str:
+    """What to do about a repository whose terms must be accepted first."""
+    found = _REPOSITORY.match(str(error.response.url))
+    page = f"{found[1]}/datasets/{found[2]}" if found else "the dataset's page on the Hub"
+    return (
+        f"Accept its terms at {page} with your account, log in with `hf auth login` or set HF_TOKEN to a token of "
+        "that account, and run the same command again."
+    )
 
 
 def _reason(error: BaseException) -> str:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builders.errors import BuildError, os_errors_as_build_errors
+from builders.hub.client import hub_settings
+from builders.hub.repository import RemoteFile, Repository
+from builders.hub.retry import Log
 from builders.release.entries import Manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
-from hf_scripts.hub.client import hub_settings
-from hf_scripts.hub.repository import RemoteFile, Repository
-from hf_scripts.hub.retry import Log
 from terminal.progress import bar
 
 # Enough to keep the connection busy while files are hashed, and few enough to stay below the rate limit.
