@@ -25,7 +25,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from terminal import interrupts
+from unknown_detection.terminal import interrupts
 
 interrupts.watch_imports(__name__)
 

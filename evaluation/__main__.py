@@ -10,9 +10,9 @@ import click
 
 from evaluation.errors import EvaluationError
 from evaluation.extras import EXTRA, not_installed_message
-from terminal.interrupts import run_stoppable
 from unknown_detection.commands import as_started
 from unknown_detection.help import HelpGroup, as_helpful, usage_error
+from unknown_detection.terminal.interrupts import run_stoppable
 
 # Commands are imported on use: `--help` works without torch and matplotlib.
 COMMANDS = {

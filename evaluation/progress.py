@@ -1,6 +1,6 @@
 """Progress bars and log lines on stderr.
 
-Tested by `tests/terminal/test_screen.py`.
+Tested by `tests/unknown_detection/terminal/test_screen.py`.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from terminal import progress
-from terminal.progress import Log, Progress, log, result
+from unknown_detection.terminal import progress
+from unknown_detection.terminal.progress import Log, Progress, log, result
 
 __all__ = ["Log", "Progress", "bar", "log", "result"]
 
 
 def bar(total: int, title: str, *, quiet: bool = False, unit: str = "images") -> AbstractContextManager[Any]:
-    """Draw a bar on a terminal until the block ends; see `terminal.progress.bar`.
+    """Draw a bar on a terminal until the block ends; see `unknown_detection.terminal.progress.bar`.
 
     Args:
         total: number of items.

@@ -1,5 +1,5 @@
 """A release folder and the Hub."""
 
-from terminal import interrupts
+from unknown_detection.terminal import interrupts
 
 interrupts.watch_imports(__name__)

@@ -23,8 +23,8 @@ from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, Sp
 from hf_scripts.exports.rows import Row, check_identity, read_rows
 from hf_scripts.exports.state import ExportedSplit, ExportState, Settings, export_lock, remove_leftovers
 from hf_scripts.exports.targets import DiskTarget, DryRunTarget, Target
-from terminal.progress import bar
 from unknown_detection.help import ESSENTIALS, helpful
+from unknown_detection.terminal.progress import bar
 
 Progress = Callable[[int], object]
 """Called with the number of images processed since the last call."""

@@ -24,8 +24,8 @@ from hf_scripts import verify
 from hf_scripts.checks.verified import Scope
 from hf_scripts.publish.merge import chosen_part, without_images
 from hf_scripts.publish.versions import requested_version
-from terminal.progress import bar, log, open_bar, result
 from unknown_detection.help import ESSENTIALS, helpful
+from unknown_detection.terminal.progress import bar, log, open_bar, result
 
 
 @helpful(

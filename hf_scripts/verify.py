@@ -30,8 +30,8 @@ from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, Pla
 from hf_scripts.checks.sealed import SealedTask
 from hf_scripts.checks.values import split_of
 from hf_scripts.checks.verified import Scope, Verified
-from terminal.progress import bar, log
 from unknown_detection.help import ESSENTIALS, helpful
+from unknown_detection.terminal.progress import bar, log
 
 Advance = Callable[[int], object]
 """Called with the bytes checked since the last call."""

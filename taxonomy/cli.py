@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import click
 
 from taxonomy.errors import TaxonomyError
-from terminal.interrupts import run_stoppable
 from unknown_detection.help import usage_error
+from unknown_detection.terminal.interrupts import run_stoppable
 
 
 class Refusal(click.ClickException):

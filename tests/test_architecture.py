@@ -13,35 +13,21 @@ from builders.registry import BENCHMARKS
 from builders.sources.registry import SOURCES
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = (
-    "benchmarks",
-    "builders",
-    "cards",
-    "evaluation",
-    "hf_scripts",
-    "pages",
-    "taxonomy",
-    "terminal",
-    "unknown_detection",
-)
+PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxonomy", "unknown_detection")
 
 
-OURS = ("terminal", "unknown_detection", "pages", "taxonomy", "builders", "hf_scripts", "evaluation")
+OURS = ("unknown_detection", "taxonomy", "builders", "hf_scripts", "evaluation")
 
 # From the bottom up, each folder (or module at the top of a package) and what it imports of ours. Names without their
 # package are of the section's own. A line names all that is imported and nothing else, and only what stands above it,
 # so that no import goes up.
 ARROWS = """
-[terminal]
-interrupts              :
-progress                :
 [unknown_detection]
+terminal                :
+pages                   :
 commands                :
 help                    : commands
 __main__                : commands help
-[pages]
-content                 :
-render                  : content
 
 [taxonomy]
 errors                  :
@@ -99,8 +85,8 @@ audit                   : cli duplicates errors executors generate generate.exac
                           storage taxonomy.tables unknown_detection.help
 pipeline                : adopt benchmark cli demo.write duplicates errors executors generate generate.exact plan
                           registry release sources sources.base storage unknown_detection.help writing
-report                  : audit cli errors registry release sources storage pages.content pages.render
-                          taxonomy.decisions taxonomy.tables taxonomy.wordnet unknown_detection.help
+report                  : audit cli errors registry release sources storage taxonomy.decisions
+                          taxonomy.tables taxonomy.wordnet unknown_detection.help unknown_detection.pages
 fetch                   : benchmark errors hub pipeline registry sources.base sources.obtain storage
 sources.__main__        : cli errors fetch sources sources.base unknown_detection.help
 folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base
@@ -137,8 +123,8 @@ detectors               : errors models
 features                : detectors errors files models progress releases
 scoring                 : detectors duplicate_pairs errors features files metrics models progress releases
 protocols               : errors files metrics scoring
-reports                 : detectors errors extras files metrics pages.content pages.render progress protocols releases
-                          scoring
+reports                 : detectors errors extras files metrics progress protocols releases scoring
+                          unknown_detection.pages
 graph                   : errors files releases reports scoring
 demo                    : detectors duplicate_pairs errors files models progress protocols releases
 commands                : demo detectors errors extras features graph models progress protocols releases reports
@@ -146,7 +132,7 @@ commands                : demo detectors errors extras features graph models pro
 __main__                : errors extras unknown_detection.commands unknown_detection.help
 """
 
-ANYBODYS = "terminal."
+ANYBODYS = "unknown_detection.terminal"
 """What every module may import, so that `ARROWS` does not say so of each."""
 
 # The one import that goes up: `python -m builders.<name>_benchmark` runs the command line that builds it.
@@ -162,9 +148,9 @@ SMALL = {
     "builders/sources/formats",
     "evaluation/demo",
     "evaluation/graph",
-    "pages",
     "taxonomy/wordnet",
-    "terminal",
+    "unknown_detection/pages",
+    "unknown_detection/terminal",
     "unknown_detection",
 }
 """Folders that are whole with fewer."""
@@ -314,7 +300,7 @@ def test_functions_take_few_arguments_or_give_a_reason():
     assert many == set(MANY_ARGUMENTS)
 
 
-WATCHES = "from terminal import interrupts\ninterrupts.watch_imports(__name__)"
+WATCHES = "from unknown_detection.terminal import interrupts\ninterrupts.watch_imports(__name__)"
 """What a package with commands does before anything else: Ctrl-C while they import is no traceback."""
 
 
@@ -324,7 +310,7 @@ def test_packages_import_nothing_and_say_what_they_hold():
             if path.name == "__init__.py":
                 tree = parsed(path)
                 assert ast.get_docstring(tree), path.relative_to(ROOT)
-                if path.parent.parent == ROOT and package != "terminal":
+                if path.parent.parent == ROOT:
                     assert WATCHES in ast.unparse(tree), path.relative_to(ROOT)
                     tree = ast.parse(ast.unparse(tree).replace(WATCHES, ""))
                 if (
@@ -361,7 +347,7 @@ def test_tests_stand_where_what_they_test_stands():
 
 
 def test_the_core_imports_nothing_heavy():
-    for package in ("terminal", "unknown_detection", "pages", "taxonomy", "builders", "hf_scripts"):
+    for package in ("unknown_detection", "taxonomy", "builders", "hf_scripts"):
         for path in sources(package):
             if "generate" not in path.parts:
                 assert not CORE_WEIGHT & {module.split(".")[0] for module in imports(path)}, path

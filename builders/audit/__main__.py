@@ -27,8 +27,8 @@ from builders.release.reader import config_of, read_images
 from builders.release.schema import ROLES
 from builders.storage.atomic import write_text
 from builders.storage.scratch import scratch_folder
-from terminal.progress import bar
 from unknown_detection.help import HelpGroup
+from unknown_detection.terminal.progress import bar
 
 SEPARABLE = 0.75
 """The AUROC from which on a split counts as separable by smoothness (ours: halfway between chance and certainty)."""

@@ -1,6 +1,6 @@
 """Shows the progress of long steps on stderr: images, rate, time left, and bytes per second.
 
-Tested by `tests/terminal/test_screen.py`.
+Tested by `tests/unknown_detection/terminal/test_screen.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 from types import TracebackType
 from typing import Any
 
-from terminal.progress import fill, log, open_bar
+from unknown_detection.terminal.progress import fill, log, open_bar
 
 
 class TerminalMeter:

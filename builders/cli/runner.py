@@ -1,6 +1,6 @@
 """Runs a command line: one sentence for an error that the user can fix, one line after Ctrl-C.
 
-Tested by `tests/terminal/test_interrupts.py`.
+Tested by `tests/unknown_detection/terminal/test_interrupts.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import click
 
 from builders.errors import BuildError, printable
-from terminal.interrupts import run_stoppable
 from unknown_detection.commands import as_started
 from unknown_detection.help import usage_error
+from unknown_detection.terminal.interrupts import run_stoppable
 
 
 def exit_code(command: click.Command, argv: Sequence[str] | None, *, stopped: str) -> int:

@@ -17,7 +17,7 @@ from builders.demo.duplicates import COPIES, DUPLICATES
 from builders.demo.images import digest, draw, jpeg
 from builders.errors import BuildError
 from builders.sources.registry import SOURCES
-from terminal.progress import bar
+from unknown_detection.terminal.progress import bar
 
 DEMOS: dict[str, Demo] = {key: source.demo for key, source in SOURCES.items() if source.demo is not None}
 """Every source's demo by its key."""

@@ -17,8 +17,8 @@ from builders.cli.runner import exit_code
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.report.pictures import Shown
 from builders.storage.atomic import write_text
-from pages.content import byte_text
 from unknown_detection.help import helpful
+from unknown_detection.pages.content import byte_text
 
 
 @helpful("python -m builders.report", examples=("python -m builders.report build/unknown-detection --out page.html",))

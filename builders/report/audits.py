@@ -17,7 +17,7 @@ from builders.release.layout import Layout
 from builders.release.schema import ROLES
 from builders.report.charts import chip
 from builders.storage.text_files import read_csv
-from pages.content import Cell, Column, Style, Table, Value, anchor
+from unknown_detection.pages.content import Cell, Column, Style, Table, Value, anchor
 
 _AREA = re.compile(r"[01]\.\d{1,10}")
 _ADVICE = "Run the audit again with python -m builders.audit."

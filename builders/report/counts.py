@@ -13,8 +13,8 @@ from builders.release.tables import Exclusion
 from builders.report.charts import chip, filled, stacked
 from builders.report.roles import ROLE_NAMES
 from builders.sources import broken
-from pages.content import Cell, Column, Table, Value, anchor, byte_text
 from taxonomy.decisions import RULES
+from unknown_detection.pages.content import Cell, Column, Table, Value, anchor, byte_text
 
 MOST_IMAGES = 500
 """Single images that the page lists as left out, at most (ours); the tables of exclusions have all."""

@@ -25,8 +25,8 @@ from builders.report.pictures import Shown, Thumbnail, may_be_published, picture
 from builders.report.roles import ROLE_NAMES
 from builders.report.rows import read_rows
 from builders.sources.registry import SOURCES
-from pages.content import Entry, anchor, byte_text
-from pages.render import render
+from unknown_detection.pages.content import Entry, anchor, byte_text
+from unknown_detection.pages.render import render
 
 _HERE = Path(__file__).parent
 

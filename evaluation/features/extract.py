@@ -13,7 +13,7 @@ from evaluation.features.store import Identity, Store, block_column
 from evaluation.models.models import Model, open_model
 from evaluation.progress import Log, Progress, bar
 from evaluation.releases import Release, open_release
-from terminal.interrupts import stopping_says
+from unknown_detection.terminal.interrupts import stopping_says
 
 
 def extract(

@@ -17,7 +17,7 @@ from PIL import Image
 
 from evaluation.errors import EvaluationError, first_line
 from evaluation.models.preprocessing import Preprocessing
-from terminal.interrupts import left_to_the_parent
+from unknown_detection.terminal.interrupts import left_to_the_parent
 
 # What Pillow says of a header with more than 89 million pixels, and of one with twice as many.
 _BOMBS = (Image.DecompressionBombWarning, Image.DecompressionBombError)

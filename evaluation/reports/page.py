@@ -21,8 +21,8 @@ from evaluation.reports.layouts import PlacedTable, headlines
 from evaluation.reports.names import BASELINE, detector_name, metric
 from evaluation.reports.pictures import Picture
 from evaluation.reports.tables import as_page, number_text
-from pages.content import Cell, Column, Entry, Table, Value, anchor
-from pages.render import render
+from unknown_detection.pages.content import Cell, Column, Entry, Table, Value, anchor
+from unknown_detection.pages.render import render
 
 PAGE = "report.html"
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pages import content
+from unknown_detection.pages import content
 
 _ARROWS = {"higher": " ↑", "lower": " ↓", "": ""}
 _LATEX = str.maketrans(

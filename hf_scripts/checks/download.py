@@ -20,7 +20,7 @@ from builders.release.entries import Manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
-from terminal.progress import bar
+from unknown_detection.terminal.progress import bar
 
 # Enough to keep the connection busy while files are hashed, and few enough to stay below the rate limit.
 _PARALLEL_DOWNLOADS = 4

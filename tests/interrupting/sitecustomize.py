@@ -29,7 +29,7 @@ def _hook(event, arguments):
 
 
 def _works():
-    module = sys.modules.get("terminal.interrupts")
+    module = sys.modules.get("unknown_detection.terminal.interrupts")
     return hasattr(module, "_process") and module._process.running
 
 

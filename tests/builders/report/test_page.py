@@ -16,9 +16,9 @@ from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
 from builders.release.tables import Exclusion, write_excluded
 from builders.report.page import page
-from pages.content import safe_href
 from tests.browser import WIDTHS, assert_nothing_overflows, look_at
-from tests.pages.samples import HOSTILE
+from tests.unknown_detection.pages.samples import HOSTILE
+from unknown_detection.pages.content import safe_href
 
 SPLITS = ("near_ood", "test")
 

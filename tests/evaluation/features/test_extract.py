@@ -27,7 +27,7 @@ from evaluation.scoring.scores import read_scores  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
-from tests.terminal.running import interrupted  # noqa: E402
+from tests.unknown_detection.terminal.running import interrupted  # noqa: E402
 
 FILE = Path(small_models.__file__)
 ROOT = FILE.parents[2]

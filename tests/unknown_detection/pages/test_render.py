@@ -3,9 +3,9 @@ import re
 import jinja2
 import pytest
 
-from pages.render import render
 from tests.browser import WIDTHS, assert_accessible, assert_nothing_overflows, look_at
-from tests.pages.samples import HOSTILE, NUMBERS, sample
+from tests.unknown_detection.pages.samples import HOSTILE, NUMBERS, sample
+from unknown_detection.pages.render import render
 
 
 @pytest.fixture

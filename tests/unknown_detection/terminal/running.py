@@ -13,7 +13,7 @@ from pathlib import Path
 import pyte
 
 ROOT = Path(__file__).parents[2]
-SITE = Path(__file__).parents[1] / "interrupting"
+SITE = Path(__file__).parents[2] / "interrupting"
 WIDTH, HEIGHT = 150, 200
 
 

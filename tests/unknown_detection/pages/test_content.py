@@ -1,6 +1,6 @@
 import pytest
 
-from pages.content import Column, Table, anchor, byte_text, shown
+from unknown_detection.pages.content import Column, Table, anchor, byte_text, shown
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from terminal import interrupts
 from tests.builders.conftest import files_of
-from tests.terminal.running import interrupted, screen_of
+from tests.unknown_detection.terminal.running import interrupted, screen_of
+from unknown_detection.terminal import interrupts
 
 RESUMES = "stopped; run the same command again and it goes on where this run stopped.\n"
 

@@ -68,7 +68,9 @@ _process = _Process()
 
 
 def watch_imports(package: str) -> None:
-    """Let Ctrl-C end `python -m PACKAGE...` properly while it still imports; nothing in any other process.
+    """Let Ctrl-C end a command of a package properly while it still imports; nothing in any other process.
+
+    That is `python -m PACKAGE...`, or the installed command of the package's name.
 
     A package calls this as the first thing that it does.
 
@@ -77,7 +79,8 @@ def watch_imports(package: str) -> None:
     """
     # While Python looks for the module of `-m`, and so imports its packages, the first argument is "-m" (`sys.argv`).
     named = {argument.removeprefix("-m").partition(".")[0] for argument in sys.orig_argv[1:]}
-    if sys.argv[:1] == ["-m"] and package in named:
+    command = sys.argv[0].rpartition(os.sep)[2].removesuffix(".exe").removesuffix("-script.py") if sys.argv else ""
+    if (sys.argv[:1] == ["-m"] and package in named) or command == package.replace("_", "-"):
         watch()
 
 

@@ -7,8 +7,8 @@ import click
 import pytest
 
 from builders.cli.progress import TerminalMeter
-from terminal.progress import bar, log, result
-from tests.terminal.running import drawn
+from tests.unknown_detection.terminal.running import drawn
+from unknown_detection.terminal.progress import bar, log, result
 
 
 class Screen(io.StringIO):

@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from pages import content
+from unknown_detection.pages import content
 
 _HERE = Path(__file__).parent
 
@@ -29,7 +29,7 @@ def render(
         style: CSS of the template's own.
         script: JavaScript of the template's own, which runs after ours.
         context: the names that the template uses. `base.html.j2` needs `title` and `contents`
-            (`pages.content.Entry`s), and shows `lead` and `made_by` if they are given.
+            (`unknown_detection.pages.content.Entry`s), and shows `lead` and `made_by` if they are given.
 
     Returns:
         HTML. All text is escaped, but for `markupsafe.Markup`.

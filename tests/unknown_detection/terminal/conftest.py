@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.builders.conftest import files_of
-from tests.terminal.running import screen_of
+from tests.unknown_detection.terminal.running import screen_of
 
 
 @pytest.fixture(scope="session")

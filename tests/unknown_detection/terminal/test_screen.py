@@ -2,7 +2,7 @@
 
 import re
 
-from tests.terminal.running import WIDTH, interrupted, screen_of
+from tests.unknown_detection.terminal.running import WIDTH, interrupted, screen_of
 
 BAR = re.compile(r"[a-z][\w /=.-]*: 100%\|[^|]*\| [\w.,/]+ \[[^\]]*\]")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from pages.content import Cell, Column, Entry, Table
-from pages.render import render
+from unknown_detection.pages.content import Cell, Column, Entry, Table
+from unknown_detection.pages.render import render
 
 HERE = Path(__file__).parent
 
