@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
+from builders.card.front_matter import front_matter
 from builders.cli.runner import exit_code
 from builders.errors import BuildError
 from builders.executors.cores import usable_cores
-from builders.release.card import front_matter
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.storage.scratch import scratch_folder

@@ -20,7 +20,7 @@ from builders.storage.locks import is_held
 from hf_scripts.checks import duplicates
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release as check_release
-from hf_scripts.checks.card import check_card
+from hf_scripts.checks.card import check_card, check_croissant
 from hf_scripts.checks.problems import SHOWN, Problems
 from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
 from hf_scripts.checks.sealed import SealedTask
@@ -76,6 +76,7 @@ def _verify(
     _check_counts(manifest, rows, problems)
     problems.merge(check_release.check_excluded(root, manifest))
     problems.merge(check_card(root, manifest))
+    problems.merge(check_croissant(root, manifest))
     notes = _notes(manifest)
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
         problems.merge(check_release.check_audit(root, manifest))

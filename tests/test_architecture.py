@@ -43,6 +43,7 @@ papers                  :
 storage                 : errors
 executors               : errors
 release                 : errors storage
+card                    : errors release storage taxonomy.decisions taxonomy.tables
 demo                    : storage taxonomy.tables
 sources.base            : demo errors release
 sources.formats         :
@@ -71,24 +72,25 @@ registry                : benchmark broad_benchmark cifar_benchmark facets_bench
 cli                     : benchmark errors generate sources sources.base storage
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry
-audit                   : cli duplicates errors executors generate generate.exact release sources sources.base
+audit                   : card cli duplicates errors executors generate generate.exact release sources sources.base
                           storage taxonomy.tables
-pipeline                : adopt benchmark cli demo.write duplicates errors executors generate generate.exact plan
+pipeline                : adopt benchmark card cli demo.write duplicates errors executors generate generate.exact plan
                           registry release sources sources.base storage writing
 folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base
                           taxonomy.overlaps
 
 [hf_scripts]
-checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage
+checks                  : builders.card builders.duplicates builders.errors builders.executors builders.release
+                          builders.storage
 hub                     : builders.errors builders.release builders.storage checks
-publish                 : builders.duplicates builders.errors builders.release builders.sources builders.sources.base
-                          builders.storage checks hub
+publish                 : builders.card builders.duplicates builders.errors builders.release builders.sources
+                          builders.sources.base builders.storage checks hub
 exports                 : builders.errors builders.release builders.storage checks
-card                    : builders.cli builders.errors builders.release
+card                    : builders.card builders.cli builders.errors builders.release
 verify                  : builders.cli builders.errors builders.executors builders.release builders.storage checks hub
                           publish
-push                    : builders.cli builders.errors builders.executors builders.release builders.storage hub publish
-                          verify
+push                    : builders.card builders.cli builders.errors builders.executors builders.release
+                          builders.storage hub publish verify
 export                  : builders.cli builders.errors builders.release builders.storage exports
 materialize             : builders.cli builders.errors builders.executors builders.pipeline builders.release
                           builders.sources builders.storage hub

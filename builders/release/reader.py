@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from PIL import Image
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.release import images
 from builders.release.entries import ConfigEntry, Manifest, SplitEntry
 
@@ -28,8 +28,33 @@ def config_of(manifest: Manifest, name: str) -> ConfigEntry:
     """
     if name not in manifest.configs:
         known = ", ".join(sorted(manifest.configs))
-        raise BuildError(f"The release has no config {name}. Name one of {known}.")
+        raise BuildError(f"The release has no config {one_line(name) or 'without a name'}. Name one of {known}.")
     return manifest.configs[name]
+
+
+def named_splits(manifest: Manifest, text: str | None) -> dict[str, tuple[str, ...]]:
+    """The splits that `--splits CONFIG[/SPLIT],...` chooses, by config; both are sorted.
+
+    Args:
+        manifest: the manifest of a release.
+        text: the value of the flag, of which a config alone stands for all its splits; None for all configs.
+
+    Raises:
+        BuildError: the release has no such config or split, or nothing is named.
+    """
+    if text is None:
+        return {name: tuple(sorted(config.splits)) for name, config in sorted(manifest.configs.items())}
+    found: dict[str, set[str]] = {}
+    for named in (name.strip() for name in text.split(",")):
+        config, slash, split = named.partition("/")
+        splits = config_of(manifest, config).splits
+        if slash and split not in splits:
+            raise BuildError(
+                f"The release has no split {one_line(split)} in the config {config}. Name one of "
+                f"{', '.join(f'{config}/{name}' for name in sorted(splits))}."
+            )
+        found.setdefault(config, set()).update([split] if slash else splits)
+    return {config: tuple(sorted(splits)) for config, splits in sorted(found.items())}
 
 
 def read_images(root: Path, key: str, split: SplitEntry) -> Iterator[tuple[dict[str, Any], Image.Image]]:

@@ -16,6 +16,7 @@ from huggingface_hub import CommitOperationAdd
 
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import Manifest
+from builders.release.layout import CARD, CROISSANT
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.hub.repository import Info, Repository, addition
@@ -188,7 +189,7 @@ def _plan(
         there = base if base is not None and same else snapshot(repository, commit, scratch / "last")
         last, changes = (last_version, there), differences(merged, there)
     check_version(request.version, last_version, changes)
-    write_version(merged, request.version, last, changes)
+    write_version(merged, repository.name, request.version, last, changes)
     what = f"{changes.level} change since {last_version.tag}: {changes.reason()}" if last_version else "first release"
     log(f"{request.version.tag}: {what}")
     return _changed_files(merged)
@@ -198,7 +199,7 @@ def _changed_files(merged: MergedRelease) -> Plan:
     """Plan the commit that turns the repository's files into those of the merged release."""
     tree = merged.base.tree if merged.base else {}
     known = {file.path: file.sha256 for file in merged.manifest.files()}
-    paths = sorted({*known, "README.md", "manifest.json"})
+    paths = sorted({*known, CARD, CROISSANT, "manifest.json"})
     additions = []
     for path in paths:
         local = merged.local(path)
@@ -237,7 +238,7 @@ def _check_access(repository: Repository, request: PublishRequest, info: Info | 
 def _log_plan(plan: Plan, request: PublishRequest, log: Log) -> None:
     files = len(plan.additions)
     size = sum(addition.upload_info.size for addition in plan.additions)
-    stay = len(plan.merged.manifest.files()) + 2 - files
+    stay = len(plan.merged.manifest.files_and_card()) + 1 - files
     commits = 1 if files or plan.deletions else 0
     log(
         f"to upload: {files:,} files, {size:,} bytes, in {commits} commit{'' if commits == 1 else 's'}; "

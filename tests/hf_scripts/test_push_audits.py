@@ -16,8 +16,8 @@ def audited(capsys):
     """Audits the config `bench` of a release; its folder then has a sheet of images."""
 
     def run(root):
-        assert audit.main(["sheet", str(root), "bench"]) == 0
-        assert audit.main(["artifacts", str(root), "bench", "--workers", "1"]) == 0
+        assert audit.main(["sheet", str(root), "--splits", "bench"]) == 0
+        assert audit.main(["artifacts", str(root), "--splits", "bench", "--workers", "1"]) == 0
         assert (root / "audit/bench/sheet.png").is_file()
         capsys.readouterr()
         return root

@@ -37,7 +37,7 @@ def test_a_whole_release_passes(whole, check):
             line = next(line for line in lines if line.split()[:1] == [f"{name}/{split}"])
             assert line.split()[1:3] == [f"{entry['rows']:,}", entry["digest"][:12]]
             rows += entry["rows"]
-    assert lines[-1].startswith(f"{whole} is whole: 9 splits, {rows:,} rows, 22 files, ")
+    assert lines[-1].startswith(f"{whole} is whole: 9 splits, {rows:,} rows, 23 files, ")
     assert "decoded" not in lines[-1]
     assert any(line.startswith("note: imagenet/far_ood_caltech45 not complete: Caltech-256, images") for line in lines)
     assert "note: imagenet is limited to 1 images of each class" in lines

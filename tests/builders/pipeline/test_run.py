@@ -90,7 +90,10 @@ def test_the_manifest_counts_what_the_folder_has(release, manifest):
         f["path"] for e in manifest["configs"].values() for s in e["splits"].values() for f in [*s["data"], s["index"]]
     }
     listed |= {e["excluded"]["path"] for e in manifest["configs"].values()} | {manifest["duplicates"]["path"]}
-    assert set(files_of(release)) == listed | {"README.md", "manifest.json"}
+    listed |= {
+        s["samples"]["path"] for e in manifest["configs"].values() for s in e["splits"].values() if "samples" in s
+    }
+    assert set(files_of(release)) == listed | {"README.md", "croissant.json", "manifest.json"}
 
 
 def test_no_public_file_names_a_folder_of_this_machine(release, demo):
