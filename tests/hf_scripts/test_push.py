@@ -305,7 +305,8 @@ def test_a_dry_run_needs_no_token(push, hub, release, monkeypatch):
     ran = push("release", "--dry-run", tag="v1.1.0")
     assert ran.code == 0
     assert "there is no token, so only public information is read" in ran.out
-    # Three shards, the card, the Croissant metadata, the manifest and the changelog; the indexes and tables of exclusions are there.
+    # Three shards, the card, the Croissant metadata, the manifest and the changelog; the indexes and the tables of
+    # exclusions are there.
     assert any(
         line.startswith("to upload: 7 files, ") and "unchanged: 5 files; to delete: 0" in line for line in ran.out
     )
