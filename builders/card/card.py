@@ -6,6 +6,7 @@ Tested by `tests/hf_scripts/test_card.py`.
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -48,7 +49,9 @@ def render(manifest: Manifest) -> str:
     text: str = _template().render(
         front_matter=front, manifest=manifest, facts=facts, words=words, said=_said(manifest)
     )
-    return text
+    # What a template leaves out leaves blank lines behind; those of examples stay.
+    pieces = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)
+    return "".join(one if one.startswith("```") else re.sub(r"\n{3,}", "\n\n", one) for one in pieces)
 
 
 def _said(manifest: Manifest) -> dict[str, object]:

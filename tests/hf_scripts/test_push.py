@@ -316,8 +316,7 @@ def test_a_dry_run_needs_no_token(push, hub, release, monkeypatch):
 def test_too_many_files_are_refused(push, hub, release):
     error = push("release", "--max-files", "10").error
     assert "12 files to upload, more than 10" in error and "--max-files 12" in error
-    assert "--max-files 11" in error
-    assert push("release", "--max-files", "11").code == 0
+    assert push("release", "--max-files", "12").code == 0
 
 
 # What is refused before anything is sent
