@@ -42,6 +42,7 @@ SHA256 = r"\A[0-9a-f]{64}\Z"
 CONFIG_NAME = r"\A[a-z0-9]+(-[a-z0-9]+)*\Z"
 SPLIT_NAME = r"\A[a-z0-9]+(_[a-z0-9]+)*\Z"
 NAME = r"\A[a-z0-9]+([_-][a-z0-9]+)*\Z"
+REPOSITORY = r"\A[A-Za-z0-9._-]+/[A-Za-z0-9._-]+\Z"
 
 PATTERNS = {
     TEXT: "one line of printable text",
@@ -50,6 +51,7 @@ PATTERNS = {
     CONFIG_NAME: "a config's name (a-z, 0-9, hyphens between)",
     SPLIT_NAME: "a split's name (a-z, 0-9, underscores between)",
     NAME: "a name (a-z, 0-9, hyphens or underscores between)",
+    REPOSITORY: "the name of a repository, ORG/NAME",
 }
 """Descriptions of the patterns, for messages."""
 
@@ -389,7 +391,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     audits: dict[Text, AuditEntry] = {}
     card: FileEntry | None = None
     croissant: FileEntry | None = None
-    repository: Text | None = None
+    repository: Annotated[str, Meta(pattern=REPOSITORY, max_length=200)] | None = None
     version: Text | None = None
     previous: Text | None = None
     changelog: tuple[FileEntry, ...] | None = None

@@ -81,6 +81,7 @@ def test_pictures_are_checked_kept_and_withheld(tmp_path, capsys):
         (lambda m, s: m["sources"]["source"]["licence"].update(publish="ids-only"), "the licence of no source lets"),
         (lambda m, s: m.update(croissant=s["samples"]), "its Croissant metadata is samples/bench/test.png, not"),
         (lambda m, s: m.update(repository="org/name"), "names a repository, but no version"),
+        (lambda m, s: m.update(repository='org/name", "x'), "repository: expected the name of a repository, ORG/NAME"),
     ],
 )
 def test_a_manifest_cannot_list_other_pictures(tmp_path, change, reason):
