@@ -133,9 +133,9 @@ build_demo(sources(sys.argv[3]), Path(sys.argv[2]))
 """
 
 # Everything that a build makes visible, it renames into place: the run's state, 9 plans, 9 times a data file and its
-# part, then 9 indexes, 3 lists of exclusions, the duplicates, a picture of samples, the Croissant metadata, the card and
-# the manifest, 45 in all. The points are inside each of these stretches, among them the one between a data file and
-# its part.
+# part, then 9 indexes, 3 lists of exclusions, the duplicates, a picture of samples, the Croissant metadata, the card
+# and the manifest, 45 in all. The points are inside each of these stretches, among them the one between a data file
+# and its part.
 RENAMES = 45
 POINTS = (4, 10, 11, 12, 20, 27, 31, 38, 42, 44)
 
