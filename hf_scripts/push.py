@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
+from builders.card.front_matter import front_matter
 from builders.cli.documents import check_json, json_option, print_document
 from builders.cli.runner import exit_code
 from builders.cli.split_choice import splits_option
 from builders.errors import BuildError
 from builders.executors.cores import usable_cores
 from builders.hub.repo_id import is_repository
-from builders.release.card import front_matter
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.storage.scratch import scratch_folder

@@ -23,7 +23,7 @@ from builders.storage.locks import is_held
 from hf_scripts.checks import duplicates
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release as check_release
-from hf_scripts.checks.card import check_card
+from hf_scripts.checks.card import check_card, check_croissant
 from hf_scripts.checks.manifest import files_in
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
@@ -82,6 +82,7 @@ def _verify(
     problems.merge(check_release.check_excluded(root, manifest))
     read = {task.file.path for task in tasks}
     problems.merge(check_card(root, manifest, [file.path for file in manifest.files() if file.path not in read]))
+    problems.merge(check_croissant(root, manifest))
     notes = _notes(manifest)
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
         problems.merge(check_release.check_audit(root, manifest))

@@ -50,6 +50,7 @@ papers                  :
 storage                 : errors
 executors               : errors
 release                 : errors storage
+card                    : errors release storage taxonomy.decisions taxonomy.tables
 demo                    : storage taxonomy.tables
 sources.obtain          :
 sources.base            : demo errors release sources.obtain
@@ -81,9 +82,9 @@ cli                     : benchmark errors generate hub release sources sources.
                           unknown_detection.commands unknown_detection.help
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry unknown_detection.help
-audit                   : cli duplicates errors executors generate generate.exact release sources sources.base
+audit                   : card cli duplicates errors executors generate generate.exact release sources sources.base
                           storage taxonomy.tables unknown_detection.help
-pipeline                : adopt benchmark cli demo.write duplicates errors executors generate generate.exact plan
+pipeline                : adopt benchmark card cli demo.write duplicates errors executors generate generate.exact plan
                           registry release sources sources.base storage unknown_detection.help writing
 report                  : audit cli errors registry release sources storage taxonomy.decisions
                           taxonomy.tables taxonomy.wordnet unknown_detection.help unknown_detection.pages
@@ -94,17 +95,17 @@ folder_benchmark        : benchmark cli errors executors pipeline registry relea
 __main__                : unknown_detection.__main__
 
 [hf_scripts]
-checks                  : builders.cli builders.duplicates builders.errors builders.executors builders.hub
-                          builders.release builders.storage
-publish                 : builders.cli builders.duplicates builders.errors builders.release builders.sources
+checks                  : builders.card builders.cli builders.duplicates builders.errors builders.executors
+                          builders.hub builders.release builders.storage
+publish                 : builders.card builders.cli builders.duplicates builders.errors builders.release builders.sources
                           builders.sources.base builders.storage checks builders.hub
 exports                 : builders.errors builders.release builders.storage checks
-card                    : builders.cli builders.errors builders.release unknown_detection.commands
+card                    : builders.card builders.cli builders.errors builders.release unknown_detection.commands
                           unknown_detection.help
 verify                  : builders.cli builders.errors builders.executors builders.hub builders.release
                           builders.storage checks publish unknown_detection.help
-push                    : builders.cli builders.errors builders.executors builders.hub builders.release
-                          builders.storage checks publish unknown_detection.help verify
+push                    : builders.card builders.cli builders.errors builders.executors builders.hub
+                          builders.release builders.storage checks publish unknown_detection.help verify
 export                  : builders.cli builders.errors builders.release builders.storage exports unknown_detection.help
 materialize             : builders.cli builders.errors builders.executors builders.pipeline builders.release
                           builders.sources builders.sources.base builders.storage builders.hub unknown_detection.help

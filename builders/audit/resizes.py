@@ -140,11 +140,9 @@ def _resized(release: Path, key: str, split: SplitEntry, root: Path, most: int) 
         raise BuildError(
             f"{key} has no originals that a resize could shrink. Name a split of one source of photographs."
         )
-    try:
-        index = open_source(source, root, pieces[0].partitions)
-    except BuildError as error:
-        # Here the folder is an argument, and no flag.
-        raise BuildError(str(error).replace(f" with --{source.key}", "")) from error
+    if not root.is_dir():
+        raise BuildError(f"There is no folder {root}. Give the folder of {source.title} with --originals.")
+    index = open_source(source, root, pieces[0].partitions)
     ids = pq.ParquetFile(release / split.index.path).read(["source_id"]).column(0).slice(0, most)
     _, read = image_sizes(index, _places(key, index, ids))
     for row in range(len(ids)):

@@ -8,14 +8,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from builders.card import card
 from builders.errors import more
-from builders.release import card, duplicates
+from builders.release import duplicates
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
 from builders.release.layout import INDEX_SUFFIX, SEALED_SUFFIX, Layout
 from builders.storage.regular import read_regular
 from hf_scripts.checks.front_matter import FrontMatterError, read_front_matter
-from hf_scripts.checks.manifest import release_files
+from hf_scripts.checks.manifest import check_file, release_files
 from hf_scripts.checks.problems import Problems
 
 MOST_BYTES = 2_000_000
@@ -56,6 +57,11 @@ def check_card(root: Path, manifest: Manifest, unread: Collection[str] = ()) -> 
     if manifest.card is not None and file_sha256(path) != manifest.card.sha256:
         problems.merge(_edited(manifest, found))
     return problems
+
+
+def check_croissant(root: Path, manifest: Manifest) -> Problems:
+    """Check the size and the digest of the Croissant metadata, which older releases lack."""
+    return check_file(root, manifest.croissant) if manifest.croissant is not None else Problems()
 
 
 def _edited(manifest: Manifest, found: str) -> Problems:

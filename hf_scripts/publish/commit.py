@@ -19,6 +19,7 @@ from builders.errors import BuildError, os_errors_as_build_errors
 from builders.hub.repository import Info, Repository, addition
 from builders.hub.retry import Log
 from builders.release.entries import Manifest
+from builders.release.layout import CARD, CROISSANT
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.publish.access import check_access, check_published_images, log_access
@@ -229,7 +230,7 @@ def _plan(
         there = base if base is not None and same else snapshot(repository, commit, scratch / "last")
         last, changes = (last_version, there), differences(merged, there)
     check_version(request.version, last_version, changes)
-    write_version(merged, request.version, last, changes)
+    write_version(merged, repository.name, request.version, last, changes)
     what = f"{changes.level} change since {last_version.tag}: {changes.reason()}" if last_version else "first release"
     log(f"{request.version.tag}: {what}")
     return _changed_files(merged, what)
@@ -239,7 +240,7 @@ def _changed_files(merged: MergedRelease, change: str) -> Plan:
     """Plan the commit that turns the repository's files into those of the merged release."""
     tree = merged.base.tree if merged.base else {}
     known = {file.path: file.sha256 for file in merged.manifest.files()}
-    paths = sorted({*known, "README.md", "manifest.json"})
+    paths = sorted({*known, CARD, CROISSANT, "manifest.json"})
     additions = []
     for path in paths:
         local = merged.local(path)

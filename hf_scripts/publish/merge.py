@@ -40,7 +40,9 @@ def chosen_part(manifest: Manifest, wanted: Sequence[str], where: str) -> Manife
 def without_images(manifest: Manifest) -> Manifest:
     """The manifest of the same rows without pixels, like that of a build with --index-only."""
     configs = {
-        name: replace(config, splits={key: replace(split, data=()) for key, split in config.splits.items()})
+        name: replace(
+            config, splits={key: replace(split, data=(), samples=None) for key, split in config.splits.items()}
+        )
         for name, config in manifest.configs.items()
     }
     return replace(manifest, configs=configs)

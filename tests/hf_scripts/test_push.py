@@ -23,6 +23,7 @@ from tests.hf_scripts.samples import LABELS, REPO, SPLITS, contents, make_releas
 
 FILES = {
     "README.md",
+    "croissant.json",
     "manifest.json",
     "CHANGELOG.md",
     "excluded/bench.csv",
@@ -78,13 +79,13 @@ def test_a_first_version(push, whole, hub, release, tmp_path):
     assert set(hub.files(REPO)) == FILES
     assert [commit.title for commit in hub.commits(REPO)] == ["Publish v1.0.0", "initial commit"]
     assert hub.tags(REPO) == {"v1.0.0": hub.commits(REPO)[0].id}
-    same = FILES - {"README.md", "manifest.json", "CHANGELOG.md"}
+    same = FILES - {"README.md", "croissant.json", "manifest.json", "CHANGELOG.md"}
     assert all(hub.read(REPO, path) == (release / path).read_bytes() for path in same)
     assert (manifest_at(hub)["version"], manifest_at(hub)["previous"]) == ("1.0.0", "")
     assert whole(tmp_path / "there", hub, "v1.0.0")
     size = sum(file.size for file in hub.files(REPO).values())
-    assert f"to upload: 11 files, {size:,} bytes, in 1 commit; unchanged: 0 files; to delete: 0" in ran.out
-    assert ran.out[-2].endswith("its 11 files, read back, match manifest.json")
+    assert f"to upload: 12 files, {size:,} bytes, in 1 commit; unchanged: 0 files; to delete: 0" in ran.out
+    assert ran.out[-2].endswith("its 12 files, read back, match manifest.json")
     assert ran.out[-1] == f'load_dataset("{REPO}", "bench", split="near_ood", revision="v1.0.0")'
 
 
@@ -322,7 +323,7 @@ def test_a_dry_run_changes_nothing(push, hub, release):
     uploads = f"to upload: {len(FILES)} files, {document['upload_bytes']:,} bytes, in 1 commit; unchanged: 0 files; "
     assert uploads + "to delete: 0" in ran.out
     assert ran.code == 0
-    assert any(line.startswith("to upload: 11 files") for line in ran.out)
+    assert any(line.startswith("to upload: 12 files") for line in ran.out)
     assert (hub.repos, {request.route for request in hub.requests}) == ({}, {"whoami", "repo_info", "refs"})
 
 
@@ -333,18 +334,18 @@ def test_a_dry_run_needs_no_token(push, hub, release, monkeypatch):
     ran = push("release", "--dry-run", tag="v1.1.0")
     assert ran.code == 0
     assert "there is no token, so only public information is read" in ran.out
-    # Three shards, the card, the manifest and the changelog; the indexes and tables of exclusions are there.
+    # Three shards, the card, the Croissant metadata, the manifest and the changelog; the indexes and the tables of
+    # exclusions are there.
     assert any(
-        line.startswith("to upload: 6 files, ") and "unchanged: 5 files; to delete: 0" in line for line in ran.out
+        line.startswith("to upload: 7 files, ") and "unchanged: 5 files; to delete: 0" in line for line in ran.out
     )
     assert not {request.route for request in hub.requests[before:]} & set(CHANGES)
 
 
 def test_too_many_files_are_refused(push, hub, release):
     error = push("release", "--max-files", "10").error
-    assert "11 files to upload, more than 10" in error and "--max-files 11" in error
-    assert "--max-files 11" in error
-    assert push("release", "--max-files", "11").code == 0
+    assert "12 files to upload, more than 10" in error and "--max-files 12" in error
+    assert push("release", "--max-files", "12").code == 0
 
 
 # What is refused before anything is sent

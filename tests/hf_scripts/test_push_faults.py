@@ -189,7 +189,7 @@ def test_a_refusal_is_not_repeated(begun, hub, naps, status, advice):
 def test_an_upload_that_is_refused_names_its_file(begun, hub):
     hub.fail("lfs_put", status=403, times=None)
     error = begun("more", tag="v1.1.0").error
-    assert error.startswith("Cannot upload CHANGELOG.md and 6 more: the Hub answered 403 Forbidden")
+    assert error.startswith("Cannot upload CHANGELOG.md and 7 more: the Hub answered 403 Forbidden")
 
 
 def test_a_card_that_the_hub_refuses(begun, hub):

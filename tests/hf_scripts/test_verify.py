@@ -39,7 +39,7 @@ def test_a_whole_release_passes(whole, check):
             line = next(line for line in lines if line.split()[:1] == [f"{name}/{split}"])
             assert line.split()[1:3] == [f"{entry['rows']:,}", entry["digest"][:12]]
             rows += entry["rows"]
-    assert lines[-1].startswith(f"{whole} is whole: 9 splits, {rows:,} rows, 22 files, ")
+    assert lines[-1].startswith(f"{whole} is whole: 9 splits, {rows:,} rows, 23 files, ")
     assert "decoded" not in lines[-1]
     short = next(line for line in lines if line.startswith("note: sources are short in "))
     assert " not complete: ImageNet-1k (ILSVRC2012), train" in short

@@ -55,14 +55,15 @@ def test_a_whole_version(check, published, hub):
     assert ran.code == 0
     commit = hub.tags(REPO)["v1.0.0"][:12]
     sizes = {path: file.size for path, file in hub.files(REPO).items()}
-    # The manifest comes first and tells what else there is; the summary counts what it lists besides the card.
+    # The manifest comes first and tells what else there is; the summary counts what it lists besides the card and
+    # the Croissant metadata.
     size = sum(sizes.values()) - sizes["manifest.json"]
     assert ran.err == [
         "there is no folder org/name; looking for it on the Hub",
-        f"downloading org/name at v1.0.0 (commit {commit}) from {hub.endpoint.removeprefix('http://')}: 10 files, "
+        f"downloading org/name at v1.0.0 (commit {commit}) from {hub.endpoint.removeprefix('http://')}: 11 files, "
         f"{size:,} bytes into a temporary folder",
     ]
-    size -= sizes["README.md"]
+    size -= sizes["README.md"] + sizes["croissant.json"]
     assert ran.out[-1] == (
         f"org/name at v1.0.0 (commit {commit}) is whole: 3 splits, 14 rows, 9 files, {size:,} bytes, all "
         "as manifest.json lists"

@@ -90,7 +90,10 @@ def test_the_manifest_counts_what_the_folder_has(release, manifest):
         f["path"] for e in manifest["configs"].values() for s in e["splits"].values() for f in [*s["data"], s["index"]]
     }
     listed |= {e["excluded"]["path"] for e in manifest["configs"].values()} | {manifest["duplicates"]["path"]}
-    assert set(files_of(release)) == listed | {"README.md", "manifest.json"}
+    listed |= {
+        s["samples"]["path"] for e in manifest["configs"].values() for s in e["splits"].values() if "samples" in s
+    }
+    assert set(files_of(release)) == listed | {"README.md", "croissant.json", "manifest.json"}
 
 
 def test_no_public_file_names_a_folder_of_this_machine(release, demo):
@@ -130,10 +133,11 @@ build_demo(sources(sys.argv[3]), Path(sys.argv[2]))
 """
 
 # Everything that a build makes visible, it renames into place: the run's state, 9 plans, 9 times a data file and its
-# part, then 9 indexes, 3 lists of exclusions, the duplicates, the card and the manifest, 43 in all. The points are
-# inside each of these stretches, among them the one between a data file and its part.
-RENAMES = 43
-POINTS = (4, 10, 11, 12, 20, 27, 31, 38, 41, 42)
+# part, then 9 indexes, 3 lists of exclusions, the duplicates, a picture of samples, the Croissant metadata, the card
+# and the manifest, 45 in all. The points are inside each of these stretches, among them the one between a data file
+# and its part.
+RENAMES = 45
+POINTS = (4, 10, 11, 12, 20, 27, 31, 38, 42, 44)
 
 
 @pytest.fixture(scope="module")

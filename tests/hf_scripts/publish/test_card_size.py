@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from builders.card import card
 from builders.errors import BuildError
-from builders.release import card
 from hf_scripts.publish.card_size import MOST_CARD, MOST_FRONT_MATTER, check_card_size, front_matter_bytes
 from tests.hf_scripts.samples import REPO, SPLITS, make_release
 from tests.hf_scripts.test_push import CHANGES

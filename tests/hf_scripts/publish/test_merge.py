@@ -42,13 +42,14 @@ def test_splits_are_added_and_replaced(manifest):
     assert keys(merged) == ["bench-train/train", "bench/far_ood", "bench/near_ood", "bench/test", "other/test"]
     assert merged["configs"]["bench"]["splits"]["test"] == ours["configs"]["bench"]["splits"]["test"]
     assert merged["configs"]["bench"]["splits"]["near_ood"] == there["configs"]["bench"]["splits"]["near_ood"]
-    assert not {"version", "previous", "changelog", "card"} & set(merged)
+    assert not {"version", "previous", "changelog", "card", "croissant"} & set(merged)
     assert (there, ours) == before
 
 
 def test_merging_with_itself_changes_nothing(manifest):
     there = manifest("there", SPLITS)
-    assert merge(there, there, "org/name") == {key: value for key, value in there.items() if key != "card"}
+    described = {key: value for key, value in there.items() if key not in ("card", "croissant")}
+    assert merge(there, there, "org/name") == described
 
 
 def test_what_both_describe_is_as_ours_has_it(manifest):

@@ -1,102 +1,22 @@
-"""The dataset card of a release: YAML for `load_dataset`, and the facts of the manifest for readers.
+"""The card's YAML front matter, which `load_dataset` and the Hub read: configs with their files, sizes and row counts.
 
 Tested by `tests/hf_scripts/test_card.py`.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import Any
 
 from builders.release.duplicates import CONFIG, SPLIT
-from builders.release.entries import FileEntry, Manifest, without_outdated_audits
-from builders.release.layout import INDEX_SUFFIX, SEALED_SUFFIX, Layout
-from builders.release.manifest import SHARD_NUMBER, file_entry, write_manifest
-from builders.release.schema import SHIFT_ROLES, Role
-from builders.storage.atomic import write_text
-
-if TYPE_CHECKING:
-    import jinja2
+from builders.release.entries import FileEntry, Manifest
+from builders.release.layout import INDEX_SUFFIX, SEALED_SUFFIX
+from builders.release.manifest import SHARD_NUMBER
 
 # The Hub's categories (hub-docs, datasetcard.md); the larger ones are beyond any release of ours.
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _LARGEST = "1M<n<10M"
-
-
-def write_card_and_manifest(layout: Layout, manifest: Manifest) -> Manifest:
-    """Write a release's card, and then its manifest, which lists the card like every other file.
-
-    Returns:
-        The manifest as written, which lists the card and the withdrawn rows of all splits.
-    """
-    withdrawn = tuple(
-        msgspec.structs.replace(row, split=key) for key, _, split in manifest.splits() for row in split.withdrawn
-    )
-    manifest = without_outdated_audits(msgspec.structs.replace(manifest, withdrawn=withdrawn))
-    write_text(layout.card, render(manifest))
-    manifest = msgspec.structs.replace(manifest, card=file_entry(layout, layout.card))
-    write_manifest(layout.root, manifest)
-    return manifest
-
-
-def render(manifest: Manifest) -> str:
-    """Render the card of a manifest."""
-    import yaml
-
-    # A benchmark of somebody's own images has no paper to cite.
-    own = [name for name, config in manifest.configs.items() if not manifest.benchmarks[config.benchmark].citation]
-    front = yaml.safe_dump(front_matter(manifest), sort_keys=False, allow_unicode=True)
-    text: str = _template().render(
-        front_matter=front,
-        manifest=manifest,
-        shifts=shifts(manifest),
-        own=[f"`{name}`" for name in sorted(own)],
-        published=len(own) < len(manifest.configs),
-    )
-    return text
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("cards", ""),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("dataset_card.md.j2")
-
-
-@dataclass(frozen=True)
-class Shift:
-    """Rows of one kind of distribution shift: their splits (`config/split`), and how many they are."""
-
-    kind: Role
-    splits: tuple[str, ...]
-    rows: int
-    expected: int
-    paper: int
-
-
-def shifts(manifest: Manifest) -> list[Shift]:
-    """Count the rows of each kind of shift over all configs; kinds without a split are left out."""
-    pieces = [(key, piece) for key, split in manifest.by_key().items() for piece in split.pieces()]
-    found = []
-    for kind in SHIFT_ROLES:
-        mine = [(key, piece) for key, piece in pieces if piece.role == kind]
-        if mine:
-            rows, expected, paper = (
-                sum(numbers) for numbers in zip(*((p.rows, p.expected, p.paper) for _, p in mine), strict=True)
-            )
-            found.append(Shift(kind, tuple(dict.fromkeys(key for key, _ in mine)), rows, expected, paper))
-    return found
 
 
 def front_matter(manifest: Manifest) -> dict[str, Any]:
