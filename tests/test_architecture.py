@@ -97,8 +97,8 @@ __main__                : unknown_detection.__main__
 [hf_scripts]
 checks                  : builders.card builders.cli builders.duplicates builders.errors builders.executors
                           builders.hub builders.release builders.storage
-publish                 : builders.card builders.cli builders.duplicates builders.errors builders.release builders.sources
-                          builders.sources.base builders.storage checks builders.hub
+publish                 : builders.card builders.cli builders.duplicates builders.errors builders.hub builders.release
+                          builders.sources builders.sources.base builders.storage checks
 exports                 : builders.errors builders.release builders.storage checks
 card                    : builders.card builders.cli builders.errors builders.release unknown_detection.commands
                           unknown_detection.help
