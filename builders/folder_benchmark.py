@@ -28,6 +28,7 @@ from builders.benchmark import (
     Rest,
     Split,
 )
+from builders.cli.source_places import default_cache
 from builders.errors import BuildError, more, one_line, os_errors_as_build_errors
 from builders.executors.processes import without_pandas
 from builders.release.schema import Role
@@ -223,7 +224,7 @@ def _command(**flags: Any) -> None:
     benchmark = declare(name, flags["seed"], known, unknown)
     roots = [known.root, *(folder.images.root for folder in unknown)]
     folders = {source.key: root for source, root in zip(benchmark.sources(), roots, strict=True)}
-    nothing = {"sources": None, "adopt": None, "withdraw": None, "demo": False}
+    nothing = {"sources": None, "adopt": None, "withdraw": None, "demo": False, "cache": default_cache()}
     with os_errors_as_build_errors("read the folders and write the release"):
         build(benchmark, MODULE, {**flags, **nothing, **folders})
 

@@ -71,7 +71,7 @@ def test_a_mistyped_folder_is_not_looked_for_on_the_hub(mistake):
     assert "did you mean release?" in mistake(verify, "relase", verify.command)
     for error in (
         mistake(verify, "build/none", verify.command),
-        mistake(materialize, "build/none imagenet --out out", materialize._make_command()),
+        mistake(materialize, "build/none --splits imagenet --out out", materialize.make_command()),
     ):
         assert "no folder build/none" in error and "--revision" in error and "Hub" in error
 
@@ -85,7 +85,7 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(mistake, monkeypatch):
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", unreachable)
     for error in (
         mistake(verify, "none/at-all", verify.command),
-        mistake(materialize, "none/at-all imagenet --revision v1.0.0 --out out", materialize._make_command()),
+        mistake(materialize, "none/at-all --splits imagenet --revision v1.0.0 --out out", materialize.make_command()),
     ):
         assert "no connection to the Hub" in error and "no none/at-all here" in error
 
@@ -98,18 +98,18 @@ SOURCES = "--imagenet food101 --food101 food101 --caltech256 food101 --places365
     [
         (export, "none --format openood --out out", "none does not exist"),
         (export, "file --format openood --out out", "file is a file"),
-        (export, "release --format openood --configs imagnet --out out", "no config or split imagnet"),
+        (export, "release --format openood --splits imagnet --out out", "no config or split imagnet"),
         (push, "none --repo org/name --tag v1.0.0", "none does not exist"),
         (push, "release --repo ./name --tag v1.0.0", "./name is not the name of a repository"),
         (push, "release --repo org/name --tag 1", "v1.0.0"),
-        (audit, "smoothness none imagenet", "none does not exist"),
-        (audit, "smoothness release imagnet", "no config imagnet"),
+        (audit, "smoothness none --splits imagenet", "none does not exist"),
+        (audit, "smoothness release --splits imagnet", "no config or split imagnet"),
         (
             audit,
-            "pairs release imagenet --split tset --out pairs.png",
-            "no split tset. Give one of external_validation",
+            "pairs release --splits imagenet/tset --out pairs.png",
+            "did you mean imagenet/test?",
         ),
-        (audit, "resizes release imagenet/test none", "there is no folder none"),
+        (audit, "resizes release --splits imagenet/test --originals none", "There is no folder none"),
     ],
 )
 def test_other_mistakes(mistake, module, line, said):
@@ -117,10 +117,12 @@ def test_other_mistakes(mistake, module, line, said):
 
 
 def test_mistakes_of_materialize(mistake):
-    command = materialize._make_command()
-    assert "file" in mistake(materialize, "file imagenet --out out", command)
-    assert "no config imagnet" in mistake(materialize, f"release imagnet {SOURCES} --out out", command)
-    wrong = mistake(materialize, f"release imagenet {SOURCES} --out out", command)
+    command = materialize.make_command()
+    assert "file" in mistake(materialize, "file --splits imagenet --out out", command)
+    assert "no config or split imagnet" in mistake(
+        materialize, f"release --splits imagnet {SOURCES} --out out", command
+    )
+    wrong = mistake(materialize, f"release --splits imagenet {SOURCES} --out out", command)
     assert "food101" in wrong and "--imagenet" in wrong
 
 
@@ -131,7 +133,7 @@ def test_mistakes_of_a_build(mistake, place):
     seed = mistake(imagenet_benchmark, f"{flags} --seed 3 --quiet --out release", command)
     assert "was built with the seed 0, and this run has 3" in seed
     folder = mistake(imagenet_benchmark, f"{flags} --quiet --out file/in/none", command)
-    assert "file/in: not a directory" in folder
+    assert "file/in/none/.state: not a directory" in folder
     folders = folder_benchmark.make_command()
     assert "none" in mistake(folder_benchmark, "--in-distribution none --unknown near=none --out out", folders)
 

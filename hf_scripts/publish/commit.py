@@ -75,8 +75,8 @@ class Plan:
 
     @property
     def unchanged(self) -> int:
-        """Number of files that stay as they are; the card and the manifest are files, too."""
-        return len(self.merged.manifest.files()) + 2 - len(self.additions)
+        """Number of files that stay as they are; the manifest is one, too."""
+        return len(self.merged.manifest.files_and_card()) + 1 - len(self.additions)
 
 
 @dataclass(frozen=True)

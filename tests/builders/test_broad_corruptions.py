@@ -104,7 +104,7 @@ def test_the_release_verifies_and_says_how_it_was_made(release, capsys):
     card = (release / "README.md").read_text(encoding="utf-8")
     assert "ImageNet-C's own files are JPEGs of quality 85; these are PNGs without that loss" in card
     assert "the snow is blurred by the library's own 25 taps instead of ImageMagick's." in card
-    assert "`severity` (int64): its severity, 1 to 5." in card
+    assert "| `severity` | int64 | its severity, 1 to 5 |" in card
 
 
 def test_they_are_recomputed_from_the_index_and_compared(release, imagenet, tmp_path, capsys):

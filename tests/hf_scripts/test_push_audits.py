@@ -72,7 +72,7 @@ def test_an_audit_stays_while_its_rows_do_and_goes_with_them(push, hub, audited,
 
 def test_some_configs_take_only_their_own_audits(push, hub, audited, release):
     audited(release)
-    assert push("release", "--configs", "bench-train").code == 0
+    assert push("release", "--splits", "bench-train").code == 0
     assert audits_at(hub) == set()
 
 

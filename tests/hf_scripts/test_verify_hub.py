@@ -73,7 +73,7 @@ def test_a_whole_version(check, published, hub):
 def test_images_of_other_splits_are_not_downloaded(check, published, tmp_path, hub):
     ran = check(REPO, "--revision", "v1.0.0", "--splits", "bench/test", "--keep", "kept")
     assert ran.code == 0
-    assert "8 files" in ran.err[1]  # without the shards of two splits
+    assert "9 files" in ran.err[1]  # without the shards of two splits
     assert [path.name for path in (tmp_path / "here/kept/data").rglob("*.parquet")] == [SHARD.rpartition("/")[2]]
     assert ran.out[-1].endswith("; images of 2 other splits were not read (--splits)")
     assert "has no config or split absent" in check(REPO, "--splits", "absent").error

@@ -74,7 +74,7 @@ def test_the_arguments_reach_the_command_as_they_are(monkeypatch):
         (["explain", "cifar"], "Missing argument 'CLASS'. See python -m taxonomy explain --help."),
         (["evaluate", "scroe"], "scroe"),
         (["verify"], "Missing argument 'DIR|ORG/NAME'. See python -m hf_scripts.verify --help."),
-        (["verify", "nowhere"], "nowhere is not a release: it has no manifest.json"),
+        (["verify", "nowhere"], "There is no folder nowhere, and a repository on the Hub is named ORG/NAME."),
         (["export", "DIR", "--format", "zip"], "'zip' is not one of"),
         (["push", "DIR", "--repo", "o/n", "--tag", "v1.0.0", "--json"], "--json describes what --dry-run would do."),
     ],

@@ -208,7 +208,7 @@ def test_the_page_on_audits_names_every_audit_and_every_number():
     ("arguments", "sentence"),
     [
         (["smoothness", "{}", "--splits", "absent"], "has no config or split absent. Give configs (pictures)"),
-        (["smoothness", "{}/none", "--splits", "pictures"], "is not a release: it has no manifest.json"),
+        (["smoothness", "{}/none", "--splits", "pictures"], "none does not exist. Give the folder of a release"),
         (
             ["resizes", "{}", "--splits", "pictures/none", "--originals", "."],
             "has no config or split pictures/none",

@@ -70,7 +70,7 @@ def test_all_audits_of_the_demo_are_listed_and_leave_it_whole(cifar_release, tmp
     changed = {"README.md", "croissant.json", "manifest.json"} | LISTED | OF_IMAGES
     assert {path for path, data in files_of(root).items() if before.get(path) != data} == changed
     assert card.main([str(root), "--check"]) == 0
-    assert verify.main([str(root), "--quick", "--workers", "1"]) == 0
+    assert verify.main([str(root), "--check", "fast", "--workers", "1"]) == 0
     # Again, and nothing changes.
     after = files_of(root)
     for audit in AUDITS:

@@ -115,8 +115,8 @@ def test_the_manifest_and_the_card_say_so(release):
     assert split["generator"]["sealed"] == {"size": 224, "resize": 256, "interpolation": "bilinear"}
     assert [file["path"] for file in split["sealed"]] == [path.replace("data/", "sealed/") for path in DATA[:3]]
     text = " ".join((release / "README.md").read_text(encoding="utf-8").split())
-    assert text.count("They are also here as sealed residuals, in `toy-attacked-sealed`") == 2
-    assert "the shorter side resized to 256 pixels with a bilinear filter, the centre cropped" in text
+    assert text.count("`toy-attacked-sealed` has the same images as *sealed residuals*") == 1
+    assert "the shorter side resized to 256 pixels with a bilinear filter, the centre of 224 x 224 cropped" in text
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -132,8 +132,9 @@ def test_it_verifies_and_so_does_its_card(release, published, capsys):
         manifest = manifest_of(folder)
         if folder == published:
             for split in manifest["configs"]["toy-attacked"]["splits"].values():
-                split["data"] = []
+                split["data"], split["samples"] = [], None
             save_manifest(folder, manifest)
+            shutil.rmtree(folder / "samples")
         assert verify.main([str(folder), "--workers", "1"]) == 0, capsys.readouterr()
         assert card.main([str(folder), "--check"]) == 0
 
@@ -143,7 +144,7 @@ def test_an_index_alone_has_its_residuals(release, photographs, tmp_path):
         out = tmp_path / "out"
         toy.build_toy(photographs, out, benchmark=toy.sealed_benchmark(more=True), index_only=True)
     found, expected = files_of(out), files_of(release)
-    assert {name for name in expected if not name.startswith("data/")} == set(found)
+    assert {name for name in expected if not name.startswith(("data/", "samples/"))} == set(found)
     assert {name: data for name, data in found.items() if name.startswith(("sealed/", "index/"))} == {
         name: data for name, data in expected.items() if name.startswith(("sealed/", "index/"))
     }

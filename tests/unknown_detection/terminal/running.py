@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyte
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SITE = Path(__file__).parents[2] / "interrupting"
 WIDTH, HEIGHT = 150, 200
 

@@ -53,7 +53,7 @@ def test_ctrl_c_while_a_build_indexes_writes_and_finishes(built, tmp_path):
 
 
 def test_ctrl_c_while_a_release_is_verified(built):
-    arguments = ("hf_scripts.verify", built.folder, "--quick", "--workers", "2")
+    arguments = ("hf_scripts.verify", built.folder, "--check", "fast", "--workers", "2")
     done = interrupted(*arguments, at="socket.__new__:socket")
     assert ended(done) == (130, "", "stopped; nothing was changed.\n")
 

@@ -34,7 +34,7 @@ def test_a_build(built):
 
 
 def test_verify(built):
-    command = ("hf_scripts.verify", built.folder, "--quick", "--workers", "1")
+    command = ("hf_scripts.verify", built.folder, "--check", "fast", "--workers", "1")
     code, lines = screen_of(*command)
     assert code == 0, lines
     assert check(lines, piped(*command)) == ["checking"]
