@@ -129,7 +129,7 @@ reports                 : detectors errors extras files metrics progress protoco
 graph                   : errors files releases reports scoring
 demo                    : detectors duplicate_pairs errors files models progress protocols releases
 commands                : demo detectors errors extras features graph models progress protocols releases reports
-                          scoring unknown_detection.commands
+                          scoring unknown_detection.commands unknown_detection.help
 __main__                : errors extras unknown_detection.commands unknown_detection.help
 """
 

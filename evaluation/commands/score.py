@@ -13,9 +13,10 @@ from evaluation.commands import options
 from evaluation.errors import EvaluationError
 from evaluation.progress import log
 from evaluation.releases import open_release
+from unknown_detection.help import ESSENTIALS, HelpCommand
 
 
-class _Score(click.Command):
+class _Score(HelpCommand):
     """Lists the hyperparameters in its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -27,9 +28,12 @@ class _Score(click.Command):
 
 
 @click.command(
+    "score",
     cls=_Score,
-    epilog="Example: python -m evaluation score --features build/features --detectors msp,energy,knn --out "
-    "build/scores.parquet",
+    sections={ESSENTIALS: ("features", "out", "splits", "detectors", "detector")},
+    examples=(
+        "python -m evaluation score --features build/features --detectors msp,energy,knn --out build/scores.parquet",
+    ),
 )
 @click.option("--features", type=options.FOLDER, required=True, help="Folder written by `extract`.")
 @click.option(

@@ -96,5 +96,5 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not():
 def test_a_folder_with_something_else_is_refused(tmp_path, capsys):
     (tmp_path / "thesis.tex").write_text("mine")
     assert main(["demo", "--out", str(tmp_path), "--quick"]) == 2
-    assert "has files that are not part of a demo: thesis.tex. Choose another folder" in capsys.readouterr().err
+    assert "has files that are not part of a demo (thesis.tex). Choose another folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
