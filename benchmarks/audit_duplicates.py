@@ -32,8 +32,8 @@ from PIL import Image
 
 from benchmarks.near_duplicates import CHANGES, COMBINED, SIDE, changed, rounded, scene
 from benchmarks.rivals import Run, interleave, report, run_process
+from builders.card.card import write_card_and_manifest
 from builders.generate.png import encode
-from builders.release.card import write_card_and_manifest
 from builders.release.digests import rows_digest
 from builders.release.entries import (
     EMPTY,

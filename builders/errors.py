@@ -70,7 +70,8 @@ def os_errors_as_build_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = f" at {error.filename}" if error.filename else ""
-        raise BuildError(
-            f"Cannot {doing}: {error.strerror or error}{where}. Fix this and run the same command again; it resumes."
-        ) from error
+        # A file that is written has a temporary name (`builders.storage.atomic`), which nobody knows.
+        place = re.sub(r"/\.([^/]+)\.\d+\.tmp$", r"/\1", str(error.filename or ""))
+        reason = error.strerror or str(error)
+        why = f"{place}: {reason[:1].lower()}{reason[1:]}" if place else reason
+        raise BuildError(f"Cannot {doing}: {why}. Fix this and run the same command again.") from error

@@ -28,12 +28,14 @@ from builders.benchmark import (
     Rest,
     Split,
 )
+from builders.cli.source_places import default_cache
 from builders.errors import BuildError, more, one_line, os_errors_as_build_errors
 from builders.executors.processes import without_pandas
 from builders.release.schema import Role
 from builders.sources.base import Source
 from builders.sources.image_folder import ALL, Images, find_images, image_folder
 from taxonomy.overlaps import BY_NAME
+from unknown_detection.help import ESSENTIALS, helpful
 
 VERSION = "1.0.0"
 
@@ -222,20 +224,24 @@ def _command(**flags: Any) -> None:
     benchmark = declare(name, flags["seed"], known, unknown)
     roots = [known.root, *(folder.images.root for folder in unknown)]
     folders = {source.key: root for source, root in zip(benchmark.sources(), roots, strict=True)}
-    nothing = {"sources": None, "adopt": None, "withdraw": None, "demo": False}
+    nothing = {"sources": None, "adopt": None, "withdraw": None, "demo": False, "cache": default_cache()}
     with os_errors_as_build_errors("read the folders and write the release"):
         build(benchmark, MODULE, {**flags, **nothing, **folders})
 
 
 def make_command() -> click.Command:
     """The click command."""
-    from builders.pipeline.command import build_options
+    from builders.pipeline.command import HOW, build_options
 
-    command = click.command(
-        name=MODULE,
+    command = helpful(
+        MODULE,
         help="Build a benchmark of your own images: in-distribution classes, and folders of unknowns.",
-        epilog=f"Example: {MODULE} --in-distribution birds --unknown near=other-birds --unknown far=textures",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        sections={
+            ESSENTIALS: ("in_distribution", "unknown", "name", "out", "splits", "dry_run"),
+            "Which rows": ("limit_per_class", "seed"),
+            "How it is built": HOW,
+        },
+        examples=(f"{MODULE} --in-distribution birds --unknown near=other-birds --unknown far=textures",),
     )(_command)
     options = [
         click.option(

@@ -12,7 +12,10 @@ KIM_2023_BIBTEX = """\
   journal={Expert Systems with Applications},
   volume={229},
   pages={120461},
-  year={2023}
+  year={2023},
+  doi={10.1016/j.eswa.2023.120461},
+  eprint={2112.00337},
+  archivePrefix={arXiv}
 }"""
 
 RECALCATI_2023 = "Toward a Realistic Benchmark for Out-of-Distribution Detection"

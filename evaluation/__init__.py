@@ -1,15 +1,23 @@
 """Evaluate detectors of unknowns on releases: metrics, detectors, protocols, reports.
 
-The names in `__all__` are the public interface. Each is imported on first use, so that `import evaluation` alone
-imports neither NumPy and Arrow nor any optional package:
+Each step is also a command of `python -m evaluation`; `timm:resnet50.a1_in1k` with `pretrained=True` is a model, too:
 
-    from evaluation import auroc, evaluate, fpr_at_95_tpr, open_release, score
+    >>> from evaluation import auroc, extract, score
+    >>> features = extract("build/unknown-detection", "model.py:cnn", "build/features", weights="weights.pt")
+    >>> scores = score("build/features", ["msp", "knn"])
+    >>> scores.column_names
+    ['id', 'detector', 'score', 'prediction']
 
-    auroc(scores, unknown)                                # a metric; higher scores mean more unknown
-    table = score("build/features", ["msp", "knn"])       # after `python -m evaluation extract`
-    figures = evaluate(["scores.csv"], open_release("build/unknown-detection"), configs=["cifar"])
+A metric takes scores and truth, whoever computed them; higher scores mean more unknown:
 
-A detector of your own is any object with the method of `Detector`, or a file with the columns `id` and `score`.
+    >>> auroc([0.1, 0.4, 0.35, 0.8], [False, False, True, True])
+    0.75
+
+`score` takes detectors of your own beside names: a function of `Features`, an object with the method of `Detector`, or
+a `Method`, which says how one is fitted and searched.
+
+These names are the public interface. Each is imported on first use, so that `import evaluation` alone imports neither
+NumPy and Arrow nor any optional package.
 """
 
 from __future__ import annotations
@@ -17,125 +25,65 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from unknown_detection.terminal import interrupts
+
+interrupts.watch_imports(__name__)
+
 if TYPE_CHECKING:
     from evaluation.detectors.base import Detector, Method
-    from evaluation.detectors.registry import METHODS
     from evaluation.errors import EvaluationError
-    from evaluation.metrics.calibration import ece
-    from evaluation.metrics.metrics import (
-        METRICS,
-        Metric,
-        all_metrics,
-        aupr_in,
-        aupr_out,
-        aurc,
-        auroc,
-        balanced_accuracy,
-        detection_error,
-        eaurc,
-        fpr_at_95_tpr,
-        interpolated_fpr_at_95_tpr,
-        least_detection_error,
-        least_detection_error_at_95_tpr,
-        oscr,
-        risk_coverage,
-    )
+    from evaluation.features.extract import extract
+    from evaluation.metrics.metrics import aupr_in, aupr_out, aurc, auroc, fpr_at_95_tpr, oscr
     from evaluation.models.features import Features, Head
-    from evaluation.protocols.registry import PROTOCOLS
-    from evaluation.protocols.results import read_figures
-    from evaluation.releases import Release, open_release
-    from evaluation.report.compose import evaluate
+    from evaluation.releases import open_release
+    from evaluation.reports.report import evaluate, report
     from evaluation.scoring.run import score
-    from evaluation.scoring.scores import Provenance, read_scores, write_scores
+
+_MODULES = {
+    "Detector": "detectors.base",
+    "EvaluationError": "errors",
+    "Features": "models.features",
+    "Head": "models.features",
+    "Method": "detectors.base",
+    "aupr_in": "metrics.metrics",
+    "aupr_out": "metrics.metrics",
+    "aurc": "metrics.metrics",
+    "auroc": "metrics.metrics",
+    "evaluate": "reports.report",
+    "extract": "features.extract",
+    "fpr_at_95_tpr": "metrics.metrics",
+    "open_release": "releases",
+    "oscr": "metrics.metrics",
+    "report": "reports.report",
+    "score": "scoring.run",
+}
+"""The public names with the module that defines each."""
 
 __all__ = [
-    "METHODS",
-    "METRICS",
-    "PROTOCOLS",
     "Detector",
     "EvaluationError",
     "Features",
     "Head",
     "Method",
-    "Metric",
-    "Provenance",
-    "Release",
-    "all_metrics",
     "aupr_in",
     "aupr_out",
     "aurc",
     "auroc",
-    "balanced_accuracy",
-    "detection_error",
-    "eaurc",
-    "ece",
     "evaluate",
+    "extract",
     "fpr_at_95_tpr",
-    "interpolated_fpr_at_95_tpr",
-    "least_detection_error",
-    "least_detection_error_at_95_tpr",
     "open_release",
     "oscr",
-    "read_figures",
-    "read_scores",
-    "risk_coverage",
+    "report",
     "score",
-    "write_scores",
 ]
-
-_MODULES = {
-    "evaluation.detectors.base": (
-        "Detector",
-        "Method",
-    ),
-    "evaluation.detectors.registry": ("METHODS",),
-    "evaluation.errors": ("EvaluationError",),
-    "evaluation.models.features": (
-        "Features",
-        "Head",
-    ),
-    "evaluation.metrics.calibration": ("ece",),
-    "evaluation.metrics.metrics": (
-        "METRICS",
-        "Metric",
-        "all_metrics",
-        "aupr_in",
-        "aupr_out",
-        "aurc",
-        "auroc",
-        "balanced_accuracy",
-        "detection_error",
-        "eaurc",
-        "fpr_at_95_tpr",
-        "interpolated_fpr_at_95_tpr",
-        "least_detection_error",
-        "least_detection_error_at_95_tpr",
-        "oscr",
-        "risk_coverage",
-    ),
-    "evaluation.protocols.registry": ("PROTOCOLS",),
-    "evaluation.releases": (
-        "Release",
-        "open_release",
-    ),
-    "evaluation.report.compose": ("evaluate",),
-    "evaluation.protocols.results": ("read_figures",),
-    "evaluation.scoring.run": ("score",),
-    "evaluation.scoring.scores": (
-        "Provenance",
-        "read_scores",
-        "write_scores",
-    ),
-}
-"""The public names by the module that defines them."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its module."""
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(importlib.import_module(module), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"evaluation.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

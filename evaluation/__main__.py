@@ -10,6 +10,9 @@ import click
 
 from evaluation.errors import EvaluationError
 from evaluation.extras import EXTRA, not_installed_message
+from unknown_detection.commands import as_started
+from unknown_detection.help import HelpGroup, as_helpful, usage_error
+from unknown_detection.terminal.interrupts import run_stoppable
 
 # Commands are imported on use: `--help` works without torch and matplotlib.
 COMMANDS = {
@@ -22,7 +25,7 @@ COMMANDS = {
 }
 
 
-class _Commands(click.Group):
+class _Commands(HelpGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -30,18 +33,14 @@ class _Commands(click.Group):
         if name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"evaluation.commands.{name}").command
-        return command
+        return as_helpful(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.command(
-    cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: python -m evaluation demo --out build/evaluation-demo",
-)
+@click.command(cls=_Commands, examples=("python -m evaluation demo --out build/evaluation-demo",))
 def command() -> None:
     """Evaluate detectors of unknowns on releases of unknown-detection benchmarks."""
 
@@ -55,10 +54,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 on success, 2 for an error that the user can fix, 130 after Ctrl-C, or the command's own code.
     """
+    return run_stoppable(lambda: _run(argv), "stopped; run the same command again.")
+
+
+def _run(argv: Sequence[str] | None) -> int:
     try:
         return int(command.main(args=argv, prog_name="python -m evaluation", standalone_mode=False) or 0)
     except EvaluationError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(as_started(f"error: {error}"), err=True)
         return 2
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
@@ -66,11 +69,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         click.echo(f"error: {not_installed_message([error.name], 'run this command')}", err=True)
         return 2
     except click.ClickException as error:
-        error.show()
+        click.echo(usage_error(error), err=True)
         return 2
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("Stopped. Finished splits are kept; run the same command again to continue.", err=True)
-        return 130
+    except OSError as error:
+        if error.filename is None:
+            raise
+        reason = (error.strerror or str(error)).lower()
+        click.echo(
+            f"error: Cannot read or write {error.filename}: {reason}. Fix this, or choose another path.", err=True
+        )
+        return 2
+    except click.Abort as abort:  # what click makes of other interrupts, and of an EOFError, which is a defect
+        raise abort.__cause__ or abort from None
 
 
 if __name__ == "__main__":

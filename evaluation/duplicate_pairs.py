@@ -108,10 +108,10 @@ def check(pairs: pa.Table, splits: frozenset[str], ids: Ids, where: str) -> None
         EvaluationError: columns differ from `COLUMNS`, cells are empty, an id is paired with itself, or a split or id
             is not in the release.
     """
-    if list(zip(pairs.schema.names, pairs.schema.types, strict=True)) != list(COLUMNS.items()):
+    if pairs.schema.remove_metadata() != pa.schema(COLUMNS.items()):
         found, wanted = (
-            ", ".join(f"{name} {kind}" for name, kind in zip(*of, strict=True))
-            for of in ((pairs.schema.names, pairs.schema.types), (COLUMNS.keys(), COLUMNS.values()))
+            ", ".join(f"{one.name} {one.type}" for one in schema)
+            for schema in (pairs.schema, pa.schema(COLUMNS.items()))
         )
         raise EvaluationError(f"{PATH} of {where} has the columns {found}, instead of {wanted}. {_REBUILD}")
     empty = [name for name in COLUMNS if pairs[name].null_count]

@@ -13,7 +13,6 @@ from evaluation.errors import EvaluationError
 EXTRA = (
     "matplotlib",
     "networkx",
-    "pytorch_ood",
     "safetensors",
     "sklearn",
     "timm",

@@ -1,25 +1,21 @@
 """Progress bars and log lines on stderr.
 
-Tested by `tests/evaluation/features/test_extract.py`.
+Tested by `tests/unknown_detection/terminal/test_screen.py`.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
-from tqdm import tqdm
+from unknown_detection.terminal import progress
+from unknown_detection.terminal.progress import Log, Progress, log, result
 
-Log = Callable[[str], object]
-"""Prints one progress line."""
-
-Progress = Callable[[int], object]
-"""Called with the number of items done since the last call."""
+__all__ = ["Log", "Progress", "bar", "log", "result"]
 
 
-def bar(total: int, title: str, *, quiet: bool = False, unit: str = "images") -> Any:
-    """Return a progress bar with count, rate and remaining time, shown on terminals only.
+def bar(total: int, title: str, *, quiet: bool = False, unit: str = "images") -> AbstractContextManager[Any]:
+    """Draw a bar on a terminal until the block ends; see `unknown_detection.terminal.progress.bar`.
 
     Args:
         total: number of items.
@@ -27,10 +23,4 @@ def bar(total: int, title: str, *, quiet: bool = False, unit: str = "images") ->
         quiet: hide it on a terminal, too.
         unit: name of the items.
     """
-    hidden = True if quiet else None  # None: hidden where stderr is no terminal
-    return tqdm(total=total, desc=title, unit=f" {unit}", unit_scale=True, disable=hidden, file=sys.stderr)
-
-
-def log(text: str) -> None:
-    """Print one line to stderr, above any progress bar."""
-    tqdm.write(text, file=sys.stderr)
+    return progress.bar(total, title, quiet=quiet, unit=f" {unit}")

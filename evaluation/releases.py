@@ -67,11 +67,8 @@ class Release:
     @property
     def digest(self) -> str:
         """SHA-256 over the canonical JSON of all split digests by `config/split`: equal exactly for equal rows."""
-        digests = {
-            f"{config}/{split}": self.split_digest(config, split)
-            for config in self.configs
-            for split in self.splits(config)
-        }
+        keys = ((config, split) for config in self.configs for split in self.splits(config))
+        digests = {"/".join(key): self.split_digest(*key) for key in keys}
         return hashlib.sha256(json.dumps(digests, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     @property
@@ -113,15 +110,13 @@ class Release:
         Raises:
             EvaluationError: there is no such split, it cannot be loaded, or its digest differs from the manifest's.
         """
-        self._split(config, split)
+        digest = self.split_digest(config, split)
         if (config, split) not in self._rows:
-            digest = self.split_digest(config, split)
-
-            def is_right(loaded: Any) -> bool:
-                rows = loaded.with_format("arrow")[:]
-                return _are_rows(rows) and rows_digest(rows) == digest
-
-            loaded = self._load(config + INDEX_SUFFIX, split, is_right)
+            loaded = self._load(
+                config + INDEX_SUFFIX,
+                split,
+                lambda loaded: _are_rows(rows := loaded.with_format("arrow")[:]) and rows_digest(rows) == digest,
+            )
             self._rows[config, split] = loaded.with_format("arrow")[:]
         return self._rows[config, split]
 
@@ -235,7 +230,9 @@ def open_release(where: str, revision: str | None = None) -> Release:
                 f"--revision applies to a repository ORG/NAME only, but {where} is a folder. Leave it out, or name "
                 "the repository."
             )
-        _refuse_irregular(root)
+        for path in sorted(root.rglob("*")):
+            if not path.is_dir():
+                require_regular(path)  # `datasets` would open a named pipe and wait for it
         return Release(where, None, _manifest(root / "manifest.json", where))
     if not _REPOSITORY.fullmatch(where):
         raise EvaluationError(f"{where} is neither a folder nor a repository ORG/NAME; check the path.")
@@ -248,13 +245,6 @@ def open_release(where: str, revision: str | None = None) -> Release:
         )
     commit, path = _download_manifest(where, revision)
     return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
-
-
-def _refuse_irregular(root: Path) -> None:
-    """Refuse a folder with named pipes or the like, which `datasets` would open and wait for."""
-    for path in sorted(root.rglob("*")):
-        if not path.is_dir():
-            require_regular(path)
 
 
 def _are_rows(rows: pa.Table) -> bool:
@@ -282,40 +272,39 @@ def rows_digest(rows: pa.Table) -> str:
 
 
 def _manifest(path: Path, where: str) -> Mapping[str, Any]:
+    """Read a manifest, and check what is read of it."""
     if not path.is_file():
         raise EvaluationError(f"{where} is not a release: it has no manifest.json. Check the path.")
     try:
-        manifest = read_json(path)
-        for name, config in manifest["configs"].items():
-            digests = [split["digest"] for split in config["splits"].values()]
-            texts = [*config["label_names"], *digests]
-            if not isinstance(config["label_names"], list) or not all(map(_is_line, texts)):
-                raise TypeError("names and digests are text")
-            if not all(_is_side((one.get("generator") or {}).get("prepared", 0)) for one in config["splits"].values()):
-                raise ValueError("no size in pixels")
-            if not all(map(_NAME.fullmatch, (name, *config["splits"]))):  # they become names of folders and files
-                raise ValueError("another name")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        manifest: Mapping[str, Any] = read_json(path)
+        whole = all(_is_config(name, config) for name, config in manifest["configs"].items())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
         raise EvaluationError(
             f"The manifest.json of {where} is invalid: it must list configs with label_names, and splits with "
             "digests. Build the release again."
-        ) from error
+        )
     if manifest.get("format", FORMAT) != FORMAT:
         raise EvaluationError(
             f"The manifest of {where} has format {one_line(manifest['format'], 40)}, but this version reads "
             f"format {FORMAT}. Use the version of this project that wrote it."
         )
     duplicate_pairs.check_entry(manifest, where)
-    found: Mapping[str, Any] = manifest
-    return found
+    return manifest
 
 
-def _is_side(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**16
-
-
-def _is_line(value: object) -> bool:
-    return isinstance(value, str) and value.isprintable()
+def _is_config(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a config has names of files, texts of one line, and sizes in pixels where these are expected."""
+    labels, splits = config["label_names"], config["splits"]
+    texts = [*labels, *(split["digest"] for split in splits.values())]
+    sides = [(split.get("generator") or {}).get("prepared", 0) for split in splits.values()]
+    return (
+        isinstance(labels, list)
+        and all(isinstance(text, str) and text.isprintable() for text in texts)
+        and all(type(side) is int and 0 <= side < 2**16 for side in sides)
+        and all(map(_NAME.fullmatch, (name, *splits)))  # they become names of folders and files
+    )
 
 
 def _download_manifest(name: str, revision: str | None) -> tuple[str, Path]:

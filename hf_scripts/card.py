@@ -8,43 +8,52 @@ from pathlib import Path
 
 import click
 
+from builders.card import card, croissant
 from builders.cli.runner import exit_code
 from builders.errors import os_errors_as_build_errors
-from builders.release import card
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
+from unknown_detection.commands import as_started
+from unknown_detection.help import helpful
 
 
-@click.command(
-    name="python -m hf_scripts.card",
-    epilog="Example: python -m hf_scripts.card build/unknown-detection --check",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@helpful("python -m hf_scripts.card", examples=("python -m hf_scripts.card build/unknown-detection --check",))
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the card is out of date.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if one of them is out of date.")
 def command(folder: Path, check: bool) -> int:
-    """Render the dataset card of the release in DIR from its manifest, and list it there.
+    """Render the dataset card and croissant.json of the release in DIR from its manifest, and list them there.
 
     A build does this by itself; use it for a release that an older version has built.
     """
     layout = Layout(folder)
     with os_errors_as_build_errors("read the release and write its card"):
         manifest = read_manifest(folder)
-        text = card.render(manifest)
-        found = layout.card.read_text(encoding="utf-8") if layout.card.is_file() else ""
-        if found == text:
-            click.echo(f"{layout.card} is up to date")
+        rendered = {layout.card: card.render(manifest), layout.croissant: croissant.render(manifest)}
+        outdated = [line for path, text in rendered.items() if (line := _outdated(path, text))]
+        if manifest.croissant is None:
+            outdated.append(f"{layout.manifest} does not list {layout.croissant.name}")
+        if not outdated:
+            click.echo(f"{layout.card} and {layout.croissant.name} are up to date")
             return 0
         if check:
-            at = next((i for i, (a, b) in enumerate(zip(found, text, strict=False)) if a != b), len(found))
-            line = text.count("\n", 0, at) + 1
-            click.echo(
-                f"{layout.card} is out of date from line {line} on; render it with python -m hf_scripts.card {folder}"
-            )
+            render = as_started("python -m hf_scripts.card")
+            for line in outdated:
+                click.echo(f"{line}; render it with {render} {folder}")
             return 1
         card.write_card_and_manifest(layout, manifest)
-    click.echo(f"wrote {layout.card}")
+    click.echo(f"wrote {layout.card} and {layout.croissant.name}")
     return 0
+
+
+def _outdated(path: Path, text: str) -> str:
+    """Where a file differs from what it should be, for the user; empty if it does not."""
+    if not path.is_file():
+        return f"{path} is missing"
+    found = path.read_text(encoding="utf-8")
+    if found == text:
+        return ""
+    at = next((i for i, (a, b) in enumerate(zip(found, text, strict=False)) if a != b), min(len(found), len(text)))
+    return f"{path} is out of date from line {text.count(chr(10), 0, at) + 1} on"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

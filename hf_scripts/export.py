@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
+from builders.cli.documents import check_json, json_option, print_document
 from builders.cli.runner import exit_code
+from builders.cli.split_choice import chosen_splits, splits_option
 from builders.cli.tables import aligned
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import Manifest, SplitEntry
@@ -21,6 +23,8 @@ from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, Sp
 from hf_scripts.exports.rows import Row, check_identity, read_rows
 from hf_scripts.exports.state import ExportedSplit, ExportState, Settings, export_lock, remove_leftovers
 from hf_scripts.exports.targets import DiskTarget, DryRunTarget, Target
+from unknown_detection.help import ESSENTIALS, helpful
+from unknown_detection.terminal.progress import bar
 
 Progress = Callable[[int], object]
 """Called with the number of images processed since the last call."""
@@ -147,20 +151,12 @@ class _Read:
 def _selected_splits(root: Path, manifest: Manifest, wanted: Sequence[str]) -> dict[str, SplitEntry]:
     """The selected splits, sorted; all if none is named."""
     splits = manifest.by_key()
-    names = [name for group in wanted for name in group.split(",") if name]
-    configs = sorted(manifest.configs)
-    for name in names:
-        if name not in splits and name not in configs:
-            raise BuildError(
-                f"{root} has no config or split {name}. Give configs ({', '.join(configs)}) or splits such as "
-                f"{next(iter(splits))} with --configs."
-            )
-    chosen = {key: s for key, s in splits.items() if not names or key in names or key.partition("/")[0] in names}
+    chosen = {key: splits[key] for key in chosen_splits(wanted, list(splits), str(root))}
     for key, split in chosen.items():
         if not split.data:
             raise BuildError(
                 f"{root} has no images of {key}, only its index. Build it without --index-only, or leave it out with "
-                "--configs."
+                "--splits."
             )
     return chosen
 
@@ -177,10 +173,17 @@ def _table(done: Mapping[str, SplitResult]) -> list[str]:
     return aligned(lines)
 
 
-def _summary(job: Export, done: Mapping[str, SplitResult], *, dry_run: bool) -> str:
+def _totals(done: Mapping[str, SplitResult]) -> dict[str, int]:
     splits = [split for split, _ in done.values()]
-    rows, files = sum(split.rows for split in splits), sum(split.files for split in splits)
-    size = sum(split.size for split in splits)
+    return {
+        "rows": sum(split.rows for split in splits),
+        "files": sum(split.files for split in splits),
+        "bytes": sum(split.size for split in splits),
+    }
+
+
+def _summary(job: Export, done: Mapping[str, SplitResult], *, dry_run: bool) -> str:
+    rows, files, size = _totals(done).values()
     plural = "" if len(done) == 1 else "s"
     what = f"{len(done):,} split{plural}, {rows:,} rows, {files:,} files, {size:,} bytes as {job.format}"
     if dry_run:
@@ -188,10 +191,24 @@ def _summary(job: Export, done: Mapping[str, SplitResult], *, dry_run: bool) -> 
     return f"{job.out} has {what}; its {readme.NAME} explains their sources and how to read them"
 
 
-@click.command(
-    name="python -m hf_scripts.export",
-    epilog="Example: python -m hf_scripts.export build/unknown-detection --format openood --out build/openood",
-    context_settings={"help_option_names": ["-h", "--help"]},
+def _document(job: Export, done: Mapping[str, SplitResult], notes: Sequence[str]) -> dict[str, Any]:
+    """What `--json` prints of a dry run."""
+    splits = [
+        {"split": key, "rows": split.rows, "files": split.files, "bytes": split.size, "state": state}
+        for key, (split, state) in done.items()
+    ]
+    where = {"release": str(job.root), "out": str(job.out), "format": job.format}
+    return {**where, **_totals(done), "splits": splits, "notes": list(notes)}
+
+
+@helpful(
+    "python -m hf_scripts.export",
+    sections={ESSENTIALS: ("chosen_format", "out", "splits", "dry_run")},
+    examples=(
+        "python -m hf_scripts.export build/unknown-detection --format imagefolder --out build/images "
+        "--splits imagenet/test",
+        "python -m hf_scripts.export build/unknown-detection --format openood --out build/openood",
+    ),
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
@@ -207,12 +224,7 @@ def _summary(job: Export, done: Mapping[str, SplitResult], *, dry_run: bool) -> 
     required=True,
     help="Folder of the export. Later runs can add splits in the same format.",
 )
-@click.option(
-    "--configs",
-    multiple=True,
-    metavar="CONFIG[/SPLIT],...",
-    help="Export only these; a config stands for all its splits.",
-)
+@splits_option("Export only these.")
 @click.option(
     "--shard-bytes",
     type=click.IntRange(min=MIN_SHARD_BYTES),
@@ -223,22 +235,23 @@ def _summary(job: Export, done: Mapping[str, SplitResult], *, dry_run: bool) -> 
 @click.option(
     "--dry-run", is_flag=True, help="Read everything and print files and bytes of each split, but write nothing."
 )
+@json_option(only="--dry-run")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def command(
     folder: Path,
     chosen_format: str,
     out: Path,
-    configs: Sequence[str],
+    splits: Sequence[str],
     shard_bytes: int | None,
     dry_run: bool,
+    as_json: bool,
     quiet: bool,
 ) -> None:
     """Write the splits of the release in DIR in the format of another tool.
 
     After an interruption, run the same command again: finished splits are kept.
     """
-    from tqdm import tqdm
-
+    check_json(as_json=as_json, dry_run=dry_run)
     if shard_bytes is not None and chosen_format != "webdataset":
         raise BuildError(
             f"--shard-bytes does not apply to --format {chosen_format}, only to webdataset. Leave it out."
@@ -246,16 +259,19 @@ def command(
     with os_errors_as_build_errors(f"read the release and write the export to {out}"):
         manifest = read_manifest(folder)
         _refuse_inside(folder, out)
-        splits = _selected_splits(folder, manifest, configs)
-        job = Export(folder, manifest, splits, out, chosen_format, shard_bytes or SHARD_BYTES)
+        selected = _selected_splits(folder, manifest, splits)
+        job = Export(folder, manifest, selected, out, chosen_format, shard_bytes or SHARD_BYTES)
         rows = sum(split.rows for split in job.splits.values())
-        hidden = True if quiet else None  # None: hidden unless stderr is a terminal
-        with tqdm(total=rows, desc="exporting", unit=" images", disable=hidden, file=sys.stderr) as bar:
-            done = job.dry_run(bar.update) if dry_run else job.run(bar.update)
+        with bar(rows, "counting" if dry_run else "exporting", quiet=quiet) as shown:
+            done = job.dry_run(shown.update) if dry_run else job.run(shown.update)
+    mixed = readme.mixed({key: split for key, (split, _) in done.items()}) if chosen_format == "webdataset" else ()
+    notes = [f"images of several formats in {text}; {readme.NAME} says how `datasets` reads them" for text in mixed]
+    if as_json:
+        print_document("export", _document(job, done, notes))
+        return
     click.echo("\n".join([*_table(done), ""]))
-    if chosen_format == "webdataset":
-        for text in readme.mixed({key: split for key, (split, _) in done.items()}):
-            click.echo(f"note: images of several formats in {text}; {readme.NAME} says how `datasets` reads them")
+    for note in notes:
+        click.echo(f"note: {note}")
     click.echo(_summary(job, done, dry_run=dry_run))
 
 

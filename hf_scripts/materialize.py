@@ -1,65 +1,100 @@
-"""Build a published index with your own images: `python -m hf_scripts.materialize ORG/NAME CONFIG --revision TAG`."""
+"""Build a published index with your own images: `python -m hf_scripts.materialize ORG/NAME --revision TAG`."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from builders.cli.documents import check_json, json_option, print_document
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
+from builders.cli.source_places import Downloads, cache_option
+from builders.cli.split_choice import chosen_splits, splits_option
+from builders.cli.tables import aligned
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
-from builders.pipeline.from_index import Published, needed_sources, rebuild
+from builders.hub.client import hub_settings
+from builders.hub.repo_id import folder_or_repository
+from builders.hub.repository import Repository
+from builders.pipeline.from_index import Published, find, needed_sources, rebuild
+from builders.pipeline.recorded import Bring
 from builders.release.digests import file_sha256
-from builders.release.entries import FileEntry
+from builders.release.entries import FileEntry, SplitEntry
+from builders.release.manifest import read_manifest
+from builders.sources.base import Source
 from builders.sources.registry import SOURCES
 from builders.storage.scratch import scratch_folder
-from hf_scripts.hub.client import hub_settings
-from hf_scripts.hub.repository import Repository
+from unknown_detection.help import ESSENTIALS, helpful
 
-_WORKER_IMPORTS = ("builders.pipeline.from_index", "builders.generate.task", "hf_scripts.hub.repository", "numpy.ma")
+_WORKER_IMPORTS = ("builders.pipeline.from_index", "builders.generate.task", "builders.hub.repository", "numpy.ma")
 
 
 def _command(**flags: Any) -> None:
-    """Build the rows of CONFIG from your own sources, exactly as ORG/NAME (or the release folder DIR) publishes them.
+    """Build published rows from your own sources, exactly as ORG/NAME (or the release folder DIR) publishes them.
 
     Every image is compared with the digest in the published index, so the split digests equal the published ones.
     """
-    target, config = flags["target"], flags["config"]
     if flags["withdraw"] is not None:
         raise BuildError(
             "--withdraw does not apply to a published index, whose rows are built as they were published. To leave "
-            "rows out, build the benchmark from its sources with python -m builders.<benchmark> --withdraw."
+            "rows out, build the benchmark from its sources, with --withdraw."
         )
+    check_json(as_json=flags["as_json"], dry_run=flags["dry_run"])
     with (
         TerminalMeter(quiet=flags["quiet"]) as meter,
         os_errors_as_build_errors("read the sources and write the release"),
-        _published(target, config, flags["revision"], meter) as published,
+        _published(flags["target"], flags["splits"], flags["revision"], meter) as configs,
     ):
-        roots = _roots(published, flags)
+        roots = _roots(configs, flags, meter)
         with LocalExecutor(flags["workers"], preload=_WORKER_IMPORTS) as executor:
-            manifest = rebuild(published, roots, flags["out"], meter, executor)
-    splits = manifest.configs[config].splits
-    for name in sorted(splits):
-        click.echo(f"{config}/{name}: {splits[name].rows:,} rows, digest {splits[name].digest[:12]} as published")
-    click.echo(f"built {flags['out']}")
-    click.echo(f'load_dataset("{flags["out"]}", "{config}", split="{min(splits)}")')
+            for published in configs:
+                if flags["dry_run"]:
+                    find(published, roots, flags["out"], meter, executor)
+                else:
+                    rebuild(published, roots, flags["out"], meter, executor)
+        found = {key: split for published in configs for key, split in published.splits().items()}
+    if flags["as_json"]:
+        print_document("materialize", _document(flags, found))
+    elif flags["dry_run"]:
+        click.echo("\n".join(_table(found)))
+        click.echo(f"dry run: nothing was written; the sources have all images of {flags['out']}")
+    else:
+        for key, split in found.items():
+            click.echo(f"{key}: {split.rows:,} rows, digest {split.digest[:12]} as published")
+        config, _, name = min(found).partition("/")
+        click.echo(f"built {flags['out']}")
+        click.echo(f'load_dataset("{flags["out"]}", "{config}", split="{name}")')
+
+
+def _table(found: Mapping[str, SplitEntry]) -> list[str]:
+    lines = [["split", "rows", "digest"]]
+    return aligned([*lines, *([key, f"{split.rows:,}", split.digest[:12]] for key, split in found.items())])
+
+
+def _document(flags: Mapping[str, Any], found: Mapping[str, SplitEntry]) -> dict[str, Any]:
+    """What `--json` prints of a dry run."""
+    splits = [{"split": key, "rows": split.rows, "digest": split.digest} for key, split in found.items()]
+    where = {"release": flags["target"], "revision": flags["revision"], "out": str(flags["out"])}
+    return {**where, "rows": sum(split.rows for split in found.values()), "splits": splits}
 
 
 @contextlib.contextmanager
-def _published(target: str, config: str, revision: str | None, meter: TerminalMeter) -> Iterator[Published]:
-    """The published rows of a config, from a release folder, or downloaded from the Hub to a temporary folder."""
-    if Path(target).is_dir():
-        yield Published(Path(target), config)
+def _published(
+    target: str, wanted: Sequence[str], revision: str | None, meter: TerminalMeter
+) -> Iterator[list[Published]]:
+    """The wanted rows of each config, from a release folder, or downloaded from the Hub to a temporary folder."""
+    folder = folder_or_repository(target, revision)
+    if isinstance(folder, Path):
+        yield _configs(folder, wanted, target)
         return
     if revision is None:
         raise BuildError(
@@ -71,8 +106,8 @@ def _published(target: str, config: str, revision: str | None, meter: TerminalMe
         commit = repository.resolve(revision)
         if commit is None:
             raise BuildError(
-                f"{target} has no revision {revision} on {repository.host}, or is no repository. Check the names, and "
-                "log in with `hf auth login` if it is private."
+                f"{target} is no folder here, and has no revision {revision} on {repository.host}, or is no "
+                "repository there. Check the names, and log in with `hf auth login` if it is private."
             )
         _fetch(repository, commit, ["manifest.json"], into)
 
@@ -80,10 +115,11 @@ def _published(target: str, config: str, revision: str | None, meter: TerminalMe
             _fetch(repository, commit, [file.path], into)
             shutil.move(into / file.path, to)
 
-        published = Published(into, config, f"{target} at {revision}", fetch)
-        entry = published.entry()
-        listed = [entry.excluded, *(split.index for split in entry.splits.values())]
-        listed += [table.file] if (table := published.manifest.duplicates) is not None else []
+        configs = _configs(into, wanted, f"{target} at {revision}", fetch)
+        listed = [one.entry().excluded for one in configs]
+        listed += [split.index for one in configs for split in one.splits().values()]
+        listed += [table.file] if (table := configs[0].manifest.duplicates) is not None else []
+        listed = list(dict.fromkeys(listed))
         _fetch(repository, commit, [file.path for file in listed], into)
         for file in listed:
             if file_sha256(into / file.path) != file.sha256:
@@ -91,7 +127,18 @@ def _published(target: str, config: str, revision: str | None, meter: TerminalMe
                     f"The release {target} at {revision} is damaged: {file.path} does not have the digest in its "
                     "manifest. Give another --revision, and tell its publisher."
                 )
-        yield published
+        yield configs
+
+
+def _configs(root: Path, wanted: Sequence[str], name: str, fetch: Bring | None = None) -> list[Published]:
+    """The configs of a release, by the values of `--splits`; messages call it by `name`."""
+    shown = "" if fetch is None else name
+    keys = chosen_splits(wanted, list(read_manifest(root, shown).by_key()), name)
+    splits: dict[str, set[str]] = {}
+    for key in keys:
+        config, _, split = key.partition("/")
+        splits.setdefault(config, set()).add(split)
+    return [Published(root, config, shown, fetch, frozenset(only)) for config, only in splits.items()]
 
 
 def _fetch(repository: Repository, commit: str, paths: Sequence[str], into: Path) -> None:
@@ -102,31 +149,50 @@ def _fetch(repository: Repository, commit: str, paths: Sequence[str], into: Path
         repository.fetch(there[path], commit, into)
 
 
-def _roots(published: Published, flags: dict[str, Any]) -> dict[str, Path]:
+def _roots(configs: Sequence[Published], flags: dict[str, Any], meter: TerminalMeter) -> dict[str, Path]:
     listed = listed_sources(flags["sources"])
-    needed = [source for source in needed_sources(published) if source.on_disk]
-    roots = {source.key: flags[source.key] or listed.get(source.key) for source in needed}
-    missing = [source for source in needed if roots[source.key] is None]
+    needing: dict[Source, list[str]] = {}
+    partitions: dict[Source, tuple[str, ...]] = {}
+    for published in configs:
+        for source, taken in needed_sources(published).items():
+            if source.on_disk:
+                needing.setdefault(source, []).append(published.config)
+                partitions[source] = tuple(dict.fromkeys([*partitions.get(source, ()), *taken]))
+    named = {source: flags[source.key] or listed.get(source.key) for source in needing}
+    places = {source: place for source, place in named.items() if place is not None}
+    missing = [source for source in needing if source not in places]
     if missing:
-        lines = [f"{published.config} needs a folder for each of its sources. Missing:"]
-        lines += missing_sources((source, published.config) for source in missing)
+        names = dict.fromkeys(config for source in missing for config in needing[source])
+        need = "needs a folder for each of its" if len(names) == 1 else "need a folder for each of their"
+        lines = [f"{', '.join(names)} {need} sources. Missing:"]
+        lines += missing_sources((source, ", ".join(needing[source])) for source in missing)
         raise BuildError("\n".join([*lines, f"Folders can also be listed once in {SOURCES_FILE} (see README)."]))
-    return {key: root for key, root in roots.items() if root is not None}
+    return Downloads(flags["cache"], meter.note, quiet=flags["quiet"]).folders(places, partitions)
 
 
-def _make_command() -> click.Command:
-    command = click.command(
-        name="python -m hf_scripts.materialize",
+def make_command() -> click.Command:
+    """The click command, with a flag for each source."""
+    sources = [source.key for source in SOURCES.values() if source.on_disk]
+    command = helpful(
+        "python -m hf_scripts.materialize",
         help=_command.__doc__,
-        epilog="Example: python -m hf_scripts.materialize ORG/unknown-detection cifar-train --revision v1.0.0 "
-        "--cifar100 DIR --out build/cifar",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        sections={
+            ESSENTIALS: ("splits", "revision", "out", "dry_run"),
+            "How it runs": ("workers", "quiet", "as_json"),
+            "Sources (run without any to see which are needed)": [*sources, "sources"],
+        },
+        examples=(
+            "python -m hf_scripts.materialize ORG/unknown-detection --splits cifar-train --revision v1.0.0 "
+            "--cifar100 DIR --out build/cifar",
+        ),
     )(_command)
     options = [
         click.argument("target", metavar="ORG/NAME|DIR"),
-        click.argument("config", metavar="CONFIG"),
+        splits_option("Build only these."),
         click.option("--revision", metavar="TAG", help="Tag or commit of the published release."),
         click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Release folder."),
+        click.option("--dry-run", is_flag=True, help="Look for the rows in the sources, and write nothing."),
+        json_option(only="--dry-run"),
         click.option(
             "--workers",
             type=click.IntRange(min=1),
@@ -135,6 +201,7 @@ def _make_command() -> click.Command:
             help="Processes that write shards.",
         ),
         sources_option(),
+        cache_option(),
         click.option("--withdraw", hidden=True),
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
         *source_options(SOURCES.values()),
@@ -147,7 +214,7 @@ def _make_command() -> click.Command:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
     stopped = "stopped; run the same command again, and it resumes."
-    return exit_code(_make_command(), argv, stopped=stopped)
+    return exit_code(make_command(), argv, stopped=stopped)
 
 
 if __name__ == "__main__":

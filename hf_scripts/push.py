@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
+from builders.card.front_matter import front_matter
+from builders.cli.documents import check_json, json_option, print_document
 from builders.cli.runner import exit_code
+from builders.cli.split_choice import splits_option
 from builders.errors import BuildError
 from builders.executors.cores import usable_cores
-from builders.release.card import front_matter
+from builders.hub.repo_id import is_repository
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts import verify
-from hf_scripts.hub.repo_id import is_repository
-from hf_scripts.publish.merge import chosen_configs, without_images
+from hf_scripts.checks.verified import Scope
+from hf_scripts.publish.merge import chosen_part, without_images
 from hf_scripts.publish.versions import requested_version
+from unknown_detection.help import ESSENTIALS, helpful
+from unknown_detection.terminal.progress import bar, log, open_bar, result
 
 
-@click.command(
-    name="python -m hf_scripts.push",
-    epilog="Example: python -m hf_scripts.push build/unknown-detection --repo org/unknown-detection --tag v1.0.0 "
-    "--private",
-    context_settings={"help_option_names": ["-h", "--help"]},
+@helpful(
+    "python -m hf_scripts.push",
+    sections={
+        ESSENTIALS: ("repo", "tag", "splits", "private", "dry_run"),
+        "What is allowed": ("index_only", "allow_demo", "allow_moved_tags", "max_files"),
+        "How it runs": ("check", "workers", "as_json"),
+    },
+    examples=(
+        "python -m hf_scripts.push build/unknown-detection --repo org/unknown-detection --tag v1.0.0 --dry-run",
+        "python -m hf_scripts.push build/unknown-detection --repo org/unknown-detection --tag v1.0.0 --private",
+    ),
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--repo", required=True, metavar="ORG/NAME", help="Dataset repository; created if it does not exist.")
@@ -36,12 +49,23 @@ from hf_scripts.publish.versions import requested_version
     help="The version: changed rows are major, new splits minor, others patch.",
 )
 @click.option("--private", is_flag=True, help="Create the repository as private.")
-@click.option("--configs", metavar="NAME,...", default="", help="Publish only these configs; others stay unchanged.")
+@splits_option("Publish only these; others stay unchanged.")
 @click.option("--index-only", is_flag=True, help="Publish rows without images.")
-@click.option("--allow-demo", is_flag=True, help="Publish a release of demo sources in a public or gated repository.")
+@click.option(
+    "--allow-demo",
+    is_flag=True,
+    help="Publish a release of demo sources in a public or gated repository, as far as licences allow its images.",
+)
 @click.option("--allow-moved-tags", is_flag=True, help="Publish although a version tag was moved on the Hub.")
 @click.option("--dry-run", is_flag=True, help="Print what would be uploaded, and change nothing.")
-@click.option("--no-decode", is_flag=True, help="Check bytes and digests of the folder, but decode no image.")
+@json_option(only="--dry-run")
+@click.option(
+    "--check",
+    type=click.Choice(["fast", "decode"]),
+    default="decode",
+    show_default=True,
+    help="How the folder is checked first. fast: bytes and digests. decode: every image, too.",
+)
 @click.option(
     "--max-files",
     type=click.IntRange(min=1),
@@ -61,12 +85,13 @@ def command(
     repo: str,
     tag: str,
     private: bool,
-    configs: str,
+    splits: Sequence[str],
     index_only: bool,
     allow_demo: bool,
     allow_moved_tags: bool,
     dry_run: bool,
-    no_decode: bool,
+    as_json: bool,
+    check: str,
     max_files: int,
     workers: int,
 ) -> int:
@@ -76,34 +101,28 @@ def command(
     twice. The Hub is that of HF_ENDPOINT, the token that of `hf auth login` or HF_TOKEN.
     """
     # Imported here because huggingface_hub takes half a second, for which --help should not wait.
-    from tqdm import tqdm
-
-    from hf_scripts.hub.client import hub_settings
-    from hf_scripts.hub.repository import Repository
+    from builders.hub.client import hub_settings
+    from builders.hub.repository import Repository
     from hf_scripts.publish.commit import PublishRequest, publish
 
+    check_json(as_json=as_json, dry_run=dry_run)
     version = requested_version(tag)
     if not is_repository(repo):
         raise BuildError(f"{repo} is not the name of a repository. Give ORG/NAME with --repo.")
     manifest = read_manifest(folder)
-    chosen = chosen_configs(manifest, [name.strip() for name in configs.split(",") if name.strip()])
+    chosen = chosen_part(manifest, splits, str(folder))
     ours = without_images(chosen) if index_only else chosen
     request = PublishRequest(folder, ours, version, private, allow_demo, max_files, dry_run, allow_moved_tags)
 
     def check_folder() -> None:
-        _check_folder(folder, manifest, decode=not no_decode, workers=workers)
+        _check_folder(folder, manifest, decode=check == "decode", workers=workers)
 
-    # disable=None hides the bar where stderr is no terminal.
-    bar = tqdm(desc="uploading", unit="B", unit_scale=True, disable=None, leave=False)
-
-    def progress(size: int, total: int) -> None:
-        bar.total = total
-        bar.update(size)
-
-    with scratch_folder("push") as scratch, hub_settings(), bar:
-        repository = Repository(repo, lambda line: click.echo(line, err=True))
-        done = publish(repository, request, check_folder, scratch, click.echo, progress)
-    if done:
+    with scratch_folder("push") as scratch, hub_settings(), contextlib.closing(_Upload()) as upload:
+        say = log if as_json else result
+        done = publish(Repository(repo, log), request, check_folder, scratch, say, upload.advance)
+    if as_json:
+        print_document("push", done.document())
+    elif done.tagged:
         config = front_matter(ours)["configs"][0]
         split = config["data_files"][0]["split"]
         click.echo(f'load_dataset("{repo}", "{config["config_name"]}", split="{split}", revision="{tag}")')
@@ -113,10 +132,33 @@ def command(
 def _check_folder(folder: Path, manifest: Manifest, *, decode: bool, workers: int) -> None:
     from hf_scripts.publish.merged_release import damaged_folder
 
-    problems, _ = verify.verify(folder, manifest, decode=decode, workers=workers, advance=lambda _: None)
+    scope = Scope.of(manifest, decode=decode)
+    size = sum(file.size for file in manifest.files())
+    with bar(size, "checking", unit="B") as shown:
+        problems, _ = verify.verify(folder, manifest, scope, workers=workers, advance=shown.update)
     if problems.total():
         raise damaged_folder(folder, problems)
-    click.echo(f"verified {folder}" + ("" if decode else "; no image was decoded (--no-decode)"))
+    click.echo(f"verified {folder}" + ("" if decode else "; no image was decoded (--check fast)"))
+
+
+class _Upload:
+    """The bar of an upload, which is drawn from its first bytes to its last."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def advance(self, size: int, total: int) -> None:
+        """Count bytes as uploaded, of so many in total."""
+        if self._bar is None:
+            self._bar = open_bar(total, "uploading", unit="B")
+        self._bar.update(size)
+        if self._bar.n >= total:
+            self.close()
+
+    def close(self) -> None:
+        """End the bar where it is."""
+        if self._bar is not None:
+            self._bar.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import pyarrow.parquet as pq
 
+from builders.cli.documents import json_option, print_document
 from builders.cli.runner import exit_code
-from builders.cli.tables import aligned
-from builders.errors import BuildError, printable
+from builders.cli.split_choice import splits_option
+from builders.errors import NAMED, BuildError, more
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
+from builders.hub.repo_id import folder_or_repository
 from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import Layout
 from builders.storage.locks import is_held
 from hf_scripts.checks import duplicates
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release as check_release
-from hf_scripts.checks.card import check_card
-from hf_scripts.checks.problems import SHOWN, Problems
+from hf_scripts.checks.card import check_card, check_croissant
+from hf_scripts.checks.manifest import files_in
+from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
 from hf_scripts.checks.sealed import SealedTask
 from hf_scripts.checks.values import split_of
-from hf_scripts.hub.repo_id import is_repository
+from hf_scripts.checks.verified import Scope, Verified
+from unknown_detection.help import ESSENTIALS, helpful
+from unknown_detection.terminal.progress import bar, log
 
 Advance = Callable[[int], object]
 """Called with the bytes checked since the last call."""
@@ -34,14 +40,14 @@ _WORKER_IMPORTS = ("builders.cli.runner", "hf_scripts.checks.release", "hf_scrip
 
 
 def verify(
-    root: Path, manifest: Manifest, *, decode: bool, workers: int, advance: Advance
+    root: Path, manifest: Manifest, scope: Scope, *, workers: int, advance: Advance
 ) -> tuple[Problems, list[str]]:
     """Check a release against its manifest.
 
     Args:
         root: the release folder.
         manifest: its manifest, as `hf_scripts.checks.manifest.load` returns it.
-        decode: decode every image; otherwise only bytes are compared.
+        scope: what is checked of it.
         workers: number of processes.
         advance: called with the bytes of every file that is checked.
 
@@ -52,7 +58,7 @@ def verify(
         BuildError: a build is writing to the folder, or was when a problem was found.
     """
     _refuse_build_in_progress(root)
-    problems, notes = _verify(root, manifest, decode=decode, workers=workers, advance=advance)
+    problems, notes = _verify(root, manifest, scope, workers=workers, advance=advance)
     if problems.total():
         _refuse_build_in_progress(root)  # one that began meanwhile
     return problems, notes
@@ -64,18 +70,19 @@ def _refuse_build_in_progress(root: Path) -> None:
 
 
 def _verify(
-    root: Path, manifest: Manifest, *, decode: bool, workers: int, advance: Advance
+    root: Path, manifest: Manifest, scope: Scope, *, workers: int, advance: Advance
 ) -> tuple[Problems, list[str]]:
-    files = manifest.files()
     problems = check_manifest.check_strays(root, manifest)
-    tasks = _tasks(root, manifest, files, decode=decode)
+    tasks = _tasks(root, manifest, scope)
     outcomes = _run(tasks, workers, advance)
     for outcome in outcomes:
         problems.merge(outcome.problems)
     rows = {task.file.path: outcome.rows for task, outcome in zip(tasks, outcomes, strict=True)}
     _check_counts(manifest, rows, problems)
     problems.merge(check_release.check_excluded(root, manifest))
-    problems.merge(check_card(root, manifest))
+    read = {task.file.path for task in tasks}
+    problems.merge(check_card(root, manifest, [file.path for file in manifest.files() if file.path not in read]))
+    problems.merge(check_croissant(root, manifest))
     notes = _notes(manifest)
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
         problems.merge(check_release.check_audit(root, manifest))
@@ -96,20 +103,24 @@ def _verify(
     return problems, notes
 
 
-def _tasks(root: Path, manifest: Manifest, files: Sequence[FileEntry], *, decode: bool) -> list[FileTask]:
+def _tasks(root: Path, manifest: Manifest, scope: Scope) -> list[FileTask]:
     """One task per file; a file that two configs share is checked once."""
     tasks: dict[str, FileTask] = {}
-    wanted = duplicates.named_rows(root, manifest) if decode else {}
+    wanted = duplicates.named_rows(root, manifest) if scope.decode else {}
     for key, config, entry in manifest.splits():
         split = split_of(key, config, entry)
         index = entry.index
-        tasks.setdefault(index.path, IndexTask(root, index, split, entry.digest, values=not entry.data))
+        values = not entry.data or key not in scope.splits
+        tasks.setdefault(index.path, IndexTask(root, index, split, entry.digest, values=values))
+        if key not in scope.splits:
+            continue
         named = wanted.get(key, frozenset())
         for file, compared, first in _places(root, index, entry.data):
-            tasks.setdefault(file.path, ShardTask(root, file, split, compared, first, decode, named))
+            tasks.setdefault(file.path, ShardTask(root, file, split, compared, first, scope.decode, named))
         for file, compared, first in _places(root, index, entry.sealed):
             tasks.setdefault(file.path, SealedTask(root, file, split, compared, first))
-    return [tasks.get(path) or PlainTask(root, file) for path, file in {file.path: file for file in files}.items()]
+    files = {file.path: file for file in files_in(manifest, scope.splits)}
+    return [tasks.get(path) or PlainTask(root, file) for path, file in files.items()]
 
 
 def _places(root: Path, index: FileEntry, files: Sequence[FileEntry]) -> Iterator[tuple[FileEntry, str | None, int]]:
@@ -135,7 +146,7 @@ def _rows(path: Path) -> int | None:
 def _check_counts(manifest: Manifest, rows: Mapping[str, int | None], problems: Problems) -> None:
     for key, _, split in manifest.splits():
         for kind, entries in (("shards", split.data), ("index", [split.index]), ("sealed residuals", split.sealed)):
-            counts = [count for entry in entries if (count := rows[entry.path]) is not None]
+            counts = [count for entry in entries if (count := rows.get(entry.path)) is not None]
             # An unreadable file is reported by its task.
             if entries and len(counts) == len(entries) and sum(counts) != split.rows:
                 wrong = f"its {kind} has" if kind == "index" else f"its {kind} have"
@@ -162,48 +173,55 @@ def _notes(manifest: Manifest) -> list[str]:
     for key, _, split in manifest.splits():
         for sentence in split.shortfalls:
             short.setdefault(sentence, []).append(key)
-    lines = [f"{', '.join(keys)} not complete: {sentence}" for sentence, keys in short.items()]
-    notes += lines[:SHOWN]
-    if len(lines) > SHOWN:
-        notes.append(f"and {len(lines) - SHOWN:,} more such shortfalls in manifest.json")
-    for key, _, split in manifest.splits():
-        if split.rows != split.expected:
-            notes.append(f"{key} has {split.rows:,} rows; complete sources give {split.expected:,}")
-        if not split.data:
-            notes.append(f"{key} has only an index here, no images")
+    notes += _grouped(
+        "sources are short in {} ways; the first (manifest.json has all)",
+        [f"{', '.join(keys)} not complete: {sentence}" for sentence, keys in short.items()],
+    )
+    splits = list(manifest.splits())
+    notes += _grouped(
+        "{} splits have other numbers of rows than complete sources give; the first",
+        [
+            f"{key} has {split.rows:,} rows; complete sources give {split.expected:,}"
+            for key, _, split in splits
+            if split.rows != split.expected
+        ],
+    )
+    index_only = [key for key, _, split in splits if not split.data]
+    if index_only:
+        verb = "has" if len(index_only) == 1 else "have"
+        notes.append(f"{', '.join(index_only[:NAMED])}{more(index_only)} {verb} only an index here, no images")
     return notes
 
 
-def _table(manifest: Manifest) -> list[str]:
-    lines = [["split", "rows", "digest", "files", "bytes"]]
-    for key, _, split in manifest.splits():
-        files = split.files
-        size = sum(file.size for file in files)
-        lines.append([key, f"{split.rows:,}", split.digest[:12], f"{len(files):,}", f"{size:,}"])
-    return aligned(lines)
+def _grouped(kind: str, lines: Sequence[str]) -> list[str]:
+    """Notes of one kind as one line: how many there are, and the first; one alone as it is."""
+    return [f"{kind.format(f'{len(lines):,}')}: {lines[0]}"] if len(lines) > 1 else list(lines)
 
 
-def _summary(name: object, manifest: Manifest, *, decode: bool) -> str:
-    files = manifest.files()
-    entries = [split for _, _, split in manifest.splits()]
-    rows = sum(split.rows for split in entries)
-    size = sum(file.size for file in files)
-    how = "" if decode else "; images were not decoded, nor digests over pixels computed (--quick)"
-    return (
-        f"{name} is whole: {len(entries):,} splits, {rows:,} rows, {len(files):,} files, {size:,} bytes, all as "
-        f"manifest.json lists{how}"
-    )
-
-
-@click.command(
-    name="python -m hf_scripts.verify",
-    epilog="Example: python -m hf_scripts.verify build/unknown-detection",
-    context_settings={"help_option_names": ["-h", "--help"]},
+@helpful(
+    "python -m hf_scripts.verify",
+    sections={
+        ESSENTIALS: ("check", "splits", "as_json"),
+        "For a release on the Hub": ("revision", "keep"),
+        "How it runs": ("workers",),
+    },
+    examples=(
+        "python -m hf_scripts.verify ORG/NAME --revision v1.0.0 --splits imagenet/test",
+        "python -m hf_scripts.verify build/unknown-detection",
+    ),
 )
 @click.argument("release", metavar="DIR|ORG/NAME")
 @click.option("--revision", metavar="TAG", help="Version, branch or commit of ORG/NAME.  [default: main]")
 @click.option("--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep the download in this folder.")
-@click.option("--quick", is_flag=True, help="Compare bytes and digests without decoding images.")
+@splits_option("Read the images of these splits alone; on the Hub, download no others.")
+@click.option(
+    "--check",
+    type=click.Choice(["fast", "decode"]),
+    default="decode",
+    show_default=True,
+    help="fast: compare bytes and digests. decode: decode every image, too.",
+)
+@json_option()
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -211,7 +229,15 @@ def _summary(name: object, manifest: Manifest, *, decode: bool) -> str:
     show_default="all usable cores",
     help="Processes that read files.",
 )
-def command(release: str, revision: str | None, keep: Path | None, quick: bool, workers: int) -> int:
+def command(
+    release: str,
+    revision: str | None,
+    keep: Path | None,
+    splits: Sequence[str],
+    check: str,
+    as_json: bool,
+    workers: int,
+) -> int:
     """Check that a release is complete and undamaged, down to every row and image.
 
     The release is the folder DIR or, if there is no such folder, the dataset repository ORG/NAME on the Hub, which is
@@ -219,51 +245,55 @@ def command(release: str, revision: str | None, keep: Path | None, quick: bool, 
 
     The exit code is 0 if the release has no problem, 1 if it has, and 2 if there is no release to check.
     """
-    folder = Path(release)
-    # Anything that cannot be a repository's name is treated as a folder, and reported as missing.
-    if folder.exists() or not is_repository(release):
+    decode = check == "decode"
+    folder = folder_or_repository(release, revision)
+    if isinstance(folder, Path):
         if revision is not None or keep is not None:
             raise BuildError(
                 f"{release} is a folder here, to which --revision and --keep do not apply. Omit them, or run from "
                 "another folder to check the repository of that name."
             )
-        return _check(folder, folder, Problems(), quick=quick, workers=workers)
+        found = _check(folder, str(folder), Problems(), splits, decode=decode, workers=workers)
+        return _print(found, found.document(release, None, None) if as_json else None)
     # The client takes half a second to import.
-    from hf_scripts.hub.download import downloaded
+    from hf_scripts.checks.download import downloaded
     from hf_scripts.publish.access import exposure_problems
 
+    def chosen(manifest: Manifest, name: str) -> Collection[str]:
+        return Scope.of(manifest, decode=decode, splits=splits, name=name).splits
+
     click.echo(f"there is no folder {release}; looking for it on the Hub", err=True)
-    with downloaded(release, revision or "main", keep, lambda line: click.echo(line, err=True)) as found:
-        found.problems.merge(exposure_problems(found.repository, revision or "main", found.commit))
-        return _check(found.root, found.name, found.problems, quick=quick, workers=workers)
+    with downloaded(release, revision or "main", keep, log, chosen) as there:
+        there.problems.merge(exposure_problems(there.repository, revision or "main", there.commit))
+        found = _check(there.root, there.name, there.problems, splits, decode=decode, workers=workers)
+        return _print(found, found.document(release, revision or "main", there.commit) if as_json else None)
 
 
-def _check(folder: Path, name: object, problems: Problems, *, quick: bool, workers: int) -> int:
-    """Check a folder, print the given and the new problems under its name, and return the exit code."""
-    from tqdm import tqdm
-
+def _check(
+    folder: Path, name: str, problems: Problems, splits: Sequence[str], *, decode: bool, workers: int
+) -> Verified:
+    """Check a folder; the given problems are reported with the new ones, under its name."""
     notes: list[str] = []
+    scope = None
     _refuse_build_in_progress(folder)  # which may not have written a manifest yet
     manifest = check_manifest.load(folder, problems)
     if manifest is not None:
-        size = sum(file.size for file in manifest.files())
-        # disable=None hides the bar where stderr is no terminal.
-        with tqdm(total=size, desc="checking", unit="B", unit_scale=True, disable=None, file=sys.stderr) as bar:
-            found, notes = verify(folder, manifest, decode=not quick, workers=workers, advance=bar.update)
+        scope = Scope.of(manifest, decode=decode, splits=splits, name=name)
+        size = sum(file.size for file in files_in(manifest, scope.splits))
+        with bar(size, "checking", unit="B") as shown:
+            found, notes = verify(folder, manifest, scope, workers=workers, advance=shown.update)
         problems.merge(found)
-    for line in problems.lines():
-        click.echo(line)
-    whole = manifest if problems.total() == 0 else None
-    if whole is not None:
-        click.echo("\n".join([*_table(whole), ""]))
-    for note in notes:
-        click.echo(f"note: {printable(note)}")
-    if whole is None:
-        plural = "" if problems.total() == 1 else "s"
-        click.echo(f"{name} is not whole: {problems.total():,} problem{plural}")
-        return 1
-    click.echo(_summary(name, whole, decode=not quick))
-    return 0
+    return Verified(name, manifest, scope, decode, problems, tuple(notes))
+
+
+def _print(found: Verified, document: Mapping[str, Any] | None) -> int:
+    """Print what was found, as text or as a document, and return the exit code."""
+    if document is not None:
+        print_document("verify", document)
+    else:
+        for line in found.lines():
+            click.echo(line)
+    return 1 if found.problems.total() else 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:

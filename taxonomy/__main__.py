@@ -1,20 +1,23 @@
 """`python -m taxonomy`: explains why a class is selected or not, and freezes the rules' decisions."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from taxonomy import freeze as frozen
-from taxonomy.cli import CONTEXT_SETTINGS, refusing
+from taxonomy.cli import exit_code, refusing
 from taxonomy.explain import explain as explanation
+from unknown_detection.help import HelpGroup
 
 
-@click.group(context_settings=CONTEXT_SETTINGS, epilog="Example: python -m taxonomy explain caltech256 lightning")
-def main() -> None:
+@click.group("python -m taxonomy", cls=HelpGroup, examples=("python -m taxonomy explain caltech256 lightning",))
+def command() -> None:
     """Show the classes of the sources, and which of them the benchmarks use."""
 
 
-@main.command(epilog="Example: python -m taxonomy explain places365 museum/outdoor")
+@command.command(examples=("python -m taxonomy explain places365 museum/outdoor",))
 @click.argument("source")
 @click.argument("class_", metavar="CLASS")
 @click.option("--all", "every_match", is_flag=True, help="List all synsets that the class's name matches.")
@@ -28,7 +31,7 @@ def explain(source: str, class_: str, every_match: bool) -> None:
         click.echo(explanation(source, class_, every_match=every_match))
 
 
-@main.command(epilog="Example: python -m taxonomy freeze --check")
+@command.command(examples=("python -m taxonomy freeze --check",))
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file differs from the rules' decisions.")
 def freeze(check: bool) -> None:
     """Compute the decision tables from the rules and write them into the package."""
@@ -46,5 +49,10 @@ def freeze(check: bool) -> None:
     click.echo(f"All {len(frozen.FILES)} frozen tables agree with the rules.")
 
 
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    return exit_code(command, argv)
+
+
 if __name__ == "__main__":
-    main(prog_name="python -m taxonomy")
+    sys.exit(main())

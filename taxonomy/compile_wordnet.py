@@ -3,19 +3,22 @@
 Tested by `tests/taxonomy/test_main.py`.
 """
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import numpy as np
 
-from taxonomy.cli import CONTEXT_SETTINGS, refusing
+from taxonomy.cli import exit_code, refusing
 from taxonomy.wordnet.compile import compile_nouns
 from taxonomy.wordnet.nouns import DATA_FILE
+from unknown_detection.help import helpful
 
 
-@click.command(
-    context_settings=CONTEXT_SETTINGS,
-    epilog="Example: python -m taxonomy.compile_wordnet --wordnet /usr/share/wordnet",
+@helpful(
+    "python -m taxonomy.compile_wordnet",
+    examples=("python -m taxonomy.compile_wordnet --wordnet /usr/share/wordnet",),
 )
 @click.option(
     "--wordnet",
@@ -32,7 +35,7 @@ from taxonomy.wordnet.nouns import DATA_FILE
     metavar="FILE",
     help="Where the arrays are written.",
 )
-def main(wordnet: Path, out: Path) -> None:
+def command(wordnet: Path, out: Path) -> None:
     """Write WordNet 3.0's nouns as one array file."""
     with refusing():
         arrays = compile_nouns(wordnet)
@@ -43,5 +46,10 @@ def main(wordnet: Path, out: Path) -> None:
     click.echo(f"{out}: {len(arrays['offsets']):,} synsets, {len(arrays['senses']):,} lemmas")
 
 
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    return exit_code(command, argv)
+
+
 if __name__ == "__main__":
-    main(prog_name="python -m taxonomy.compile_wordnet")
+    sys.exit(main())

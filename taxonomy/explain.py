@@ -82,10 +82,9 @@ def find(subject: str, wanted: str) -> list[tuple[str, Decision]]:
             f"chooses: {', '.join(SUBJECTS)}."
         )
     if subject not in SUBJECTS:
-        raise TaxonomyError(
-            f"There is no source, config or decision table '{subject}'{suggestion(subject, SUBJECTS)}. Choose one of "
-            f"{', '.join(SUBJECTS)}."
-        )
+        close = suggestion(subject, SUBJECTS)
+        known = "" if close else f" Choose one of {', '.join(SUBJECTS)}."
+        raise TaxonomyError(f"There is no source, config or decision table '{subject}'{close}.{known}")
     found: list[tuple[str, Decision]] = []
     for asked in CONFIGS.get(subject, (subject,)):
         if not (found and asked != subject and subject in TABLES):

@@ -7,8 +7,11 @@ from builders.broad_benchmark import BENCHMARK as BROAD
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.demo.write import write_demo
 from builders.facets_benchmark import BENCHMARK as FACETS
+from tests.browser import chromium, open_page
 from tests.builders.conftest import build_demo
 from tests.endtoend import is_endtoend
+
+__all__ = ["chromium", "open_page"]
 
 
 def pytest_collection_modifyitems(items):

@@ -31,8 +31,14 @@ RELEASES = ("imagenet_release", "cifar_release", "facets_release", "broad_releas
 """Fixtures that some tests ask for by a name among their parameters."""
 
 
+BROWSER = "chromium"
+"""The fixture that starts a browser, whose driver is imported where it is used."""
+
+
 def is_endtoend(item):
     """Whether a collected test, or a fixture that it uses, reaches anything costly."""
+    if BROWSER in item.fixturenames:
+        return True
     if hasattr(item, "callspec") and set(RELEASES) & {v for v in item.callspec.params.values() if isinstance(v, str)}:
         return True
     definitions = item._fixtureinfo.name2fixturedefs.values()

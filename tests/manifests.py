@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from builders.release.card import write_card_and_manifest
+from builders.card.card import write_card_and_manifest
 from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry

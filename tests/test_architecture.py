@@ -11,21 +11,29 @@ import pytest
 
 from builders.registry import BENCHMARKS
 from builders.sources.registry import SOURCES
+from unknown_detection.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxonomy")
+PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxonomy", "unknown_detection")
 
 
-OURS = ("taxonomy", "builders", "hf_scripts", "evaluation")
+OURS = ("unknown_detection", "taxonomy", "builders", "hf_scripts", "evaluation")
 
 # From the bottom up, each folder (or module at the top of a package) and what it imports of ours. Names without their
 # package are of the section's own. A line names all that is imported and nothing else, and only what stands above it,
 # so that no import goes up.
 ARROWS = """
+[unknown_detection]
+terminal                :
+pages                   :
+commands                :
+help                    : commands
+__main__                : commands help
+
 [taxonomy]
 errors                  :
 tables                  :
-cli                     : errors
+cli                     : errors unknown_detection.help
 grading                 :
 decisions               : errors grading tables
 wordnet                 : errors
@@ -34,8 +42,8 @@ rules                   : decisions errors grading overlaps tables wordnet
 freeze                  : decisions overlaps rules
 explain_facets          : decisions grading overlaps rules tables wordnet
 explain                 : decisions errors explain_facets overlaps rules wordnet
-compile_wordnet         : cli wordnet
-__main__                : cli explain freeze
+compile_wordnet         : cli unknown_detection.help wordnet
+__main__                : cli explain freeze unknown_detection.help
 
 [builders]
 errors                  :
@@ -43,12 +51,15 @@ papers                  :
 storage                 : errors
 executors               : errors
 release                 : errors storage
+card                    : errors release storage taxonomy.decisions taxonomy.tables
 demo                    : storage taxonomy.tables
-sources.base            : demo errors release
+sources.obtain          :
+sources.base            : demo errors release sources.obtain
 sources.formats         :
 sources.readers         : errors sources.base sources.formats storage
-sources                 : demo errors release sources.base sources.formats sources.readers storage taxonomy.decisions
-                          taxonomy.tables taxonomy.wordnet
+sources                 : demo errors release sources.base sources.formats sources.obtain sources.readers storage
+                          taxonomy.decisions taxonomy.tables taxonomy.wordnet
+hub                     : errors release sources.base sources.readers storage
 generate                : errors executors release sources storage
 generate.exact          : errors executors generate release storage
 generate.adversarial    : errors executors generate release sources storage
@@ -68,30 +79,38 @@ broad                   : benchmark generate generate.adversarial generate.exact
                           taxonomy.tables
 broad_benchmark         : benchmark broad executors generate.exact papers sources
 registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
-cli                     : benchmark errors generate sources sources.base storage
+cli                     : benchmark errors generate hub release sources sources.base storage
+                          unknown_detection.commands unknown_detection.help
 demo.write              : demo errors sources
-demo.__main__           : cli demo.write errors registry
-audit                   : cli duplicates errors executors generate generate.exact release sources sources.base
-                          storage taxonomy.tables
-pipeline                : adopt benchmark cli demo.write duplicates errors executors generate generate.exact plan
-                          registry release sources sources.base storage writing
+demo.__main__           : cli demo.write errors registry unknown_detection.help
+audit                   : card cli duplicates errors executors generate generate.exact release sources sources.base
+                          storage taxonomy.tables unknown_detection.help
+pipeline                : adopt benchmark card cli demo.write duplicates errors executors generate generate.exact plan
+                          registry release sources sources.base storage unknown_detection.help writing
+report                  : audit cli errors registry release sources storage taxonomy.decisions
+                          taxonomy.tables taxonomy.wordnet unknown_detection.help unknown_detection.pages
+fetch                   : benchmark errors hub pipeline registry sources.base sources.obtain storage
+sources.__main__        : cli errors fetch sources sources.base unknown_detection.help
 folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base
-                          taxonomy.overlaps
+                          taxonomy.overlaps unknown_detection.help
+__main__                : unknown_detection.__main__
 
 [hf_scripts]
-checks                  : builders.duplicates builders.errors builders.executors builders.release builders.storage
-hub                     : builders.errors builders.release builders.storage checks
-publish                 : builders.duplicates builders.errors builders.release builders.sources builders.sources.base
-                          builders.storage checks hub
+checks                  : builders.card builders.cli builders.duplicates builders.errors builders.executors
+                          builders.hub builders.release builders.storage
+publish                 : builders.card builders.cli builders.duplicates builders.errors builders.hub builders.release
+                          builders.sources builders.sources.base builders.storage checks
 exports                 : builders.errors builders.release builders.storage checks
-card                    : builders.cli builders.errors builders.release
-verify                  : builders.cli builders.errors builders.executors builders.release builders.storage checks hub
-                          publish
-push                    : builders.cli builders.errors builders.executors builders.release builders.storage hub publish
-                          verify
-export                  : builders.cli builders.errors builders.release builders.storage exports
+card                    : builders.card builders.cli builders.errors builders.release unknown_detection.commands
+                          unknown_detection.help
+verify                  : builders.cli builders.errors builders.executors builders.hub builders.release
+                          builders.storage checks publish unknown_detection.help
+push                    : builders.card builders.cli builders.errors builders.executors builders.hub
+                          builders.release builders.storage checks publish unknown_detection.help verify
+export                  : builders.cli builders.errors builders.release builders.storage exports unknown_detection.help
 materialize             : builders.cli builders.errors builders.executors builders.pipeline builders.release
-                          builders.sources builders.storage hub
+                          builders.sources builders.sources.base builders.storage builders.hub unknown_detection.help
+__main__                : unknown_detection.__main__
 
 [evaluation]
 errors                  :
@@ -101,18 +120,22 @@ extras                  : errors
 duplicate_pairs         : errors files
 releases                : duplicate_pairs errors files
 metrics                 : errors
-models                  : errors
+models                  : errors files
 detectors               : errors models
 features                : detectors errors files models progress releases
 scoring                 : detectors duplicate_pairs errors features files metrics models progress releases
 protocols               : errors files metrics scoring
-report                  : detectors errors files metrics progress protocols releases scoring
-graph                   : errors files releases report scoring
+reports                 : detectors errors extras files metrics progress protocols releases scoring
+                          unknown_detection.pages
+graph                   : errors files releases reports scoring
 demo                    : detectors duplicate_pairs errors files models progress protocols releases
-commands                : demo detectors errors extras features graph metrics models progress protocols releases report
-                          scoring
-__main__                : errors extras
+commands                : demo detectors errors extras features graph models progress protocols releases reports
+                          scoring unknown_detection.commands unknown_detection.help
+__main__                : errors extras unknown_detection.commands unknown_detection.help
 """
+
+ANYBODYS = "unknown_detection.terminal"
+"""What every module may import, so that `ARROWS` does not say so of each."""
 
 # The one import that goes up: `python -m builders.<name>_benchmark` runs the command line that builds it.
 COMMAND_LINE = "builders.pipeline.command"
@@ -126,9 +149,16 @@ REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
 SMALL = {
     "builders/sources/formats",
     "evaluation/demo",
+    "evaluation/graph",
     "taxonomy/wordnet",
+    "unknown_detection/pages",
+    "unknown_detection/terminal",
+    "unknown_detection",
 }
 """Folders that are whole with fewer."""
+
+OVERVIEWS = {"builders/__main__.py", "hf_scripts/__main__.py"}
+"""Three lines that start `unknown-detection`: not among the modules of their folders."""
 
 
 @functools.cache
@@ -209,7 +239,7 @@ def test_imports_are_those_of_the_table():
         assert folder, f"{module} is in no line of ARROWS"
         for imported in imports(path):
             other = folder_of(imported, table)
-            if other and other != folder:
+            if other and other != folder and not other.startswith(ANYBODYS):
                 assert other in table[folder], f"{path.relative_to(ROOT)} imports {imported}"
                 found[folder].add(other)
     unused = {folder: sorted(table[folder] - found[folder]) for folder in table if table[folder] - found[folder]}
@@ -237,7 +267,8 @@ def test_folders_can_be_held_in_the_head():
     for package in OURS:
         for folder in {path.parent for path in sources(package)}:
             name = folder.relative_to(ROOT).as_posix()
-            count = len([path for path in folder.glob("*.py") if path.name != "__init__.py"])
+            modules = {path.relative_to(ROOT).as_posix() for path in folder.glob("*.py") if path.name != "__init__.py"}
+            count = len(modules - OVERVIEWS)
             if name in REGISTRIES:
                 assert count > MOST, f"{name} has {count} modules and needs no exception"
             elif name in SMALL:
@@ -250,8 +281,9 @@ MOST_ARGUMENTS = 6
 
 MANY_ARGUMENTS = {
     "builders.sources.readers.parquet.read_shard": "the columns of a mirror, and what to say where one is not there",
-    "evaluation.protocols.figures.measure": "the fields that identify a figure, by name",
     "evaluation.detectors.openmax.make_openmax": "the hyperparameters of its papers, by name",
+    "evaluation.features.extract.extract": "the options of a public function, by name",
+    "evaluation.reports.report.report": "the options of a public function, by name",
     "evaluation.scoring.run.score": "the options of a public function, by name",
     "hf_scripts.publish.read_back._check_small": "both sides of a comparison",
 }
@@ -270,12 +302,19 @@ def test_functions_take_few_arguments_or_give_a_reason():
     assert many == set(MANY_ARGUMENTS)
 
 
+WATCHES = "from unknown_detection.terminal import interrupts\ninterrupts.watch_imports(__name__)"
+"""What a package with commands does before anything else: Ctrl-C while they import is no traceback."""
+
+
 def test_packages_import_nothing_and_say_what_they_hold():
     for package in OURS:
         for path in sources(package):
             if path.name == "__init__.py":
                 tree = parsed(path)
                 assert ast.get_docstring(tree), path.relative_to(ROOT)
+                if path.parent.parent == ROOT:
+                    assert WATCHES in ast.unparse(tree), path.relative_to(ROOT)
+                    tree = ast.parse(ast.unparse(tree).replace(WATCHES, ""))
                 if (
                     path != ROOT / "evaluation" / "__init__.py"
                 ):  # tests/test_public_names.py: imports on first use only
@@ -310,7 +349,7 @@ def test_tests_stand_where_what_they_test_stands():
 
 
 def test_the_core_imports_nothing_heavy():
-    for package in ("taxonomy", "builders", "hf_scripts"):
+    for package in ("unknown_detection", "taxonomy", "builders", "hf_scripts"):
         for path in sources(package):
             if "generate" not in path.parts:
                 assert not CORE_WEIGHT & {module.split(".")[0] for module in imports(path)}, path
@@ -320,7 +359,8 @@ def test_packages_are_listed_and_tests_are_not_installed():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     found = {
         path.parent.relative_to(ROOT).as_posix().replace("/", ".")
-        for package in ("builders", "cards", "evaluation", "hf_scripts", "taxonomy")
+        for package in PACKAGES
+        if package != "benchmarks"
         for path in (ROOT / package).rglob("__init__.py")
     }
     assert set(listed) == found
@@ -371,8 +411,11 @@ def commands():
 
 
 @pytest.mark.parametrize("command", sorted(commands()))
-def test_every_command_is_in_the_readme(command):
-    assert f"python -m {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_every_command_is_in_the_readme_or_the_pages(command):
+    names = [f"python -m {command}"] + [f"unknown-detection {one.name}" for one in COMMANDS if one.module == command]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
+    assert command in OVERVIEWS or any(name in text for name in names)
 
 
 def test_ci_runs_the_commands_of_the_readme():
@@ -381,22 +424,6 @@ def test_ci_runs_the_commands_of_the_readme():
     assert len(shown) == 2
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert set(shown) <= set(ci)
-
-
-def test_the_readme_counts_what_is_declared():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in readme if line.startswith("|")]
-    listed, config = {}, ""
-    for row in rows:
-        config = row[0].strip("`") or config
-        if len(row) == 6:
-            listed[f"{config}/{row[1].strip('`')}"] = (row[4].split(" ")[0], row[5])
-    for benchmark in BENCHMARKS.values():
-        for key in benchmark.parts():
-            count = benchmark.count(key)
-            # The many splits of an optional config share a line.
-            line = key if key in benchmark.usual() else f"{key.partition('/')[0]}/<name>_<severity>"
-            assert listed[line] == (f"{count.rows:,}", f"{count.paper:,}"), key
 
 
 NAMES_SOURCES = {

@@ -70,6 +70,11 @@ def test_the_demo_sources_alone_do_not(demo, request):
     assert "endtoend" not in marks(request)
 
 
+def test_a_browser_marks_its_test(chromium, request):
+    assert chromium.is_connected()
+    assert "endtoend" in marks(request)
+
+
 @pytest.mark.parametrize("release", ["imagenet_release"])
 def test_a_release_that_is_asked_for_by_name_marks_its_test(release, request):
     assert "endtoend" in marks(request)

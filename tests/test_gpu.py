@@ -167,7 +167,7 @@ def test_features_and_all_scores_are_those_of_the_cpu(tmp_path):
     for device in (CUDA, "cpu"):
         features, scores = tmp_path / device, tmp_path / f"{device}.parquet"
         where = ["--release", str(release), *model, "--device", device]
-        assert evaluation(["extract", *where, "--config", CONFIG, "--out", str(features)]) == 0
+        assert evaluation(["extract", *where, "--splits", f"{CONFIG},{CONFIG}-train", "--out", str(features)]) == 0
         assert evaluation(["score", "--features", str(features), *where, "--out", str(scores)]) == 0
         table, _ = read_scores(scores)
         tables[device] = {

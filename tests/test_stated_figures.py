@@ -170,7 +170,8 @@ def texts():
     """The texts by name; of the card's template what is not filled in, since declarations fill in its tables."""
     paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     found = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
-    card = (ROOT / "cards" / "dataset_card.md.j2").read_text(encoding="utf-8")
+    templates = sorted((ROOT / "cards").rglob("*.j2"))
+    card = "\n\n".join(path.read_text(encoding="utf-8") for path in templates)
     return found | {"card": re.sub(r"^\|.*$|\{%.*?%\}|\{\{.*?\}\}", "", card, flags=re.M)}
 
 

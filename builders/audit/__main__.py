@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from tqdm import tqdm
 
 from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
-from builders.audit.resizes import compare
 from builders.audit.smoothness import DISTANCES, Float64, auroc, smoothness_score, total_variation
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
+from builders.cli.split_choice import chosen_splits, splits_option
 from builders.cli.tables import aligned
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
-from builders.release.entries import Manifest, SplitEntry
+from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
-from builders.release.reader import config_of, read_images
+from builders.release.reader import read_images
 from builders.release.schema import ROLES
 from builders.storage.atomic import write_text
 from builders.storage.scratch import scratch_folder
+from unknown_detection.help import HelpGroup
+from unknown_detection.terminal.progress import bar
 
 SEPARABLE = 0.75
 """The AUROC from which on a split counts as separable by smoothness (ours: halfway between chance and certainty)."""
 
 _WORKER_IMPORTS = ("builders.audit.duplicates", "builders.audit.measures", "numpy.ma")
 
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
 _release = click.argument("release", metavar="RELEASE", type=click.Path(path_type=Path))
-_config = click.argument("config", metavar="CONFIG")
+_splits = splits_option("Audit these alone; without it the whole release is.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Print the result, and write nothing.")
 _workers = click.option(
     "--workers",
@@ -55,7 +56,11 @@ def _out(what: str) -> Callable[[Any], Any]:
     )
 
 
-@click.group(name="python -m builders.audit", context_settings=_SETTINGS)
+@click.group(
+    "python -m builders.audit",
+    cls=HelpGroup,
+    examples=("python -m builders.audit artifacts build/unknown-detection --splits cifar",),
+)
 def command() -> None:
     """Audit a release folder for properties that make its results mean less than they seem to.
 
@@ -65,10 +70,11 @@ def command() -> None:
 
 
 @command.command(
-    context_settings=_SETTINGS, epilog="Example: python -m builders.audit smoothness build/unknown-detection cifar"
+    short_help="Smoothness alone against the known test images.",
+    examples=("python -m builders.audit smoothness build/unknown-detection --splits cifar",),
 )
 @_release
-@_config
+@_splits
 @click.option(
     "--threshold",
     type=click.FloatRange(0.5, 1),
@@ -76,39 +82,67 @@ def command() -> None:
     show_default=True,
     help="AUROC, or 1 minus the AUROC, from which on a split is flagged.",
 )
-def smoothness(release: Path, config: str, threshold: float) -> None:
+def smoothness(release: Path, splits: Sequence[str], threshold: float) -> None:
     """Measure how well smoothness alone, without a model, separates each unknown split from the known test images.
 
     AUROC 0.5 is chance. A split far from it can be detected without understanding an image: by noise, by texture, or
-    by the artifacts of a bad resize.
+    by the artifacts of a bad resize. Only configs that have known test images are measured.
     """
     with os_errors_as_build_errors("read the release"):
-        splits = config_of(read_manifest(release), config).splits
-        if "test" not in splits or "in_distribution" not in splits["test"].roles:
+        manifest = read_manifest(release)
+        chosen = _by_config(release, manifest, splits)
+        with_known = {config: names for config, names in chosen.items() if _has_known_test(manifest, config)}
+        if not with_known or (splits and len(with_known) < len(chosen)):
+            config = next(config for config in chosen if config not in with_known)
+            found = ", ".join(sorted(manifest.configs[config].splits))
             raise BuildError(
-                f"{config} in {release} has no in-distribution split `test` (splits: {', '.join(sorted(splits))}). "
-                "Build it, or audit the config that has one."
+                f"{config} in {release} has no in-distribution split `test` (splits: {found}). Build it, or choose a "
+                "config that has one with --splits."
             )
-        variations = _variations(release, config, dict(sorted(splits.items())))
-    # The mean comes from other known images than those of the test split, if there are any.
-    known_test = variations["test", "in_distribution"]
-    mean = float(np.mean(variations.get(("validation", "in_distribution"), known_test)))
-    known = smoothness_score(known_test, mean)
-    lines = [["split", "role", "images", "variation", "AUROC", "verdict"]]
-    lines.append(["test", "in_distribution", f"{len(known):,}", f"{np.mean(known_test):.4f}", "-", "-"])
-    for name, role in sorted(variations):
-        if role == "in_distribution":
-            continue
-        unknown = variations[name, role]
-        area = auroc(known, smoothness_score(unknown, mean))
-        verdict = "SEPARABLE by smoothness alone" if max(area, 1 - area) >= threshold else "not separable"
-        numbers = [f"{len(unknown):,}", f"{np.mean(unknown):.4f}", f"{area:.3f}"]
-        lines.append([name, role, *numbers, verdict])
+        lines = [["split", "role", "images", "variation", "AUROC", "verdict"]]
+        for config, names in with_known.items():
+            lines += _smoothness_lines(release, manifest, config, names, threshold)
     click.echo("\n".join(aligned(lines)))
 
 
+def _by_config(release: Path, manifest: Manifest, wanted: Sequence[str]) -> dict[str, list[str]]:
+    """The names of the splits that `--splits` chooses, by config."""
+    found: dict[str, list[str]] = {}
+    for key in chosen_splits(wanted, list(manifest.by_key()), str(release)):
+        config, _, name = key.partition("/")
+        found.setdefault(config, []).append(name)
+    return found
+
+
+def _has_known_test(manifest: Manifest, config: str) -> bool:
+    test = manifest.configs[config].splits.get("test")
+    return test is not None and "in_distribution" in test.roles
+
+
+def _smoothness_lines(
+    release: Path, manifest: Manifest, config: str, names: Sequence[str], threshold: float
+) -> Iterator[list[str]]:
+    """The lines of the table for one config: its known test images, and each unknown role of the named splits."""
+    splits = manifest.configs[config].splits
+    read = sorted({*names, "test", *(["validation"] if "validation" in splits else [])})
+    variations = _variations(release, manifest, [f"{config}/{name}" for name in read])
+    # The mean comes from other known images than those of the test split, if there are any.
+    known_test = variations[f"{config}/test", "in_distribution"]
+    mean = float(np.mean(variations.get((f"{config}/validation", "in_distribution"), known_test)))
+    known = smoothness_score(known_test, mean)
+    yield [f"{config}/test", "in_distribution", f"{len(known):,}", f"{np.mean(known_test):.4f}", "-", "-"]
+    for key, role in sorted(variations):
+        if role == "in_distribution" or key.partition("/")[2] not in names:
+            continue
+        unknown = variations[key, role]
+        area = auroc(known, smoothness_score(unknown, mean))
+        verdict = "SEPARABLE by smoothness alone" if max(area, 1 - area) >= threshold else "not separable"
+        yield [key, role, f"{len(unknown):,}", f"{np.mean(unknown):.4f}", f"{area:.3f}", verdict]
+
+
 @command.command(
-    context_settings=_SETTINGS, epilog="Example: python -m builders.audit overlap build/unknown-detection"
+    short_help="Unknown rows whose class overlaps a known class.",
+    examples=("python -m builders.audit overlap build/unknown-detection",),
 )
 @_release
 @_dry_run
@@ -127,7 +161,8 @@ def overlap(release: Path, dry_run: bool) -> None:
 
 
 @command.command(
-    context_settings=_SETTINGS, epilog="Example: python -m builders.audit duplicates build/unknown-detection"
+    short_help="The same picture in two rows, exactly or nearly.",
+    examples=("python -m builders.audit duplicates build/unknown-detection",),
 )
 @_release
 @click.option(
@@ -147,6 +182,7 @@ def duplicates(
     from builders.audit import duplicates as audit
 
     # With --against or --out nothing is written into the release.
+    _check_file(out)
     with audited(release, dry_run=dry_run or against is not None or out is not None) as manifest:
         parts = audit.parts_of(release, manifest)
         other = None
@@ -163,27 +199,29 @@ def duplicates(
         click.echo("\n".join(aligned(lines)))
         click.echo(audit.summary(found))
         if out is not None and not dry_run:
-            write_text(out, table_text(audit.findings(found)))
+            with os_errors_as_build_errors("write the table"):
+                write_text(out, table_text(audit.findings(found)))
             click.echo(f"wrote {out}")
         elif against is None and out is None:
             _finish(release, manifest, audit.findings(found), dry_run=dry_run, quiet=True)
 
 
 @command.command(
-    context_settings=_SETTINGS, epilog="Example: python -m builders.audit artifacts build/unknown-detection cifar"
+    short_help="Single numbers of an image that separate splits.",
+    examples=("python -m builders.audit artifacts build/unknown-detection --splits cifar",),
 )
 @_release
-@_config
+@_splits
 @click.option(
     "--sample",
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="Rows of each role in a split that are measured: those of least keyed rank.",
+    help="Rows of each role in a split that are measured: the first ones, which are a random sample.",
 )
 @_workers
 @_dry_run
-def artifacts(release: Path, config: str, sample: int, workers: int, dry_run: bool) -> None:
+def artifacts(release: Path, splits: Sequence[str], sample: int, workers: int, dry_run: bool) -> None:
     """Tell how well one number of an image (its size, encoding, mean colour, ...) separates splits from known images.
 
     Each number is a detector of its own. The AUROC is that of the better direction; 0.5 is chance.
@@ -191,35 +229,50 @@ def artifacts(release: Path, config: str, sample: int, workers: int, dry_run: bo
     from builders.audit import artifacts as audit
 
     with audited(release, dry_run=dry_run) as manifest:
-        splits = config_of(manifest, config).splits
-        reference = audit.known_test(manifest, config)
-        keys = [f"{config}/{name}" for name in sorted(splits)]
-        chosen = audit.sampled(release, manifest, sorted({*keys, reference.split}), sample)
-        chosen = {rows: numbers for rows, numbers in chosen.items() if rows.split in keys or rows == reference}
-        with _working(workers) as (executor, meter):
-            measured = audit.measure(release, manifest, chosen, executor, meter)
-        found = audit.separations(measured, reference)
-        click.echo("\n".join(aligned(list(audit.table_lines(found)))))
-        _finish(release, manifest, audit.findings(config, found, reference, sample), dry_run=dry_run)
+        for config, names in _by_config(release, manifest, splits).items():
+            reference = audit.known_test(manifest, config)
+            keys = [f"{config}/{name}" for name in names]
+            chosen = audit.sampled(release, manifest, sorted({*keys, reference.split}), sample)
+            chosen = {rows: numbers for rows, numbers in chosen.items() if rows.split in keys or rows == reference}
+            with _working(workers) as (executor, meter):
+                measured = audit.measure(release, manifest, chosen, executor, meter)
+            found = audit.separations(measured, reference)
+            click.echo("\n".join(aligned(list(audit.table_lines(found)))))
+            manifest = _finish(release, manifest, audit.findings(config, found, reference, sample), dry_run=dry_run)
 
 
 @command.command(
-    context_settings=_SETTINGS,
-    epilog="Example: python -m builders.audit resizes build/unknown-detection cifar/far_ood_lsun_fix /data/lsun",
+    short_help="Originals of a split, resized in three ways.",
+    examples=(
+        "python -m builders.audit resizes build/unknown-detection --splits cifar/far_ood_lsun_fix "
+        "--originals /data/lsun",
+    ),
 )
 @_release
-@click.argument("split", metavar="CONFIG/SPLIT")
-@click.argument("originals", metavar="DIR", type=click.Path(path_type=Path))
+@splits_option("The split whose originals are resized.", required=True)
+@click.option(
+    "--originals",
+    required=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="The source's folder, which has the originals.",
+)
 @click.option("--images", type=click.IntRange(1), default=4_000, show_default=True, help="Most images to resize.")
-def resizes(release: Path, split: str, originals: Path, images: int) -> None:
-    """Measure smoothness of a split's originals, in the source's folder DIR, resized in three ways.
+def resizes(release: Path, splits: Sequence[str], originals: Path, images: int) -> None:
+    """Measure smoothness of a split's originals, resized in three ways.
 
     The ways are LSUN-FIX's published procedure, the one-step resize of the whole image, and one that aliases. Each is
     compared with the known test images as by `smoothness`, for the Euclidean distance between neighbours and for its
     square, because the paper does not name the distance.
     """
+    from builders.audit.resizes import compare
+
     with os_errors_as_build_errors("read the release and the originals"):
-        found = compare(release, read_manifest(release), split, originals, images)
+        manifest = read_manifest(release)
+        ((config, names), *others) = _by_config(release, manifest, splits).items()
+        if others or len(names) != 1:
+            raise BuildError(f"--splits {','.join(splits)} chooses several splits. Name one as CONFIG/SPLIT.")
+        found = compare(release, manifest, f"{config}/{names[0]}", originals, images)
     lines = [["resize", "images", *(f"{word} ({name})" for name in DISTANCES for word in ("variation", "AUROC"))]]
     for way in found:
         figures = [text for name in DISTANCES for text in (f"{way.variation[name]:.4f}", f"{way.auroc[name]:.3f}")]
@@ -228,66 +281,110 @@ def resizes(release: Path, split: str, originals: Path, images: int) -> None:
 
 
 @command.command(
-    context_settings=_SETTINGS,
-    epilog="Example: python -m builders.audit sheet build/unknown-detection cifar --out sheet.png",
+    short_help="A picture of the first images of splits.",
+    examples=("python -m builders.audit sheet build/unknown-detection --splits cifar --out sheet.png",),
 )
 @_release
-@_config
+@_splits
 @_out("picture (.png or .jpg)")
-@click.option("--images", type=click.IntRange(1, 50), default=12, show_default=True, help="Images of each split.")
+@click.option(
+    "--images", type=click.IntRange(1, 48), default=12, show_default=True, help="Images of each role in a split."
+)
 @_dry_run
-def sheet(release: Path, config: str, out: Path | None, images: int, dry_run: bool) -> None:
-    """Draw the first images of every split into one picture.
+def sheet(release: Path, splits: Sequence[str], out: Path | None, images: int, dry_run: bool) -> None:
+    """Draw the first images of every split, by role and class, into one picture for each config.
 
-    Rows are sorted by a keyed hash, so the first ones are a random sample.
+    Rows are sorted by a keyed hash (SHA-256 of seed, split and id), so the first ones are a random sample.
+    Images of unknown classes have a frame.
     """
     from builders.audit.contact_sheet import sheet as draw
 
-    _draw(release, out, lambda manifest: draw(release, manifest, config, images), dry_run=dry_run)
+    def findings(manifest: Manifest) -> Iterator[Callable[[], Findings]]:
+        for config, names in _by_config(release, manifest, splits).items():
+            yield partial(draw, release, manifest, config, names, images)
+
+    _draw(release, out, findings, dry_run=dry_run)
 
 
 @command.command(
-    context_settings=_SETTINGS,
-    epilog="Example: python -m builders.audit pairs build/unknown-detection cifar --out pairs.png",
+    short_help="A picture of images above their duplicates.",
+    examples=("python -m builders.audit pairs build/unknown-detection --splits cifar/test --out pairs.png",),
 )
 @_release
-@_config
+@_splits
 @_out("picture (.png or .jpg)")
-@click.option("--split", default="test", show_default=True, help="The split whose duplicates are drawn.")
 @click.option(
-    "--images", type=click.IntRange(1, 200), default=24, show_default=True, help="Pairs, the farthest first."
+    "--images", type=click.IntRange(1, 200), default=24, show_default=True, help="Pairs, the least similar first."
 )
 @_dry_run
-def pairs(release: Path, config: str, out: Path | None, split: str, images: int, dry_run: bool) -> None:
-    """Draw images of a split above their duplicates in other splits or in the split itself.
+def pairs(release: Path, splits: Sequence[str], out: Path | None, images: int, dry_run: bool) -> None:
+    """Draw images of each split above their duplicates in other splits or in the split itself, with the distance.
 
-    The least similar pairs come first: those are the ones to doubt.
+    The least similar pairs come first: those are the ones to doubt. Of configs that are named as a whole, the splits
+    that have duplicates are drawn.
     """
-    from builders.audit.contact_sheet import pairs_sheet
+    from builders.audit.contact_sheet import pairs_sheet, with_duplicates
 
-    _draw(release, out, lambda manifest: pairs_sheet(release, manifest, config, split, images), dry_run=dry_run)
+    def findings(manifest: Manifest) -> Iterator[Callable[[], Findings]]:
+        keys = [
+            f"{config}/{name}" for config, names in _by_config(release, manifest, splits).items() for name in names
+        ]
+        for key in sorted(with_duplicates(release, manifest) & set(keys)) or keys[:1]:  # refused: it has none
+            yield partial(pairs_sheet, release, manifest, key, images)
+
+    _draw(release, out, findings, dry_run=dry_run)
 
 
-def _draw(release: Path, out: Path | None, draw: Callable[[Manifest], Findings], *, dry_run: bool) -> None:
+def _draw(
+    release: Path,
+    out: Path | None,
+    findings: Callable[[Manifest], Iterator[Callable[[], Findings]]],
+    *,
+    dry_run: bool,
+) -> None:
+    """Draw pictures and record them in the release, or write the only one to `out`."""
+    _check_file(out)
     if out is not None:
         picture_format(out)  # before any work
     with audited(release, dry_run=dry_run or out is not None) as manifest:
-        found = draw(manifest)
-        if out is None or dry_run:
-            _finish(release, manifest, found, dry_run=dry_run, quiet=out is not None)
-        else:
-            save_picture(found.picture, out)
-            click.echo(f"wrote {out}")
+        drawing = list(findings(manifest))
+        if out is not None and len(drawing) > 1:
+            raise BuildError(f"--out {out} names one file for {len(drawing)} pictures. Choose one with --splits.")
+        for draw in drawing:
+            found = draw()
+            if out is None or dry_run:
+                manifest = _finish(release, manifest, found, dry_run=dry_run, quiet=out is not None)
+            else:
+                with os_errors_as_build_errors("write the picture"):
+                    save_picture(found.picture, out)
+                click.echo(f"wrote {out}")
 
 
-def _finish(release: Path, manifest: Manifest, found: Findings, *, dry_run: bool, quiet: bool = False) -> None:
-    """Record an audit, or say what would be written; `quiet` leaves out the summary."""
+def _check_file(out: Path | None) -> None:
+    """Refuse an `--out` that cannot be a file, before any work."""
+    if out is None:
+        return
+    if out.is_dir():
+        raise BuildError(f"--out {out} is a folder. Give the name of a file in it.")
+    inside = next((parent for parent in out.parents if parent.exists()), out)
+    if not inside.is_dir():
+        raise BuildError(f"--out {out} cannot be written: {inside} is a file. Give a file in a folder.")
+
+
+def _finish(release: Path, manifest: Manifest, found: Findings, *, dry_run: bool, quiet: bool = False) -> Manifest:
+    """Record an audit, or print what would be written; `quiet` leaves out the summary.
+
+    Returns:
+        The manifest as it is then.
+    """
     if not quiet:
         click.echo(found.summary)
     if dry_run:
         click.echo(f"would write {', '.join(paths(release, found))} in {release} (--dry-run)")
-    else:
-        click.echo(f"wrote {', '.join(record(release, manifest, found))} in {release}")
+        return manifest
+    manifest = record(release, manifest, found)
+    click.echo(f"wrote {', '.join(paths(release, found))} in {release}")
+    return manifest
 
 
 @contextmanager
@@ -299,16 +396,16 @@ def _working(workers: int) -> Iterator[tuple[LocalExecutor, TerminalMeter]]:
         yield executor, meter
 
 
-def _variations(release: Path, config: str, splits: Mapping[str, SplitEntry]) -> dict[tuple[str, str], Float64]:
-    """Total variation of every image, by split and role."""
-    total = sum(split.rows for split in splits.values())
+def _variations(release: Path, manifest: Manifest, keys: Sequence[str]) -> dict[tuple[str, str], Float64]:
+    """Total variation of every image of some splits, by split (`config/split`) and role."""
+    known = manifest.by_key()
     found: dict[tuple[str, str], list[float]] = {}
-    # disable=None hides the bar unless stderr is a terminal.
-    with tqdm(total=total, desc="measuring", unit=" images", disable=None, file=sys.stderr) as bar:
-        for name, split in splits.items():
-            for row, image in read_images(release, f"{config}/{name}", split):
-                found.setdefault((name, ROLES[row["role"]]), []).append(total_variation(np.asarray(image)))
-                bar.update()
+    total = sum(known[key].rows for key in keys)
+    with bar(total, "measuring") as shown:
+        for key in keys:
+            for row, image in read_images(release, key, known[key]):
+                found.setdefault((key, ROLES[row["role"]]), []).append(total_variation(np.asarray(image)))
+                shown.update()
     return {key: np.array(values) for key, values in found.items()}
 
 

@@ -5,77 +5,109 @@ Tested by `tests/builders/audit/test_main.py`.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFont
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
 
 from builders.audit.record import Findings
+from builders.audit.row_groups import read_index, row_groups, undecodable
+from builders.card.grid import Column, Row, Shown, grid
+from builders.card.words import ROLE_NAMES, role_order
 from builders.errors import BuildError
+from builders.release import images
 from builders.release.duplicates import Pair, read_pairs
 from builders.release.entries import Manifest, SplitEntry
 from builders.release.layout import Layout
-from builders.release.reader import config_of, read_images
-
-_CELL = 96
-_GAP = 6
-_LINE = 20
-_TEXT = (20, 20, 20)
-_PAPER = (255, 255, 255)
-_PAIRS_IN_A_ROW = 12
+from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
 
 _LOCAL = "The picture shows images of the sources, so it is not published."
+_FRAMED = "Framed images are unknown: their classes are not among the in-distribution ones."
+_SAMPLE = "Each row shows the first images of its split, which is a random sample, sorted by class."
 
 
-def sheet(root: Path, manifest: Manifest, config: str, count: int) -> Findings:
-    """Draw the first images of every split of a config; rows stand in keyed order, so they are a random sample.
+@dataclass(frozen=True)
+class _Image:
+    """An image of a release: its row number, id, role and class name."""
+
+    row: int
+    id: str
+    role: Role
+    class_name: str
+    image: Image.Image
+
+    @property
+    def shown(self) -> Shown:
+        return Shown(self.image, self.class_name.replace("_", " "), self.role in UNKNOWN_ROLES)
+
+
+def sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[str], count: int) -> Findings:
+    """Draw the first images of some splits of a config, by role; rows stand in keyed order, so they are random.
+
+    Args:
+        root: the release folder.
+        manifest: its manifest.
+        config: the config.
+        splits: names of its splits.
+        count: most images of each role in a split.
 
     Raises:
-        BuildError: there is no such config, or a split has no images here.
+        BuildError: a split has no images here, or a file cannot be read.
     """
-    splits = config_of(manifest, config).splits
-    drawn, rows = [], []
+    blocks: dict[tuple[int, str], list[_Image]] = {}
+    of: dict[tuple[int, str], int] = {}
+    entries = manifest.configs[config].splits
     for name in sorted(splits):
-        first = list(itertools.islice(read_images(root, f"{config}/{name}", splits[name]), count))
-        title = f"{name} ({', '.join(splits[name].roles)}, {splits[name].rows:,} rows)"
-        drawn.append((title, [image for _, image in first]))
-        rows += [(f"{config}/{name}", number, row["id"]) for number, (row, _) in enumerate(first)]
+        key = f"{config}/{name}"
+        roles = read_index(root, entries[name], ["role"])["role"].to_numpy()
+        first = [np.flatnonzero(roles == number)[:count] for number in range(len(ROLES))]
+        of |= {(number, name): int((roles == number).sum()) for number in range(len(ROLES))}
+        for image in _images(root, key, entries[name], np.sort(np.concatenate(first))):
+            blocks.setdefault((role_order(image.role), name), []).append(image)
+    rows = [
+        Row(
+            f"{name}: {ROLE_NAMES[ROLES[role]]}, {len(some):,} of {of[role, name]:,} images",
+            tuple(Column((one.shown,)) for one in sorted(some, key=lambda one: (one.class_name.casefold(), one.row))),
+        )
+        for (role, name), some in sorted(blocks.items())
+    ]
+    drawn = [(f"{config}/{name}", one.row, one.id) for (_, name), some in sorted(blocks.items()) for one in some]
     return Findings(
         key=f"{config}/sheet",
-        summary=f"Contact sheet of `{config}`: the first rows of each of its {len(splits):,} splits, {len(rows):,} "
+        summary=f"Contact sheet of `{config}`: the first rows of each of {len(splits):,} splits, {len(drawn):,} "
         f"images in all. {_LOCAL}",
         splits=tuple(f"{config}/{name}" for name in sorted(splits)),
         columns=("split", "row", "id"),
-        rows=rows,
-        picture=contact_sheet(drawn),
+        rows=sorted(drawn),
+        picture=grid(rows, f"{_SAMPLE} {_FRAMED}"),
     )
 
 
-def pairs_sheet(root: Path, manifest: Manifest, config: str, split: str, count: int) -> Findings:
+def pairs_sheet(root: Path, manifest: Manifest, key: str, count: int) -> Findings:
     """Draw images of a split above their nearest duplicates by the release's table, the least similar pairs first.
 
+    Args:
+        root: the release folder.
+        manifest: its manifest.
+        key: the split (`config/split`).
+        count: most pairs.
+
     Raises:
-        BuildError: there is no such split, it has no duplicates, or the release has no table of them.
+        BuildError: the split has no duplicates, the release has no table of them, or a file cannot be read.
     """
-    key, known = f"{config}/{split}", manifest.by_key()
-    if split not in config_of(manifest, config).splits:
-        raise BuildError(f"{config} in {root} has no split {split}; choose another --split.")
+    known = manifest.by_key()
     nearest = _nearest(_table(root, manifest), key)
     if not nearest:
-        raise BuildError(f"{key} has no duplicates in the table of {root}; choose another --split.")
+        raise BuildError(f"{key} has no duplicates in the table of {root}. Choose another split with --splits.")
     drawn = sorted(nearest.items(), key=lambda item: (-item[1][0], item[0]))[:count]
     wanted: dict[str, set[str]] = {key: {row for row, _ in drawn}}
     for _, (_, place, partner) in drawn:
         wanted.setdefault(place, set()).add(partner)
     pictures = {place: _by_id(root, place, known[place], ids) for place, ids in wanted.items()}
-    rows = []
-    for start in range(0, len(drawn), _PAIRS_IN_A_ROW):
-        some = drawn[start : start + _PAIRS_IN_A_ROW]
-        distances = "   ".join(f"{distance:.3f}" for _, (distance, _, _) in some)
-        rows.append((f"{key}, distances {distances}", [pictures[key][row] for row, _ in some]))
-        others = ", ".join(sorted({place for _, (_, place, _) in some}))
-        rows.append((others, [pictures[place][partner] for _, (_, place, partner) in some]))
+    config, _, split = key.partition("/")
     return Findings(
         key=f"{config}/pairs_{split}",
         summary=f"Pairs of `{key}`: {len(drawn):,} of its {len(nearest):,} images with a duplicate in the table of "
@@ -83,8 +115,24 @@ def pairs_sheet(root: Path, manifest: Manifest, config: str, split: str, count: 
         splits=tuple(sorted(wanted)),
         columns=("split", "id", "distance", "other_split", "other_id"),
         rows=[(key, row, f"{distance:.4f}", place, partner) for row, (distance, place, partner) in drawn],
-        picture=contact_sheet(rows),
+        picture=grid(_pair_rows(key, drawn, pictures), f"Distance 0: equal pixels or equal bytes. {_FRAMED}"),
     )
+
+
+_Nearest = tuple[str, tuple[float, str, str]]
+"""The id of a row, and its nearest duplicate: distance, split and id."""
+
+
+def _pair_rows(key: str, drawn: Sequence[_Nearest], pictures: Mapping[str, Mapping[str, _Image]]) -> list[Row]:
+    """A row for each other split, those with the least similar pair first."""
+    by_place: dict[str, list[Column]] = {}
+    for row, (distance, place, partner) in drawn:
+        images = (pictures[key][row].shown, pictures[place][partner].shown)
+        by_place.setdefault(place, []).append(Column(images, f"distance {distance:.3f}"))
+    return [
+        Row(f"{key}: above its duplicates in {'the same split' if place == key else place}", tuple(columns))
+        for place, columns in by_place.items()
+    ]
 
 
 def _nearest(pairs: Iterable[Pair], key: str) -> dict[str, tuple[float, str, str]]:
@@ -100,45 +148,40 @@ def _nearest(pairs: Iterable[Pair], key: str) -> dict[str, tuple[float, str, str
     return nearest
 
 
+def with_duplicates(root: Path, manifest: Manifest) -> set[str]:
+    """The splits (`config/split`) that have rows in the table of duplicates.
+
+    Raises:
+        BuildError: the release has no such table, or it cannot be read.
+    """
+    return {split for pair in _table(root, manifest) for split in (pair.split, pair.other_split)}
+
+
 def _table(root: Path, manifest: Manifest) -> list[Pair]:
     if manifest.duplicates is None:
         raise BuildError(f"{root} has no table of duplicates: an earlier version built it. Build it again.")
     return read_pairs(Layout(root).duplicates)
 
 
-def _by_id(root: Path, key: str, split: SplitEntry, wanted: set[str]) -> dict[str, Image.Image]:
-    return {row["id"]: image for row, image in read_images(root, key, split) if row["id"] in wanted}
+def _by_id(root: Path, key: str, split: SplitEntry, wanted: set[str]) -> dict[str, _Image]:
+    ids = read_index(root, split, ["id"])["id"].to_pylist()
+    rows = np.array([row for row, name in enumerate(ids) if name in wanted], np.int64)
+    return {image.id: image for image in _images(root, key, split, rows)}
 
 
-def contact_sheet(rows: Sequence[tuple[str, Sequence[Image.Image]]]) -> Image.Image:
-    """Draw rows of images, each with its title above.
-
-    Args:
-        rows: title and images. Small images are enlarged by a whole factor, which shows their pixels as stored; large
-            ones are shrunk.
-
-    Returns:
-        One RGB picture.
-    """
-    columns = max((len(images) for _, images in rows), default=0)
-    font = ImageFont.load_default(14)
-    titles = max((font.getlength(title) for title, _ in rows), default=0)
-    width = max(columns * (_CELL + _GAP), int(titles) + _GAP) + _GAP
-    height = len(rows) * (_LINE + _CELL + 2 * _GAP) + _GAP
-    sheet = Image.new("RGB", (width, height), _PAPER)
-    draw = ImageDraw.Draw(sheet)
-    for number, (title, images) in enumerate(rows):
-        top = _GAP + number * (_LINE + _CELL + 2 * _GAP)
-        draw.text((_GAP, top), title, fill=_TEXT, font=font)
-        for column, image in enumerate(images):
-            sheet.paste(_fitted(image), (_GAP + column * (_CELL + _GAP), top + _LINE))
-    return sheet
-
-
-def _fitted(image: Image.Image) -> Image.Image:
-    factor = _CELL // max(image.size)
-    if factor >= 1:
-        return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
-    small = image.copy()
-    small.thumbnail((_CELL, _CELL))
-    return small
+def _images(root: Path, key: str, split: SplitEntry, rows: npt.NDArray[np.int64]) -> list[_Image]:
+    """The images of some rows, in their order, from the row groups that they are in."""
+    described = read_index(root, split, ["id", "role", "class_name"]).take(rows).to_pylist()
+    found = []
+    for group in row_groups(root, key, split, rows):
+        for number, data in enumerate(group.images()):
+            place = group.first + number
+            row = described[place]
+            if not 0 <= row["role"] < len(ROLES):
+                raise BuildError(f"{group.place(number)} has no known role. Check the release with verify.")
+            try:
+                image = images.decode(data).convert("RGB")
+            except images.DECODE_ERRORS as error:
+                raise undecodable(group, number, error) from error
+            found.append(_Image(int(rows[place]), row["id"], ROLES[row["role"]], row["class_name"], image))
+    return found

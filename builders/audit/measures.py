@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image
 
-from builders.audit.row_groups import RowGroup
+from builders.audit.row_groups import RowGroup, undecodable
 from builders.audit.smoothness import total_variation
-from builders.errors import BuildError, one_line
 from builders.executors.base import ONE_CORE, Counted, Progress, Resources
 from builders.release import images
 
@@ -129,11 +128,3 @@ class MeasureTask:
                 raise undecodable(self.group, number, error) from error
             counted.one(len(data))
         return np.array(found, np.float64).reshape(-1, len(NUMBERS))
-
-
-def undecodable(group: RowGroup, number: int, error: Exception) -> BuildError:
-    """The error for an image of a row group that does not decode."""
-    return BuildError(
-        f"The image of {group.place(number)} does not decode ({one_line(error)}). Check the release with python -m "
-        "hf_scripts.verify."
-    )

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 from PIL import Image
 
+from builders.card import card
 from builders.errors import BuildError, os_errors_as_build_errors, printable
-from builders.release import card
 from builders.release.entries import AuditEntry, Manifest
 from builders.release.layout import Layout, shows_images
 from builders.release.manifest import file_entry, read_manifest
@@ -78,7 +78,7 @@ def refuse_build_in_progress(root: Path, busy: str) -> None:
         raise BuildError(busy)
 
 
-def record(root: Path, manifest: Manifest, findings: Findings) -> list[str]:
+def record(root: Path, manifest: Manifest, findings: Findings) -> Manifest:
     """Write an audit's files, then the card, and last the manifest that lists them.
 
     A run that is killed between two of them leaves files that the manifest does not list; the same audit, run again,
@@ -90,7 +90,7 @@ def record(root: Path, manifest: Manifest, findings: Findings) -> list[str]:
         findings: what was found.
 
     Returns:
-        The paths of the written files, relative to the folder.
+        The manifest as written.
     """
     layout = Layout(root)
     table, picture = layout.audit_table(findings.key), layout.audit_picture(findings.key)
@@ -105,8 +105,7 @@ def record(root: Path, manifest: Manifest, findings: Findings) -> list[str]:
         chart=file_entry(layout, picture) if listed else None,
     )
     audits = dict(sorted({**manifest.audits, findings.key: entry}.items()))
-    card.write_card_and_manifest(layout, msgspec.structs.replace(manifest, audits=audits))
-    return paths(root, findings)
+    return card.write_card_and_manifest(layout, msgspec.structs.replace(manifest, audits=audits))
 
 
 def paths(root: Path, findings: Findings) -> list[str]:
@@ -136,12 +135,10 @@ def picture_format(path: Path) -> str:
     """Pillow's name of the format of a picture file.
 
     Raises:
-        BuildError: its suffix names no format that is written here, or the path is a folder.
+        BuildError: its suffix names no format that is written here.
     """
     found = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}.get(path.suffix.lower())
     if found is None:
         named = f"ends in {path.suffix}" if path.suffix else "has no extension"
         raise BuildError(f"The picture {path} {named}, which names no format. End it in .png or .jpg.")
-    if path.is_dir():
-        raise BuildError(f"The picture {path} is a folder. Give the name of a file.")
     return found

@@ -140,6 +140,8 @@ def _resized(release: Path, key: str, split: SplitEntry, root: Path, most: int) 
         raise BuildError(
             f"{key} has no originals that a resize could shrink. Name a split of one source of photographs."
         )
+    if not root.is_dir():
+        raise BuildError(f"There is no folder {root}. Give the folder of {source.title} with --originals.")
     index = open_source(source, root, pieces[0].partitions)
     ids = pq.ParquetFile(release / split.index.path).read(["source_id"]).column(0).slice(0, most)
     _, read = image_sizes(index, _places(key, index, ids))

@@ -60,6 +60,8 @@ class RowGroup:
                     for data in pc.struct_field(batch.column(0).take(pa.array(some)), "bytes"):
                         yield data.as_py() or b""  # empty only in a damaged shard
                     start += batch.num_rows
+                    if start > wanted[-1]:  # a few rows of a large row group are read without the rest
+                        return
         except (OSError, pa.ArrowException) as error:
             raise unreadable(self.path, error) from error
 
@@ -140,3 +142,11 @@ def unreadable(path: Path, error: Exception) -> BuildError:
     """The error for a file of the release that cannot be read."""
     reason = one_line(str(error).partition("\n")[0])
     return BuildError(f"Cannot read {path} ({reason}). Check the release with python -m hf_scripts.verify.")
+
+
+def undecodable(group: RowGroup, number: int, error: Exception) -> BuildError:
+    """The error for an image of a row group that does not decode."""
+    return BuildError(
+        f"The image of {group.place(number)} does not decode ({one_line(error)}). Check the release with python -m "
+        "hf_scripts.verify."
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
 
 Float64 = npt.NDArray[np.float64]
 
@@ -73,6 +72,8 @@ def auroc(known: Float64, unknown: Float64) -> float:
     """
     if not len(known) or not len(unknown):
         raise ValueError("AUROC needs images on both sides")
+    from scipy.stats import rankdata  # half a second, for which --help should not wait
+
     ranks = rankdata(np.concatenate([known, unknown]))
     excess = ranks[len(known) :].sum() - len(unknown) * (len(unknown) + 1) / 2
     return float(excess / (len(known) * len(unknown)))

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from builders.audit.measures import undecodable
-from builders.audit.row_groups import RowGroup, row_groups
+from builders.audit.row_groups import RowGroup, row_groups, undecodable
 from builders.executors.base import ONE_CORE, Counted, Executor, Meter, Progress, Resources
 from builders.generate.arrays import SIDE
 from builders.generate.exact.resize import fixed_resize

@@ -1,16 +1,15 @@
 """Shows the progress of long steps on stderr: images, rate, time left, and bytes per second.
 
-Tested by `tests/builders/pipeline/test_command.py`.
+Tested by `tests/unknown_detection/terminal/test_screen.py`.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from types import TracebackType
 from typing import Any
 
-from tqdm import tqdm
+from unknown_detection.terminal.progress import fill, log, open_bar
 
 
 class TerminalMeter:
@@ -32,15 +31,14 @@ class TerminalMeter:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
+        self._close(whole=kind is None)
 
     def step(self, title: str, images: int) -> None:
-        """Begin a step over a number of images."""
-        self._close()
+        """Begin a step over a number of images, which ends the one before."""
+        self.done()
         self.bytes = 0
         self.started = time.monotonic()
-        hidden = True if self.quiet else None  # None: hidden unless stderr is a terminal
-        self.bar = tqdm(total=images, desc=title, unit=" images", unit_scale=True, disable=hidden, file=sys.stderr)
+        self.bar = open_bar(images, title, quiet=self.quiet)
 
     def advance(self, images: int, size: int = 0) -> None:
         """Count images, and bytes if known, as done."""
@@ -55,9 +53,15 @@ class TerminalMeter:
     def note(self, text: str) -> None:
         """Print a line that stays above the bar."""
         if not self.quiet:
-            tqdm.write(text, file=sys.stderr)
+            log(text)
 
-    def _close(self) -> None:
+    def done(self) -> None:
+        """End the step, if one is open; its bar is full. Results are printed after this."""
+        self._close(whole=True)
+
+    def _close(self, *, whole: bool) -> None:
         if self.bar is not None:
+            if whole:
+                fill(self.bar)
             self.bar.close()
             self.bar = None

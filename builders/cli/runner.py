@@ -1,6 +1,6 @@
-"""Runs a command line and turns errors that the user can fix into a message and exit code 2.
+"""Runs a command line: one sentence for an error that the user can fix, one line after Ctrl-C.
 
-Tested by `tests/builders/pipeline/test_command.py`.
+Tested by `tests/unknown_detection/terminal/test_interrupts.py`.
 """
 
 from __future__ import annotations
@@ -10,27 +10,33 @@ from collections.abc import Sequence
 import click
 
 from builders.errors import BuildError, printable
+from unknown_detection.commands import as_started
+from unknown_detection.help import usage_error
+from unknown_detection.terminal.interrupts import run_stoppable
 
 
 def exit_code(command: click.Command, argv: Sequence[str] | None, *, stopped: str) -> int:
     """Run a command line; errors that the user can fix are printed without a traceback.
 
     Args:
-        command: the command; an integer that it returns is the exit code.
+        command: the command, named as `python -m` starts it; an integer that it returns is the exit code.
         argv: arguments; None for those of the process.
-        stopped: the message after Ctrl-C.
+        stopped: the line after Ctrl-C.
 
     Returns:
         0 for success, 2 for an error that the user can fix, 130 after Ctrl-C, or the command's own code.
     """
+    return run_stoppable(lambda: _run(command, argv), stopped)
+
+
+def _run(command: click.Command, argv: Sequence[str] | None) -> int:
     try:
-        return int(command.main(args=argv, standalone_mode=False) or 0)
+        return int(command.main(args=argv, prog_name=command.name, standalone_mode=False) or 0)
     except BuildError as error:
-        click.echo(f"error: {printable(str(error), keep=chr(10))}", err=True)
+        click.echo(as_started(f"error: {printable(str(error), keep=chr(10))}"), err=True)
         return 2
     except click.ClickException as error:
-        error.show()
+        click.echo(usage_error(error), err=True)
         return 2
-    except (click.Abort, KeyboardInterrupt):
-        click.echo(stopped, err=True)
-        return 130
+    except click.Abort as abort:  # what click makes of other interrupts, and of an EOFError, which is a defect
+        raise abort.__cause__ or abort from None

@@ -15,8 +15,12 @@ from builders.generate.flags import Flag
 
 def setting_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
     """Return the flags of a benchmark's settings; a flag that several share, such as `--device`, is there once."""
-    flags = [flag for settings in benchmark.settings for flag in settings.flags]
-    return [_option(flag) for flag in dict.fromkeys(flags)]
+    return [_option(flag) for flag in setting_flags(benchmark)]
+
+
+def setting_flags(benchmark: Benchmark) -> list[Flag]:
+    """The flags of a benchmark's settings, each once."""
+    return list(dict.fromkeys(flag for settings in benchmark.settings for flag in settings.flags))
 
 
 def given_values(benchmark: Benchmark, chosen: Sequence[Variant], flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from builders.cli.source_places import Place, PlaceType, as_place
 from builders.errors import BuildError, one_line
+from builders.hub.place import is_hub_place
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
 from builders.storage.text_files import read_lines
@@ -28,9 +30,9 @@ def source_options(sources: Iterable[Source]) -> list[Callable[[Any], Any]]:
         click.option(
             f"--{source.key}",
             source.key,
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help=f"{source.title}. Run without any source to see the layouts that are accepted.",
+            type=PlaceType(),
+            metavar="DIR|hf://...",
+            help=f"{source.title}.",
         )
         for source in sources
         if source.on_disk
@@ -47,8 +49,8 @@ def sources_option() -> Callable[[Any], Any]:
     )
 
 
-def listed_sources(given: Path | None) -> dict[str, Path]:
-    """Read folders by source key from a file; without one, from `SOURCES_FILE` if that exists.
+def listed_sources(given: Path | None) -> dict[str, Place]:
+    """Read places by source key from a file; without one, from `SOURCES_FILE` if that exists.
 
     Raises:
         BuildError: the file has other lines than `source = "DIR"`, or names no source.
@@ -72,7 +74,11 @@ def listed_sources(given: Path | None) -> dict[str, Path]:
             raise BuildError(
                 f'{key} in {path} is {one_line(repr(value), 80)}, not a folder in quotes. Write {key} = "DIR".'
             )
-    return {key: path.parent / _expanded(key, value, path) for key, value in listed.items()}
+    return {key: _placed(key, value, path) for key, value in listed.items()}
+
+
+def _placed(key: str, value: str, path: Path) -> Place:
+    return as_place(value) if is_hub_place(value) else path.parent / _expanded(key, value, path)
 
 
 def _expanded(key: str, value: str, path: Path) -> Path:
@@ -84,11 +90,41 @@ def _expanded(key: str, value: str, path: Path) -> Path:
         ) from error
 
 
+def refuse_sources_of_demo(sources: Iterable[Source], flags: Mapping[str, Any], log: Callable[[str], object]) -> None:
+    """Refuse copies of sources that are given to a demo, which uses none; say that the file here is not read.
+
+    Raises:
+        BuildError: a flag names a copy or a file that names copies.
+    """
+    given = [f"--{source.key}" for source in sources if flags.get(source.key) is not None]
+    given += ["--sources"] if flags["sources"] is not None else []
+    if given:
+        named = " and ".join(given)
+        raise BuildError(
+            f"--demo makes up all sources, so {named} cannot be given with it. Leave out --demo to build from your "
+            f"own copies, or {named} to try the tools."
+        )
+    if SOURCES_FILE.is_file():
+        log(f"--demo makes up all sources; {SOURCES_FILE} is not read")
+
+
 def missing_sources(missing: Iterable[tuple[Source, str]]) -> list[str]:
     """Describe the sources that have no folder: who needs them, where to get them, and the accepted layouts."""
     lines = []
     for source, needing in missing:
         lines.append(f"  --{source.key} DIR  {source.title}, for {needing}")
         lines += [f"      get it from {source.obtain.page}: {source.obtain.steps}"] if source.obtain else []
+        lines += [f"      {way}" for way in _shorter_ways(source)]
         lines += [f"      {layout}" for layout in source.layouts]
     return lines
+
+
+def _shorter_ways(source: Source) -> list[str]:
+    """The ways to get a source that are one command or one flag."""
+    obtain, ways = source.obtain, []
+    if obtain is not None and obtain.is_plain:
+        ways.append(f"or run python -m builders.sources get {source.key} --into DIR")
+    if obtain is not None and obtain.mirror is not None and obtain.mirror.at:
+        gate = ", once your account has accepted its terms" if obtain.mirror.gated else ""
+        ways.append(f"or give --{source.key} {obtain.mirror.at}{gate}")
+    return ways

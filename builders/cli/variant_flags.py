@@ -14,6 +14,7 @@ import click
 
 from builders.benchmark import Benchmark, Variant
 from builders.cli.source_flags import listed_sources
+from builders.cli.source_places import as_place
 from builders.errors import BuildError
 from builders.sources.base import Source
 
@@ -69,7 +70,7 @@ def _take_found(variant: Variant, flags: dict[str, Any]) -> None:
     if usual is None or own is None or flags["demo"] or flags[_parameter(variant)] is not None:
         return
     root = flags[usual.key] or listed_sources(flags["sources"]).get(usual.key)
-    if root is None or flags[own.key] is not None or not _holds(own, root) or _holds(usual, root):
+    if not isinstance(root, Path) or flags[own.key] is not None or not _holds(own, root) or _holds(usual, root):
         return
     click.echo(f"{root} holds {own.title}, not {usual.title}: read as with --{variant.name}", err=True)
     flags[_parameter(variant)] = str(root)
@@ -103,7 +104,7 @@ def _give_folder(variant: Variant, flags: dict[str, Any]) -> None:
     key, given = variant.source.key, flags[_parameter(variant)]
     if given is None and flags[key] is not None:
         raise BuildError(f"--{key} is only used with --{variant.name}. Add that, or leave --{key} out.")
-    flags[key] = given or flags[key]
+    flags[key] = as_place(given) if given else flags[key]
 
 
 def _parameter(variant: Variant) -> str:

@@ -15,13 +15,10 @@ from builders.cli.runner import exit_code
 from builders.demo.write import write_demo
 from builders.errors import os_errors_as_build_errors
 from builders.registry import BENCHMARKS
+from unknown_detection.help import helpful
 
 
-@click.command(
-    name="python -m builders.demo",
-    epilog="Example: python -m builders.demo demo",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@helpful("python -m builders.demo", examples=("python -m builders.demo demo",))
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--seed", default=0, show_default=True, help="Seed of the pixels; file names do not depend on it.")
 def command(folder: Path, seed: int) -> None:

@@ -12,13 +12,12 @@ import hashlib
 from importlib import resources
 from pathlib import Path
 
-from tqdm import tqdm
-
 from builders.demo.base import Demo, DemoContainers, DemoFiles
 from builders.demo.duplicates import COPIES, DUPLICATES
 from builders.demo.images import digest, draw, jpeg
 from builders.errors import BuildError
 from builders.sources.registry import SOURCES
+from unknown_detection.terminal.progress import bar
 
 DEMOS: dict[str, Demo] = {key: source.demo for key, source in SOURCES.items() if source.demo is not None}
 """Every source's demo by its key."""
@@ -53,11 +52,11 @@ def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str
         _write(root / key / MARKER, _MARKER_TEXT.encode())
     files = {key: demo for key, demo in DEMOS.items() if isinstance(demo, DemoFiles)}
     drawings = {key: list(demo.images()) for key, demo in files.items()}
-    with tqdm(total=sum(map(len, drawings.values())), unit="image", disable=None if progress else True) as bar:
+    with bar(sum(map(len, drawings.values())), "drawing demo sources", quiet=not progress) as shown:
         for key, images in drawings.items():
             for image in images:
                 _write(root / key / image.path, files[key].encoded(key, image, seed))
-                bar.update()
+                shown.update()
     for copy in DUPLICATES:
         if {copy.source, copy.of_source} <= drawings.keys():
             original = (root / copy.of_source / copy.of_path).read_bytes()

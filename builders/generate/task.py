@@ -24,7 +24,7 @@ from builders.generate.sealed import Original, prepare, seal
 from builders.release import images
 from builders.release.columns import PREPARED_SHA256
 from builders.release.entries import PreparationEntry
-from builders.release.images import unreadable
+from builders.release.images import LEAVE_OUT, unreadable
 from builders.sources.broken import known_broken
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import Reader
@@ -202,7 +202,7 @@ class _Work:
         if generated.reason and not self.task.drop_unreadable:
             raise BuildError(
                 f"No image can be generated from {self.rows['source_id'][number]} in {self.inputs.path(number)}: "
-                f"{generated.reason}. Replace it with a good copy, or leave it out with --allow-partial."
+                f"{generated.reason}. Replace it with a good copy{LEAVE_OUT}."
             )
 
 

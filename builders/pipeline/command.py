@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +13,44 @@ import click
 
 from builders.benchmark import Benchmark, Variant, split_of
 from builders.cli.demo_models import NO_MODELS, ModelsOfDemo, left_out, without
+from builders.cli.documents import check_json, json_option, print_document
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
-from builders.cli.setting_flags import given_values, setting_options
-from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
+from builders.cli.setting_flags import given_values, setting_flags, setting_options
+from builders.cli.source_flags import (
+    SOURCES_FILE,
+    listed_sources,
+    missing_sources,
+    refuse_sources_of_demo,
+    source_options,
+    sources_option,
+)
+from builders.cli.source_places import Downloads, cache_option, refuse_wrong_folders
+from builders.cli.split_choice import is_named, named, refuse_unknown, splits_option
 from builders.cli.variant_flags import chosen_reading, every_source, variant_options
-from builders.errors import BuildError, os_errors_as_build_errors
+from builders.errors import NAMED, BuildError, more, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generator
 from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest, Run, compared_with, generators_of, parts_of, with_parents
+from builders.pipeline.request import (
+    BuildRequest,
+    Run,
+    compared_with,
+    generators_of,
+    needed_partitions,
+    parts_of,
+    with_parents,
+)
 from builders.pipeline.run import write_release
 from builders.pipeline.state import locked, refuse_foreign
-from builders.pipeline.summary import built_text, dry_run_text
+from builders.pipeline.summary import built_text, dry_run_document, dry_run_text
 from builders.plan.withdrawals import DUPLICATES, read_withdrawn
 from builders.release.layout import Layout
 from builders.sources.base import Source
 from builders.storage.atomic import write_text
+from unknown_detection.help import ESSENTIALS, helpful
 
 WORKER_IMPORTS = ("builders.pipeline.command", "builders.generate.task", "numpy.ma")
 """All that a build's workers use. pyarrow asks for the last at the first array that it makes of one of NumPy's."""
@@ -55,16 +74,27 @@ def make_command(benchmark: Benchmark) -> click.Command:
     """The click command of one builder: shared flags, and one flag for each of its sources."""
     module = f"python -m builders.{benchmark.name}_benchmark"
 
-    @click.command(
-        name=module,
-        help=f"Build the {benchmark.title} from your own copies of its source datasets.",
-        epilog=f"Example: {module} --demo --out build/unknown-detection",
-        context_settings={"help_option_names": ["-h", "--help"]},
+    sources = [source.key for source in every_source(benchmark) if source.on_disk]
+
+    @helpful(
+        module,
+        help=f"Build a release of {benchmark.title}, from your own copies of its source datasets.",
+        sections={
+            ESSENTIALS: ESSENTIAL,
+            "Sources (run without any to see where to get each, and its layouts)": [*sources, "sources"],
+            "Which rows": _which_rows(benchmark),
+            "Models that make images": [flag.name.replace("-", "_") for flag in setting_flags(benchmark)],
+            "How it is built": HOW,
+        },
+        examples=(
+            f"{module} --demo --out build/unknown-detection",
+            f"{module} --sources sources.toml --splits {next(iter(benchmark.parts()))} --dry-run",
+        ),
     )
     def command(**flags: Any) -> None:
         with os_errors_as_build_errors("read the sources and write the release"):
             read, chosen = chosen_reading(benchmark, flags)
-            configs = {name.partition("/")[0] for name in _named(flags["splits"])}
+            configs = {name.partition("/")[0] for name in named(flags["splits"])}
             values = given_values(benchmark, chosen, flags)
             models = _demo_models(read, chosen, values, configs) if flags["demo"] else NO_MODELS
             build(read.with_settings(values, configs), module, flags, models)
@@ -73,11 +103,22 @@ def make_command(benchmark: Benchmark) -> click.Command:
         *source_options(every_source(benchmark)),
         *variant_options(benchmark),
         *setting_options(benchmark),
-        *build_options(benchmark.seed),
+        *build_options(benchmark.seed, list(benchmark.parts())),
         *_source_choices(benchmark),
     ):
         command = option(command)
     return command
+
+
+ESSENTIAL = ("demo", "out", "splits", "dry_run")
+HOW = ("index_only", "allow_partial", "check", "workers", "quiet", "as_json")
+"""The options of `build_options`, in sections of the help."""
+
+
+def _which_rows(benchmark: Benchmark) -> list[str]:
+    """The options that choose other rows than the published ones, as sections of the help have them."""
+    variants = [variant.name.replace("-", "_") for variant in benchmark.variants]
+    return ["benchmark_version", *variants, "adopt", "withdraw", "limit_per_class", "seed"]
 
 
 def _demo_models(
@@ -89,7 +130,7 @@ def _demo_models(
     return ModelsOfDemo.of(benchmark, values, without=replaced | others)
 
 
-def build_options(seed: int) -> list[Callable[[Any], Any]]:
+def build_options(seed: int, splits: Sequence[str] = ()) -> list[Callable[[Any], Any]]:
     """Return the flags of every build: where to, which splits, how much of them, and how they are checked."""
     return [
         click.option(
@@ -99,13 +140,9 @@ def build_options(seed: int) -> list[Callable[[Any], Any]]:
             show_default=True,
             help="Release folder. Several benchmarks and later runs may share one.",
         ),
-        click.option(
-            "--splits",
-            multiple=True,
-            metavar="CONFIG[/SPLIT],...",
-            help="Build only these; a config alone means all its splits. Only their sources are needed.",
-        ),
+        splits_option("Build only these; only their sources are needed.", keys=splits),
         click.option("--dry-run", is_flag=True, help="Plan and print counts; write nothing."),
+        json_option(only="--dry-run"),
         click.option("--index-only", is_flag=True, help="Write the rows and their digests without pixels."),
         click.option(
             "--limit-per-class",
@@ -161,6 +198,7 @@ def _source_choices(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
         ),
         click.option("--demo", is_flag=True, help="Use small synthetic sources made on the spot, to try the tools."),
         sources_option(),
+        cache_option(),
     ]
 
 
@@ -176,14 +214,18 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
     Raises:
         BuildError: anything that the user can fix.
     """
-    names = _named(flags["splits"])
-    _refuse_unknown(benchmark, names, models.generators)
+    names = named(flags["splits"])
+    check_json(as_json=flags["as_json"], dry_run=flags["dry_run"])
+    known = [*benchmark.parts(), *(key for key in models.generators if key not in benchmark.parts())]
+    refuse_unknown(names, known, f"The benchmark {benchmark.name}")
     out: Path = flags["out"]
     variant = flags["withdraw"] == DUPLICATES
     refuse_foreign(out)
     with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
+        if flags["demo"]:
+            refuse_sources_of_demo(every_source(benchmark), flags, meter.note)
         if models.wanted:
-            check_installed({key: made for key, made in models.generators.items() if _is_named(key, names)})
+            check_installed({key: made for key, made in models.generators.items() if is_named(key, names)})
             benchmark = _with_demo_models(benchmark, models, out, cleanup, dry_run=flags["dry_run"])
         splits = _chosen_splits(benchmark, names)
         lacking = without_packages(models.generators)
@@ -200,7 +242,7 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
         if flags["demo"]:
             roots = _demo_roots(out, cleanup, dry_run=flags["dry_run"], quiet=flags["quiet"])
         else:
-            roots = _roots(benchmark, module, compared_with(benchmark, splits) if variant else splits, flags)
+            roots = _roots(benchmark, module, compared_with(benchmark, splits) if variant else splits, flags, meter)
         demo = _any_demo(roots)
         request = BuildRequest(
             out=out,
@@ -226,27 +268,17 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
             images = sum(len(split.rows) for split in planned.planned)
             meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
             if not flags["dry_run"]:
-                click.echo(built_text(benchmark, write_release(planned), out, splits))
+                manifest = write_release(planned)
+                meter.done()
+                click.echo(built_text(benchmark, manifest, out, splits))
                 return
             if variant:
                 meter.note("--withdraw duplicates: which images are duplicates is known once they have been read")
-            click.echo(dry_run_text(planned))
-
-
-def _refuse_unknown(benchmark: Benchmark, names: Sequence[str], also: Collection[str]) -> None:
-    """Refuse names that are neither a config nor a split, nor among `also`.
-
-    Raises:
-        BuildError: there is such a name.
-    """
-    declared = list(dict.fromkeys([*benchmark.parts(), *also]))
-    configs = {config.name for config in benchmark.configs}
-    for name in names:
-        if name not in declared and name not in configs:
-            raise BuildError(
-                f"--splits {name} is no config or split of this benchmark{_suggestion(name, [*configs, *declared])}. "
-                f"Name configs ({', '.join(sorted(configs))}) or splits such as {declared[0]}."
-            )
+            meter.done()
+            if flags["as_json"]:
+                print_document("build", dry_run_document(planned))
+            else:
+                click.echo(dry_run_text(planned))
 
 
 def _chosen_splits(benchmark: Benchmark, names: Sequence[str]) -> tuple[str, ...]:
@@ -265,23 +297,13 @@ def _chosen_splits(benchmark: Benchmark, names: Sequence[str]) -> tuple[str, ...
             raise BuildError(f"All splits of this benchmark need a model: give {needed}.")
         return usual
     for name in names:
-        inside = [key for key in declared if _is_named(key, [name])]
+        inside = [key for key in declared if is_named(key, [name])]
         if not set(inside) & set(ready):
             raise BuildError(
                 f"--splits {name} cannot be generated yet: {inside[0]} is made with {benchmark.needs(inside[0])}. Add "
                 "these flags."
             )
     return tuple(key for key in declared if key in names or (key.split("/")[0] in names and key in ready))
-
-
-def _named(wanted: Sequence[str]) -> list[str]:
-    """The configs and splits that `--splits` names, which may be given several times."""
-    return [name for group in wanted for name in group.split(",") if name]
-
-
-def _is_named(key: str, names: Collection[str]) -> bool:
-    """Whether a split (`config/split`) or its config is among some names."""
-    return key in names or key.partition("/")[0] in names
 
 
 def _installed_splits(
@@ -299,13 +321,6 @@ def _installed_splits(
     for line in left_out(lacking):
         click.echo(line, err=True)  # also with --quiet: it is no progress
     return tuple(key for key in splits if key not in lacking)
-
-
-def _suggestion(name: str, known: Sequence[str]) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _check_compared(benchmark: Benchmark, splits: Sequence[str]) -> None:
@@ -357,26 +372,39 @@ def _any_demo(roots: Mapping[str, Path]) -> bool:
     return any(is_demo(root) for root in roots.values())
 
 
-def _roots(benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapping[str, Any]) -> dict[str, Path]:
-    """Folders of the sources that the splits need, from flags or the sources file."""
+def _in_few_words(benchmark: Benchmark, parts: Sequence[str]) -> str:
+    """Name the configs, or the splits of a single config, that some parts of splits belong to."""
+    splits = list(dict.fromkeys(map(split_of, parts)))
+    configs = list(dict.fromkeys(key.partition("/")[0] for key in splits))
+    whole = len(splits) == sum(key.partition("/")[0] in configs for key in benchmark.usual())
+    names = configs if whole or len(configs) > 1 else splits
+    return ", ".join(names[:NAMED]) + more(names)
+
+
+def _roots(
+    benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapping[str, Any], meter: TerminalMeter
+) -> dict[str, Path]:
+    """Folders of the sources that the splits need; what is on the Hub is downloaded."""
     listed = listed_sources(flags["sources"])
+    needing: dict[Source, list[str]] = {}
     declared = benchmark.by_key()
-    roots: dict[str, Path] = {}
-    missing: dict[Source, list[str]] = {}
     for key in parts_of(benchmark, splits):
         drawn_from = with_parents(benchmark, [split_of(key)])
         for source in dict.fromkeys(source for part in (key, *drawn_from) for source in declared[part][1].sources):
-            root = flags.get(source.key) or listed.get(source.key)
-            if root is not None:
-                roots[source.key] = Path(root)
-            elif source.on_disk:
-                missing.setdefault(source, []).append(key)
+            if source.on_disk:
+                needing.setdefault(source, []).append(key)
+    named = {source: flags.get(source.key) or listed.get(source.key) for source in needing}
+    places = {source: place for source, place in named.items() if place is not None}
+    missing = [source for source in needing if source not in places]
     if missing:
         lines = [f"No folder was given for {len(missing)} source{'s' if len(missing) > 1 else ''} of these splits:"]
-        lines += missing_sources((source, ", ".join(needing)) for source, needing in missing.items())
+        lines += missing_sources((source, _in_few_words(benchmark, needing[source])) for source in missing)
         lines.append(
             f"Name folders once for all in {SOURCES_FILE} (see README), choose --splits, or try the demo sources:"
         )
         lines.append(f"  {module} --demo --out build/unknown-detection")
         raise BuildError("\n".join(lines))
-    return roots
+    given = {source: flags[source.key] for source in every_source(benchmark) if flags.get(source.key) is not None}
+    refuse_wrong_folders({**given, **places})  # also of sources that these splits do not need
+    downloads = Downloads(flags["cache"], meter.note, quiet=flags["quiet"], only_look=flags["dry_run"])
+    return downloads.folders(places, needed_partitions(benchmark, splits))

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.benchmark import Config, Part
+from builders.card import card
+from builders.card.samples import with_samples
 from builders.duplicates.comparisons import PixelComparisons
 from builders.duplicates.table import Origin, carried, complete, origin, write_table
 from builders.generate.contract import Generator
 from builders.pipeline.request import Run
 from builders.plan.planner import PlannedSplit
-from builders.release import card
 from builders.release.columns import ID_OVERLAP
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import read_pairs, summary
@@ -269,7 +270,8 @@ def finish_release(run: Run, before: Manifest, contents: Contents) -> Manifest:
     listed = write_table(layout, table)
     training = {key for key, entry in known.items() if is_training(key, entry)}
     run.meter.note(summary(read_pairs(layout.duplicates), training))
-    return card.write_card_and_manifest(layout, msgspec.structs.replace(manifest, duplicates=listed))
+    manifest = with_samples(layout, msgspec.structs.replace(manifest, duplicates=listed), before)
+    return card.write_card_and_manifest(layout, manifest)
 
 
 def _config_entry(run: Run, config: Config, finished: Sequence[Finished], before: ConfigEntry | None) -> ConfigEntry:

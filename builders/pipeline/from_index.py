@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from builders.registry import BENCHMARKS
 from builders.release.columns import ID_OVERLAP
 from builders.release.digests import rows_digest
 from builders.release.entries import ConfigEntry, FileEntry, Manifest, SplitEntry, pieces_by_key
+from builders.release.images import LEAVE_OUT
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, read_manifest
 from builders.release.reader import config_of
@@ -51,13 +53,14 @@ class Published:
     """One config of a release, without pixels: the folder that has its files, and the manifest they are listed in.
 
     `name` is what messages call a release that was fetched into a folder of no interest, and `fetch` brings a file of
-    it to a path that was not fetched before.
+    it to a path that was not fetched before. `only` has the names of the splits that are wanted; all if it is empty.
     """
 
     root: Path
     config: str
     name: str = ""
     fetch: Bring | None = None
+    only: frozenset[str] = frozenset()
 
     @functools.cached_property
     def manifest(self) -> Manifest:
@@ -73,8 +76,12 @@ class Published:
         return config_of(self.manifest, self.config)
 
     def splits(self) -> dict[str, SplitEntry]:
-        """The entries of its splits in the manifest, by `config/split`."""
-        return {f"{self.config}/{name}": split for name, split in sorted(self.entry().splits.items())}
+        """The entries of its wanted splits in the manifest, by `config/split`."""
+        return {
+            f"{self.config}/{name}": split
+            for name, split in sorted(self.entry().splits.items())
+            if not self.only or name in self.only
+        }
 
     def bring(self, file: FileEntry, target: Path) -> None:
         """Copy or fetch a file of the release to a path.
@@ -193,6 +200,17 @@ def rebuild(published: Published, roots: Mapping[str, Path], out: Path, meter: M
     Raises:
         BuildError: an image is missing in a source or has other content than the publisher's.
     """
+    return write_release(find(published, roots, out, meter, executor))
+
+
+def find(
+    published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor
+) -> PlannedFromIndex:
+    """Find the rows of a published config in the given sources, and write nothing; the arguments are `rebuild`'s.
+
+    Raises:
+        BuildError: a source is missing, or lacks a published image.
+    """
     benchmark = benchmark_of(published)
     identity = Identity.released(benchmark.name, published.manifest.benchmarks[benchmark.name])
     request = BuildRequest(
@@ -203,7 +221,19 @@ def rebuild(published: Published, roots: Mapping[str, Path], out: Path, meter: M
         limit_per_class=identity.limit_per_class,
         demo=identity.demo,
     )
-    return write_release(prepare(published, Run(benchmark, request, identity, executor, meter)))
+    with _nothing_left_out():
+        return prepare(published, Run(benchmark, request, identity, executor, meter))
+
+
+@contextlib.contextmanager
+def _nothing_left_out() -> Iterator[None]:
+    """Take from errors about single images the advice to leave them out: a published index has all its rows."""
+    try:
+        yield
+    except BuildError as error:
+        if LEAVE_OUT not in str(error):
+            raise
+        raise BuildError(str(error).replace(LEAVE_OUT, "")) from error
 
 
 def prepare(published: Published, run: Run) -> PlannedFromIndex:
@@ -293,9 +323,11 @@ class PlannedFromIndex(PlannedRelease):
             data = data_entries(layout, ready[key]) if key in ready else listed.data
             splits[name] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
             self.run.meter.advance(rows.num_rows)
-        excluded = layout.excluded(published.config)
-        write_excluded(excluded, read_excluded(published.root / entry.excluded.path), list(self.adopted_digests))
-        config = msgspec.structs.replace(entry, splits=splits, excluded=file_entry(layout, excluded))
+        excluded, parts = layout.excluded(published.config), self.adopted_digests
+        lines = [line for line in read_excluded(published.root / entry.excluded.path) if line.split in parts]
+        write_excluded(excluded, lines, list(parts))
+        earlier = before.configs[published.config].splits if published.config in before.configs else {}
+        config = msgspec.structs.replace(entry, splits={**earlier, **splits}, excluded=file_entry(layout, excluded))
         theirs = published.manifest
         used = sorted({key for listed in splits.values() for key in listed.sources})
         return Contents(

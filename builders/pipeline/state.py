@@ -117,8 +117,8 @@ class State:
         for key, digest in plans.items():
             if before.plans.get(key, digest) != digest:
                 raise BuildError(
-                    f"The sources or the --withdraw list changed since {key} was planned in {self.root}. Give another "
-                    "--out, or both as they were."
+                    f"The sources or the list of withdrawn rows changed since {key} was planned in {self.root}. Give "
+                    "another --out, or both as they were."
                 )
         made = {key: generator.identity() for key, generator in self.generators.items()}
         versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
@@ -141,8 +141,8 @@ class State:
         for key, digest in self.adopted.items():
             if (built | self.recorded.adopted).get(key, digest) != digest:
                 raise BuildError(
-                    f"{key} was built with another --adopt, or without one, in {self.root}. Give another --out, or "
-                    "the same copy as before."
+                    f"{key} was built from another adopted copy, or without one, in {self.root}. Give another --out, "
+                    "or the same copy as before."
                 )
 
     def _check_choices(self, manifest: Manifest) -> None:
@@ -152,15 +152,15 @@ class State:
         for known in (recorded.choices(), before):
             for name, value in identity.choices().items():
                 if name in known and known[name] != value:
-                    word = name.replace("_", "-")
+                    word = _CHOICES.get(name, name)
                     raise BuildError(
-                        f"The release in {self.root} has the {word} {_shown(known[name])}, and this run the {word} "
-                        f"{_shown(value)}. Give another --out, or the same choices as before."
+                        f"The release in {self.root} was built with the {word} {_shown(known[name])}, and this run "
+                        f"has {_shown(value)}. Give another --out, or the same choices as before."
                     )
         if recorded.allow_partial and not self.run.request.allow_partial:
             raise BuildError(
-                f"The release in {self.root} was built with --allow-partial. Give another --out, or --allow-partial "
-                "again."
+                f"The release in {self.root} was built from short sources (--allow-partial). Give another --out, or "
+                "build it in the same way."
             )
 
     def _check_generators(self, manifest: Manifest) -> None:
@@ -182,7 +182,7 @@ class State:
             if odd:
                 raise BuildError(
                     f"{name} was built with other in-distribution classes in {self.root} ({odd[0]} is one only there "
-                    "or only here). Give another --out, or the same --adopt as before."
+                    "or only here). Give another --out, or the same adopted copy as before."
                 )
 
 
@@ -213,6 +213,10 @@ def refuse_foreign(root: Path) -> None:
             f"{root} has files that are not a release's. Give another --out, since a build writes README.md, data/ "
             "and more there."
         )
+
+
+_CHOICES = {"limit_per_class": "limit per class", "demo": "demo sources"}
+"""Choices by the words of messages, where their names are no words."""
 
 
 def _shown(value: object) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from builders.benchmark import Benchmark, Part, Split
 from builders.cli.tables import aligned
 from builders.pipeline.from_sources import PlannedFromSources
+from builders.plan.planner import PlannedSplit
 from builders.release.entries import Manifest, pieces_by_key
 from builders.release.layout import INDEX_SUFFIX
 from builders.sources.broken import RULE
@@ -62,19 +64,59 @@ def dry_run_text(planned: PlannedFromSources) -> str:
     lines = [["split", "about", "images left out", "by rule"]]
     total = 0
     for split in planned.planned:
-        generator = split.split.image_generator
-        index = planned.indexes[split.split.source.key]
-        size = estimated_bytes(index, split.rows) if generator is None else generator.nominal_bytes * len(split.rows)
+        size, by_rule = _estimated_bytes(planned, split), _left_out(split)
         total += size
-        by_rule: dict[str, int] = {}
-        for exclusion in split.excluded:
-            by_rule[exclusion.rule] = by_rule.get(exclusion.rule, 0) + exclusion.images
-        rules = ", ".join(f"{rule} {images:,}" for rule, images in sorted(by_rule.items()) if images)
+        rules = ", ".join(f"{rule} {images:,}" for rule, images in by_rule.items())
         lines.append([split.key, _size(size), f"{sum(by_rule.values()):,}", rules or "-"])
     closing = f"dry run: nothing was written; the release would take about {_size(total)}"
     return "\n".join(
         [counts_table(planned.run.benchmark, rows), *parts_table(parts), "", *aligned(lines), "", closing]
     )
+
+
+def dry_run_document(planned: PlannedFromSources) -> dict[str, Any]:
+    """Return what `--json` prints of a dry run; a split that is joined has its parts."""
+    run, splits = planned.run, dict[str, dict[str, Any]]()
+    for split in planned.planned:
+        count, rules = run.benchmark.count(split.split_key), _left_out(split)
+        described = {"rows": len(split.rows), "bytes": _estimated_bytes(planned, split), "left_out": rules}
+        entry = splits.setdefault(
+            split.split_key,
+            {"split": split.split_key, "rows": 0, "expected": count.rows, "paper": count.paper, "bytes": 0}
+            | {"left_out": {}, "parts": []},
+        )
+        entry["rows"] += described["rows"]
+        entry["bytes"] += described["bytes"]
+        for rule, images in rules.items():
+            entry["left_out"][rule] = entry["left_out"].get(rule, 0) + images
+        if isinstance(split.split, Part):
+            classes = len(split.table["class_id"].unique())
+            entry["parts"].append({"part": split.key, "classes": classes, **described})
+    return {
+        "benchmark": run.benchmark.name,
+        "version": run.identity.version,
+        "out": str(run.request.out),
+        "demo": run.request.demo,
+        "rows": sum(entry["rows"] for entry in splits.values()),
+        "bytes": sum(entry["bytes"] for entry in splits.values()),
+        "splits": list(splits.values()),
+    }
+
+
+def _estimated_bytes(planned: PlannedFromSources, split: PlannedSplit) -> int:
+    """About how many bytes the images of a split or part take."""
+    generator = split.split.image_generator
+    if generator is not None:
+        return int(generator.nominal_bytes * len(split.rows))
+    return int(estimated_bytes(planned.indexes[split.split.source.key], split.rows))
+
+
+def _left_out(split: PlannedSplit) -> dict[str, int]:
+    """How many images each rule leaves out of a split or part, by the rule's name."""
+    by_rule: Counter[str] = Counter()
+    for exclusion in split.excluded:
+        by_rule[exclusion.rule] += exclusion.images
+    return {rule: images for rule, images in sorted(by_rule.items()) if images}
 
 
 def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mapping[str, str] | None = None) -> str:

@@ -21,7 +21,8 @@ def read_withdrawn(path: Path) -> dict[str, str]:
             reasons.
     """
     if not path.is_file():
-        raise BuildError(f"Cannot read {path}: no such file. Give --withdraw a CSV of id,reason, or {DUPLICATES}.")
+        what = "it is a folder" if path.is_dir() else "no such file"
+        raise BuildError(f"Cannot read {path}: {what}. Give --withdraw a CSV of id,reason, or {DUPLICATES}.")
     found: dict[str, str] = {}
     for line, row in read_csv(path, _COLUMNS, "Give a CSV in UTF-8 with these two columns."):
         if not row["id"] or not row["reason"]:

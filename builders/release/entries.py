@@ -31,6 +31,9 @@ Reproducible = Literal["exact", "recorded"]
 """Whether generated images can be generated again: `exact` pixels are the same on every machine; `recorded` ones
 depend on hardware, library versions or batches, so only the published pixels exist."""
 
+OPEN = "open"
+"""`LicenceEntry.publish` of sources whose images may be public."""
+
 METHODS: tuple[By, ...] = get_args(By)
 
 TEXT = rf"\A[^{UNPRINTABLE}]*\Z"
@@ -39,6 +42,7 @@ SHA256 = r"\A[0-9a-f]{64}\Z"
 CONFIG_NAME = r"\A[a-z0-9]+(-[a-z0-9]+)*\Z"
 SPLIT_NAME = r"\A[a-z0-9]+(_[a-z0-9]+)*\Z"
 NAME = r"\A[a-z0-9]+([_-][a-z0-9]+)*\Z"
+REPOSITORY = r"\A[A-Za-z0-9._-]+/[A-Za-z0-9._-]+\Z"
 
 PATTERNS = {
     TEXT: "one line of printable text",
@@ -47,6 +51,7 @@ PATTERNS = {
     CONFIG_NAME: "a config's name (a-z, 0-9, hyphens between)",
     SPLIT_NAME: "a split's name (a-z, 0-9, underscores between)",
     NAME: "a name (a-z, 0-9, hyphens or underscores between)",
+    REPOSITORY: "the name of a repository, ORG/NAME",
 }
 """Descriptions of the patterns, for messages."""
 
@@ -193,7 +198,8 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
     A joined split lists its `parts` instead of a role, source, partitions and adoption; `pieces` gives the parts of
     every split. `made` describes how its images were generated, and `generator` records it. `sealed` are the files of
-    sealed residuals of its images, one for each shard. `near_duplicates` is only in releases with the column
+    sealed residuals of its images, one for each shard. `samples` is a picture of some of its images, of sources whose
+    licence lets images be public. `near_duplicates` is only in releases with the column
     `near_duplicate_of`. `overlaps` counts rows with an `id_overlap`, in configs with this column. `labelled` is only
     there if rows have labels although they are not in-distribution, or none although they are.
     """
@@ -217,6 +223,7 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     made: Prose | None = None
     generator: GeneratorEntry | None = None
     sealed: tuple[FileEntry, ...] = ()
+    samples: FileEntry | None = None
     near_duplicates: Count | None = None
     overlaps: Count | None = None
     parts: tuple[PartEntry, ...] | None = None
@@ -367,10 +374,12 @@ class AuditEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """The contents of manifest.json: the benchmarks, configs, sources and files of a release.
 
-    `withdrawn` are the withdrawn rows of all splits. Only a manifest that is not yet written lacks the `card`.
+    `withdrawn` are the withdrawn rows of all splits. Only a manifest that is not yet written lacks the `card`; older
+    releases have no `croissant` metadata.
     Releases from before there was a table of duplicates lack `duplicates`. The key of an audit is the path of its
     files below audit/, without suffix. Publishing sets `version` (the tag without its v), `previous` (the version
-    before it, empty in the first) and `changelog` (CHANGELOG.md and the tables in changes/).
+    before it, empty in the first), `changelog` (CHANGELOG.md and the tables in changes/) and, since there is
+    `croissant`, the `repository` (ORG/NAME) of which the card gives commands.
     """
 
     format: int
@@ -381,6 +390,8 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     duplicates: DuplicatesEntry | None = None
     audits: dict[Text, AuditEntry] = {}
     card: FileEntry | None = None
+    croissant: FileEntry | None = None
+    repository: Annotated[str, Meta(pattern=REPOSITORY, max_length=200)] | None = None
     version: Text | None = None
     previous: Text | None = None
     changelog: tuple[FileEntry, ...] | None = None
@@ -396,10 +407,15 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         return {key: split for key, _, split in self.splits()}
 
     def files(self) -> tuple[FileEntry, ...]:
-        """Every listed file but the card, sorted by path; a file that several configs share is included once."""
+        """Every listed file but the card and the Croissant metadata, sorted by path.
+
+        A file that several configs share is included once.
+        """
         entries = [entry for config in self.configs.values() for entry in (config.excluded, config.audit) if entry]
         for _, _, split in self.splits():
             entries += split.files
+            if split.samples is not None:
+                entries.append(split.samples)
         if self.duplicates is not None:
             entries.append(self.duplicates.file)
         for audit in self.audits.values():
@@ -407,8 +423,8 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         return tuple(sorted({*entries, *(self.changelog or ())}, key=lambda entry: (entry.path, entry.sha256)))
 
     def files_and_card(self) -> tuple[FileEntry, ...]:
-        """Every listed file, the card last."""
-        return (*self.files(), self.card) if self.card is not None else self.files()
+        """Every listed file, the card and the Croissant metadata last."""
+        return (*self.files(), *(file for file in (self.croissant, self.card) if file is not None))
 
 
 EMPTY = Manifest(format=FORMAT, benchmarks={}, configs={}, sources={}, withdrawn=())

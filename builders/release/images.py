@@ -245,12 +245,14 @@ def _reason(error: Exception) -> str:
     return text or type(error).__name__
 
 
+LEAVE_OUT = ", or leave it out with --allow-partial"
+"""The advice about a damaged image that holds for a build, but not where published rows are built again."""
+
+
 def unreadable(rows: pa.Table, number: int, path: str, error: Exception) -> BuildError:
     """The error for an image that cannot be read or is damaged."""
     place = place_of(rows, number, path)
-    return BuildError(
-        f"{place} is not a whole image ({error}). Replace it with a good copy, or leave it out with --allow-partial."
-    )
+    return BuildError(f"{place} is not a whole image ({error}). Replace it with a good copy{LEAVE_OUT}.")
 
 
 def place_of(rows: pa.Table, number: int, path: str) -> str:

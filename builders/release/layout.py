@@ -18,10 +18,11 @@ INDEX_SUFFIX = "-index"
 SEALED_SUFFIX = "-sealed"
 """Suffix of the config that holds the sealed residuals of another's images (`builders.storage.sealed_files`)."""
 
-FOLDERS = ("data", "index", "sealed", "excluded", "audit", "duplicates")
+FOLDERS = ("data", "index", "sealed", "excluded", "audit", "duplicates", "samples")
 """Folders of a release, besides its state."""
 
 CARD = "README.md"
+CROISSANT = "croissant.json"
 
 # Added by publishing: the list of versions, and the changes of each.
 CHANGELOG = "CHANGELOG.md"
@@ -51,6 +52,15 @@ class Layout:
     def card(self) -> Path:
         """The dataset card, whose YAML `load_dataset` reads."""
         return self.inside(CARD)
+
+    @property
+    def croissant(self) -> Path:
+        """The release as Croissant metadata (JSON-LD), which dataset search engines and loaders read."""
+        return self.inside(CROISSANT)
+
+    def samples(self, config: str, split: str) -> Path:
+        """The picture of some images of a split, which the card shows."""
+        return self.inside(samples_path(config, split))
 
     @property
     def state(self) -> Path:
@@ -127,6 +137,11 @@ class Layout:
     def relative(self, path: Path) -> str:
         """A path as written in the manifest and the card."""
         return path.relative_to(self.root).as_posix()
+
+
+def samples_path(config: str, split: str) -> str:
+    """Path of the picture of some images of a split, relative to the release folder."""
+    return f"samples/{config}/{split}.png"
 
 
 _PICTURES_OF_IMAGES = re.compile(r"audit/[^/]+/(sheet|pairs_[^/]+)\.png")

@@ -24,6 +24,7 @@ from builders.release.entries import (
     EMPTY,
     FORMAT,
     NAME,
+    OPEN,
     PATTERNS,
     AuditEntry,
     ConfigEntry,
@@ -37,10 +38,12 @@ from builders.release.layout import (
     CARD,
     CHANGELOG,
     CHANGES,
+    CROISSANT,
     FOLDERS,
     INDEX_SUFFIX,
     SEALED_SUFFIX,
     Layout,
+    samples_path,
     shows_images,
 )
 from builders.storage.atomic import write_text
@@ -91,6 +94,9 @@ def read_manifest(root: Path, name: str = "") -> Manifest:
     try:
         data = read_regular(path, MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
+        if not name and not root.is_dir():
+            what = "is a file, not a folder" if root.exists() else "does not exist"
+            raise BuildError(f"{root} {what}. Give the folder of a release.") from error
         raise BuildError(
             f"{name or root} is not a release: it has no manifest.json. Build one there first."
         ) from error
@@ -251,6 +257,7 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
     for key, config, split in manifest.splits():
         yield from _wrong_split(key, split, manifest.sources)
         yield from _wrong_sealing(key, config, split)
+        yield from _wrong_samples(key, split, manifest.sources)
     known = manifest.by_key()
     for row in manifest.withdrawn:
         if row.split not in known:
@@ -266,6 +273,10 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
         yield f"it lists no {CARD}"
     elif manifest.card.path != CARD:
         yield f"its card is {manifest.card.path}, not {CARD}"
+    if manifest.croissant is not None and manifest.croissant.path != CROISSANT:
+        yield f"its Croissant metadata is {manifest.croissant.path}, not {CROISSANT}"
+    if manifest.repository is not None and manifest.version is None:
+        yield "it names a repository, but no version that was published there"
     if (manifest.version is None) != (manifest.previous is None) or (manifest.version and not manifest.changelog):
         yield "it has some of version, previous and changelog, but not all"
     for file in manifest.changelog or ():
@@ -348,6 +359,18 @@ def _wrong_sealing(key: str, config: ConfigEntry, split: SplitEntry) -> Iterator
         )
     if (PREPARED_SHA256.name, PREPARED_SHA256.type) not in {(c.name, c.type) for c in config.own_columns()}:
         yield f"{key} is sealed, but its config lacks the column {PREPARED_SHA256.name}"
+
+
+def _wrong_samples(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]) -> Iterator[str]:
+    if split.samples is None:
+        return
+    expected = samples_path(*key.split("/"))
+    if split.samples.path != expected:
+        yield f"the picture of {key} is {split.samples.path}, not {expected}"
+    if not split.data:
+        yield f"{key} has a picture of its images, but no images"
+    if not any(name in sources and sources[name].licence.publish == OPEN for name in split.sources):
+        yield f"{key} has a picture of its images, but the licence of no source lets them be public"
 
 
 def _elsewhere(path: str, of: str) -> str:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from PIL import Image
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.release import images
 from builders.release.entries import ConfigEntry, Manifest, SplitEntry
 
@@ -28,7 +28,7 @@ def config_of(manifest: Manifest, name: str) -> ConfigEntry:
     """
     if name not in manifest.configs:
         known = ", ".join(sorted(manifest.configs))
-        raise BuildError(f"The release has no config {name}. Name one of {known}.")
+        raise BuildError(f"The release has no config {one_line(name) or 'without a name'}. Name one of {known}.")
     return manifest.configs[name]
 
 

@@ -58,7 +58,7 @@ def write_index(
     schema = arrow_schema(label_names, columns, image=False, demo=demo)
     table = pa.Table.from_arrays([rows[name].combine_chunks() for name in schema.names], schema=schema)
     with atomic_path(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", write_page_index=True)
+        pq.write_table(table, temporary, compression="zstd", write_page_index=True, use_content_defined_chunking=True)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from builders.demo.base import Demo
 from builders.errors import BuildError
 from builders.release.columns import Column
+from builders.sources.obtain import Obtain
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
 """The container from which an image's bytes are read.
@@ -81,14 +82,6 @@ class Licence:
     url: str
     statement: str
     publish: Literal["open", "gated", "ids-only"]
-
-
-@dataclass(frozen=True)
-class Obtain:
-    """Where a person gets a copy: the owner's `page`, and what to do there, as a clause without its end."""
-
-    page: str
-    steps: str
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.demo.caltech256 import DEMO
-from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, PixelSizes, Source
-from builders.sources.readers import parquet, parquet_files
+from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.obtain import Mirror, Obtain, OwnerFile
+from builders.sources.readers import parquet, parquet_files, tars
 from builders.sources.readers.folders import SideBySide
 from builders.sources.readers.layouts import Layout, Search
 from taxonomy import tables
@@ -22,6 +23,15 @@ from taxonomy import tables
 _TITLE = "Caltech-256"
 _PARTITION = "images"
 _FOLDER = "256_ObjectCategories"
+
+# The address and the MD5 are torchvision's (datasets/caltech.py); voxel51/fiftyone's catalogue gives 1.16 GB.
+_PUBLISHED = OwnerFile(
+    f"{_FOLDER}.tar",
+    1_160_000_000,
+    url="https://data.caltech.edu/records/nyy15-4j048/files/256_ObjectCategories.tar",
+    md5="67b4f42ca05d46448c6bb8ecd2220f6d",
+    rounded=True,
+)
 
 
 @functools.cache
@@ -81,6 +91,11 @@ _SEARCH = Search(
         Layout(_PARTITION, f"{_FOLDER}/<number>.<class>/<number>_<4 digits>.jpg", _FOLDERS.below(_FOLDER)),
         Layout(_PARTITION, "the class folders themselves", _FOLDERS.scan),
         Layout(
+            _PARTITION,
+            f"the original archive {_FOLDER}.tar, read in place (or {_FOLDER}.tar.gz)",
+            tars.class_folders(_FOLDERS, _FOLDER, _FOLDER),
+        ),
+        Layout(
             _PARTITION, "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)", _parquet
         ),
     ),
@@ -112,7 +127,9 @@ CALTECH256 = Source(
 }""",
     obtain=Obtain(
         "https://data.caltech.edu/records/nyy15-4j048",
-        "download 256_ObjectCategories.tar and unpack it",
+        "download 256_ObjectCategories.tar; it can stay packed",
+        files=(_PUBLISHED,),
+        mirror=Mirror("hf://datasets/bitmind/caltech-256", {_PARTITION: (_SPLITS,)}),
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from builders.demo.cifar100 import DEMO
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, pickles, tars
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import relative
@@ -28,7 +29,12 @@ _TITLE = "CIFAR-100"
 _FOLDER = "cifar-100-python"
 _ARCHIVE = f"{_FOLDER}.tar.gz"
 # The archive of the python version: its size as mirrors state it, and the MD5 that torchvision checks.
-_PUBLISHED = tars.Published(169_001_437, "eb9058c3a382ffc7106e4002c42a8d85")
+_PUBLISHED = OwnerFile(
+    _ARCHIVE,
+    169_001_437,
+    url="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+    md5="eb9058c3a382ffc7106e4002c42a8d85",
+)
 _META = "meta"
 _KEYS = ("coarse_labels", "data", "filenames", "fine_labels")
 _PIXELS = 3 * 32 * 32
@@ -262,6 +268,8 @@ CIFAR100 = Source(
     obtain=Obtain(
         "https://www.cs.toronto.edu/~kriz/cifar.html",
         "download the python version, cifar-100-python.tar.gz; it can stay packed",
+        files=(_PUBLISHED,),
+        mirror=Mirror("hf://datasets/uoft-cs/cifar100/cifar100", {"train": (("train",),), "test": (("test",),)}),
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

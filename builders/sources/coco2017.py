@@ -20,7 +20,6 @@ from builders.sources.base import (
     Container,
     Expected,
     Licence,
-    Obtain,
     OtherDataError,
     PartitionIndex,
     PixelSizes,
@@ -30,6 +29,7 @@ from builders.sources.base import (
 )
 from builders.sources.coco_content import COLUMNS, class_codes_of, classes, values_of
 from builders.sources.coco_instances import FETCH, FILE, TITLE, Instances, read_instances
+from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import parquet, parquet_files, tars
 from builders.sources.readers.folders import (
     child_names,
@@ -44,6 +44,27 @@ from builders.sources.readers.layouts import Layout, Search
 _KEY = "coco2017"
 _PARTITION = "train"
 _FOLDER = "train2017"
+
+# Addresses are the owners', sizes and SHA-256 those of tensorflow/datasets (url_checksums/coco2017.txt); many public
+# scripts check the MD5.
+_FILES = (
+    OwnerFile(
+        f"{_FOLDER}.zip",
+        19_336_861_798,
+        url="http://images.cocodataset.org/zips/train2017.zip",
+        md5="cced6f7f71b7629ddf16f17bbcfab6b2",
+        sha256="69a8bb58ea5f8f99d24875f21416de2e9ded3178e903f1f7603e283b9e06d929",
+        unpacked=_FOLDER,
+    ),
+    OwnerFile(
+        "annotations_trainval2017.zip",
+        252_907_541,
+        url="http://images.cocodataset.org/annotations/annotations_trainval2017.zip",
+        md5="f4bbac642086de4f52a3fdda2de5fa2c",
+        sha256="113a836d90195ee1f884e704da6304dfaaecff1f023f49b6ca93c4aaae470268",
+        unpacked=f"annotations/{FILE}",
+    ),
+)
 _NAME = r"^[0-9]{12}\.jpg$"
 _WANTED = "<12 digits>.jpg"
 
@@ -251,8 +272,9 @@ COCO2017 = Source(
 }""",
     obtain=Obtain(
         "https://cocodataset.org/#download",
-        "download train2017.zip (MD5 cced6f7f71b7629ddf16f17bbcfab6b2) and annotations_trainval2017.zip (MD5 "
-        "f4bbac642086de4f52a3fdda2de5fa2c), and unpack both in one folder",
+        f"download train2017.zip (MD5 {_FILES[0].md5}) and annotations_trainval2017.zip (MD5 {_FILES[1].md5}), and "
+        "unpack both in one folder",
+        files=_FILES,
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.demo.dtd import DEMO
-from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, PixelSizes, Source
-from builders.sources.readers import parquet, parquet_files
+from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.obtain import Mirror, Obtain, OwnerFile
+from builders.sources.readers import parquet, parquet_files, tars
 from builders.sources.readers.folders import SideBySide
 from builders.sources.readers.layouts import Layout, Search
 from taxonomy import tables
@@ -20,6 +21,17 @@ _TITLE = "Describable Textures (DTD)"
 _PARTITION = "images"
 _NAME = r"_[0-9]{4}\.jpg$"
 _MIRROR_NAME = rf"^(?:(?:.*/)?(?P<folder>[a-z-]+)/)?(?P<name>(?P<texture>[a-z-]+){_NAME[:-1]})$"
+
+# The address and the MD5 are torchvision's (datasets/dtd.py), the size and the SHA-256 those of tensorflow/datasets
+# (url_checksums/dtd.txt).
+_ARCHIVE = "dtd-r1.0.1"
+_PUBLISHED = OwnerFile(
+    f"{_ARCHIVE}.tar.gz",
+    625_239_812,
+    url="https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz",
+    md5="fff73e5086ae6bdbea199a49dfb8a4c1",
+    sha256="e42855a52a4950a3b59612834602aa253914755c95b0cff9ead6d07395f8e205",
+)
 
 # The first of the ten splits; each of the ten lists all images.
 _LISTS = ("labels/train1.txt", "labels/val1.txt", "labels/test1.txt")
@@ -87,6 +99,11 @@ _SEARCH = Search(
         Layout(_PARTITION, "images/<texture>/<texture>_<4 digits>.jpg", _FOLDERS.below("images")),
         Layout(_PARTITION, "the texture folders themselves", _FOLDERS.scan),
         Layout(
+            _PARTITION,
+            f"the original archive {_ARCHIVE}.tar.gz (or {_ARCHIVE}.tar, read in place)",
+            tars.class_folders(_FOLDERS, _ARCHIVE, "dtd/images"),
+        ),
+        Layout(
             _PARTITION, "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)", _parquet
         ),
     ),
@@ -116,7 +133,9 @@ DTD = Source(
 }""",
     obtain=Obtain(
         "https://www.robots.ox.ac.uk/~vgg/data/dtd/",
-        "download release 1.0.1, dtd-r1.0.1.tar.gz, and unpack it",
+        "download release 1.0.1, dtd-r1.0.1.tar.gz; it can stay packed",
+        files=(_PUBLISHED,),
+        mirror=Mirror("hf://datasets/bitmind/dtd", {_PARTITION: (_SPLITS,)}),
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

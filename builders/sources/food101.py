@@ -9,7 +9,9 @@ import functools
 from collections.abc import Mapping
 
 from builders.demo.food101 import DEMO
-from builders.sources.base import Expected, Licence, Obtain, PixelSizes, Source
+from builders.sources.base import Expected, Licence, PixelSizes, Source
+from builders.sources.obtain import Mirror, Obtain, OwnerFile
+from builders.sources.readers import tars
 from builders.sources.readers.folders import SideBySide
 from builders.sources.readers.label_names import LabelNameMirror
 from builders.sources.readers.layouts import Layout, Search
@@ -19,6 +21,18 @@ _KEY = "food101"
 _TITLE = "Food-101"
 _PARTITION = "images"
 _NAME = r"[0-9]+\.jpg"
+_SPLITS = ("train", "validation")
+
+# The address and the MD5 are torchvision's (datasets/food101.py), the size and the SHA-256 those of
+# tensorflow/datasets (url_checksums/food101.txt).
+_ARCHIVE = "food-101"
+_PUBLISHED = OwnerFile(
+    f"{_ARCHIVE}.tar.gz",
+    4_996_278_331,
+    url="http://data.vision.ee.ethz.ch/cvl/food-101.tar.gz",
+    md5="85eeb15f3717b99a5da872d97d918f87",
+    sha256="d97d15e438b7f4498f96086a4f7e2fa42a32f2712e87d3295441b2b6314053a4",
+)
 
 
 @functools.cache
@@ -52,7 +66,7 @@ _MIRROR = LabelNameMirror(
     prefix=lambda name: f"{name}/",
     name=rf"^(?P<name>{_NAME})$",
     example="1005649.jpg",
-    splits=("train", "validation"),
+    splits=_SPLITS,
 )
 
 _SEARCH = Search(
@@ -61,6 +75,11 @@ _SEARCH = Search(
     layouts=(
         Layout(_PARTITION, "images/<class>/<number>.jpg", _FOLDERS.below("images")),
         Layout(_PARTITION, "the class folders themselves", _FOLDERS.scan),
+        Layout(
+            _PARTITION,
+            f"the original archive {_ARCHIVE}.tar.gz (or {_ARCHIVE}.tar, read in place)",
+            tars.class_folders(_FOLDERS, _ARCHIVE, f"{_ARCHIVE}/images"),
+        ),
         Layout(_PARTITION, "the Hub's data/train-*.parquet and data/validation-*.parquet", _MIRROR.find),
     ),
     expected=expected,
@@ -87,7 +106,9 @@ FOOD101 = Source(
 }""",
     obtain=Obtain(
         "https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/",
-        "download the archive and unpack it",
+        "download food-101.tar.gz; it can stay packed",
+        files=(_PUBLISHED,),
+        mirror=Mirror("hf://datasets/ethz/food101", {_PARTITION: (_SPLITS,)}),
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from builders.errors import NAMED, BuildError, more
-from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, Source, Stray, partition_table
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
+from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_codes, class_column, printable
 from taxonomy import tables
 

@@ -16,7 +16,6 @@ from builders.sources import ilsvrc_devkit
 from builders.sources.base import (
     Expected,
     Licence,
-    Obtain,
     OtherDataError,
     PartitionIndex,
     PixelSizes,
@@ -41,6 +40,7 @@ from builders.sources.imagenet_names import (
     refuse_other_edition,
     refuse_unknown,
 )
+from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, parquet_files, tars
 from builders.sources.readers.folders import (
     child_names,
@@ -71,11 +71,23 @@ _PARQUET_ADVICE = (
     "Take the files that the Hub serves for that partition of ILSVRC/imagenet-1k, or the original archives"
 )
 
-# The MD5 digests are those that torchvision (datasets/imagenet.py) checks, the sizes those that mirrors list.
+# Sizes and SHA-256 are those of tensorflow/datasets (url_checksums/imagenet2012.txt), MD5 those that torchvision
+# (datasets/imagenet.py) checks. Of the development kit the MD5 alone is published.
 _PUBLISHED = {
-    "train": tars.Published(147_897_477_120, "1d675b47d978889d74fa0da5fadfb00e"),
-    "val": tars.Published(6_744_924_160, "29b22e2961454d5413ddabcf34fc5622"),
+    "train": OwnerFile(
+        "ILSVRC2012_img_train.tar",
+        147_897_477_120,
+        md5="1d675b47d978889d74fa0da5fadfb00e",
+        sha256="b08200a27a8e34218a0e58fde36b0fe8f73bc377f4acea2d91602057c3ca45bb",
+    ),
+    "val": OwnerFile(
+        "ILSVRC2012_img_val.tar",
+        6_744_924_160,
+        md5="29b22e2961454d5413ddabcf34fc5622",
+        sha256="c7e06a6c0baccf06d8dbeb6577d71efff84673a5dbdd50633ab44f8ea0456ae0",
+    ),
 }
+_KIT = OwnerFile("ILSVRC2012_devkit_t12.tar.gz", 0, md5="fa75699e90414af021442c21a62c3abf")
 
 
 @functools.cache
@@ -321,6 +333,12 @@ IMAGENET = Source(
         "https://www.image-net.org/download.php",
         "agree to the terms of access, then download ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar and "
         "ILSVRC2012_devkit_t12.tar.gz",
+        files=(*_PUBLISHED.values(), _KIT),
+        mirror=Mirror(
+            "hf://datasets/ILSVRC/imagenet-1k",
+            {partition: tuple((split,) for split in splits) for partition, splits in _SPLITS.items()},
+            gated=True,
+        ),
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from builders.demo.imagenet_o import DEMO
 from builders.release.columns import Column
-from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, Source
+from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
+from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.overlap import COLUMNS, overlap
 from builders.sources.readers import parquet, parquet_files
 from builders.sources.readers.folders import class_column
@@ -28,6 +29,15 @@ _KEY = "imagenet_o"
 _TITLE = "ImageNet-O"
 _PARTITION = "images"
 _ARCHIVE = "imagenet-o"
+
+# The owners' README links the address and gives no size; the MD5 is what pytorch-ood (dataset/img/imagenet.py) checks.
+_PUBLISHED = OwnerFile(
+    f"{_ARCHIVE}.tar",
+    178_000_000,
+    url="https://people.eecs.berkeley.edu/~hendrycks/imagenet-o.tar",
+    md5="86bd7a50c1c4074fb18fc5f219d6d50b",
+    rounded=True,
+)
 _UNKNOWN = "unknown"
 
 # n01443537/cardinal_tetra_Paracheirodon_axelrodi_0.99767953.JPEG, as NINCO's annotations name 400 of the images
@@ -162,7 +172,7 @@ _SEARCH = Search(
 IMAGENET_O = Source(
     key=_SEARCH.key,
     title=_TITLE,
-    edition="ImageNet-O (2019; imagenet-o.tar has the MD5 86bd7a50c1c4074fb18fc5f219d6d50b)",
+    edition=f"ImageNet-O (2019; imagenet-o.tar has the MD5 {_PUBLISHED.md5})",
     # The repository's LICENSE is MIT, and the owners' copy on the Hub (cais/imagenet-o) names the same. The images are
     # ImageNet's, whose terms do not let anybody pass them on.
     licence=Licence(
@@ -183,6 +193,8 @@ IMAGENET_O = Source(
     obtain=Obtain(
         "https://github.com/hendrycks/natural-adv-examples",
         "download ImageNet-O, imagenet-o.tar (178 MB); it can stay packed",
+        files=(_PUBLISHED,),
+        mirror=Mirror("hf://datasets/cais/imagenet-o@refs/convert/parquet", {_PARTITION: (("test",),)}),
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.demo.inaturalist import DEMO
-from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.overlap import COLUMNS, overlap
 from builders.sources.readers import parquet_files
 from builders.sources.readers.folders import class_column
@@ -29,6 +30,15 @@ _PARTITION = "images"
 _ARCHIVE = "iNaturalist"
 _WANTED = "<32 hexadecimal digits>.jpg"
 _SPLITS = ("train", "validation", "test")
+
+# The address is in the owners' README (deeplearning-wisc/large_scale_ood), which gives neither size nor checksum;
+# other projects' loaders check the MD5.
+_PUBLISHED = OwnerFile(
+    f"{_ARCHIVE}.tar.gz",
+    0,
+    url="http://pages.cs.wisc.edu/~huangrui/imagenet_ood_dataset/iNaturalist.tar.gz",
+    md5="5be6ea8aa027d7b631916427b32cb335",
+)
 
 
 @functools.cache
@@ -95,7 +105,7 @@ _SEARCH = Search(
 INATURALIST = Source(
     key=_SEARCH.key,
     title=_TITLE,
-    edition="the subset of MOS (2021; iNaturalist.tar.gz has the MD5 5be6ea8aa027d7b631916427b32cb335)",
+    edition=f"the subset of MOS (2021; iNaturalist.tar.gz has the MD5 {_PUBLISHED.md5})",
     # The subset's own page states no terms; these are those of the dataset that it was taken from
     # (visipedia/inat_comp, 2017/README.md).
     licence=Licence(
@@ -124,6 +134,8 @@ INATURALIST = Source(
     obtain=Obtain(
         "https://github.com/deeplearning-wisc/large_scale_ood",
         "download iNaturalist.tar.gz; it can stay packed",
+        files=(_PUBLISHED,),
+        mirror=Mirror("", {_PARTITION: (_SPLITS,)}),
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

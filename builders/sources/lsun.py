@@ -12,17 +12,9 @@ import pyarrow as pa
 
 from builders.demo.lsun import DEMO
 from builders.errors import BuildError
-from builders.sources.base import (
-    Expected,
-    Licence,
-    Obtain,
-    OtherDataError,
-    PartitionIndex,
-    Source,
-    Stray,
-    partition_table,
-)
+from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source, Stray, partition_table
 from builders.sources.formats import lmdb_pages
+from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.folders import child_names, class_column, plain_reason, printable, relative
 from builders.sources.readers.layouts import Layout, Search
 from builders.storage.regular import open_regular
@@ -33,6 +25,16 @@ _CLASS = "unlabelled"
 _DATABASE = "test_lmdb"
 _DATA = "data.mdb"
 _WANTED = "Give the folder that holds the test set (test_lmdb.zip, unpacked) with --lsun"
+
+# The address is that of the owners' script (fyu/lsun, download.py). A stored listing of that folder shows 172M; no
+# checksum is published, so only those inside the zip tell whether it is whole.
+_PUBLISHED = OwnerFile(
+    f"{_DATABASE}.zip",
+    172 << 20,
+    url="http://dl.yf.io/lsun/scenes/test_lmdb.zip",
+    rounded=True,
+    unpacked=_DATABASE,
+)
 
 # The key of an image is 40 hexadecimal digits. The owner's export tool (fyu/lsun, data.py) names files after it, in
 # nested folders of its first six digits unless told otherwise. `save` names the same bytes .jpg.
@@ -218,6 +220,7 @@ LSUN = Source(
     obtain=Obtain(
         "https://github.com/fyu/lsun",
         "download the test set, test_lmdb.zip, with the owners' script and unpack it",
+        files=(_PUBLISHED,),
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.demo.lsun_fix import DEMO
-from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, Source
+from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.editions import sampled_sizes
+from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import class_column
 from builders.sources.readers.layouts import Layout, Search
 from builders.sources.readers.named import NamedImages, NamedReader, file_names

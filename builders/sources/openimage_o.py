@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 
 from builders.demo.openimage_o import DEMO
 from builders.errors import BuildError
-from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
 from builders.sources.editions import sampled_sizes
+from builders.sources.obtain import Obtain
 from builders.sources.overlap import COLUMNS, overlap
 from builders.sources.readers import parquet_files
 from builders.sources.readers.folders import class_column

@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.demo.partial_broad import DEMO
-from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, Source
+from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
+from builders.sources.obtain import Mirror, Obtain
 from builders.sources.readers import parquet, parquet_files
 from builders.sources.readers import parquet_columns as columns
 from builders.sources.readers.folders import relative
@@ -182,6 +183,9 @@ PARTIAL_BROAD = Source(
     obtain=Obtain(
         "https://huggingface.co/datasets/ServiceNow/PartialBROAD",
         "download the Parquet files of the repository (hf download --repo-type dataset ServiceNow/PartialBROAD)",
+        mirror=Mirror(
+            "hf://datasets/ServiceNow/PartialBROAD", {name: ((name,),) for name in (*ADVERSARIAL, *SYNTHETIC)}
+        ),
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

@@ -18,7 +18,8 @@ import pyarrow.csv as pacsv
 from builders.demo.places365 import DEMO
 from builders.errors import BuildError, one_line
 from builders.sources import places365_mirrors
-from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, PixelSizes, Source, Stray, partition_table
+from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source, Stray, partition_table
+from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.places365_names import TITLE, classes, easy_names, flattened
 from builders.sources.readers.folders import (
     ClassFolder,
@@ -43,6 +44,29 @@ _CATEGORIES = "categories_places365.txt"
 _TRAIN_LIST = "places365_train_standard.txt"
 _VAL_LIST = "places365_val.txt"
 _LIST_FOLDER = "filelist_places365-standard"
+
+# Sizes and SHA-256 are those of tensorflow/datasets (url_checksums/places365_small.txt), MD5 those that torchvision
+# (datasets/places365.py) checks. Both have plain addresses; the owners' page asks to agree to terms first.
+_FILES = (
+    OwnerFile(
+        "train_256_places365standard.tar",
+        26_103_685_120,
+        md5="53ca1c756c3d1e7809517cc47c5561c5",
+        sha256="0ade5d7d38c682aa0203014a2b99ad3bf608bf1de0f151dc0d80efba54660a0a",
+    ),
+    OwnerFile(
+        "val_256.tar",
+        525_158_400,
+        md5="e27b17d8d44f4af9a78502beb927f808",
+        sha256="24b4e639ef12a0012af525bc4cb443e4ab4aaea8369a1fb009b70e4a4aad5d48",
+    ),
+    OwnerFile(
+        f"{_LIST_FOLDER}.tar",
+        67_498_496,
+        md5="35a0585fee1fa656440f3ab298f8479c",
+        sha256="520699e00d69b63ddc29fac54645aa00ce1c10ca42e288960aa1cf791d6e9aa9",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -285,8 +309,13 @@ PLACES365 = Source(
 }""",
     obtain=Obtain(
         "http://places2.csail.mit.edu/download.html",
-        "ask for access as the page says, then download the images of Places365-Standard (the small ones, 256 x 256, "
-        "suffice) with their lists, and unpack them",
+        "ask for access as the page says, then download train_256_places365standard.tar, val_256.tar (the small "
+        "images suffice) and filelist_places365-standard.tar, and unpack them",
+        files=_FILES,
+        mirror=Mirror(
+            "hf://datasets/Andron00e/Places365-custom",
+            dict.fromkeys(("train", "val"), (places365_mirrors.SPLITS,)),
+        ),
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

@@ -22,7 +22,9 @@ from builders.sources.places365_names import TITLE, classes, flattened, spelled
 from builders.sources.readers import parquet, parquet_files
 from builders.sources.readers.folders import joined, relative
 
-_SPLITS = ("train", "validation", "val")
+SPLITS = ("train", "validation", "val")
+"""Names of splits, which together hold both partitions."""
+
 _NAME = r"^(?:(?:.*/)?(?P<folder>[^/]*)/)?(?P<name>(?P<val>Places365_val_)?[0-9]{8}\.jpg)$"
 _ADVICE = (
     "Take Andron00e/Places365-custom, which has file names in the column image_file_path "
@@ -36,7 +38,7 @@ _FIRST_NAMES = tuple(f"Places365_val_{number:08d}.jpg" for number in range(1, le
 
 def find(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     """Index the images of a partition in the Parquet files of a folder; returns None if there are no files."""
-    files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
+    files = [path for split in SPLITS for path in parquet_files.split_files(home, split)]
     if not files:
         return None
     shards = [parquet.read_shard(TITLE, path, advice=_ADVICE) for path in files]

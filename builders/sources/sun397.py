@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from builders.demo.sun397 import DEMO
 from builders.errors import BuildError, one_line
-from builders.sources.base import Expected, Licence, Obtain, OtherDataError, PartitionIndex, PixelSizes, Source, Stray
+from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source, Stray
+from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import tars
 from builders.sources.readers.folders import (
     ClassFolder,
@@ -47,6 +48,16 @@ _WANTED = "sun_<letters>.jpg"
 # the owners' partitions, in train/train and test/test; so has tanganke/sun397 on the Hub. These are 39,700 of the
 # 108,754 images. 1aurent/SUN397 has all; judged by its size, with the bytes of the owners' files.
 _SPLITS = ("train", "validation", "val", "test")
+
+# The address and the MD5 are torchvision's (datasets/sun397.py), the size and the SHA-256 those of tensorflow/datasets
+# (url_checksums/sun397.txt).
+_PUBLISHED = OwnerFile(
+    "SUN397.tar.gz",
+    39_077_296_924,
+    url="http://vision.princeton.edu/projects/2010/SUN/SUN397.tar.gz",
+    md5="8ca2778205c41d23104230ba66911c7a",
+    sha256="f404130965a7ad77bed5ececc71e720ab50f3cc1e1bb257257610d38f3b928ec",
+)
 
 _SEPARATORS = re.compile(r"[/_\- ]+")
 
@@ -254,6 +265,8 @@ SUN397 = Source(
     obtain=Obtain(
         "https://vision.princeton.edu/projects/2010/SUN/",
         "download SUN397.tar.gz; it can stay packed",
+        files=(_PUBLISHED,),
+        mirror=Mirror("", {_PARTITION: (_SPLITS,)}),
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

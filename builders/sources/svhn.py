@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from builders.demo.svhn import DEMO
 from builders.errors import NAMED, BuildError, more
-from builders.sources.base import Expected, Licence, Obtain, PartitionIndex, Source
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.formats import matlab
+from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import printable, relative
@@ -26,6 +27,25 @@ _ZERO = 10
 """The label that the owner's files give the digit 0."""
 
 _AGAIN = "Take {name} of the owner's format 2 (cropped digits)"
+
+# Addresses and MD5 are torchvision's (datasets/svhn.py), sizes and SHA-256 those of tensorflow/datasets
+# (url_checksums/svhn_cropped.txt) and of the Hub's loader (huggingface/datasets, datasets/svhn/dataset_infos.json).
+_FILES = (
+    OwnerFile(
+        "train_32x32.mat",
+        182_040_794,
+        url="http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
+        md5="e26dedcc434d2e4c54c9b2d4a06d8373",
+        sha256="435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+    ),
+    OwnerFile(
+        "test_32x32.mat",
+        64_275_384,
+        url="http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
+        md5="eb5a983be6a315427106f1b164d9cef3",
+        sha256="cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
+    ),
+)
 
 # Images of each digit, 0 to 9. The owner's page gives the totals, 73,257 and 26,032; the counts are those that several
 # public repositories took from the files, and they add up to the totals.
@@ -175,6 +195,10 @@ SVHN = Source(
     obtain=Obtain(
         LICENCE.url,
         "download format 2, train_32x32.mat and test_32x32.mat",
+        files=_FILES,
+        mirror=Mirror(
+            "hf://datasets/ufldl-stanford/svhn/cropped_digits", {"train": (("train",),), "test": (("test",),)}
+        ),
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

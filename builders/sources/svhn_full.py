@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from builders.demo.svhn_full import DEMO
 from builders.errors import BuildError
 from builders.sources import svhn
-from builders.sources.base import Expected, Obtain, PartitionIndex, Source, Stray, partition_table
+from builders.sources.base import Expected, PartitionIndex, Source, Stray, partition_table
+from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, parquet_files, tars
 from builders.sources.readers.folders import (
     child_names,
@@ -33,6 +34,22 @@ _CLASS = "number"
 _NAME = r"[1-9][0-9]*\.png"
 _IMAGE = re.compile(_NAME, re.ASCII)
 _WANTED = "<number>.png"
+
+# Addresses, sizes and SHA-256 are those of the Hub's loader (huggingface/datasets, datasets/svhn/dataset_infos.json).
+_FILES = (
+    OwnerFile(
+        "train.tar.gz",
+        404_141_560,
+        url="http://ufldl.stanford.edu/housenumbers/train.tar.gz",
+        sha256="4b17bb33b6cd8f963493168f80143da956f28ec406cc12f8e5745a9f91a51898",
+    ),
+    OwnerFile(
+        "test.tar.gz",
+        276_555_967,
+        url="http://ufldl.stanford.edu/housenumbers/test.tar.gz",
+        sha256="57ac9ceb530e4aa85b55d991be8fc49c695b3d71c6f6a88afea86549efde7fb5",
+    ),
+)
 
 # The other files of the archives: the digits and their boxes (HDF5), and the owners' script that draws the boxes.
 # Names and tree are those that many public repositories list.
@@ -132,6 +149,10 @@ SVHN_FULL = Source(
     obtain=Obtain(
         svhn.LICENCE.url,
         "download format 1, train.tar.gz and test.tar.gz; they can stay packed",
+        files=_FILES,
+        mirror=Mirror(
+            "hf://datasets/ufldl-stanford/svhn/full_numbers", {"train": (("train",),), "test": (("test",),)}
+        ),
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

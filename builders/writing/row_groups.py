@@ -27,6 +27,24 @@ ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Image bytes in one row group. The Hub's practice is at most 100 MB; a third of that keeps a worker under 300 MB,
 because the buffer and the writer's pages each hold one group."""
 
+_LEAST_BYTES, _MEAN_BYTES = ROW_GROUP_BYTES // 4, ROW_GROUP_BYTES // 4
+"""Row groups end where an image's digest says, so that they end at the same images after some were withdrawn: behind
+the least size after another 8 MiB on average, which leaves 5 % of them (e^-3) to be cut at `ROW_GROUP_BYTES`."""
+
+
+def ends_group(filled: int, size: int, digest: str) -> bool:
+    """Whether a row group ends behind an image, by what the image is.
+
+    A uniform number from the digest is compared with the image's share of the mean size, so that the expected size
+    does not depend on how large images are.
+
+    Args:
+        filled: bytes of the group so far, the image included.
+        size: bytes of the image.
+        digest: its `content_sha256`.
+    """
+    return filled >= _LEAST_BYTES and int(digest[:13], 16) / 16**13 < size / _MEAN_BYTES
+
 
 @dataclass(frozen=True)
 class Group:
@@ -109,6 +127,9 @@ class Images:
                 if expected and digest != expected[number]:
                     raise self._other_content(number, digest, path)
                 buffer.keep(number, digest, "source" if mended is None else "metadata_removed", pixels)
+                if ends_group(buffer.filled, buffer.filled - start, digest):
+                    yield from buffer.group()
+                    buffer.clear()
         yield from buffer.group()
 
     def generated(self, reader: Reader, stored: images.Stored = "pixels") -> Iterator[Group]:
@@ -133,7 +154,7 @@ class Images:
         first = 0
         while first < len(numbers):
             before = int(ends[first - 1]) if first else 0
-            last = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right")))
+            last = self._end_of_group(first, before, ends, digests)
             size = int(ends[last - 1]) - before
             data = np.empty(size, np.uint8)
             self._read_generated(kept.slice(first, last - first), data.data, reader)
@@ -144,6 +165,15 @@ class Images:
             all_stored: Sequence[images.Stored] = [stored] * (last - first)
             yield Group(pa.array(numbers[first:last]), offsets, pa.py_buffer(data), digests[first:last], all_stored)
             first = last
+
+    @staticmethod
+    def _end_of_group(first: int, before: int, ends: npt.NDArray[np.int64], digests: Sequence[str]) -> int:
+        """The row behind the group that begins with `first`; `ends` are the images' ends in all bytes."""
+        last = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right")))
+        for row in range(int(np.searchsorted(ends, before + _LEAST_BYTES)), last):
+            if ends_group(int(ends[row]) - before, int(ends[row] - (ends[row - 1] if row else 0)), digests[row]):
+                return row + 1
+        return last
 
     def _read_generated(self, rows: pa.Table, target: memoryview, reader: Reader) -> None:
         """Read images into one buffer; images that are adjacent in a pack are read at once."""

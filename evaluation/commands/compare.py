@@ -1,22 +1,29 @@
 """`python -m evaluation compare`: compares the figures of two reports.
 
-Tested by `tests/evaluation/report/test_compose.py`.
+Tested by `tests/evaluation/reports/test_compare.py`.
 """
 
 from __future__ import annotations
 
-import csv
-import io
+import json
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from evaluation.errors import EvaluationError, unknown_name
-from evaluation.metrics.metrics import METRICS
-from evaluation.protocols.results import FIGURE_KEY, read_figures
-from evaluation.report.compare import Comparison, Pair, compare
-from evaluation.report.tables import Number, aligned, display_name, number_text
+from evaluation.protocols.figures import AS_PUBLISHED
+from evaluation.protocols.results import grouped, read_figures
+from evaluation.reports.compare import Comparison, Pair, compare
+from evaluation.reports.inputs import parse_splits
+from evaluation.reports.names import detector_name, metric, metric_name, set_name, setting_name, statistic_name
+from evaluation.reports.tables import aligned, number_text
+
+LARGEST = 10
+"""Number of figures that a summary shows."""
+
+_MINUS = "Differences are second minus first, in the paper's unit."
 
 
 @click.command(
@@ -26,70 +33,104 @@ from evaluation.report.tables import Number, aligned, display_name, number_text
 @click.argument("second", type=click.Path(path_type=Path))
 @click.option("--detector", "detectors", multiple=True, metavar="NAME", help="Only this detector; may be repeated.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Only this metric; may be repeated.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values in full precision.")
-def command(first: Path, second: Path, detectors: tuple[str, ...], metrics: tuple[str, ...], *, as_csv: bool) -> None:
+@click.option("--splits", metavar="CONFIG[/SPLIT],...", help="Only figures of these configs, or splits of unknowns.")
+@click.option("--all", "every", is_flag=True, help="Print every figure, not a summary.")
+@click.option("--json", "as_json", is_flag=True, help="Print all chosen figures as JSON, in full precision.")
+def command(
+    first: Path,
+    second: Path,
+    detectors: tuple[str, ...],
+    metrics: tuple[str, ...],
+    splits: str | None,
+    *,
+    every: bool,
+    as_json: bool,
+) -> None:
     """Compare the figures of two reports on the same release.
 
-    FIRST and SECOND are folders written by `report`, or their figures.parquet. Differences are second minus first, in
-    the paper's unit. Reports on different rows are refused.
+    FIRST and SECOND are folders written by `report`, or their figures.parquet. Prints how many figures are better and
+    worse, by metric, and the largest differences. Reports on different rows are refused; two reports with one detector
+    each are compared whatever the detectors' names are.
     """
-    for name in metrics:
-        if name not in METRICS:
-            raise unknown_name("metric", name, METRICS)
     found = compare(read_figures(first), read_figures(second))
-    known = list(dict.fromkeys(pair.detector for pair in found.pairs))
-    for name in detectors:
-        if name not in known:
-            raise unknown_name("detector of both reports", name, known)
-    pairs = [
-        pair
-        for pair in found.pairs
-        if (not detectors or pair.detector in detectors) and (not metrics or pair.figure["metric"] in metrics)
+    found = found.select(detectors=detectors, metrics=metrics, splits=parse_splits(splits))
+    if as_json:
+        click.echo(json.dumps([_record(pair) for pair in found.pairs], indent=1, allow_nan=False))
+        return
+    click.echo(f"{_counted(found)}. {_MINUS}\n")
+    if every:
+        click.echo("\n".join(_lines(found.pairs)))
+        return
+    click.echo("\n".join(_by_metric(found.main())))
+    largest = found.largest(LARGEST)
+    if largest:
+        click.echo(
+            f"\nThe largest differences{f', {LARGEST} of {len(found.pairs):,}' * (len(found.pairs) > LARGEST)}:\n"
+        )
+        click.echo("\n".join(_lines(largest)))
+    if len(found.pairs) > LARGEST:
+        click.echo("\nChoose figures with --metric, --detector and --splits, or print every one with --all or --json.")
+
+
+def _counted(found: Comparison) -> str:
+    counts = found.verdicts()
+    told = [
+        f"{count:,} {verdict}" for verdict in ("better", "worse", "same", "undefined") if (count := counts[verdict])
     ]
-    if not pairs:
-        raise EvaluationError("The reports have no figure of these detectors and metrics in common. Choose others.")
-    click.echo(_csv(pairs) if as_csv else _lines(pairs, found))
+    closing = f"{len(found.pairs):,} figures in both: {', '.join(told)}"
+    for where, count in (("first", found.only_first), ("second", found.only_second)):
+        closing += f"; {count:,} only in the {where}" if count else ""
+    return closing
 
 
-def _lines(pairs: Sequence[Pair], found: Comparison) -> str:
+def _by_metric(pairs: Sequence[Pair]) -> list[str]:
+    lines = [["protocol", "metric", "figures", "better", "worse", "same", "median difference"]]
+    told = [{"pair": pair, **pair.figure} for pair in pairs]
+    for (protocol, name), found in grouped(told, "protocol", "metric"):
+        verdicts = [line["pair"].verdict for line in found]
+        defined = [line["pair"].difference for line in found if line["pair"].verdict != "undefined"]
+        counts = [f"{verdicts.count(verdict):,}" for verdict in ("better", "worse", "same")]
+        middle = f"{statistics.median(defined):+.2f}" if defined else "-"
+        lines.append([protocol, metric(name).title, f"{len(found):,}", *counts, middle])
+    return aligned(lines, left=(0, 1))
+
+
+def _lines(pairs: Sequence[Pair]) -> list[str]:
     lines = [["detector", "figure", "first", "second", "difference", ""]]
     for pair in pairs:
-        detector = " ".join(part for part in (pair.variant, pair.detector) if part)
-        sides = [
-            number_text(Number(mean, deviation), 2)
-            for mean, deviation in ((pair.first, pair.first_deviation), (pair.second, pair.second_deviation))
-        ]
-        lines.append([detector, _figure(pair), *sides, f"{pair.difference:+.2f}", pair.verdict])
-    closing = f"{len(found.pairs):,} figures in both"
-    for where, count in (("first", found.only_first), ("second", found.only_second)):
-        closing += f", {count:,} only in the {where}" if count else ""
-    return "\n".join([*aligned(lines, left=(0, 1, 5)), "", closing])
+        detector = " ".join(filter(None, (pair.variant, detector_name(pair.detector))))
+        sides = [number_text(pair.first), number_text(pair.second)]
+        lines.append([detector, _described(pair), *sides, f"{pair.difference:+.2f}", pair.verdict])
+    return aligned(lines, left=(0, 1, 5))
 
 
-def _figure(pair: Pair) -> str:
+def _described(pair: Pair) -> str:
     """Describe a figure in a few words."""
     figure = pair.figure
+    several = figure["unknown"].count(" + ")
     parts = [
         figure["config"],
-        figure["setting"],
-        figure["unknown"],
-        METRICS[figure["metric"]].title,
-        figure["statistic"],
+        setting_name(figure["setting"]),
+        f"{several + 1} sets" if several > 1 else set_name(figure["unknown"]),
+        metric_name(figure["metric"]),
+        statistic_name(figure["statistic"]),
+        f"fitted on {set_name(figure['fitted_on'])}" if figure["fitted_on"] and not figure["statistic"] else "",
+        figure["rows"].replace("_", " ") if figure["rows"] != AS_PUBLISHED else "",
     ]
-    if figure["fitted_on"]:
-        parts.append(f"fitted on {figure['fitted_on']}")
-    if figure["rows"] != "as_published":
-        parts.append(figure["rows"])
-    return ", ".join(display_name(part) for part in parts if part)
+    return ", ".join(filter(None, parts))
 
 
-def _csv(pairs: Sequence[Pair]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    numbers = ("first", "first_deviation", "second", "second_deviation", "difference", "verdict")
-    writer.writerow(["variant", "detector", *FIGURE_KEY, *numbers])
-    for pair in pairs:
-        values = [getattr(pair, name) for name in numbers]
-        named = [pair.figure[name] for name in FIGURE_KEY]
-        writer.writerow([pair.variant, pair.detector, *named, *("" if value is None else value for value in values)])
-    return text.getvalue().rstrip("\n")
+def _record(pair: Pair) -> dict[str, Any]:
+    sides: dict[str, float | None] = {}
+    for name, side in (("first", pair.first), ("second", pair.second)):
+        sides |= {
+            name: _finite(side.value),
+            f"{name}_std": None if side.deviation is None else _finite(side.deviation),
+        }
+    named = {"variant": pair.variant, "detector": pair.detector, **pair.figure}
+    return {**named, **sides, "difference": _finite(pair.difference), "verdict": pair.verdict}
+
+
+def _finite(value: float) -> float | None:
+    """A number as JSON has it: none for NaN."""
+    return value if value == value else None

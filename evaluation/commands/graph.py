@@ -9,13 +9,12 @@ import click
 
 from evaluation.commands import options
 from evaluation.errors import EvaluationError
-from evaluation.graph.picture import CLUSTERS, draw_graph
-from evaluation.graph.transition_graph import ACCEPTED, MIN_WEIGHT, STEPS, Stage, prune, write_edges, write_graphml
-from evaluation.graph.transitions import PREFERRED_DETECTOR, Transitions, read_transitions, scored_transitions
-from evaluation.progress import bar
-from evaluation.releases import Release, open_release
-from evaluation.report.plots import save
-from evaluation.report.tables import aligned
+from evaluation.graph.picture import EDGES, draw_graph
+from evaluation.graph.pruning import ACCEPTED, MIN_WEIGHT, STEPS, Stage, prune, write_edges, write_graphml
+from evaluation.graph.transitions import PREFERRED_DETECTOR, read_transitions, scored_transitions
+from evaluation.releases import open_release
+from evaluation.reports.plots import save
+from evaluation.reports.tables import aligned
 
 
 @click.command(
@@ -49,21 +48,15 @@ from evaluation.report.tables import aligned
     show_default=True,
     help="Fraction of in-distribution images, by ascending score, that count as evidently in-distribution; 1 for all.",
 )
+@click.option("--keep", type=click.Choice(list(STEPS)), multiple=True, help="A pruning step to skip; may be repeated.")
 @click.option(
-    "--keep",
-    type=click.Choice(list(STEPS)),
-    multiple=True,
-    help="A pruning step to skip; may be repeated.",
-)
-@click.option(
-    "--clusters",
+    "--edges",
     type=click.IntRange(min=1),
-    default=CLUSTERS,
+    default=EDGES,
     show_default=True,
-    help="Number of clusters to draw, the heaviest first.",
+    help="Number of edges to draw, the heaviest first.",
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for the graph.")
-@click.option("--quiet", is_flag=True, help="No progress bar.")
 def command(
     scores: Path,
     release: str | None,
@@ -74,9 +67,8 @@ def command(
     min_weight: int,
     accepted: float,
     keep: tuple[str, ...],
-    clusters: int,
+    edges: int,
     out: Path,
-    quiet: bool,
 ) -> None:
     """Build the graph of true and predicted classes, pruned as in the FACETS paper.
 
@@ -84,31 +76,31 @@ def command(
     prediction and score, with both classes as DATASET:CLASS, and optionally role (in_distribution or another). An edge
     leads from the class of some images to the class predicted for them; its weight is the number of these images.
 
-    Writes graph.graphml, edges.csv (the heaviest edges first), graph.png and graph.svg.
+    Writes graph.graphml, edges.csv (the heaviest edges first), graph.png and graph.svg, and prints what each step
+    takes away.
     """
     if release is None and (config or split or revision):
         raise EvaluationError(
             "--config, --split and --revision apply to a release only. Name one with --release, or leave them out."
         )
-    with bar(4, "graph", quiet=quiet, unit="steps") as progress:
-        opened = open_release(release, revision) if release is not None else None
-        transitions = (
-            read_transitions(scores, detector=detector)
-            if opened is None
-            else scored_transitions(scores, opened, config=config, split=split, detector=detector)
-        )
-        progress.update(1)
-        graph, stages = prune(transitions, min_weight=min_weight, accepted=accepted, keep=keep)
-        progress.update(1)
-        attributes = _attributes(scores, opened, transitions, stages)
-        attributes |= {"min_weight": f"{min_weight}", "accepted": f"{accepted}"}
-        write_edges(graph, out / "edges.csv")
-        write_graphml(graph, out / "graph.graphml", attributes)
-        progress.update(1)
-        title = f"Predicted classes of {transitions.config or scores.stem} ({transitions.detector} scores)"
-        save(draw_graph(graph, title=title, shown=clusters), out, "graph")
-        progress.update(1)
-    click.echo(f"{len(transitions):,} images, scores of {transitions.detector}")
+    opened = open_release(release, revision) if release is not None else None
+    transitions = (
+        read_transitions(scores, detector=detector)
+        if opened is None
+        else scored_transitions(scores, opened, config=config, split=split, detector=detector)
+    )
+    graph, stages = prune(transitions, min_weight=min_weight, accepted=accepted, keep=keep)
+    taken = [stage.step for stage in stages if stage.step and not stage.skipped]
+    graph.graph |= {"scores": scores.name, "detector": transitions.detector, "steps": ", ".join(taken)}
+    graph.graph |= {"min_weight": f"{min_weight}", "accepted": f"{accepted}"}
+    if opened is not None:
+        splits = ", ".join(transitions.splits)
+        graph.graph |= {"config": transitions.config, "splits": splits, "release_digest": opened.digest}
+    write_edges(graph, out / "edges.csv")
+    write_graphml(graph, out / "graph.graphml")
+    title = f"Predicted classes of {transitions.config or scores.stem} ({transitions.detector} scores)"
+    save(draw_graph(graph, title=title, shown=edges), out, "graph")
+    click.echo(f"{len(transitions.images):,} images, scores of {transitions.detector}")
     if transitions.left_out:
         whose = f"{transitions.config}/{', '.join(transitions.splits)}"
         click.echo(f"{transitions.left_out:,} more images do not belong to {whose} and were left out")
@@ -117,27 +109,13 @@ def command(
 
 
 def _lines(stages: Sequence[Stage], min_weight: int) -> list[str]:
-    """Format the pruning steps as a table, with the counts after each."""
-    lines = [["step", "removes", "classes", "edges", "images"]]
-    for stage in stages:
+    """Format the pruning steps as a table: what each takes away, and what it leaves."""
+    lines = [["step", "takes away", "edges", "images", "leaves classes", "edges", "images"]]
+    for before, stage in zip([stages[0], *stages], stages, strict=False):
         what = STEPS[stage.step].what if stage.step else "(the whole graph)"
-        if stage.step == "light-edges":
-            what += f", fewer than {min_weight:,}"
-        if stage.skipped:
-            what = f"skipped: {stage.skipped}"
-        lines.append([stage.step, what, *(f"{count:,}" for count in (stage.nodes, stage.edges, stage.images))])
+        what = f"{what}, fewer than {min_weight:,}" if stage.step == "light-edges" else what
+        what = f"skipped: {stage.skipped}" if stage.skipped else what
+        taken = (before.edges - stage.edges, before.images - stage.images)
+        counts = [f"{count:,}" for count in (*taken, stage.nodes, stage.edges, stage.images)]
+        lines.append([stage.step, what, *counts])
     return aligned(lines, left=(0, 1))
-
-
-def _attributes(
-    scores: Path, release: Release | None, transitions: Transitions, stages: Sequence[Stage]
-) -> dict[str, str]:
-    """Return the attributes of the whole graph for the GraphML file."""
-    attributes = {"scores": scores.name, "detector": transitions.detector}
-    if release is not None:
-        attributes |= {
-            "config": transitions.config,
-            "splits": ", ".join(transitions.splits),
-            "release_digest": release.digest,
-        }
-    return attributes | {"steps": ", ".join(stage.step for stage in stages if stage.step and not stage.skipped)}

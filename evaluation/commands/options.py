@@ -1,20 +1,22 @@
 """Command-line options that several commands share.
 
-Tested by `tests/evaluation/report/test_compose.py`.
+Tested by `tests/evaluation/reports/test_report.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.releases import Release
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+FILE = click.Path(path_type=Path, dir_okay=False)
 
 _REVISION = click.option("--revision", metavar="TAG", help="Tag, branch or commit of a release on the Hub.")
 
@@ -28,36 +30,41 @@ def release(*, required: bool) -> Callable[[Command], Command]:
 
 
 def model(*, required: bool) -> Callable[[Command], Command]:
-    """--model and --weights."""
-    spec = click.option(
-        "--model",
-        metavar="MODEL",
-        required=required,
-        help="timm:NAME, torchvision:NAME, or FILE.py:FUNCTION, a function that returns the model.",
+    """--model, --weights, --pretrained, --classes and --accept."""
+    options = (
+        click.option(
+            "--model",
+            metavar="MODEL",
+            required=required,
+            help="timm:NAME, torchvision:NAME, or FILE.py:FUNCTION, a function that returns the model.",
+        ),
+        click.option("--weights", type=FILE, help="Weights: .safetensors, or a state dict saved by torch."),
+        click.option(
+            "--pretrained",
+            metavar="[TAG]",
+            is_flag=False,
+            flag_value="",
+            help="Download the weights that timm or torchvision publish under the model's name: all others of the "
+            "same architecture by their tag, such as --pretrained=IMAGENET1K_V2.",
+        ),
+        click.option(
+            "--classes",
+            type=FILE,
+            help="CSV file with the columns class,index: the logit of each class of the release, for a model of more "
+            "classes. Not needed for ImageNet's, where the release names its classes by wnids.",
+        ),
+        click.option(
+            "--accept",
+            is_flag=True,
+            help="Go on where the accuracy on known test images differs from the published one by over one point.",
+        ),
     )
-    path = click.option(
-        "--weights",
-        type=click.Path(path_type=Path),
-        required=required,
-        help="Weights: .safetensors, or a state dict saved by torch. Nothing is downloaded.",
-    )
-    return lambda command: spec(path(command))
+    return lambda command: _all(options, command)
 
 
 def run_options(command: Command) -> Command:
     """--device, --batch-size, --workers and --quiet."""
-    for option in (
-        click.option("--quiet", is_flag=True, help="No progress bars."),
-        click.option(
-            "--workers",
-            type=click.IntRange(min=0),
-            default=0,
-            show_default=True,
-            help="Worker processes that decode images; 0 decodes in the main process. Results do not depend on it.",
-        ),
-        click.option(
-            "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Images per batch."
-        ),
+    options = (
         click.option(
             "--device",
             metavar="DEVICE",
@@ -65,9 +72,29 @@ def run_options(command: Command) -> Command:
             show_default=True,
             help="Device to run on: cpu, cuda, cuda:1 and so on, or mps; auto is cuda where there is one, else cpu.",
         ),
-    ):
+        click.option(
+            "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Images per batch."
+        ),
+        click.option(
+            "--workers",
+            type=click.IntRange(min=0),
+            help="Worker processes that decode images; 0 decodes in the main process. Results do not depend on it. "
+            "Default: one per core.",
+        ),
+        click.option("--quiet", is_flag=True, help="No progress bars."),
+    )
+    return _all(options, command)
+
+
+def _all(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    for option in reversed(options):
         command = option(command)
     return command
+
+
+def model_name(name: str, tag: str | None) -> str:
+    """Return a model's name with the tag of its published weights, if one was given."""
+    return f"{name}.{tag}" if tag else name
 
 
 def parse_list(text: str | None) -> tuple[str, ...] | None:
@@ -75,40 +102,32 @@ def parse_list(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def choose_splits(release: Release, configs: Sequence[str], wanted: Sequence[str] | None) -> list[tuple[str, str]]:
-    """Select splits of some configs.
+def choose_splits(here: Mapping[str, Sequence[str]], text: str | None, where: str) -> list[tuple[str, str]]:
+    """Select splits by `CONFIG[/SPLIT],...`.
 
     Args:
-        release: the release.
-        configs: names of configs.
-        wanted: splits as `config/split`, or as `split` for every one of these configs that has it; None for all.
+        here: the names of the splits of each config.
+        text: as given on the command line; None for all.
+        where: what has these configs, for messages.
 
     Returns:
-        (config, split) pairs, config by config.
+        (config, split) pairs, config by config in the order of the text.
 
     Raises:
-        EvaluationError: there is no such config or split.
+        EvaluationError: there is no such config or split, or nothing is named.
     """
-    pairs = [(config, split) for config in configs for split in release.splits(config)]
+    pairs = [(config, split) for config, splits in here.items() for split in splits]
+    wanted = parse_list(text)
     if wanted is None:
         return pairs
+    if not wanted:
+        raise EvaluationError(f"--splits names no split; give CONFIG or CONFIG/SPLIT, such as {'/'.join(pairs[0])}.")
+    found: list[tuple[str, str]] = []
     for name in wanted:
-        if not any(name in (split, f"{config}/{split}") for config, split in pairs):
-            raise unknown_name(f"split of {', '.join(configs)}", name, (split for _, split in pairs))
-    return [(config, split) for config, split in pairs if split in wanted or f"{config}/{split}" in wanted]
-
-
-def one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes of some configs, which must be the same.
-
-    Raises:
-        EvaluationError: there is no such config, or their classes differ.
-    """
-    first = release.label_names(configs[0])
-    for config in configs[1:]:
-        if release.label_names(config) != first:
-            raise EvaluationError(
-                f"{config} and {configs[0]} have different classes, so one model cannot be run on both. Extract them "
-                "separately, into different folders."
-            )
-    return first
+        config, slash, split = name.partition("/")
+        if config not in here:
+            raise unknown_name(f"config of {where}", config, here)
+        if slash and split not in here[config]:
+            raise unknown_name(f"split of {config} in {where}", split, here[config])
+        found += [pair for pair in pairs if pair[0] == config and split in ("", pair[1])]
+    return list(dict.fromkeys(found))

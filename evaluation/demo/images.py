@@ -69,12 +69,8 @@ def crops(photograph: str, *, every: int) -> Images:
     grey = np.asarray(Image.fromarray(load_sample_image(photograph)).convert("L")) / 255
     height, width = (size // _BITMAP for size in grey.shape)
     side = _BITMAP // _BLOCK
-    cut = (
-        grey[: height * _BITMAP, : width * _BITMAP]
-        .reshape(height, side, _BLOCK, width, side, _BLOCK)
-        .mean(axis=(2, 5))
-    )
-    squares = cut.transpose(0, 2, 1, 3).reshape(-1, side, side)
+    cut = grey[: height * _BITMAP, : width * _BITMAP].reshape(height, side, _BLOCK, width, side, _BLOCK)
+    squares = cut.mean(axis=(2, 5)).transpose(0, 2, 1, 3).reshape(-1, side, side)
     names = [f"{photograph}/{row:02d}-{column:02d}" for row in range(height) for column in range(width)]
     found = Images("sklearn-photographs", names, [photograph.removesuffix(".jpg")] * len(names), _eight_bits(squares))
     return found.take(range(0, len(names), every))

@@ -8,8 +8,7 @@ Tested by `tests/evaluation/demo/test_walkthrough.py`.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,19 +33,10 @@ def digits_cnn(num_classes: int) -> Any:
     def block(inputs: int, outputs: int) -> Any:
         return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU())
 
-    layers = {
-        "block1": block(3, 16),
-        "pool": nn.MaxPool2d(2),
-        "block2": block(16, 32),
-        "block3": block(32, 64),
-        "mean": nn.AdaptiveAvgPool2d(1),
-        "flatten": nn.Flatten(),
-        "dropout": nn.Dropout(0.2),
-        "head": nn.Linear(64, num_classes),
-    }
     model = nn.Sequential()
-    for name, layer in layers.items():
-        model.add_module(name, layer)
+    model.block1, model.pool, model.block2, model.block3 = block(3, 16), nn.MaxPool2d(2), block(16, 32), block(32, 64)
+    model.mean, model.flatten, model.dropout = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2)
+    model.head = nn.Linear(64, num_classes)
     model.feature_blocks = ("block1", "block2", "block3")
     return model
 
@@ -78,11 +68,14 @@ def train(images: Any, labels: Any, classes: int, training: Training) -> Any:
         training: optimizer and seed.
 
     Returns:
-        The model in eval mode.
+        The model in eval mode. For such small models and images, more threads than one are slower, and may change
+        the last bits of sums: torch is left with one.
     """
     import torch
 
-    with _seeded(training.seed):
+    torch.set_num_threads(1)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(training.seed)
         model = digits_cnn(classes).train()
         optimizer_class = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[training.optimizer]
         optimizer = optimizer_class(model.parameters(), **OPTIMIZERS[training.optimizer])
@@ -111,18 +104,3 @@ def batch_of(images: Any) -> Any:
 
     preprocessing = declared(digits_cnn.preprocessing, digits_cnn.__name__)  # type: ignore[attr-defined]
     return torch.stack([preprocessing(image) for image in images])
-
-
-@contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed torch and use one thread within the block: several threads may change the last bits of sums."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            yield
-    finally:
-        torch.set_num_threads(threads)

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+import yaml
 from PIL import Image
 
 from evaluation.demo.images import Images, blurred, crops, deal, digits, noise, noisy, repeats
@@ -177,10 +178,7 @@ def _pairs(rows: Mapping[str, pa.Table], repeated: Mapping[str, tuple[str, float
 
 
 def _write_pairs(root: Path, pairs: pa.Table, compared: Sequence[str]) -> dict[str, Any]:
-    """Write the table of duplicates, and return the manifest's entry for it.
-
-    `compared` lists the splits that were compared with the training images.
-    """
+    """Write the table of duplicates of training images in some splits, and return the manifest's entry for it."""
     looked = {"by": "similarity", "splits": sorted(compared), "with": [f"{TRAIN}/train"]}
     with atomic_path(root / PATH) as temporary:
         pq.write_table(pairs, temporary)
@@ -231,19 +229,17 @@ def _card(manifest: Mapping[str, Any]) -> str:
         for suffix in ("", INDEX_SUFFIX)
         for config, entry in manifest["configs"].items()
     }
-    pairs = manifest[DUPLICATES]
-    files, sizes = ["configs:"], ["dataset_info:"]
-    for config, splits in {**listed, DUPLICATES: {PAIRS: (pairs, pairs["rows"])}}.items():
-        files += [f"- config_name: {config}", "  data_files:"]
-        sizes += [f"- config_name: {config}", "  splits:"]
-        for split, (file, rows) in splits.items():
-            files += [f"  - split: {split}", f"    path: {file['path']}"]
-            sizes += [f"  - name: {split}", f"    num_bytes: {file['bytes']}", f"    num_examples: {rows}"]
+    listed[DUPLICATES] = {PAIRS: (manifest[DUPLICATES], manifest[DUPLICATES]["rows"])}
+    head: dict[str, Any] = {"pretty_name": _BENCHMARK["title"], "configs": [], "dataset_info": []}
+    for config, splits in listed.items():
+        files = [{"split": split, "path": file["path"]} for split, (file, _) in splits.items()]
+        sizes = [{"name": name, "num_bytes": of["bytes"], "num_examples": rows} for name, (of, rows) in splits.items()]
         total = sum(file["bytes"] for file, _ in splits.values())
-        sizes += [f"  download_size: {total}", f"  dataset_size: {total}"]
-    title = _BENCHMARK["title"]
+        head["configs"].append({"config_name": config, "data_files": files})
+        info = {"config_name": config, "splits": sizes, "download_size": total, "dataset_size": total}
+        head["dataset_info"].append(info)
     about = (__doc__ or "").partition("\n\n")[2].strip()
-    return "\n".join(["---", f"pretty_name: {title}", *files, *sizes, "---", "", f"# {title}", "", about, ""])
+    return f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n# {_BENCHMARK['title']}\n\n{about}\n"
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -7,9 +7,8 @@ import contextlib
 import importlib
 import io
 import multiprocessing
-import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,26 +82,46 @@ class Demo:
         for text in self._models():
             log(text)
             progress(1)
-        for optimizer in dict.fromkeys(training.optimizer for training in self.trainings):
-            log(_command("score", *self._ensemble(optimizer)))
-        log(_command("report", *self._report()))
-        return self.out / "report"
+        runs = {training.name: training.optimizer for training in self.trainings}
+        for optimizer in dict.fromkeys(runs.values()):
+            first, *others = [self._features(name) for name, its in runs.items() if its == optimizer]
+            names = ",".join(name for name, method in METHODS.items() if method.reads == "members")
+            members = [word for other in others for word in ("--member", other)]
+            log(
+                _command(
+                    "score", "--features", first, *members, "--detectors", names, *self._out(_ensemble(optimizer))
+                )
+            )
+        runs |= {_ensemble(optimizer): optimizer for optimizer in runs.values()}
+        given = [word for run, its in runs.items() for word in ("--scores", f"{its}={self._scores(run)}")]
+        asked = {name: config for name, config in PROTOCOLS.items() if name != robustness.NAME or not self.quick}
+        given += [word for name, config in asked.items() for word in ("--protocol", f"{name}={config}")]
+        report = self.out / "report"
+        log(_command("report", *given, "--release", self.out / RELEASE, "--out", report))
+        return report
 
     def model(self, training: Training) -> str:
         """Train a model, extract its features and score them; return the commands and their output."""
         import torch
 
-        # For such small models and images, more threads are slower.
-        torch.set_num_threads(1)
         release = open_release(str(self.out / RELEASE))
         labels = torch.tensor(release.rows(TRAIN, "train")["label"].to_pylist())
         images = demo_model.batch_of(release.images(TRAIN, "train")["image"])
-        model = demo_model.train(images, labels, len(KNOWN), training)
-        weights = self._weights(training)
-        demo_model.save_weights(model, weights)
-        done = [f"trained {weights} on {len(labels)} images"]
-        done += [_command("extract", *self._extract(training)), _command("score", *self._score(training))]
-        return "\n".join(done)
+        weights = self.out / "models" / f"{training.name}.safetensors"
+        demo_model.save_weights(demo_model.train(images, labels, len(KNOWN), training), weights)
+        spec = f"{Path(demo_model.__file__)}:{demo_model.digits_cnn.__name__}"
+        shown = ["--release", self.out / RELEASE, "--model", spec, "--weights", weights, "--device", "cpu"]
+        shown += ["--workers", 0]  # several models share the cores, and the images are of 8 x 8 pixels
+        configs = ["--splits", ",".join((CONFIG, TRAIN, SHIFTS, MIXED))]
+        features = self._features(training.name)
+        wanted = ["--detectors", ",".join(self.detectors), "--seed", training.seed, *self._out(training.name)]
+        return "\n".join(
+            [
+                f"trained {weights} on {len(labels)} images",
+                _command("extract", *shown, *configs, "--out", features),
+                _command("score", "--features", features, *([] if self.quick else shown), *wanted),
+            ]
+        )
 
     def _models(self) -> Iterator[str]:
         """Process every model; yield the outputs in the order of `trainings`."""
@@ -111,57 +130,23 @@ class Demo:
             return
         # Spawned, because threads of Arrow and torch do not survive a fork.
         context = multiprocessing.get_context("spawn")
-        with _one_thread(), concurrent.futures.ProcessPoolExecutor(self.workers, mp_context=context) as pool:
+        pool = concurrent.futures.ProcessPoolExecutor(self.workers, context, initializer=_use_one_thread)
+        with pool:
             yield from pool.map(self.model, self.trainings)
 
-    def _weights(self, training: Training) -> Path:
-        return self.out / "models" / f"{training.name}.safetensors"
-
-    def _features(self, training: Training) -> Path:
-        return self.out / "features" / training.name
+    def _features(self, name: str) -> Path:
+        return self.out / "features" / name
 
     def _scores(self, name: str) -> Path:
         return self.out / "scores" / f"{name}.parquet"
 
-    def _shown(self, training: Training) -> list[object]:
-        """Return the options for running a model on the release."""
-        spec = f"{Path(demo_model.__file__)}:{demo_model.digits_cnn.__name__}"
-        return [
-            "--release",
-            self.out / RELEASE,
-            "--model",
-            spec,
-            "--weights",
-            self._weights(training),
-            "--device",
-            "cpu",
-        ]
+    def _out(self, name: str) -> tuple[str, Path]:
+        return "--out", self._scores(name)
 
-    def _extract(self, training: Training) -> list[object]:
-        configs = [word for config in (CONFIG, TRAIN, SHIFTS, MIXED) for word in ("--config", config)]
-        return [*self._shown(training), *configs, "--out", self._features(training)]
 
-    def _score(self, training: Training) -> list[object]:
-        images = [] if self.quick else self._shown(training)
-        out = ["--seed", training.seed, "--out", self._scores(training.name)]
-        return ["--features", self._features(training), *images, "--detectors", ",".join(self.detectors), *out]
-
-    def _ensemble(self, optimizer: str) -> list[object]:
-        """Score the detectors that need several models, on those of one optimizer."""
-        first, *others = [training for training in self.trainings if training.optimizer == optimizer]
-        members = [word for other in others for word in ("--member", self._features(other))]
-        names = ",".join(name for name, method in METHODS.items() if method.reads == "members")
-        out = ["--out", self._scores(f"{optimizer}-ensemble")]
-        return ["--features", self._features(first), *members, "--detectors", names, *out]
-
-    def _report(self) -> list[object]:
-        optimizers = dict.fromkeys(training.optimizer for training in self.trainings)
-        runs = {training.name: training.optimizer for training in self.trainings}
-        runs |= {f"{optimizer}-ensemble": optimizer for optimizer in optimizers}
-        scores = [word for run, optimizer in runs.items() for word in ("--scores", f"{optimizer}={self._scores(run)}")]
-        asked = {name: config for name, config in PROTOCOLS.items() if name != robustness.NAME or len(optimizers) > 1}
-        protocols = [word for name, config in asked.items() for word in ("--protocol", f"{name}={config}")]
-        return [*scores, "--release", self.out / RELEASE, *protocols, "--out", self.out / "report"]
+def _ensemble(optimizer: str) -> str:
+    """Return the name of the run that combines the models of an optimizer."""
+    return f"{optimizer}-ensemble"
 
 
 def _reads_images(name: str) -> bool:
@@ -172,8 +157,9 @@ def _reads_images(name: str) -> bool:
 def _check_folder(out: Path) -> None:
     others = sorted(path.name for path in out.iterdir() if path.name not in _FOLDERS) if out.is_dir() else []
     if others or (out.exists() and not out.is_dir()):
-        found = ", ".join(others) or "it is a file"
-        raise EvaluationError(f"{out} has files that are not part of a demo: {found}. Choose another folder.")
+        more = f" and {len(others) - 3:,} more" if len(others) > 3 else ""
+        what = f"has files that are not part of a demo ({', '.join(others[:3])}{more})" if others else "is a file"
+        raise EvaluationError(f"{out} {what}. Choose another folder.")
 
 
 def _command(name: str, *words: object) -> str:
@@ -186,17 +172,8 @@ def _command(name: str, *words: object) -> str:
     return f"$ python -m evaluation {shlex.join([name, *texts])}\n{printed.getvalue()}".rstrip()
 
 
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Limit new processes within the block to one thread, since several processes share the cores."""
-    names: Sequence[str] = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def _use_one_thread() -> None:
+    """Limit a worker process to one thread, since several processes share the cores."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)

@@ -46,17 +46,22 @@ class Method:
         name: name on the command line and in results.
         title: name in a paper's table.
         source: the paper and its section or equation.
-        make: fits and returns the detector; called as `make(features_to_fit_on, head, **hyperparameters)`, with the
-            features of the rows that `fit` names (None for "none").
+        make: fits and returns the detector; called as `make(features, head, **hyperparameters)` with the labelled
+            in-distribution rows that `fit` names (None for "none") and the model's last layer. Its docstring has the
+            formula. It raises `EvaluationError` if rows are missing, unlabelled, too few, not finite or of another
+            width than the layer, or a hyperparameter is out of range; so does `score` of what it returns.
         fit: the in-distribution rows to fit on.
         grid: for each hyperparameter, the values that the search on `external_validation` tries, the default first.
         reads: the input of the score: the `Features` of one model; the logits of several members in
             `Features.members`; or the model and the images, in a second pass.
+        reads_head: whether the score depends on the weights of the last linear layer; if not, `make` may get None for
+            it, and the logits may come from any head.
         base_methods: names of the methods whose scores it combines, read from `Features.scores` both for fitting and
             for scoring; empty for all others.
         ranges: the values that a hyperparameter may have, in words, for the help.
         score_together: computes the scores of several detectors, fitted on the same rows with different
             hyperparameters, at once if they share most of their work; else None.
+        digest: SHA-256 of the file that defines it, for a detector of the user's own; else empty.
     """
 
     name: str
@@ -66,6 +71,21 @@ class Method:
     fit: Fit = "none"
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     reads: Literal["features", "members", "images"] = "features"
+    reads_head: bool = False
     base_methods: tuple[str, ...] = ()
     score_together: Callable[[Sequence[Any], Features], list[Scores]] | None = None
     ranges: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""
+
+
+class Together:
+    """Base of detectors of one method that share most of their work when they are scored together."""
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown."""
+        return self.score_together([self], features)[0]
+
+    @classmethod
+    def score_together(cls, detectors: Sequence[Any], features: Features) -> list[Scores]:
+        """Score with several detectors, fitted on the same rows with different hyperparameters."""
+        raise NotImplementedError

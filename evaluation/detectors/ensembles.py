@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.fitting import labels_if_correct, require_labels
+from evaluation.detectors.fitting import labels_if_correct, require_labels, require_range
 from evaluation.detectors.rows import Doubles, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
@@ -59,8 +59,7 @@ def _stacked(features: Features, base_methods: tuple[str, ...]) -> Doubles:
 def _fit(detector: str, base_methods: tuple[str, ...], features: Features, components: int, seed: int) -> ScoreMixture:
     require_labels(features, detector)
     components = int(components)
-    if components < 1:
-        raise EvaluationError(f"{detector} needs at least 1 component, found {components}; give more.")
+    require_range(components >= 1, f"{detector} needs at least 1 component", components)
     right = labels_if_correct(features) >= 0
     scores = _stacked(features, base_methods)[right]
     # A full covariance of k scores needs k + 1 rows.
@@ -102,11 +101,8 @@ def _make(detector: str, base_methods: tuple[str, ...]) -> Callable[..., ScoreMi
             features: labelled in-distribution rows outside the training set, with the scores of all combined
                 detectors.
             head: not read.
-            components: number of Gaussians.
+            components: number of Gaussians, for each of which enough rows must be correctly classified.
             seed: random seed of the initialization.
-
-        Raises:
-            EvaluationError: scores are missing or constant, or too few rows are correctly classified.
         """
         return _fit(detector, base_methods, features, components, seed)
 

@@ -61,13 +61,10 @@ def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> 
     2018, section 3 and equation 2.
 
     Args:
-        model: the model.
-        images: preprocessed, shape (B, 3, H, W).
+        model: the model, on whose device the result is.
+        images: preprocessed, shape (B, 3, H, W), as is the result.
         temperature: T > 0.
         epsilon: at least 0; 0 leaves the images unchanged.
-
-    Returns:
-        Shape (B, 3, H, W), on the model's device.
     """
     import torch
     from torch.nn.functional import cross_entropy
@@ -133,11 +130,7 @@ def require_dropout(model: Model) -> None:
 
 
 def run_on_crops(model: Model, images: Any, ids: Sequence[str], *, seed: int, views: float) -> Columns:
-    """Measure how similar a model's features of several crops of an image are.
-
-    Returns:
-        `similarity`: the mean cosine similarity of the penultimate features of two crops, shape (B,).
-    """
+    """Return the `similarity` of a model's penultimate features of several crops, `mean_cosine`, shape (B,)."""
     import torch
 
     images = images.to(model.device)
@@ -153,11 +146,9 @@ CROPPED = 0.75
 
 
 def crop(image: Any, seed: int) -> Any:
-    """Return a random crop of three quarters of the area, resized bilinearly to the image's size.
+    """Return a random crop of three quarters of an image, shape (3, H, W), resized bilinearly to its size.
 
-    Args:
-        image: shape (3, H, W).
-        seed: determines the crop's position and its aspect ratio, 3/4 to 4/3 of the image's.
+    The seed determines the crop's position and its aspect ratio, 3/4 to 4/3 of the image's.
     """
     from torch.nn.functional import interpolate
 
@@ -172,15 +163,9 @@ def crop(image: Any, seed: int) -> Any:
 
 
 def mean_cosine(features: Doubles) -> Scores:
-    """Mean cosine similarity between two of several views of a row.
+    """Mean cosine similarity, shape (n,), between two of several views of a row, features of shape (V, n, D).
 
-    Formula: m_in = 2 / (V (V - 1)) sum_{i < j} cos(z_i, z_j), in [-1, 1].
-
-    Args:
-        features: shape (V, n, D); the similarity to a zero vector is 0.
-
-    Returns:
-        Shape (n,).
+    Formula: m_in = 2 / (V (V - 1)) sum_{i < j} cos(z_i, z_j), in [-1, 1]; the similarity to a zero vector is 0.
     """
     views = len(features)
     lengths = np.linalg.norm(features, axis=2, keepdims=True)

@@ -1,7 +1,7 @@
 """Detectors that need a second pass of the model over the images.
 
 Such a method has an `ImagePass`. Its detector scores `Features` whose `logits` and `scores` are the outputs of that
-pass.
+pass. The functions `make_...` are called with None for features and head.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.fitting import require_range
 from evaluation.detectors.image_passes import CROPS, PERTURBED, WITH_DROPOUT, ImagePass
 from evaluation.detectors.logits import energy, max_logit, msp
 from evaluation.detectors.rank_one import WITHOUT_RANK_ONE
 from evaluation.detectors.rows import Doubles, score_in_chunks
-from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 
 
 @dataclass(frozen=True)
 class ImageMethod(Method):
-    """A method with a second pass over the images; `make` is called with None for features and head.
+    """A method with a second pass over the images.
 
     Attributes:
         image_pass: the pass that computes its detector's `Features`.
@@ -51,16 +51,8 @@ class PassScore:
 
 
 def _require_perturbation(detector: str, temperature: float, epsilon: float) -> None:
-    if not temperature > 0 or not epsilon >= 0:
-        raise EvaluationError(
-            f"{detector} needs a temperature above 0 and epsilon of at least 0, found {temperature} and {epsilon}; "
-            "give others."
-        )
-
-
-def _require_two(detector: str, name: str, value: int) -> None:
-    if value < 2:
-        raise EvaluationError(f"{detector} needs {name} of at least 2, found {value}; give more.")
+    rule = f"{detector} needs a temperature above 0 and epsilon of at least 0"
+    require_range(temperature > 0 and epsilon >= 0, rule, temperature, epsilon)
 
 
 def make_odin(
@@ -95,7 +87,7 @@ def make_mc_dropout(features: Features | None, head: Head | None, samples: int =
     Source: Gal and Ghahramani, Dropout as a Bayesian Approximation, ICML 2016, section 4; the maximum of the mean
     rather than the variance, and 50 passes, as in the unified unknown detection paper, section 4, and its code.
     """
-    _require_two("mc_dropout", "samples", samples)
+    require_range(samples >= 2, "mc_dropout needs samples of at least 2", samples)
     return PassScore(None, msp)
 
 
@@ -105,7 +97,7 @@ def make_mc_dropout_mi(features: Features | None, head: Head | None, samples: in
     Formula: H(1/S sum_s p_s) - 1/S sum_s H(p_s), in nats; see `members.mutual_information`.
     Source: Gal et al., Deep Bayesian Active Learning with Image Data, ICML 2017, section 4.
     """
-    _require_two("mc_dropout_mi", "samples", samples)
+    require_range(samples >= 2, "mc_dropout_mi needs samples of at least 2", samples)
     return PassScore("mutual_information", lambda values: values[:, 0])
 
 
@@ -118,7 +110,7 @@ def make_cadet(features: Features | None, head: Head | None, views: int = 5) -> 
     transformations nor the layer; crops of three quarters of the area, without flips or colour changes, and the
     penultimate features are ours.
     """
-    _require_two("cadet", "views", views)
+    require_range(views >= 2, "cadet needs views of at least 2", views)
     return PassScore("similarity", lambda values: -values[:, 0])
 
 
@@ -134,72 +126,36 @@ def make_rankfeat(features: Features | None, head: Head | None) -> PassScore:
     return PassScore(None, energy)
 
 
-# The search of the unified benchmark (table 5 and its code). 0 means no perturbation, as in the optimizer paper.
-_ODIN_GRID = {
-    "temperature": (1000.0, 1.0, 10.0, 100.0),
-    "epsilon": (0.0014, 0.0, 0.0005, 0.001, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1, 0.2),
+def _method(name: str, title: str, source: str, make: Callable[..., PassScore], image_pass: ImagePass) -> ImageMethod:
+    """Describe a method, with the grid and the ranges of its pass."""
+    grid, ranges = _SEARCHED.get(image_pass.name, ({}, {}))
+    return ImageMethod(name, title, source, make, grid=grid, reads="images", image_pass=image_pass, ranges=ranges)
+
+
+_SEARCHED: dict[str, tuple[dict[str, tuple[float, ...]], dict[str, str]]] = {
+    PERTURBED.name: (
+        # The search of the unified benchmark (table 5 and its code). 0 means no perturbation, as in the optimizer
+        # paper.
+        {
+            "temperature": (1000.0, 1.0, 10.0, 100.0),
+            "epsilon": (0.0014, 0.0, 0.0005, 0.001, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1, 0.2),
+        },
+        {"temperature": "above 0", "epsilon": "0 or more, in pixel values of [0, 1]"},
+    ),
+    WITH_DROPOUT.name: ({"samples": (50,)}, {"samples": "2 or more"}),
+    CROPS.name: ({"views": (5,)}, {"views": "2 or more"}),
 }
+"""For each pass, the values of its hyperparameters that a search tries, and the values that they may have."""
 
-_ODIN_RANGES = {"temperature": "above 0", "epsilon": "0 or more, in pixel values of [0, 1]"}
-
-ODIN = ImageMethod(
-    "odin",
-    "ODIN",
-    "Liang et al. 2018, section 3",
-    make_odin,
-    grid=_ODIN_GRID,
-    reads="images",
-    image_pass=PERTURBED,
-    ranges=_ODIN_RANGES,
+_FACETS = "FACETS, table of detectors"
+ODIN = _method("odin", "ODIN", "Liang et al. 2018, section 3", make_odin, PERTURBED)
+ODIN_MAX_LOGIT = _method("odin_max_logit", "IP TS MLV", _FACETS, make_odin_max_logit, PERTURBED)
+MC_DROPOUT = _method("mc_dropout", "MC-dropout", "Gal and Ghahramani 2016, section 4", make_mc_dropout, WITH_DROPOUT)
+MC_DROPOUT_MI = _method(
+    "mc_dropout_mi", "MC-dropout MI", "Gal et al. 2017, section 4", make_mc_dropout_mi, WITH_DROPOUT
 )
-ODIN_MAX_LOGIT = ImageMethod(
-    "odin_max_logit",
-    "IP TS MLV",
-    "FACETS, table of detectors",
-    make_odin_max_logit,
-    grid=_ODIN_GRID,
-    reads="images",
-    image_pass=PERTURBED,
-    ranges=_ODIN_RANGES,
-)
-MC_DROPOUT = ImageMethod(
-    "mc_dropout",
-    "MC-dropout",
-    "Gal and Ghahramani 2016, section 4",
-    make_mc_dropout,
-    grid={"samples": (50,)},
-    reads="images",
-    image_pass=WITH_DROPOUT,
-    ranges={"samples": "2 or more"},
-)
-MC_DROPOUT_MI = ImageMethod(
-    "mc_dropout_mi",
-    "MC-dropout MI",
-    "Gal et al. 2017, section 4",
-    make_mc_dropout_mi,
-    grid={"samples": (50,)},
-    reads="images",
-    image_pass=WITH_DROPOUT,
-    ranges={"samples": "2 or more"},
-)
-CADET = ImageMethod(
-    "cadet",
-    "CADet m_in",
-    "Guille-Escuret et al. 2023, section 3",
-    make_cadet,
-    grid={"views": (5,)},
-    reads="images",
-    image_pass=CROPS,
-    ranges={"views": "2 or more"},
-)
-RANKFEAT = ImageMethod(
-    "rankfeat",
-    "RankFeat",
-    "Song et al. 2022, section 3",
-    make_rankfeat,
-    reads="images",
-    image_pass=WITHOUT_RANK_ONE,
-)
+CADET = _method("cadet", "CADet m_in", "Guille-Escuret et al. 2023, section 3", make_cadet, CROPS)
+RANKFEAT = _method("rankfeat", "RankFeat", "Song et al. 2022, section 3", make_rankfeat, WITHOUT_RANK_ONE)
 
 IMAGE_METHODS: dict[str, ImageMethod] = {
     method.name: method for method in (ODIN, ODIN_MAX_LOGIT, MC_DROPOUT, MC_DROPOUT_MI, CADET, RANKFEAT)

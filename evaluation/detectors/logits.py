@@ -1,5 +1,7 @@
 """Scores of one model's logits.
 
+Each function maps logits, shape (n, C), to scores of shape (n,), higher = more unknown.
+
 Softmax probabilities are never computed and subtracted from one: with z the logits less the greatest of them and r the
 sum of exp(z) over the other classes, the greatest probability is 1 / (1 + r) and its complement r / (1 + r). The
 complement has full relative precision down to 1e-308, while float32 probabilities are all equal above 1 - 6e-8, so
@@ -16,9 +18,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.fitting import require_labels
-from evaluation.detectors.rows import Doubles, as_float64, chunks, score_in_chunks
-from evaluation.errors import EvaluationError
+from evaluation.detectors.fitting import require_labels, require_range
+from evaluation.detectors.rows import LOGITS, Doubles, pieces, score_rows
 from evaluation.models.features import Features, Head
 
 # Bounds of the temperature search. Published temperatures are between 0.5 and 5 (Guo et al. 2017 and later); a bound
@@ -36,16 +37,9 @@ def others(logits: Doubles) -> tuple[Doubles, Doubles]:
 def msp(logits: Doubles, temperature: float = 1.0) -> Scores:
     """One minus the maximum softmax probability (MSP; MCP, maximum class probability).
 
-    Formula: 1 - max_c softmax(l / T)_c, in [0, 1 - 1/C].
+    Formula: 1 - max_c softmax(l / T)_c, in [0, 1 - 1/C], with the temperature T > 0.
     Source: Hendrycks and Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples in Neural
     Networks, ICLR 2017, section 2.
-
-    Args:
-        logits: shape (n, C).
-        temperature: T > 0; 1 is the unscaled softmax.
-
-    Returns:
-        Shape (n,); higher = more unknown.
     """
     _, rest = others(logits / temperature)
     scores: Scores = rest / (1 + rest)
@@ -58,12 +52,6 @@ def max_logit(logits: Doubles) -> Scores:
     Formula: -max_c l_c, in the units of the logits.
     Source: Hendrycks et al., Scaling Out-of-Distribution Detection for Real-World Settings, ICML 2022; Vaze et al.,
     Open-Set Recognition: A Good Closed-Set Classifier Is All You Need, ICLR 2022.
-
-    Args:
-        logits: shape (n, C).
-
-    Returns:
-        Shape (n,); higher = more unknown.
     """
     scores: Scores = -logits.max(axis=1)
     return scores
@@ -72,15 +60,8 @@ def max_logit(logits: Doubles) -> Scores:
 def energy(logits: Doubles, temperature: float = 1.0) -> Scores:
     """Free energy (EBO).
 
-    Formula: -T log sum_c exp(l_c / T), in the units of the logits.
+    Formula: -T log sum_c exp(l_c / T), in the units of the logits, with the temperature T > 0.
     Source: Liu et al., Energy-based Out-of-distribution Detection, NeurIPS 2020, equation 4.
-
-    Args:
-        logits: shape (n, C).
-        temperature: T > 0.
-
-    Returns:
-        Shape (n,); higher = more unknown.
     """
     _, rest = others(logits / temperature)
     scores: Scores = -(logits.max(axis=1) + temperature * np.log1p(rest))
@@ -93,12 +74,6 @@ def entropy(logits: Doubles) -> Scores:
     Formula: -sum_c p_c log p_c, in nats, in [0, log C]; as log(1 + r) - sum_c p_c z_c, a sum without negative terms.
     Source: Shannon; as a detector in the comparison of Abdelzad et al., The Effect of Optimization Methods on the
     Robustness of Out-of-Distribution Detection Approaches, 2020, section 4.4.
-
-    Args:
-        logits: shape (n, C).
-
-    Returns:
-        Shape (n,); higher = more unknown.
     """
     odds, rest = others(logits)
     below = logits.max(axis=1, keepdims=True) - logits
@@ -107,16 +82,10 @@ def entropy(logits: Doubles) -> Scores:
 
 
 def margin(logits: Doubles) -> Scores:
-    """One minus the margin between the two greatest softmax probabilities.
+    """One minus the margin between the two greatest softmax probabilities, of at least two classes.
 
     Formula: 1 - (p_1 - p_2), in [0, 1].
     Source: as `entropy`.
-
-    Args:
-        logits: shape (n, C), C > 1.
-
-    Returns:
-        Shape (n,); higher = more unknown.
     """
     odds, rest = others(logits)
     scores: Scores = (rest + odds.max(axis=1)) / (1 + rest)
@@ -131,12 +100,6 @@ def doctor(logits: Doubles) -> Scores:
     odds.
     Source: Granese et al., DOCTOR: A Simple Method for Detecting Misclassification Errors, NeurIPS 2021, section 3
     (D_alpha); the setting as in BROAD, section 3.
-
-    Args:
-        logits: shape (n, C).
-
-    Returns:
-        Shape (n,); higher = more unknown.
     """
     odds, rest = others(logits)
     squares = np.einsum("nc,nc->n", odds, odds)
@@ -149,12 +112,6 @@ def logit_norm(logits: Doubles) -> Scores:
 
     Formula: -||l||_2, in the units of the logits.
     Source: BROAD (Guille-Escuret et al., Expecting the Unexpected, 2023), section 3, "logit norm".
-
-    Args:
-        logits: shape (n, C).
-
-    Returns:
-        Shape (n,); higher = more unknown.
     """
     scores: Scores = -np.sqrt(np.einsum("nc,nc->n", logits, logits))
     return scores
@@ -162,7 +119,7 @@ def logit_norm(logits: Doubles) -> Scores:
 
 @dataclass(frozen=True)
 class LogitScore:
-    """A detector that is a function of a row's logits.
+    """A detector that is a function of a row's logits, of any number.
 
     Attributes:
         function: maps float64 logits (n, C) to n scores.
@@ -174,21 +131,18 @@ class LogitScore:
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""
-        width = features.logits.shape[1]
-        return score_in_chunks(self.function, {"logits": features.logits}, features.ids, doubles_per_row=6 * width)
+        return score_rows(self.function, features, classes=features.logits.shape[1])
 
 
 def fit_temperature(features: Features) -> float:
-    """Fit the temperature that minimizes the negative log-likelihood.
+    """Fit the temperature that minimizes the negative log-likelihood of labelled in-distribution rows.
 
     The mean of log sum_c exp(b l_c) - b l_y is convex in b = 1 / T, so its derivative, the mean of E_softmax(b l)[l] -
     l_y, changes sign at most once; the root is bracketed in log T. Without a root between 0.05 and 100, a bound is
     returned: the lower one if, for example, all rows are classified correctly.
 
-    Source: Guo et al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2, equation 9.
-
-    Args:
-        features: labelled in-distribution rows outside the training set.
+    Source: Guo et al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2, equation 9; on rows outside
+    the training set.
 
     Raises:
         EvaluationError: there are no rows or some have no label.
@@ -197,8 +151,7 @@ def fit_temperature(features: Features) -> float:
 
     def slope(log_temperature: float) -> float:
         total = 0.0
-        for rows in chunks(len(features), 4 * features.logits.shape[1]):
-            logits = as_float64("logits", features.logits, rows, features.ids)
+        for rows, logits in pieces(LOGITS, features.logits, features.ids):
             # Differences to the label's logit are summed, because sums of large numbers would cancel.
             excess = logits - np.take_along_axis(logits, features.labels[rows, None], axis=1)
             scaled = excess / np.exp(log_temperature)
@@ -217,21 +170,12 @@ def fit_temperature(features: Features) -> float:
 def make_temperature(features: Features, head: Head, temperature: float | None = None) -> LogitScore:
     """Maximum softmax probability after temperature scaling.
 
-    Formula: 1 - max_c softmax(l / T)_c.
+    Formula: 1 - max_c softmax(l / T)_c, with T > 0 from `fit_temperature` unless it is given.
     Source: Guo et al., as `fit_temperature`; with T = 1000 given, ODIN without input preprocessing (Liang et al., ICLR
     2018), which FACETS calls TS.
-
-    Args:
-        features: labelled rows to fit T on.
-        head: not read.
-        temperature: T > 0 instead of the fitted one.
-
-    Raises:
-        EvaluationError: the temperature is not positive, or rows to fit on are missing or unlabelled.
     """
     chosen = fit_temperature(features) if temperature is None else temperature
-    if not chosen > 0:
-        raise EvaluationError(f"The temperature must be above 0, found {chosen}; give another, or none to fit it.")
+    require_range(chosen > 0, "The temperature must be above 0", chosen)
     return LogitScore(partial(msp, temperature=chosen), chosen)
 
 
@@ -244,32 +188,17 @@ def _unfitted(function: Callable[[Doubles], Scores]) -> Callable[..., LogitScore
 
 
 def make_energy(features: Features | None, head: Head | None, temperature: float = 1.0) -> LogitScore:
-    """Build the `energy` score of the logits.
-
-    Args:
-        features: not read.
-        head: not read.
-        temperature: T > 0.
-
-    Raises:
-        EvaluationError: the temperature is not positive.
-    """
-    if not temperature > 0:
-        raise EvaluationError(f"The temperature of energy must be above 0, found {temperature}; give another.")
+    """Build the `energy` score of the logits at a temperature above 0."""
+    require_range(temperature > 0, "The temperature of energy must be above 0", temperature)
     return LogitScore(partial(energy, temperature=temperature), temperature)
 
 
+_POSITIVE = {"temperature": "above 0"}
+_GUO = "Guo et al. 2017, equation 9"
 MSP = Method("msp", "MSP", "Hendrycks and Gimpel 2017, section 2", _unfitted(msp))
-TEMPERATURE = Method(
-    "temperature",
-    "Temperature scaling",
-    "Guo et al. 2017, equation 9",
-    make_temperature,
-    fit="validation",
-    ranges={"temperature": "above 0"},
-)
+TEMPERATURE = Method("temperature", "Temperature scaling", _GUO, make_temperature, fit="validation", ranges=_POSITIVE)
 MAX_LOGIT = Method("max_logit", "Max logits", "Hendrycks et al. 2022; Vaze et al. 2022", _unfitted(max_logit))
-ENERGY = Method("energy", "EBO", "Liu et al. 2020, equation 4", make_energy, ranges={"temperature": "above 0"})
+ENERGY = Method("energy", "EBO", "Liu et al. 2020, equation 4", make_energy, ranges=_POSITIVE)
 ENTROPY = Method("entropy", "Entropy", "Abdelzad et al. 2020, section 4.4", _unfitted(entropy))
 MARGIN = Method("margin", "Margin", "Abdelzad et al. 2020, section 4.4", _unfitted(margin))
 DOCTOR = Method("doctor", "D_alpha", "Granese et al. 2021, section 3", _unfitted(doctor))

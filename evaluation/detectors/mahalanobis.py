@@ -1,8 +1,8 @@
-"""Mahalanobis distance to the classes (MDS), of the last layer, the first block, all blocks, or the logits."""
+"""Mahalanobis distance to the classes (MDS) of the last layer, the first block, all blocks or the logits; RMDS."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import class_means, require_labels, require_rows_of_each_class
 from evaluation.detectors.nearest import cuda_device
-from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
+from evaluation.detectors.rows import FEATURES, LOGITS, Doubles, pieces, require_width, score_in_chunks, score_rows
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Floats, Head
 
@@ -24,8 +24,8 @@ For float32 logits with a constant sum, from layers of 64 to 2,048 synthetic fea
 variance left unexplained by the other logits was at most D (2.4 units)^2.
 """
 
-Layers = Callable[[Features], Mapping[str, Floats]]
-"""Selects the layers to read from `Features`, by their description for errors, each (n, D)."""
+Layers = Callable[[Features], Mapping[str, Callable[[], Floats]]]
+"""Selects the layers to read from `Features`, by their description for errors; called, each is read, (n, D)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ClassGaussians:
             digits.
         scale: standard deviation within classes of each feature, shape (D,); 1 where it is 0.
         factor: lower Cholesky factor of the covariance of features divided by `scale`, shape (D, D).
-        means: class means mapped by `whiten`, shape (C, D).
+        means: class means, whitened: mapped so that the covariance is the identity; shape (C, D).
         shrinkage: weight of the Ledoit-Wolf target in the covariance; 0 if none was needed.
     """
 
@@ -47,30 +47,14 @@ class ClassGaussians:
     means: Doubles
     shrinkage: float
 
-    def whiten(self, values: Doubles) -> Doubles:
-        """Whiten features: map them so that the covariance is the identity.
-
-        Args:
-            values: shape (m, D).
-
-        Returns:
-            Shape (m, D).
-        """
-        return _whiten(values, self.centre, self.scale, self.factor)
-
     def distances(self, values: Doubles, device: str | None = None) -> Scores:
-        """Compute the squared Mahalanobis distance to the nearest class mean.
+        """Compute the squared Mahalanobis distance of values, shape (m, D), to the nearest class mean, shape (m,).
 
-        Args:
-            values: shape (m, D).
-            device: device of torch to compute on, in float64 too; None for NumPy.
-
-        Returns:
-            Shape (m,), dimensionless.
+        On a device of torch, in float64 too; None for NumPy.
         """
         if device is not None:
             return self._distances_on(device, values)
-        white = self.whiten(values)
+        white = _whiten(values, self.centre, self.scale, self.factor)
         # A matrix product finds the nearest mean; the distance to it is then computed without cancellation.
         nearest = (np.einsum("cd,cd->c", self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)
         white -= self.means[nearest]
@@ -126,8 +110,8 @@ def fit_class_gaussians(
     means = class_means(name, values, labels, classes, ids)
     covariance = np.zeros((width, width))
     fourth = 0.0
-    for rows in chunks(count, 3 * width):
-        residuals = as_float64(name, values, rows, ids) - means[labels[rows]]
+    for rows, chunk in pieces(name, values, ids):
+        residuals = chunk - means[labels[rows]]
         covariance += residuals.T @ residuals
         fourth += float((np.einsum("nd,nd->n", residuals, residuals) ** 2).sum())
     covariance /= count
@@ -160,9 +144,7 @@ def fit_class_gaussians(
 def _scaled_cholesky(covariance: Doubles, rounding: Doubles) -> tuple[Doubles, Doubles] | None:
     """Return standard deviations and the factor of the correlations; None if these are singular up to rounding.
 
-    Args:
-        covariance: shape (D, D).
-        rounding: variance that rounding may add to each feature, shape (D,).
+    `rounding` is the variance that it may add to each feature, shape (D,).
     """
     variance = np.diag(covariance)
     if not (variance > 0).all():
@@ -181,10 +163,7 @@ def _scaled_cholesky(covariance: Doubles, rounding: Doubles) -> tuple[Doubles, D
 def _ledoit_wolf(covariance: Doubles, fourth: float, count: int) -> float:
     """Return the weight of the identity: the estimated error of S over its squared distance to the target.
 
-    Args:
-        covariance: S, shape (D, D).
-        fourth: sum over rows of the fourth power of the residual's norm.
-        count: number n of rows.
+    `fourth` is the sum over the n rows of the fourth power of the residual's norm.
     """
     width = len(covariance)
     squares = float(np.einsum("ij,ij->", covariance, covariance))
@@ -198,7 +177,7 @@ class Mahalanobis:
     """The fitted detector: mean over layers of the squared distance to the nearest class.
 
     Attributes:
-        layers: selects the layers from `Features`.
+        layers: selects the layers.
         gaussians: the fitted classes by layer.
     """
 
@@ -207,24 +186,19 @@ class Mahalanobis:
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""
-        inputs = self.layers(features)
-        if list(inputs) != list(self.gaussians):
+        layers = self.layers(features)
+        if list(layers) != list(self.gaussians):
             raise EvaluationError(
-                f"The detector was fitted on {len(self.gaussians)} layers, but there are {len(inputs)}. Extract both "
+                f"The detector was fitted on {len(self.gaussians)} layers, but there are {len(layers)}. Extract both "
                 "splits with one model."
             )
         total = np.zeros(len(features))
-        for name, values in inputs.items():
-            fitted = self.gaussians[name]
-            classes, width = fitted.means.shape
+        for (name, read), fitted in zip(layers.items(), self.gaussians.values(), strict=True):
+            values, (classes, width) = read(), fitted.means.shape
             require_width(name, values, width)
-            total += score_in_chunks(
-                partial(fitted.distances, device=fitted.device(len(features))),
-                {name: values},
-                features.ids,
-                doubles_per_row=4 * width + 2 * classes,
-            )
-        return total / len(self.gaussians)
+            distances = partial(fitted.distances, device=fitted.device(len(features)))
+            total += score_in_chunks(distances, {name: values}, features.ids, 4 * width + 2 * classes)
+        return total / len(layers)
 
 
 def _fit(features: Features, detector: str, layers: Layers) -> Mahalanobis:
@@ -232,71 +206,32 @@ def _fit(features: Features, detector: str, layers: Layers) -> Mahalanobis:
     classes = features.logits.shape[1]
     require_rows_of_each_class(features.labels, classes, 2, detector)
     fitted = {
-        name: fit_class_gaussians(name, values, features.labels, classes, features.ids)
-        for name, values in layers(features).items()
+        name: fit_class_gaussians(name, read(), features.labels, classes, features.ids)
+        for name, read in layers(features).items()
     }
     return Mahalanobis(layers, fitted)
 
 
-class _Blocks(Mapping[str, Floats]):
-    """The first blocks by description, each read on access."""
-
-    def __init__(self, blocks: Sequence[Floats], count: int) -> None:
-        self.blocks = blocks
-        self.numbers = {f"features of block {number + 1}": number for number in range(count)}
-
-    def __getitem__(self, name: str) -> Floats:
-        return self.blocks[self.numbers[name]]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.numbers)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-
-def _last(features: Features) -> Mapping[str, Floats]:
-    return {"penultimate features": features.penultimate}
-
-
-def _logits(features: Features) -> Mapping[str, Floats]:
-    return {"logits": features.logits}
-
-
-def _all(features: Features) -> Mapping[str, Floats]:
-    _require_blocks(features)
-    return _Blocks(features.blocks, len(features.blocks))
-
-
-def _first(features: Features) -> Mapping[str, Floats]:
-    _require_blocks(features)
-    return _Blocks(features.blocks, 1)
-
-
-def _require_blocks(features: Features) -> None:
+def _blocks(features: Features, most: int | None = None) -> Mapping[str, Callable[[], Floats]]:
     if not features.blocks:
         raise EvaluationError("There are no features of the model's blocks; extract with blocks.")
+    numbers = range(len(features.blocks))[:most]
+    return {f"features of block {number + 1}": partial(features.blocks.__getitem__, number) for number in numbers}
 
 
 def make_mahalanobis(features: Features, head: Head | None) -> Mahalanobis:
     """Mahalanobis distance to the nearest class, of the penultimate features (MDS_l).
 
-    Formula: min_c (z - mean_c)^T S^-1 (z - mean_c) with S the covariance within classes, `fit_class_gaussians`.
+    Formula: min_c (z - mean_c)^T S^-1 (z - mean_c) with S the covariance within classes, `fit_class_gaussians`; at
+    least two rows of each class are needed.
     Source: Lee et al. 2018, equation 2, without input preprocessing; this layer alone: BROAD, section 3.
-
-    Args:
-        features: labelled in-distribution rows, at least two of each class.
-        head: not read.
-
-    Raises:
-        EvaluationError: a class has fewer rows, a row is unlabelled, or the covariance cannot be inverted.
     """
-    return _fit(features, "mahalanobis", _last)
+    return _fit(features, "mahalanobis", lambda rows: {FEATURES: lambda: rows.penultimate})
 
 
 def make_mahalanobis_first(features: Features, head: Head | None) -> Mahalanobis:
     """As `make_mahalanobis`, of the first block's pooled features (MDS_f; BROAD, section 3)."""
-    return _fit(features, "mahalanobis_first", _first)
+    return _fit(features, "mahalanobis_first", partial(_blocks, most=1))
 
 
 def make_mahalanobis_all(features: Features, head: Head | None) -> Mahalanobis:
@@ -305,19 +240,53 @@ def make_mahalanobis_all(features: Features, head: Head | None) -> Mahalanobis:
     Formula: 1/B sum_b min_c (z_b - mean_bc)^T S_b^-1 (z_b - mean_bc). Blocks are neither scaled nor weighted by their
     width: for in-distribution rows, a block's term is about its D_b, so wide blocks count more.
     """
-    return _fit(features, "mahalanobis_all", _all)
+    return _fit(features, "mahalanobis_all", _blocks)
 
 
 def make_mahalanobis_logits(features: Features, head: Head | None) -> Mahalanobis:
     """As `make_mahalanobis`, of the logits (MD of Abdelzad et al. 2020, section 4.4)."""
-    return _fit(features, "mahalanobis_logits", _logits)
+    return _fit(features, "mahalanobis_logits", lambda rows: {LOGITS: lambda: rows.logits})
+
+
+@dataclass(frozen=True)
+class RelativeMahalanobis:
+    """A fitted RMDS detector: the Gaussians of the classes, and one Gaussian of all rows."""
+
+    classes: ClassGaussians
+    background: ClassGaussians
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown."""
+        (classes, width), device = self.classes.means.shape, self.classes.device(len(features))
+
+        def score(z: Doubles) -> Scores:
+            return self.classes.distances(z, device) - self.background.distances(z, device)
+
+        return score_rows(score, features, width=width, more=2 * classes)
+
+
+def make_rmds(features: Features, head: Head | None) -> RelativeMahalanobis:
+    """Relative Mahalanobis distance of the penultimate features (RMDS).
+
+    Formula: min_c MD_c(z) - MD_0(z), with MD_c(z) = (z - mean_c)^T S^-1 (z - mean_c) as in `make_mahalanobis`, and
+    MD_0 the same with the mean and the covariance of all fitted rows, whatever their class. Both covariances are
+    shrunk where they cannot be inverted, see `fit_class_gaussians` (ours).
+    Source: Ren et al., A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection, 2021, section 3.
+    """
+    require_labels(features, "rmds")
+    z, count = features.penultimate, features.logits.shape[1]
+    require_rows_of_each_class(features.labels, count, 2, "rmds")
+    return RelativeMahalanobis(
+        fit_class_gaussians(FEATURES, z, features.labels, count, features.ids),
+        fit_class_gaussians(FEATURES, z, np.zeros_like(features.labels), 1, features.ids),
+    )
 
 
 _LEE = "Lee et al. 2018, equation 2"
 _BROAD = f"{_LEE}; Guille-Escuret et al. 2023, section 3"
+_ABDELZAD = f"{_LEE}; Abdelzad et al. 2020, section 4.4"
 MAHALANOBIS = Method("mahalanobis", "MDS_l", _BROAD, make_mahalanobis, fit="train")
 MAHALANOBIS_FIRST = Method("mahalanobis_first", "MDS_f", _BROAD, make_mahalanobis_first, fit="train")
 MAHALANOBIS_ALL = Method("mahalanobis_all", "MDS_all", f"{_BROAD} (mean of blocks)", make_mahalanobis_all, fit="train")
-MAHALANOBIS_LOGITS = Method(
-    "mahalanobis_logits", "MD", f"{_LEE}; Abdelzad et al. 2020, section 4.4", make_mahalanobis_logits, fit="train"
-)
+MAHALANOBIS_LOGITS = Method("mahalanobis_logits", "MD", _ABDELZAD, make_mahalanobis_logits, fit="train")
+RMDS = Method("rmds", "RMDS", "Ren et al. 2021, section 3", make_rmds, fit="train")

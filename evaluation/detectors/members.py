@@ -25,10 +25,7 @@ def log_mean_softmax(members: Doubles) -> Doubles:
     2016.
 
     Args:
-        members: logits, shape (M, n, C).
-
-    Returns:
-        Shape (n, C).
+        members: logits, shape (M, n, C); the result is of shape (n, C).
     """
     mean: Doubles = logsumexp(log_softmax(members, axis=2), axis=0) - np.log(len(members))
     return mean
@@ -44,9 +41,6 @@ def mutual_information(members: Doubles) -> Scores:
 
     Args:
         members: logits, shape (M, n, C).
-
-    Returns:
-        Shape (n,); higher = more unknown.
     """
     log_p = log_softmax(members, axis=2)
     log_mean = logsumexp(log_p, axis=0) - np.log(len(members))
@@ -96,20 +90,12 @@ def average(members: Sequence[Features]) -> Features:
 
 @dataclass(frozen=True)
 class MemberScore:
-    """A detector that is a function of a row's logits from every member.
-
-    Attributes:
-        function: maps float64 logits (M, n, C) to n scores.
-    """
+    """A detector whose function maps float64 logits (M, n, C) of M members to n scores."""
 
     function: Callable[[Doubles], Scores]
 
     def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown.
-
-        Raises:
-            EvaluationError: there are fewer than two members, or they differ in classes.
-        """
+        """Score every row by at least two members with the same classes; shape (n,), higher = more unknown."""
         if len(features.members) < 2:
             raise EvaluationError(
                 f"At least 2 members with logits are needed, found {len(features.members)}; extract with several "
@@ -127,10 +113,6 @@ class MemberScore:
         )
 
 
-def _ensemble_msp(members: Doubles) -> Scores:
-    return msp(log_mean_softmax(members))
-
-
 def make_mutual_information(features: Features | None, head: Head | None) -> MemberScore:
     """Build the score `mutual_information` of the members in `Features.members`; neither argument is used."""
     return MemberScore(mutual_information)
@@ -142,12 +124,9 @@ def make_deep_ensemble(features: Features | None, head: Head | None) -> MemberSc
     Formula: 1 - max_c mean_m softmax(l_m)_c.
     Source: as `log_mean_softmax`; MSP rather than another score as in the unified unknown detection paper, section 4.
     """
-    return MemberScore(_ensemble_msp)
+    return MemberScore(lambda members: msp(log_mean_softmax(members)))
 
 
-MUTUAL_INFORMATION = Method(
-    "mutual_information", "MI", "Gal et al. 2017, section 4", make_mutual_information, reads="members"
-)
-DEEP_ENSEMBLE = Method(
-    "deep_ensemble", "Deep Ensemble", "Lakshminarayanan et al. 2017, section 2.4", make_deep_ensemble, reads="members"
-)
+_GAL, _LAKSHMINARAYANAN = "Gal et al. 2017, section 4", "Lakshminarayanan et al. 2017, section 2.4"
+MUTUAL_INFORMATION = Method("mutual_information", "MI", _GAL, make_mutual_information, reads="members")
+DEEP_ENSEMBLE = Method("deep_ensemble", "Deep Ensemble", _LAKSHMINARAYANAN, make_deep_ensemble, reads="members")

@@ -53,22 +53,14 @@ def on_device(device: str) -> Iterator[None]:
 
 
 def torch_device(multiplications: int) -> str | None:
-    """Return the device for a computation in torch; None if NumPy should do it.
-
-    Args:
-        multiplications: size of the matrix products.
-    """
+    """Return the device for matrix products of a number of multiplications in torch; None if NumPy should do them."""
     if multiplications < WORTH or importlib.util.find_spec("torch") is None:
         return None
     return pick_device(_DEVICE.get())
 
 
 def cuda_device(multiplications: int) -> str | None:
-    """Return the CUDA device for a computation in float64; None if NumPy should do it, as it does in torch's time.
-
-    Args:
-        multiplications: size of the matrix products.
-    """
+    """As `torch_device`, for products in float64, for which torch on a CPU takes as long as NumPy: CUDA alone."""
     device = torch_device(multiplications)
     return device if device is not None and device.startswith("cuda") else None
 
@@ -115,13 +107,12 @@ class Bank:
 
 @dataclass(frozen=True)
 class Found:
-    """The greatest products of m rows with a bank, in descending order.
+    """The greatest products of m rows with a bank, in descending order, and their rows of the bank, both (m, K).
 
     Attributes:
-        products: shape (m, K).
-        index: row of the bank of each, shape (m, K).
-        error: greatest error of a product; the products that are not here are at most the last one, by their computed
-            value.
+        products: the products, of which those that are not here are at most the last one, by their computed value.
+        index: row of the bank of each.
+        error: greatest error of a product.
         whole: whether the bank has no more than these K rows.
     """
 
@@ -131,11 +122,11 @@ class Found:
     whole: bool
 
     def around(self, count: int) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
-        """Delimit the places that the vector with the `count`-th greatest product may have.
+        """Delimit the places that the vector with the `count`-th greatest product may have, each of shape (m,).
 
         Returns:
             The first of these places, before which are only vectors with greater products; the place after the last;
-            and whether no vector beyond the K may be meant, too. All of shape (m,).
+            and whether no vector beyond the K may be meant, too.
         """
         middle = self.products[:, count - 1, None]
         first = (self.products > middle + 2 * self.error).sum(axis=1)
@@ -189,12 +180,9 @@ def halving(compute: Callable[..., Result], device: str, *rows: Doubles) -> list
     """Compute on a device in float32, on half of the rows at a time when its memory runs out.
 
     Args:
-        compute: called with tensors on the device, of the same rows of each matrix.
+        compute: called with tensors on the device, of the same rows of each matrix; the results are in their order.
         device: device of torch.
         rows: matrices of m rows.
-
-    Returns:
-        The results of the parts, in their order.
 
     Raises:
         EvaluationError: the device has no memory for a single row.

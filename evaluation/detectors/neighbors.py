@@ -9,12 +9,21 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.fitting import require_labels
+from evaluation.detectors.base import Method, Scores, Together
+from evaluation.detectors.fitting import require_labels, require_range
 from evaluation.detectors.nearest import Bank, Integers, halving, search, torch_device
-from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
+from evaluation.detectors.rows import (
+    FEATURES,
+    LOGITS,
+    Doubles,
+    as_float64,
+    chunks,
+    pieces,
+    require_width,
+    score_in_chunks,
+)
 from evaluation.errors import EvaluationError
-from evaluation.models.features import Features, Head
+from evaluation.models.features import Features, Floats, Head
 
 # Bank rows per chunk. Each chunk is converted to float64 again for every chunk of scored rows, so the latter should be
 # larger.
@@ -25,23 +34,9 @@ _RELATION_ROWS = 4096
 
 
 def unit(values: Doubles) -> Doubles:
-    """Divide rows by their Euclidean norm; rows of zeros stay.
-
-    Args:
-        values: shape (n, D).
-    """
+    """Divide rows, shape (n, D), by their Euclidean norm; rows of zeros stay."""
     norms = np.linalg.norm(values, axis=1, keepdims=True)
     return values / np.where(norms > 0, norms, 1.0)
-
-
-def _lengths(bank: Features) -> Doubles:
-    """Return the length of each row's features, which must be finite; shape (N,)."""
-    lengths = np.empty(len(bank))
-    for start in range(0, len(bank), _BANK_ROWS):
-        rows = slice(start, min(start + _BANK_ROWS, len(bank)))
-        values = as_float64("penultimate features", bank.penultimate, rows, bank.ids)
-        lengths[rows] = np.linalg.norm(values, axis=1)
-    return lengths
 
 
 def unit_bank(features: Features) -> Bank:
@@ -50,12 +45,40 @@ def unit_bank(features: Features) -> Bank:
     Raises:
         EvaluationError: a value is NaN or infinite.
     """
-    lengths = _lengths(features)
+    lengths = np.empty(len(features))
+    for start in range(0, len(features), _BANK_ROWS):  # few rows at once, which stay in the cache
+        rows = slice(start, start + _BANK_ROWS)
+        lengths[rows] = np.linalg.norm(as_float64(FEATURES, features.penultimate, rows, features.ids), axis=1)
     return Bank(features, np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0))
 
 
+def require_neighbors(count: int, rows: int, detector: str) -> None:
+    """Check a number of neighbours.
+
+    Raises:
+        EvaluationError: it is not from 1 to the number of fitted rows.
+    """
+    if not 1 <= count <= rows:
+        raise EvaluationError(
+            f"neighbors of {detector} must be from 1 to the {rows:,} rows it is fitted on, found {count:,}. Give "
+            "fewer, or fit on more rows."
+        )
+
+
+def bank_inputs(bank: Bank, features: Features, *names: str) -> dict[str, Floats]:
+    """Return the named inputs of rows, checked to be as wide as the bank's.
+
+    Raises:
+        EvaluationError: one is not.
+    """
+    of = {FEATURES: (features.penultimate, bank.features.penultimate), LOGITS: (features.logits, bank.features.logits)}
+    for name in names:
+        require_width(name, of[name][0], of[name][1].shape[1])
+    return {name: of[name][0] for name in names}
+
+
 @dataclass(frozen=True)
-class NearestNeighbors:
+class NearestNeighbors(Together):
     """A fitted KNN detector.
 
     Attributes:
@@ -66,31 +89,26 @@ class NearestNeighbors:
     bank: Bank
     neighbors: int
 
-    def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        return self.score_together([self], features)[0]
-
-    @staticmethod
-    def score_together(detectors: Sequence[NearestNeighbors], features: Features) -> list[Scores]:
+    @classmethod
+    def score_together(cls, detectors: Sequence[NearestNeighbors], features: Features) -> list[Scores]:
         """Score with several detectors that differ in k only, in the time of one."""
         bank, counts = detectors[0].bank, [detector.neighbors for detector in detectors]
-        width = bank.features.penultimate.shape[1]
-        require_width("penultimate features", features.penultimate, width)
-        device = torch_device(len(features) * len(bank) * width)
+        device = torch_device(len(features) * bank.features.penultimate.size)
         scores = score_in_chunks(
             lambda z: _distances(z, bank, counts, device),
-            {"penultimate features": features.penultimate},
+            bank_inputs(bank, features, FEATURES),
             features.ids,
-            doubles_per_row=search_doubles(width, len(bank), max(counts), device),
+            doubles_per_row=search_doubles(bank, max(counts), device),
             columns=(len(counts),),
         )
         return list(scores.T)
 
 
-def search_doubles(width: int, bank_rows: int, count: int, device: str | None) -> int:
+def search_doubles(bank: Bank, count: int, device: str | None) -> int:
     """Return the float64 numbers in memory per row of a search, for `score_in_chunks`."""
+    width: int = bank.features.penultimate.shape[1]
     if device is None:
-        return 3 * width + 2 * (min(_BANK_ROWS, bank_rows) + 2 * count)
+        return 3 * width + 2 * (min(_BANK_ROWS, len(bank)) + 2 * count)
     # The more rows at once, the less often the bank is read; 4,096 are enough, and their products take 128 MiB.
     return max(width, 2 * count, 2048)
 
@@ -130,30 +148,17 @@ def make_knn(features: Features, head: Head | None, neighbors: int = 50) -> Near
     """Distance to the k-th nearest fitted row (KNN).
 
     Formula: ||z / ||z|| - b_(k)||_2 with b_(k) the k-th nearest of the fitted rows' features, normalized to length 1;
-    in [0, 2].
+    in [0, 2]. `neighbors` is k.
     Source: Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022, section 3; 50 is their k
     for CIFAR-10, 200 for CIFAR-100, 1000 for all of ImageNet.
-
-    Args:
-        features: in-distribution rows; kept, not copied.
-        head: not read.
-        neighbors: k.
-
-    Raises:
-        EvaluationError: there are fewer than k rows, or they are no in-distribution rows.
     """
     require_labels(features, "knn")
-    neighbors = int(neighbors)
-    if not 1 <= neighbors <= len(features):
-        raise EvaluationError(
-            f"neighbors of knn must be from 1 to the {len(features):,} rows it is fitted on, found {neighbors:,}. "
-            "Give fewer, or fit on more rows."
-        )
-    return NearestNeighbors(unit_bank(features), neighbors)
+    require_neighbors(int(neighbors), len(features), "knn")
+    return NearestNeighbors(unit_bank(features), int(neighbors))
 
 
 @dataclass(frozen=True)
-class Relation:
+class Relation(Together):
     """A fitted Relation detector.
 
     Attributes:
@@ -168,22 +173,16 @@ class Relation:
     cutoff: float
     sums: Doubles | None = None
 
-    def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        return self.score_together([self], features)[0]
-
-    @staticmethod
-    def score_together(detectors: Sequence[Relation], features: Features) -> list[Scores]:
+    @classmethod
+    def score_together(cls, detectors: Sequence[Relation], features: Features) -> list[Scores]:
         """Score with several detectors of one bank, in little more than the time of one."""
         bank = detectors[0].bank
         width, classes = bank.features.penultimate.shape[1], bank.features.logits.shape[1]
-        require_width("penultimate features", features.penultimate, width)
-        require_width("logits", features.logits, classes)
         # By the size of the bank alone, so that a row's score does not depend on the number of rows.
         device = torch_device(_RELATION_ROWS * len(bank) * (width + classes))
         scores = score_in_chunks(
             lambda z, logits: _scores(unit(z), softmax(logits, axis=1), detectors, device),
-            {"penultimate features": features.penultimate, "logits": features.logits},
+            bank_inputs(bank, features, FEATURES, LOGITS),
             features.ids,
             doubles_per_row=len(detectors)
             + (2 * width + 3 * classes + 4 * min(_BANK_ROWS, len(bank)) if device is None else max(width, 2048)),
@@ -243,7 +242,7 @@ def _relations_on_device(z: Any, probabilities: Any, detectors: Sequence[Relatio
 
 
 def _probabilities(features: Features, rows: slice) -> Doubles:
-    probabilities: Doubles = softmax(as_float64("logits", features.logits, rows, features.ids), axis=1)
+    probabilities: Doubles = softmax(as_float64(LOGITS, features.logits, rows, features.ids), axis=1)
     return probabilities
 
 
@@ -263,28 +262,17 @@ def make_relation(features: Features, head: Head | None, power: float = 1.0, cut
     """Negative mean relation to the fitted rows.
 
     Formula: -1/N sum_j r_j^t over the relations r_j = max(0, cos(z, z_j)) p . p_j above `cutoff`, with p = softmax(l)
-    and j over the N fitted rows; in [-1, 0].
+    and j over the N fitted rows; in [-1, 0]. The power t is above 0.
     Source: Kim et al., Neural Relation Graph: A Unified Framework for Identifying Label Noise and Outlier Data,
     NeurIPS 2023, section 3; t = 1 is theirs for OoD detection, and the cutoff of 0.03 that of their code, which gives
     the farthest rows equal scores. With many fitted rows, and a cutoff, negative features or t other than 1, relations
     are computed in float32: scores are then right to about 1e-6 of themselves.
-
-    Args:
-        features: in-distribution rows; kept, not copied.
-        head: not read.
-        power: t > 0.
-        cutoff: at least 0.
-
-    Raises:
-        EvaluationError: a parameter is out of range, or a row is not in-distribution.
     """
     require_labels(features, "relation")
-    if not power > 0 or not cutoff >= 0:
-        raise EvaluationError(
-            f"relation needs power above 0 and cutoff of at least 0, found {power} and {cutoff}; give others."
-        )
-    for rows in chunks(len(features), features.logits.shape[1]):
-        as_float64("logits", features.logits, rows, features.ids)  # refuses NaN
+    rule = "relation needs power above 0 and cutoff of at least 0"
+    require_range(power > 0 and cutoff >= 0, rule, power, cutoff)
+    for _ in pieces(LOGITS, features.logits, features.ids):
+        pass  # refuses NaN
     bank = unit_bank(features)
     return Relation(bank, power, cutoff, _sum_of_products(bank) if power == 1 and cutoff == 0 else None)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.fitting import require_labels
+from evaluation.detectors.fitting import require_labels, require_range
 from evaluation.detectors.rows import Doubles, as_float64, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Floats, Head
@@ -35,33 +35,26 @@ class OneClassMachine:
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""
-        values = _block(features, self.block)
-        name = f"features of block {self.block + 1}"
-        require_width(name, values, len(self.mean))
-        return score_in_chunks(
-            self._kernel_sums,
-            {name: values},
-            features.ids,
-            doubles_per_row=3 * len(self.mean) + 2 * len(self.vectors),
-        )
+        name, values = _block(features, self.block)
+        width = len(self.mean)
+        require_width(name, values, width)
+        return score_in_chunks(self._sums, {name: values}, features.ids, 3 * width + 2 * len(self.vectors))
 
-    def _kernel_sums(self, values: Doubles) -> Scores:
+    def _sums(self, values: Doubles) -> Scores:
         standard = (values - self.mean) / self.scale
-        squares = np.einsum("nd,nd->n", standard, standard)[:, None] + np.einsum(
-            "md,md->m", self.vectors, self.vectors
-        )
+        squares = (standard**2).sum(axis=1)[:, None] + (self.vectors**2).sum(axis=1)
         squares -= 2 * (standard @ self.vectors.T)
         scores: Scores = -np.exp(-self.gamma * np.maximum(squares, 0.0)) @ self.weights
         return scores
 
 
-def _block(features: Features, number: int) -> Floats:
+def _block(features: Features, number: int) -> tuple[str, Floats]:
     if number >= len(features.blocks):
         raise EvaluationError(
             f"oodl needs features of at least {number + 1} blocks, found {len(features.blocks)}. Extract both splits "
             "with one model, with blocks."
         )
-    return features.blocks[number]
+    return f"features of block {number + 1}", features.blocks[number]
 
 
 def make_oodl(
@@ -81,31 +74,26 @@ def make_oodl(
     on unknown validation rows, and find early ones best; here `depth` is searched.
 
     Args:
-        features: in-distribution rows.
+        features: in-distribution rows, with blocks.
         head: not read.
         depth: position of the block, from 0 for the first to 1 for the last; the nearest is used.
         nu: upper bound of the fraction of fitted rows outside, in (0, 1].
         rows: maximum number of rows to fit on, because the time grows with its square; drawn by id, whatever their
             order.
         seed: random seed of that draw.
-
-    Raises:
-        EvaluationError: a parameter is out of range, no blocks were extracted, or a row is not in-distribution.
     """
     require_labels(features, "oodl")
-    if not 0 <= depth <= 1 or not 0 < nu <= 1 or rows < 2:
-        raise EvaluationError(
-            f"oodl needs depth from 0 to 1, nu above 0 and up to 1, and rows of at least 2, found {depth}, {nu} and "
-            f"{rows}; give others."
-        )
+    allowed = 0 <= depth <= 1 and 0 < nu <= 1 and rows >= 2
+    rule = "oodl needs depth from 0 to 1, nu above 0 and up to 1, and rows of at least 2"
+    require_range(allowed, rule, depth, nu, rows)
     from sklearn.svm import OneClassSVM  # optional, and slow to import
 
     number = round(depth * (len(features.blocks) - 1)) if features.blocks else 0
-    values = _block(features, number)
+    name, values = _block(features, number)
     drawn = np.argsort(features.ids, kind="stable")
     if len(drawn) > rows:
         drawn = drawn[np.sort(np.random.default_rng(seed).choice(len(drawn), int(rows), replace=False))]
-    fitted = as_float64(f"features of block {number + 1}", values[drawn], slice(None), features.ids[drawn])
+    fitted = as_float64(name, values[drawn], slice(None), features.ids[drawn])
     mean, deviation = fitted.mean(axis=0), fitted.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1.0)
     standard = (fitted - mean) / scale
@@ -119,11 +107,5 @@ def make_oodl(
     return OneClassMachine(number, mean, scale, machine.support_vectors_, machine.dual_coef_[0], float(gamma))
 
 
-OODL = Method(
-    "oodl",
-    "OODL",
-    "Abdelzad et al. 2019, section 3",
-    make_oodl,
-    fit="train",
-    grid={"depth": (0.0, 0.25, 0.5, 0.75, 1.0), "nu": (0.001, 0.01, 0.1)},
-)
+_GRID = {"depth": (0.0, 0.25, 0.5, 0.75, 1.0), "nu": (0.001, 0.01, 0.1)}
+OODL = Method("oodl", "OODL", "Abdelzad et al. 2019, section 3", make_oodl, fit="train", grid=_GRID)

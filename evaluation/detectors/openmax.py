@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logsumexp
 
 from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.fitting import class_means, labels_if_correct, require_labels, require_rows_of_each_class
-from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
+from evaluation.detectors.fitting import (
+    Integers,
+    class_means,
+    labels_if_correct,
+    require_labels,
+    require_range,
+    require_rows_of_each_class,
+)
+from evaluation.detectors.rows import LOGITS, Doubles, as_float64, chunks, pieces, require_width, score_in_chunks
 from evaluation.detectors.weibull import Tails, fit_tails
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
@@ -40,40 +46,29 @@ class OpenMax:
     rank_weight: float
 
     def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        classes = len(self.means)
-        require_width("logits", features.logits, classes)
-        return score_in_chunks(
-            self.log_odds, {"logits": features.logits}, features.ids, doubles_per_row=(3 * self.revised + 4) * classes
-        )
+        """Compute the log odds of the unknown class; shape (n,), higher = more unknown."""
+        require_width(LOGITS, features.logits, len(self.means))
 
-    def predict(self, features: Features) -> npt.NDArray[np.int64]:
+        def log_odds(logits: Doubles) -> Scores:
+            unknown, revised = self._revise(logits)
+            scores: Scores = unknown - logsumexp(revised, axis=1)
+            return scores
+
+        return score_in_chunks(log_odds, {LOGITS: features.logits}, features.ids, self._doubles())
+
+    def predict(self, features: Features) -> Integers:
         """Return the class of the greatest revised logit, shape (n,); -1 where the unknown class has a greater one."""
-        logits = features.logits
-        classes = np.empty(len(logits), dtype=np.int64)
-        for rows in chunks(len(logits), (3 * self.revised + 4) * len(self.means)):
-            unknown, revised = self.revise(as_float64("logits", logits, rows, features.ids))
+        classes = np.empty(len(features), dtype=np.int64)
+        for rows in chunks(len(features), self._doubles()):
+            unknown, revised = self._revise(as_float64(LOGITS, features.logits, rows, features.ids))
             classes[rows] = np.where(unknown > revised.max(axis=1), -1, revised.argmax(axis=1))
         return classes
 
-    def log_odds(self, logits: Doubles) -> Scores:
-        """Compute the log odds of the unknown class.
+    def _doubles(self) -> int:
+        return (3 * self.revised + 4) * len(self.means)
 
-        Args:
-            logits: shape (n, C).
-
-        Returns:
-            Shape (n,).
-        """
-        unknown, revised = self.revise(logits)
-        scores: Scores = unknown - logsumexp(revised, axis=1)
-        return scores
-
-    def revise(self, logits: Doubles) -> tuple[Doubles, Doubles]:
+    def _revise(self, logits: Doubles) -> tuple[Doubles, Doubles]:
         """Move a part of the greatest logits to the unknown class.
-
-        Args:
-            logits: shape (n, C).
 
         Returns:
             The logit of the unknown class, shape (n,), and the revised ones, shape (n, C).
@@ -132,26 +127,21 @@ def make_openmax(
         euclidean_weight: w_e, at least 0.
         cosine_weight: w_c, at least 0; one of the two is above 0.
         rank_weight: a weight from 0 to 1 in place of (alpha + 1 - i) / alpha; 0 for these.
-
-    Raises:
-        EvaluationError: a class has too few rows or its largest distances are equal, rows are unlabelled, or a
-            parameter is out of range.
     """
     revised, tail = int(revised), int(tail)
     weights = euclidean_weight, cosine_weight
-    if revised < 1 or tail < 2 or not min(weights) >= 0 or not 0 < max(weights) < np.inf or not 0 <= rank_weight <= 1:
-        raise EvaluationError(
-            "openmax needs revised of at least 1, tail of at least 2, weights of distances of at least 0, one of them "
-            f"above 0, and rank_weight from 0 to 1, found {revised}, {tail}, {euclidean_weight}, {cosine_weight} and "
-            f"{rank_weight}; give others."
-        )
+    require_range(
+        revised >= 1 and tail >= 2 and min(weights) >= 0 and 0 < max(weights) < np.inf and 0 <= rank_weight <= 1,
+        "openmax needs revised of at least 1, tail of at least 2, weights of distances of at least 0, one of them "
+        "above 0, and rank_weight from 0 to 1",
+        *(revised, tail, *weights, rank_weight),
+    )
     require_labels(features, "openmax")
     labels, classes = labels_if_correct(features), features.logits.shape[1]
     require_rows_of_each_class(labels, classes, _LEAST_ROWS, "openmax", "correctly classified rows")
-    means = class_means("logits", features.logits, labels, classes, features.ids)
+    means = class_means(LOGITS, features.logits, labels, classes, features.ids)
     distances = np.empty(len(features))
-    for rows in chunks(len(features), 4 * classes):
-        logits = as_float64("logits", features.logits, rows, features.ids)
+    for rows, logits in pieces(LOGITS, features.logits, features.ids):
         distances[rows] = _distances(logits, means[features.labels[rows]], *weights)
     largest = _largest(distances[labels >= 0], labels[labels >= 0], classes, tail)
     equal = np.flatnonzero(np.nanmin(largest, axis=1) == np.nanmax(largest, axis=1))
@@ -163,7 +153,7 @@ def make_openmax(
     return OpenMax(means, fit_tails(largest), min(revised, classes), *weights, rank_weight)
 
 
-def _largest(distances: Doubles, labels: npt.NDArray[np.int64], classes: int, count: int) -> Doubles:
+def _largest(distances: Doubles, labels: Integers, classes: int, count: int) -> Doubles:
     """Return the `count` largest distances of each class, shape (C, count), NaN if a class has fewer."""
     order = np.lexsort((-distances, labels))
     of_class = labels[order]

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 from scipy.special import log_softmax, softmax
 
-from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.fitting import require_labels
+from evaluation.detectors.base import Method, Scores, Together
+from evaluation.detectors.fitting import class_sums, predicted, require_labels, require_range
 from evaluation.detectors.logits import others
-from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
-from evaluation.errors import EvaluationError
+from evaluation.detectors.rows import LOGITS, Doubles, RowScore, score_in_chunks
 from evaluation.models.features import Features, Head
 
 
 @dataclass(frozen=True)
-class GeneralizedEntropy:
+class GeneralizedEntropy(Together):
     """The GEN detector.
 
     Attributes:
@@ -29,16 +27,12 @@ class GeneralizedEntropy:
     gamma: float
     largest: int
 
-    def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        return self.score_together([self], features)[0]
-
-    @staticmethod
-    def score_together(detectors: Sequence[GeneralizedEntropy], features: Features) -> list[Scores]:
+    @classmethod
+    def score_together(cls, detectors: Sequence[GeneralizedEntropy], features: Features) -> list[Scores]:
         """Score with several detectors, which share the sorting of the probabilities."""
         scores = score_in_chunks(
             lambda logits: _generalized_entropies(logits, detectors),
-            {"logits": features.logits},
+            {LOGITS: features.logits},
             features.ids,
             doubles_per_row=6 * features.logits.shape[1] + len(detectors),
             columns=(len(detectors),),
@@ -73,51 +67,12 @@ def make_gen(
     Formula: sum over the M greatest p_c of p_c^gamma (1 - p_c)^gamma, above 0; all p_c if there are at most M.
     Source: Liu, Lochman and Zach, GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection, CVPR 2023,
     section 3; gamma = 0.1 and M = 100 are theirs for ImageNet.
-
-    Args:
-        features: not read.
-        head: not read.
-        gamma: above 0.
-        largest: M, at least 1.
-
-    Raises:
-        EvaluationError: a parameter is out of range.
     """
-    if not gamma > 0 or not largest >= 1:
-        raise EvaluationError(
-            f"gen needs gamma above 0 and largest of at least 1, found {gamma} and {largest}; give others."
-        )
+    require_range(gamma > 0 and largest >= 1, "gen needs gamma above 0 and largest of at least 1", gamma, largest)
     return GeneralizedEntropy(gamma, int(largest))
 
 
-@dataclass(frozen=True)
-class KLMatching:
-    """A fitted KL matching detector.
-
-    Attributes:
-        typical: logarithms of the mean softmax of each class that is predicted in the fitted rows, shape (K, C).
-    """
-
-    typical: Doubles
-
-    def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        predicted, classes = self.typical.shape
-        require_width("logits", features.logits, classes)
-        return score_in_chunks(
-            self._divergence, {"logits": features.logits}, features.ids, doubles_per_row=4 * classes + predicted
-        )
-
-    def _divergence(self, logits: Doubles) -> Scores:
-        logarithms = log_softmax(logits, axis=1)
-        probabilities = np.exp(logarithms)
-        # A matrix product finds the class; the divergence from it is then computed without cancellation.
-        nearest = self.typical[(probabilities @ self.typical.T).argmax(axis=1)]
-        scores: Scores = np.einsum("nc,nc->n", probabilities, logarithms - nearest)
-        return scores
-
-
-def make_kl_matching(features: Features, head: Head | None) -> KLMatching:
+def make_kl_matching(features: Features, head: Head | None) -> RowScore:
     """Smallest KL divergence of the softmax from a class's typical one (KL matching).
 
     Formula: min_k sum_c p_c log(p_c / d_kc), in nats, at least 0, with d_k the mean softmax of the fitted rows that
@@ -125,27 +80,23 @@ def make_kl_matching(features: Features, head: Head | None) -> KLMatching:
     smallest positive double is used (both ours).
     Source: Hendrycks et al., Scaling Out-of-Distribution Detection for Real-World Settings, ICML 2022, section "KL
     matching"; fitted on validation rows, as there.
-
-    Args:
-        features: in-distribution rows outside the training set.
-        head: not read.
-
-    Raises:
-        EvaluationError: there are no rows, or they are no in-distribution rows.
     """
     require_labels(features, "kl_matching")
-    classes = features.logits.shape[1]
-    sums, counts = np.zeros((classes, classes)), np.zeros(classes)
-    for rows in chunks(len(features), 3 * classes):
-        probabilities = softmax(as_float64("logits", features.logits, rows, features.ids), axis=1)
-        predicted = features.logits[rows].argmax(axis=1)
-        ones = sparse.csr_array(
-            (np.ones(len(predicted)), (predicted, np.arange(len(predicted)))), (classes, len(predicted))
-        )
-        sums += ones @ probabilities
-        counts += np.bincount(predicted, minlength=classes)
-    seen = counts > 0
-    return KLMatching(np.log(np.maximum(sums[seen] / counts[seen, None], np.finfo(float).tiny)))
+    found, classes = predicted(features), features.logits.shape[1]
+    sums = class_sums(LOGITS, features.logits, found, classes, features.ids, lambda logits: softmax(logits, axis=1))
+    counts = np.bincount(found, minlength=classes)
+    means = sums[counts > 0] / counts[counts > 0, None]
+    typical = np.log(np.maximum(means, np.finfo(float).tiny))
+
+    def score(logits: Doubles) -> Scores:
+        logarithms = log_softmax(logits, axis=1)
+        probabilities = np.exp(logarithms)
+        # A matrix product finds the class; the divergence from it is then computed without cancellation.
+        nearest = typical[(probabilities @ typical.T).argmax(axis=1)]
+        scores: Scores = np.einsum("nc,nc->n", probabilities, logarithms - nearest)
+        return scores
+
+    return RowScore(score, classes=classes)
 
 
 # Both lists are OpenOOD v1.5's sweep.

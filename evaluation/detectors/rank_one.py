@@ -42,13 +42,9 @@ def run_without_rank_one(model: Model, images: Any, ids: Sequence[str], *, seed:
 
 
 def without_rank_one(matrices: Any) -> Any:
-    """Subtract from matrices their best approximation of rank one: X - s_1 u_1 v_1^T, of the greatest singular value.
+    """Subtract from float32 matrices, shape (B, m, n), their best approximation of rank one, s_1 u_1 v_1^T.
 
-    Args:
-        matrices: shape (B, m, n), of float32. Where two singular values are equal, either part may be taken.
-
-    Returns:
-        Shape (B, m, n).
+    Where the two greatest singular values are equal, either part may be taken.
     """
     import torch
 
@@ -66,15 +62,13 @@ def _rank_one_removed(model: Model, block: str) -> Iterator[None]:
 
     def hook(_: Any, __: Any, output: Any) -> Any:
         # A matrix of channels and pixels, or of tokens and channels.
-        matrices = (
-            output.flatten(1, 2) if output.ndim == 4 and last else output.flatten(2) if output.ndim > 2 else None
-        )
-        if matrices is None or min(matrices.shape[1:]) < 2:
+        maps = output.flatten(1, 2) if output.ndim == 4 and last else output.flatten(2) if output.ndim > 2 else None
+        if maps is None or min(maps.shape[1:]) < 2:
             raise EvaluationError(
                 f"Block {block} of {model.name} returns {tuple(output.shape[1:])} for an image, where rankfeat needs "
                 "maps of several pixels, or tokens. Leave rankfeat out."
             )
-        return without_rank_one(matrices).reshape(output.shape)
+        return without_rank_one(maps).reshape(output.shape)
 
     handle = dict(model.module.named_modules())[block].register_forward_hook(hook)
     try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from evaluation.detectors import (
-    boundaries,
     ensembles,
     guidance,
     images,
@@ -15,70 +16,43 @@ from evaluation.detectors import (
     openmax,
     penultimate,
     posterior,
-    relative_mahalanobis,
     shaping,
 )
 from evaluation.detectors.base import Method
 from evaluation.errors import unknown_name
 
+_FAMILIES = (
+    logits,
+    images,
+    members,
+    posterior,
+    openmax,
+    shaping,
+    penultimate,
+    neighbors,
+    guidance,
+    mahalanobis,
+    oodl,
+    ensembles,
+)
+
 METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        logits.MSP,
-        logits.TEMPERATURE,
-        logits.MAX_LOGIT,
-        images.ODIN,
-        images.ODIN_MAX_LOGIT,
-        logits.ENERGY,
-        logits.ENTROPY,
-        logits.MARGIN,
-        images.MC_DROPOUT,
-        images.MC_DROPOUT_MI,
-        members.MUTUAL_INFORMATION,
-        members.DEEP_ENSEMBLE,
-        logits.DOCTOR,
-        logits.LOGIT_NORM,
-        posterior.GEN,
-        posterior.KL_MATCHING,
-        openmax.OPENMAX,
-        shaping.REACT,
-        shaping.DICE,
-        shaping.ASH,
-        shaping.ASH_B,
-        shaping.ASH_P,
-        shaping.SCALE,
-        penultimate.SHE,
-        penultimate.VIM,
-        penultimate.RESIDUAL,
-        neighbors.KNN,
-        guidance.NNGUIDE,
-        penultimate.GRADNORM,
-        boundaries.FDBD,
-        mahalanobis.MAHALANOBIS,
-        mahalanobis.MAHALANOBIS_FIRST,
-        mahalanobis.MAHALANOBIS_ALL,
-        mahalanobis.MAHALANOBIS_LOGITS,
-        relative_mahalanobis.RMDS,
-        neighbors.RELATION,
-        images.CADET,
-        images.RANKFEAT,
-        oodl.OODL,
-        ensembles.ENS_V,
-        ensembles.ENS_R,
-        ensembles.ENS_F,
-    )
+    value.name: value for family in _FAMILIES for value in vars(family).values() if isinstance(value, Method)
 }
+"""Every `Method` that a family's module defines, by name, in the order of the modules and within them."""
 
 
-def method(name: str) -> Method:
+def method(name: str, own: Mapping[str, Method] | None = None) -> Method:
     """Look up a method.
 
     Args:
         name: name on the command line.
+        own: methods of the user's own, by name.
 
     Raises:
         EvaluationError: there is no method of this name; the message suggests similar ones.
     """
-    if name not in METHODS:
-        raise unknown_name("detector", name, METHODS)
-    return METHODS[name]
+    known = {**METHODS, **(own or {})}
+    if name not in known:
+        raise unknown_name("detector", name, known)
+    return known[name]

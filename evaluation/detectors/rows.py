@@ -6,42 +6,87 @@ Tested by `tests/evaluation/detectors/test_registry.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from evaluation.detectors.base import Scores
 from evaluation.errors import EvaluationError
-from evaluation.models.features import Floats
+from evaluation.models.features import Features, Floats
 
 Doubles = npt.NDArray[np.float64]
+
+FEATURES, LOGITS = "penultimate features", "logits"
+"""Names of a detector's inputs, in errors."""
 
 # 8 Mi numbers, 64 MiB: enough rows per chunk for BLAS to run at full speed at ImageNet's widths.
 _CHUNK = 1 << 23
 
+_COPIES = 6
+"""Float64 copies of its inputs that a detector's function holds at once, at most."""
+
+
+@dataclass(frozen=True)
+class RowScore:
+    """A detector that is a function of a row's penultimate features, its logits, or both.
+
+    Attributes:
+        function: maps float64 features (m, D) and logits (m, C), or what it reads of them, to m scores.
+        width: number D of features; None if the function does not read them.
+        classes: number C of logits; None if the function does not read them.
+        more: float64 numbers that `function` holds per row beside copies of its inputs.
+    """
+
+    function: Callable[..., Scores]
+    width: int | None = None
+    classes: int | None = None
+    more: int = 0
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown."""
+        return score_rows(self.function, features, width=self.width, classes=self.classes, more=self.more)
+
+
+def score_rows(
+    function: Callable[..., Scores],
+    features: Features,
+    *,
+    width: int | None = None,
+    classes: int | None = None,
+    more: int = 0,
+) -> Scores:
+    """Score rows by a function of their features and logits; arguments as for `RowScore`.
+
+    Raises:
+        EvaluationError: features or logits have another width, or an input or a score is NaN or infinite.
+    """
+    inputs = {}
+    for name, values, columns in ((FEATURES, features.penultimate, width), (LOGITS, features.logits, classes)):
+        if columns is not None:
+            require_width(name, values, columns)
+            inputs[name] = values
+    return score_in_chunks(function, inputs, features.ids, _COPIES * ((width or 0) + (classes or 0)) + more)
+
 
 def chunks(count: int, doubles_per_row: int) -> Iterator[slice]:
-    """Yield slices of rows that fit in memory.
-
-    Args:
-        count: number of rows.
-        doubles_per_row: float64 numbers in memory per row.
-    """
+    """Yield slices of `count` rows of which each takes `doubles_per_row` float64 numbers, and which fit in memory."""
     step = max(1, _CHUNK // max(1, doubles_per_row))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
 
 
-def require_width(name: str, values: Floats, width: int) -> None:
-    """Check that values have the width that a detector was fitted for.
+def pieces(name: str, values: Floats, ids: npt.NDArray[np.str_]) -> Iterator[tuple[slice, Doubles]]:
+    """Yield slices of rows that fit in memory three times, each with its rows as `as_float64` returns them."""
+    for rows in chunks(len(values), 3 * values.shape[1]):
+        yield rows, as_float64(name, values, rows, ids)
 
-    Args:
-        name: description of the values, such as "logits".
-        values: shape (n, width).
-        width: expected number of columns.
+
+def require_width(name: str, values: Floats, width: int) -> None:
+    """Check that values, described by `name`, have the width that a detector was fitted for.
 
     Raises:
-        EvaluationError: the shape differs.
+        EvaluationError: the shape is not (n, width).
     """
     if values.ndim != 2 or values.shape[1] != width:
         raise EvaluationError(
@@ -51,13 +96,7 @@ def require_width(name: str, values: Floats, width: int) -> None:
 
 
 def as_float64(name: str, values: Floats, rows: slice, ids: npt.NDArray[np.str_]) -> Doubles:
-    """Return some rows as float64.
-
-    Args:
-        name: description of the values, such as "logits".
-        values: shape (n, width).
-        rows: the rows to convert.
-        ids: ids of all n rows, for the error.
+    """Return some rows of values, shape (n, width), as float64; `name` and the n `ids` are for the error.
 
     Raises:
         EvaluationError: a value is NaN or infinite.
@@ -88,9 +127,6 @@ def score_in_chunks(
         ids: the n ids.
         doubles_per_row: float64 numbers that `function` holds in memory per row.
         columns: (k,) if each row has k scores.
-
-    Returns:
-        Scores, shape (n, *columns).
 
     Raises:
         EvaluationError: an input or a score is NaN or infinite.

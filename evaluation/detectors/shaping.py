@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.fitting import require_fit
+from evaluation.detectors.fitting import layer, mean_features, require_fit, require_range
 from evaluation.detectors.logits import energy
-from evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
+from evaluation.detectors.rows import FEATURES, Doubles, as_float64, chunks, require_width, score_rows
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
+
+Variant = Literal["s", "b", "p"]
 
 
 @dataclass(frozen=True)
@@ -35,35 +37,27 @@ class ShapedEnergy:
     weight: Doubles
     bias: Doubles
 
+    def _logits(self, z: Doubles) -> Doubles:
+        return self.shape(z) @ self.weight.T + self.bias
+
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""
         classes, width = self.weight.shape
-        require_width("penultimate features", features.penultimate, width)
-        return score_in_chunks(
-            lambda z: energy(self.shape(z) @ self.weight.T + self.bias),
-            {"penultimate features": features.penultimate},
-            features.ids,
-            doubles_per_row=6 * width + 4 * classes,
-        )
+        return score_rows(lambda z: energy(self._logits(z)), features, width=width, more=4 * classes)
 
     def predict(self, features: Features) -> npt.NDArray[np.int64]:
         """Return the class of the greatest of these logits, shape (n,)."""
         classes, width = self.weight.shape
-        require_width("penultimate features", features.penultimate, width)
+        require_width(FEATURES, features.penultimate, width)
         predicted = np.empty(len(features), dtype=np.int64)
         for rows in chunks(len(features), 6 * width + 4 * classes):
-            z = as_float64("penultimate features", features.penultimate, rows, features.ids)
-            predicted[rows] = (self.shape(z) @ self.weight.T + self.bias).argmax(axis=1)
+            z = as_float64(FEATURES, features.penultimate, rows, features.ids)
+            predicted[rows] = self._logits(z).argmax(axis=1)
         return predicted
 
 
-def _layer(head: Head) -> tuple[Doubles, Doubles]:
-    return head.weight.astype(np.float64), head.bias.astype(np.float64)
-
-
 def _require_share(name: str, value: float, detector: str) -> None:
-    if not 0 <= value < 1:
-        raise EvaluationError(f"{name} of {detector} must be at least 0 and below 1, found {value}; give another.")
+    require_range(0 <= value < 1, f"{name} of {detector} must be at least 0 and below 1", value)
 
 
 def _require_some_kept(detector: str, pruned: float, head: Head) -> None:
@@ -75,32 +69,19 @@ def _require_some_kept(detector: str, pruned: float, head: Head) -> None:
         )
 
 
-def _unchanged(z: Doubles) -> Doubles:
-    return z
-
-
 def make_react(features: Features, head: Head, quantile: float = 0.9) -> ShapedEnergy:
     """ReAct: energy of the logits of features clipped at an upper threshold.
 
     Formula: E(W min(z, c) + b) with c the quantile of all n D activations of the fitted rows, interpolated linearly.
     Source: Sun et al., ReAct: Out-of-distribution Detection With Rectified Activations, NeurIPS 2021, section 3; the
     90th percentile is theirs.
-
-    Args:
-        features: in-distribution rows.
-        head: the last layer.
-        quantile: fraction of activations that are not clipped, in [0, 1).
-
-    Raises:
-        EvaluationError: the rows are no in-distribution rows, or of another width than the layer.
     """
     _require_share("quantile", quantile, "react")
     require_fit(features, head, "react")
+    mean_features(features)  # refuses NaN
     # In their stored precision: a float64 copy would double the largest array of the whole evaluation.
-    for rows in chunks(len(features), features.penultimate.shape[1]):
-        as_float64("penultimate features", features.penultimate, rows, features.ids)
     threshold = _quantile(features.penultimate.ravel(), quantile)
-    return ShapedEnergy(lambda z: np.minimum(z, threshold), *_layer(head))
+    return ShapedEnergy(lambda z: np.minimum(z, threshold), *layer(head))
 
 
 def _quantile(values: npt.NDArray[np.floating], quantile: float) -> float:
@@ -116,27 +97,16 @@ def make_dice(features: Features, head: Head, sparsity: float = 0.9) -> ShapedEn
 
     Formula: E((M * W) z + b) with M_cd = 1 where W_cd mean(z)_d exceeds the `sparsity` quantile of all C D of them.
     Source: Sun and Li, DICE: Leveraging Sparsification for Out-of-Distribution Detection, ECCV 2022, section 3.
-
-    Args:
-        features: in-distribution rows.
-        head: the last layer.
-        sparsity: fraction of the weights to drop, in [0, 1).
-
-    Raises:
-        EvaluationError: the rows are no in-distribution rows, or of another width than the layer.
     """
     _require_share("sparsity", sparsity, "dice")
     require_fit(features, head, "dice")
-    weight, bias = _layer(head)
-    total = np.zeros(weight.shape[1])
-    for rows in chunks(len(features), weight.shape[1]):
-        total += as_float64("penultimate features", features.penultimate, rows, features.ids).sum(axis=0)
-    contribution = weight * (total / len(features))
+    weight, bias = layer(head)
+    contribution = weight * mean_features(features)
     kept = contribution > _quantile(contribution.ravel(), sparsity)
-    return ShapedEnergy(_unchanged, np.where(kept, weight, 0.0), bias)
+    return ShapedEnergy(lambda z: z, np.where(kept, weight, 0.0), bias)
 
 
-def ash(z: Doubles, pruned: float, variant: Literal["s", "b", "p"] = "s") -> Doubles:
+def ash(z: Doubles, pruned: float, variant: Variant = "s") -> Doubles:
     """ASH: set most activations of each row to zero and rescale the others.
 
     Formula: with k = D - round(pruned D), the k greatest of z are kept (the first of ties); s1 is the row's sum
@@ -161,44 +131,7 @@ def ash(z: Doubles, pruned: float, variant: Literal["s", "b", "p"] = "s") -> Dou
     if variant == "b":
         return np.where(kept, before / kept_count, 0.0)
     shaped = np.where(kept, z, 0.0)
-    if variant == "p":
-        return shaped
-    after = shaped.sum(axis=1, keepdims=True)
-    # A row of zeros stays zero, whatever the factor.
-    ratio = np.divide(before, after, out=np.zeros_like(before), where=after != 0)
-    sharpened: Doubles = shaped * np.exp(ratio)
-    return sharpened
-
-
-def make_ash(
-    features: Features | None, head: Head, pruned: float = 0.9, variant: Literal["s", "b", "p"] = "s"
-) -> ShapedEnergy:
-    """ASH: energy of the logits of shaped features, E(W ash(z) + b); see `ash`.
-
-    Args:
-        features: not read.
-        head: the last layer.
-        pruned: fraction of each row's activations to set to zero, in [0, 1).
-        variant: "s", "b" or "p".
-
-    Raises:
-        EvaluationError: there is no such variant, or no activation would be kept.
-    """
-    _require_some_kept("ash", pruned, head)
-    weight, bias = _layer(head)
-    if variant not in ("s", "b", "p"):
-        raise EvaluationError(f"ash has no variant {variant!r}; choose s, b or p. The paper's S is the default.")
-    return ShapedEnergy(lambda z: ash(z, pruned, variant), weight, bias)
-
-
-def make_ash_b(features: Features | None, head: Head, pruned: float = 0.9) -> ShapedEnergy:
-    """ASH-B, OpenOOD's variant; see `make_ash`."""
-    return make_ash(features, head, pruned, "b")
-
-
-def make_ash_p(features: Features | None, head: Head, pruned: float = 0.9) -> ShapedEnergy:
-    """ASH-P; see `make_ash`."""
-    return make_ash(features, head, pruned, "p")
+    return shaped if variant == "p" else _sharpened(shaped, before, shaped.sum(axis=1, keepdims=True))
 
 
 def scale(z: Doubles, pruned: float) -> Doubles:
@@ -217,80 +150,68 @@ def scale(z: Doubles, pruned: float) -> Doubles:
         Shape (n, D).
     """
     left_out = round(pruned * z.shape[1])
-    total = z.sum(axis=1, keepdims=True)
     kept = np.partition(z, left_out, axis=1)[:, left_out:].sum(axis=1, keepdims=True)
-    # A row of zeros stays zero, whatever the factor.
-    ratio = np.divide(total, kept, out=np.zeros_like(total), where=kept != 0)
-    scaled: Doubles = z * np.exp(ratio)
-    return scaled
+    return _sharpened(z, z.sum(axis=1, keepdims=True), kept)
+
+
+def _sharpened(z: Doubles, before: Doubles, after: Doubles) -> Doubles:
+    """Multiply rows by exp(before / after); a row of zeros stays zero, whatever the factor."""
+    sharpened: Doubles = z * np.exp(np.divide(before, after, out=np.zeros_like(before), where=after != 0))
+    return sharpened
+
+
+def make_ash(features: Features | None, head: Head, pruned: float = 0.9, variant: Variant = "s") -> ShapedEnergy:
+    """ASH: energy of the logits of shaped features, E(W ash(z) + b); see `ash`."""
+    _require_some_kept("ash", pruned, head)
+    if variant not in ("s", "b", "p"):
+        raise EvaluationError(f"ash has no variant {variant!r}; choose s, b or p. The paper's S is the default.")
+    return ShapedEnergy(lambda z: ash(z, pruned, variant), *layer(head))
+
+
+def make_ash_b(features: Features | None, head: Head, pruned: float = 0.9) -> ShapedEnergy:
+    """ASH-B, OpenOOD's variant; see `make_ash`."""
+    return make_ash(features, head, pruned, "b")
+
+
+def make_ash_p(features: Features | None, head: Head, pruned: float = 0.9) -> ShapedEnergy:
+    """ASH-P; see `make_ash`."""
+    return make_ash(features, head, pruned, "p")
 
 
 def make_scale(features: Features | None, head: Head, pruned: float = 0.85) -> ShapedEnergy:
-    """SCALE: energy of the logits of scaled features, E(W scale(z) + b); see `scale`.
-
-    Args:
-        features: not read.
-        head: the last layer.
-        pruned: fraction of each row's activations that do not count for its scale, in [0, 1); 0.85 is the paper's for
-            ImageNet.
-
-    Raises:
-        EvaluationError: no activation would be kept.
-    """
+    """SCALE: energy of the logits of scaled features, E(W scale(z) + b); see `scale`. 0.85 is theirs for ImageNet."""
     _require_some_kept("scale", pruned, head)
-    weight, bias = _layer(head)
-    return ShapedEnergy(lambda z: scale(z, pruned), weight, bias)
+    return ShapedEnergy(lambda z: scale(z, pruned), *layer(head))
 
 
-_ASH_GRID = {"pruned": (0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95)}
-_ASH_RANGES = {"pruned": "0 to below 1"}
-
+_SHARE = "0 to below 1"
+_DJURISIC = "Djurisic et al. 2023, algorithm"
+_ASH = {"pruned": (0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95)}
+_SCALE = {"pruned": (0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95)}
+_QUANTILES = {"quantile": (0.9, 0.85, 0.95, 0.99)}
+_SPARSITIES = {"sparsity": (0.9, 0.1, 0.3, 0.5, 0.7)}
+_PRUNED = {"pruned": _SHARE}
 REACT = Method(
     "react",
     "ReAct",
     "Sun et al. 2021, section 3",
     make_react,
-    fit="train",
-    grid={"quantile": (0.9, 0.85, 0.95, 0.99)},
-    ranges={"quantile": "0 to below 1"},
+    "train",
+    _QUANTILES,
+    ranges={"quantile": _SHARE},
+    reads_head=True,
 )
 DICE = Method(
     "dice",
     "Dice",
     "Sun and Li 2022, section 3",
     make_dice,
-    fit="train",
-    grid={"sparsity": (0.9, 0.1, 0.3, 0.5, 0.7)},
-    ranges={"sparsity": "0 to below 1"},
+    "train",
+    _SPARSITIES,
+    ranges={"sparsity": _SHARE},
+    reads_head=True,
 )
-ASH = Method(
-    "ash",
-    "ASH",
-    "Djurisic et al. 2023, algorithm 3 (ASH-S)",
-    make_ash,
-    grid=_ASH_GRID,
-    ranges=_ASH_RANGES,
-)
-ASH_B = Method(
-    "ash_b",
-    "ASH-B",
-    "Djurisic et al. 2023, algorithm 2",
-    make_ash_b,
-    grid=_ASH_GRID,
-    ranges=_ASH_RANGES,
-)
-ASH_P = Method(
-    "ash_p",
-    "ASH-P",
-    "Djurisic et al. 2023, algorithm 1",
-    make_ash_p,
-    grid=_ASH_GRID,
-    ranges=_ASH_RANGES,
-)
-SCALE = Method(
-    "scale",
-    "SCALE",
-    "Xu et al. 2024, section 3",
-    make_scale,
-    grid={"pruned": (0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95)},
-)
+ASH = Method("ash", "ASH", f"{_DJURISIC} 3 (ASH-S)", make_ash, grid=_ASH, ranges=_PRUNED, reads_head=True)
+ASH_B = Method("ash_b", "ASH-B", f"{_DJURISIC} 2", make_ash_b, grid=_ASH, ranges=_PRUNED, reads_head=True)
+ASH_P = Method("ash_p", "ASH-P", f"{_DJURISIC} 1", make_ash_p, grid=_ASH, ranges=_PRUNED, reads_head=True)
+SCALE = Method("scale", "SCALE", "Xu et al. 2024, section 3", make_scale, grid=_SCALE, ranges=_PRUNED, reads_head=True)

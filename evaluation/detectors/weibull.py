@@ -39,14 +39,10 @@ class Tails:
     log_scale: Doubles
 
     def log_hazard(self, distances: Doubles, classes: npt.NDArray[np.int64]) -> Doubles:
-        """Compute log (x / scale)^k; the cumulative probability is 1 - exp(-(x / scale)^k).
+        """Compute log (x / scale)^k of distances and their classes, of any one shape.
 
-        Args:
-            distances: any shape.
-            classes: class of each distance, of the same shape.
-
-        Returns:
-            An array of the same shape; minus infinity where the shifted distance is not positive.
+        The cumulative probability is 1 - exp(-(x / scale)^k). Minus infinity where the shifted distance is not
+        positive.
         """
         span = _TRANSLATION + self.greatest[classes] - self.least[classes]
         # Relative to the greatest, not to 0: k is of the size of `_TRANSLATION`, and amplifies every lost digit.

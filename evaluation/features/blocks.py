@@ -55,14 +55,14 @@ class RowBlocks:
         Returns:
             Row numbers of each missing block, in order.
         """
-        if self._tiles(rows) and all(map(_is_sound, self._paths())):
+        if self._tiles(rows) and all(map(_is_sound, self.paths())):
             return []
-        wanted = [range(start, min(start + size, rows)) for start in range(0, rows, size)]
-        expected = {_name(block): _metadata_of(rows, environment) for block in wanted}
+        wanted = {_name(block): block for block in (range(n, min(n + size, rows)) for n in range(0, rows, size))}
+        expected = {"rows": rows, "computed": dict(environment)}
         for path in sorted(self.folder.glob("*")):
-            if path.name not in expected or not _is_sound(path) or _told(path) != expected[path.name]:
+            if path.name not in wanted or not _is_sound(path) or {**(_told(path) or {}), **expected} != _told(path):
                 path.unlink()
-        return [block for block in wanted if not (self.folder / _name(block)).exists()]
+        return [block for name, block in wanted.items() if not (self.folder / name).exists()]
 
     def write(self, block: range, columns: Arrays, rows: int, environment: Mapping[str, Any]) -> None:
         """Write one block; equal arguments produce equal bytes.
@@ -76,7 +76,7 @@ class RowBlocks:
         table = pa.table({name: _to_arrow(values) for name, values in columns.items()})
         assert len(table) == len(block)
         digests = {name: _digest(name, values, block) for name, values in columns.items()}
-        told = _metadata_of(rows, environment) | {"sha256": digests}
+        told = {"rows": rows, "computed": dict(environment), "sha256": digests}
         table = table.replace_schema_metadata({METADATA: json.dumps(told, sort_keys=True)})
         with (
             atomic_path(self.folder / _name(block)) as temporary,
@@ -86,20 +86,19 @@ class RowBlocks:
 
     def is_whole(self) -> bool:
         """Return whether all rows exist; their digests are compared when they are read, or by `is_sound`."""
-        first = next(iter(self._paths()), None)
-        return first is not None and self._tiles(int((_metadata(first) or {}).get("rows", -1)))
+        first = next(iter(self.paths()), None)
+        return first is not None and self._tiles(int((_told(first) or {}).get("rows", -1)))
 
     def is_sound(self) -> bool:
         """Return whether all rows exist and agree with their digests; reads all of them."""
-        return self.is_whole() and all(map(_is_sound, self._paths()))
+        return self.is_whole() and all(map(_is_sound, self.paths()))
 
     def environment(self) -> Mapping[str, Any]:
         """Return the environment in which the first block was computed."""
-        first = self._paths()[0]
-        metadata = _metadata(first)
-        if metadata is None:
-            raise _damaged(first, "it has no metadata")
-        found: Mapping[str, Any] = metadata["computed"]
+        told = _told(self.paths()[0])
+        if told is None:
+            raise _damaged(self.paths()[0], "it has no metadata")
+        found: Mapping[str, Any] = told["computed"]
         return found
 
     def read(self, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
@@ -113,10 +112,10 @@ class RowBlocks:
         """
         if not self.is_whole():
             raise EvaluationError(
-                f"{self.folder} is incomplete: it has only {len(self._paths()):,} blocks of its rows. Run the command "
+                f"{self.folder} is incomplete: it has only {len(self.paths()):,} blocks of its rows. Run the command "
                 "that wrote them again; it resumes."
             )
-        paths = self._paths()
+        paths = self.paths()
         blocks = [_read_block(path) for path in paths]
         wanted = blocks[0].column_names if names is None else names
         for path, block in zip(paths, blocks, strict=True):
@@ -127,51 +126,42 @@ class RowBlocks:
             for name in wanted
         }
 
-    def take(self, rows: npt.NDArray[np.int64], without: Sequence[str] = ()) -> dict[str, npt.NDArray[Any]]:
-        """Read columns of some rows, in the given order; only these rows are read.
-
-        Args:
-            rows: row numbers, at least one; all must exist.
-            without: columns to skip.
-        """
-        taken: dict[str, list[npt.NDArray[Any]]] = {}
-        places: list[npt.NDArray[np.int64]] = []
-        for path in self._paths():
-            start, stop = (int(number) for number in path.stem.split("-"))
-            here = np.flatnonzero((start <= rows) & (rows < stop))
-            if len(here):
-                places.append(here)
-                table = _read_block(path)
-                for name in table.column_names:
-                    if name not in without:
-                        taken.setdefault(name, []).append(_column(table, name, path)[rows[here] - start])
-        order = np.argsort(np.concatenate(places))
-        return {name: np.concatenate(arrays)[order] for name, arrays in taken.items()}
-
-    def _paths(self) -> list[Path]:
+    def paths(self) -> list[Path]:
+        """Return the files of the blocks that exist, in order."""
         return sorted(path for path in self.folder.glob("*.arrow") if _NAME.fullmatch(path.name))
 
     def _tiles(self, rows: int) -> bool:
         """Return whether the blocks cover all rows without gaps."""
-        end = 0
-        for path in self._paths():
-            start, after = (int(number) for number in path.stem.split("-"))
-            if start != end:
-                return False
-            end = after
-        return end == rows
+        ends = [0, *(_range(path).stop for path in self.paths())]
+        return ends[-1] == rows and [_range(path).start for path in self.paths()] == ends[:-1]
+
+
+def read_rows(path: Path, rows: npt.NDArray[np.int64], without: Sequence[str] = ()) -> dict[str, npt.NDArray[Any]]:
+    """Read columns of some rows of one block.
+
+    Args:
+        path: the block's file.
+        rows: row numbers within the block, in any order.
+        without: columns to skip.
+
+    Raises:
+        EvaluationError: the block is damaged.
+    """
+    table = _read_block(path)
+    return {name: _column(table, name, path)[rows] for name in table.column_names if name not in without}
 
 
 def _name(block: range) -> str:
     return f"{block.start:09d}-{block.stop:09d}.arrow"
 
 
-def _metadata_of(rows: int, environment: Mapping[str, Any]) -> dict[str, Any]:
-    return {"rows": rows, "computed": dict(environment)}
+def _range(path: Path) -> range:
+    start, stop = (int(number) for number in path.stem.split("-"))
+    return range(start, stop)
 
 
-def _metadata(path: Path) -> dict[str, Any] | None:
-    """Read a block's metadata; None if the file is not a block."""
+def _told(path: Path) -> dict[str, Any] | None:
+    """Read a block's metadata; None if the file is not a block, or says something else than `write` writes."""
     try:
         require_regular(path)
         with pa.memory_map(str(path)) as file:
@@ -181,18 +171,13 @@ def _metadata(path: Path) -> dict[str, Any] | None:
 
 
 def _parsed(schema: pa.Schema) -> dict[str, Any] | None:
-    """Parse a block's metadata; None if it is not what `write` writes."""
     try:
         found = parse_json((schema.metadata or {})[METADATA])
     except (ValueError, KeyError):
         return None
-    whole = isinstance(found, dict) and type(found.get("rows")) is int and isinstance(found.get("computed"), dict)
-    return found if whole and isinstance(found.get("sha256"), dict) else None
-
-
-def _told(path: Path) -> dict[str, Any]:
-    """Return a block's metadata without its digests."""
-    return {name: value for name, value in (_metadata(path) or {}).items() if name != "sha256"}
+    kinds = {"rows": int, "computed": dict, "sha256": dict}
+    right = isinstance(found, dict) and all(type(found.get(name)) is kind for name, kind in kinds.items())
+    return found if right else None
 
 
 def _is_sound(path: Path) -> bool:
@@ -203,7 +188,7 @@ def _is_sound(path: Path) -> bool:
             _column(table, name, path)
     except EvaluationError:
         return False
-    return set((_parsed(table.schema) or {}).get("sha256", {})) == set(table.column_names)
+    return set((_parsed(table.schema) or {"sha256": ()})["sha256"]) == set(table.column_names)
 
 
 def _column(table: pa.Table, name: str, path: Path) -> npt.NDArray[Any]:
@@ -213,8 +198,7 @@ def _column(table: pa.Table, name: str, path: Path) -> npt.NDArray[Any]:
         EvaluationError: it does not, or the block has no digest of it.
     """
     values = _to_numpy(table[name])
-    start, stop = (int(number) for number in path.stem.split("-"))
-    if (_parsed(table.schema) or {}).get("sha256", {}).get(name) != _digest(name, values, range(start, stop)):
+    if (_parsed(table.schema) or {"sha256": {}})["sha256"].get(name) != _digest(name, values, _range(path)):
         raise _damaged(path, f"{name} differs from its digest")
     return values
 
@@ -233,7 +217,6 @@ def _read_block(path: Path) -> pa.Table:
     Raises:
         EvaluationError: it is damaged, has other rows than its name says, or columns that `write` does not write.
     """
-    start, stop = (int(number) for number in path.stem.split("-"))
     try:
         require_regular(path)
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
@@ -241,7 +224,7 @@ def _read_block(path: Path) -> pa.Table:
         names = table.column_names
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _damaged(path, first_line(error)) from error
-    if len(table) != stop - start:
+    if len(table) != len(_range(path)):
         raise _damaged(path, f"it has {len(table):,} rows")
     if len(set(names)) < len(names) or any(column.null_count or not _is_stored(column.type) for column in table):
         raise _damaged(path, "it has columns of other types")

@@ -18,7 +18,7 @@ from evaluation.detectors.image_passes import ImagePass
 from evaluation.detectors.images import ImageMethod
 from evaluation.detectors.members import average
 from evaluation.errors import EvaluationError
-from evaluation.features.extract import Columns, Runner
+from evaluation.features.runner import Columns, Runner
 from evaluation.features.store import Store
 from evaluation.models.features import Features
 from evaluation.progress import bar
@@ -51,7 +51,7 @@ class FeatureCache:
 
     def __post_init__(self) -> None:
         for member in self.members:
-            member.check_release(self.store.identity.release_digest)
+            member.require_release(self.store.identity.release_digest)
 
     def check(self, method: Method) -> None:
         """Check that a method can be used with the given features and model.
@@ -68,8 +68,8 @@ class FeatureCache:
         if isinstance(method, ImageMethod):
             if self.runner is None:
                 raise EvaluationError(
-                    f"{method.name} runs the model on the images again, which needs --release, --model and --weights. "
-                    "Give them, or leave the detector out."
+                    f"{method.name} runs the model on the images again, which needs --release, --model and --weights "
+                    "(or --pretrained). Give them, or leave the detector out."
                 )
             method.image_pass.check(self.runner.model)
 
@@ -96,15 +96,14 @@ class FeatureCache:
     def predictions(self, method: Method, hyperparameters: Mapping[str, float], key: Key) -> npt.NDArray[np.int64]:
         """Return predicted classes, shape (n,): the method's own if it makes predictions, else the model's."""
         own = method.reads == "members" or (isinstance(method, ImageMethod) and method.image_pass.predicts)
-        features = self.read(method, hyperparameters, key) if own else self.features(key)
-        return predicted(features)
+        return predicted(self.read(method, hyperparameters, key) if own else self.features(key))
 
     def _pass_features(self, image_pass: ImagePass, hyperparameters: Mapping[str, float], key: Key) -> Features:
         if image_pass.is_ordinary(hyperparameters):
             return self.features(key)
         values = {**hyperparameters, **({"seed": self.seed} if image_pass.random else {})}
         name = "-".join([image_pass.name, *(f"{which}={value:g}" for which, value in sorted(values.items()))])
-        row_blocks = self.store.pass_outputs(name, *key)
+        row_blocks = self.store.row_blocks(*key, name)
         if not row_blocks.is_sound():
             runner = self.runner
             assert runner is not None  # `check` refuses the method otherwise
@@ -114,9 +113,8 @@ class FeatureCache:
 
             rows = len(runner.release.rows(*key))
             with self.store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
-                runner.run(run, row_blocks, *key, progress.update, self.store.others(*key, pass_name=name))
+                runner.run(run, row_blocks, *key, progress.update, self.store.others(*key, name))
         columns = row_blocks.read()
         ids, labels = columns.pop("id"), columns.pop("label")
         none = np.empty((len(ids), 0))
-        logits = columns.pop("logits", none)
-        return Features(ids, labels, logits, none, (), scores=columns)
+        return Features(ids, labels, columns.pop("logits", none), none, (), scores=columns)

@@ -2,222 +2,114 @@
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from evaluation.errors import EvaluationError
-from evaluation.features.blocks import RowBlocks
-from evaluation.features.reuse import ReusableFeatures
+from evaluation.features.receipt import TEST, write_receipt
+from evaluation.features.runner import Columns, PassCounts, Runner
 from evaluation.features.store import Identity, Store, block_column
-from evaluation.models.loading import batches
-from evaluation.models.models import Model, out_of_memory
-from evaluation.models.precision import FLOAT32
-from evaluation.models.preprocessing import Preprocessing
-from evaluation.progress import Progress, log
-from evaluation.releases import Release
-
-ROWS = 512
-"""Rows per stored block, rounded up to whole batches. A killed run loses at most one block."""
-
-Columns = Mapping[str, npt.NDArray[Any]]
-BatchFunction = Callable[[Any, Sequence[str]], Columns]
-"""Computes columns of B rows from preprocessed images (B, 3, H, W) on the CPU and their ids."""
+from evaluation.models.models import Model, open_model
+from evaluation.progress import Log, Progress, bar
+from evaluation.releases import Release, open_release
+from unknown_detection.terminal.interrupts import stopping_says
 
 
-@dataclass(frozen=True)
-class PassCounts:
-    """Counts of a pass over a split: images that went through the model, and those reused from other splits."""
+def extract(
+    release: str | Release,
+    model: str | Model,
+    out: str | Path,
+    *,
+    splits: Iterable[tuple[str, str]] | None = None,
+    weights: str | Path | None = None,
+    pretrained: bool = False,
+    classes: str | Path | None = None,
+    accuracy: float | None = None,
+    accept: bool = False,
+    device: str = "auto",
+    batch_size: int = 64,
+    workers: int | None = None,
+    dry_run: bool = False,
+    quiet: bool = True,
+    log: Log = lambda text: None,
+) -> Store:
+    """Extract features of a release with a model, in one forward pass per image.
 
-    computed: int
-    reused: int
-
-
-@dataclass
-class Runner:
-    """Runs a model over the images of a release.
-
-    Attributes:
-        release: the release.
-        model: the model.
-        batch_size: images per batch; halved whenever the device has too little memory.
-        workers: worker processes that decode images; 0 decodes in the main process.
-    """
-
-    release: Release
-    model: Model
-    batch_size: int = 64
-    workers: int = 0
-
-    @property
-    def environment(self) -> dict[str, Any]:
-        """The environment besides the model and the image: any change may alter the last digits."""
-        import torch
-
-        device = self.model.device
-        cuda = device.startswith("cuda")
-        return {
-            "device": torch.cuda.get_device_name(device) if cuda else f"{device} {platform.machine()}",
-            "batch_size": self.batch_size,
-            "threads": torch.get_num_threads() if device == "cpu" else 0,
-            "torch": str(torch.__version__),
-            "float32": FLOAT32,
-        }
-
-    def run(
-        self,
-        compute: BatchFunction,
-        row_blocks: RowBlocks,
-        config: str,
-        split: str,
-        progress: Progress,
-        others: Iterable[RowBlocks] = (),
-    ) -> PassCounts:
-        """Apply a function to every image of a split, in the release's order, and store new results.
-
-        Args:
-            compute: computes the columns of a batch. A row's values must not depend on the other rows.
-            row_blocks: where to store the columns, next to `id` and `label`.
-            config: the split's config.
-            split: its name.
-            progress: called first with the number of rows that are there already.
-            others: stored results of the same function on other splits; their images are not computed again.
-
-        Raises:
-            EvaluationError: the release has no images of the split, one cannot be decoded, a result is not finite, or
-                the device has no memory for a single image.
-        """
-        done = 0
-
-        def counted(more: int) -> None:
-            nonlocal done
-            done += more
-            progress(more)
-
-        stored = tuple(others)
-        while True:
-            try:
-                return self._run(compute, row_blocks, (config, split), counted, stored)
-            except RuntimeError as error:
-                if not out_of_memory(error):
-                    raise
-                if self.batch_size == 1:
-                    raise EvaluationError(
-                        f"{self.model.device} has no memory for a single image with {self.model.name}. Give --device "
-                        "cpu, or end what else uses it."
-                    ) from error
-            # From the split's first row on, so that all of its rows are computed in batches of one size.
-            self.batch_size = -(-self.batch_size // 2)
-            log(f"{self.model.device} has too little memory: going on with --batch-size {self.batch_size}")
-            counted(-done)
-
-    def _run(
-        self,
-        compute: BatchFunction,
-        row_blocks: RowBlocks,
-        key: tuple[str, str],
-        progress: Progress,
-        others: Iterable[RowBlocks],
-    ) -> PassCounts:
-        config, split = key
-        rows = self.release.rows(config, split)
-        size = -(-ROWS // self.batch_size) * self.batch_size
-        missing = row_blocks.begin(len(rows), size, self.environment)
-        progress(len(rows) - sum(map(len, missing)))
-        if not missing:
-            return PassCounts(0, 0)
-        ids, labels = np.array(rows["id"].to_pylist()), rows["label"].to_numpy()
-        reusable = ReusableFeatures(ids.tolist(), others, self.environment)
-        new = [np.flatnonzero(~reusable.has[block.start : block.stop]) + block.start for block in missing]
-        images = batches(
-            self.release.images(config, split),
-            self._preprocessing(config, split),
-            [numbers.tolist() for numbers in new],
-            batch_size=self.batch_size,
-            workers=self.workers,
-            pinned=self.model.device.startswith("cuda"),
-        )
-        for block, numbers in zip(missing, new, strict=True):
-            everyone = np.arange(block.start, block.stop)
-            old = everyone[reusable.has[everyone]]
-            pieces = [reusable.take(old)] if len(old) else []
-            progress(len(old))
-            pieces += self._batches(compute, images, len(numbers), ids, progress)
-            order = np.argsort(np.concatenate([old, numbers]))
-            joined = {name: np.concatenate([columns[name] for columns in pieces])[order] for name in pieces[0]}
-            own = {"id": ids[everyone], "label": labels[everyone]}
-            row_blocks.write(block, own | joined, len(rows), self.environment)
-        computed = sum(map(len, new))
-        return PassCounts(computed, sum(map(len, missing)) - computed)
-
-    def _preprocessing(self, config: str, split: str) -> Preprocessing:
-        side = self.release.prepared(config, split)
-        return self.model.preprocessing.prepared(side) if side else self.model.preprocessing
-
-    def _batches(
-        self,
-        compute: BatchFunction,
-        images: Iterator[tuple[Sequence[int], Any]],
-        count: int,
-        ids: npt.NDArray[np.str_],
-        progress: Progress,
-    ) -> Iterator[Columns]:
-        """Yield the columns of the next `count` images, batch by batch."""
-        done = 0
-        while done < count:
-            numbers, batch = next(images)
-            names = ids[list(numbers)].tolist()
-            columns = compute(batch, names + names[-1:] * (len(batch) - len(names)))
-            own = {name: values[: len(names)] for name, values in columns.items()}
-            _check_finite(own, names, self.model.name)
-            yield own
-            done += len(names)
-            progress(len(names))
-
-
-def identity(release: Release, model: Model, label_names: tuple[str, ...]) -> Identity:
-    """Return the identity of a model's features of a release.
-
-    Args:
-        release: the release.
-        model: the model.
-        label_names: the classes of the configs that the model is run on.
-    """
-    return Identity(
-        release_digest=release.digest,
-        model=model.name,
-        model_digest=model.digest,
-        label_names=label_names,
-        blocks=model.layers.blocks,
-        preprocessing=model.preprocessing.description,
-        prepared=prepared_splits(release, model),
-    )
-
-
-def prepared_splits(release: Release, model: Model) -> dict[str, str]:
-    """Say of each split whose images are prepared for a model's input how this model gets them, by `config/split`."""
-    sides = {
-        (config, split): release.prepared(config, split)
-        for config in release.configs
-        for split in release.splits(config)
-    }
-    return {"/".join(key): model.preprocessing.describe_prepared(side) for key, side in sides.items() if side}
-
-
-def extract(runner: Runner, store: Store, config: str, split: str, progress: Progress) -> PassCounts:
-    """Run the model over a split and store logits, penultimate features and pooled blocks as float32.
-
-    Images that the store already has from another split are not run again. Images that the release says are prepared
-    for a model's input are neither resized nor cropped for a model with this input, and resized for others.
+    Stores each image's logits, penultimate features (the input of the last linear layer) and pooled block outputs. An
+    interrupted call resumes, and images that the folder already has from another split are not run again. Images that
+    the release says are prepared for a model's input are used as they are stored if the model has this input, and
+    resized otherwise.
 
     At a fixed batch size, a row's features do not depend on the number of workers, on the other rows or on their
     order, except for the last digit of very small layers (a 10 x 4 matrix), which may change with the row's place in
     the batch. Another batch size, number of threads or device changes the order of summation: with the test models on
     a CPU, features differ by less than 1e-5 of a column's largest value.
+
+    Args:
+        release: a release, or its folder or ORG/NAME on the Hub.
+        model: a model, or a name or file as for `open_model`.
+        out: folder for the features; later calls on the same model and release add splits to it.
+        splits: (config, split) pairs; None for all. Their configs must have the same classes.
+        weights: as `path` of `open_model`; this and the next two only for a model by name.
+        pretrained: as for `open_model`.
+        classes: as for `open_model`.
+        accuracy: published top-1 accuracy in percent on all classes of the model; None for what its metadata says.
+        accept: go on where the accuracy on known test rows differs from the published one (`write_receipt`).
+        device: as for `pick_device`.
+        batch_size: images per batch.
+        workers: worker processes that decode images; None for one per core.
+        dry_run: check the inputs and say what would be extracted; write nothing.
+        quiet: no progress bars.
+        log: receives lines about the model, each split and the receipt.
+
+    Returns:
+        The folder of features.
+
+    Raises:
+        EvaluationError: as for `open_model`, `Runner.run` and `write_receipt`, the configs' classes differ, or the
+            folder has features of another release or model.
+    """
+    opened = open_release(release) if isinstance(release, str) else release
+    every = ((config, split) for config in opened.configs for split in opened.splits(config))
+    chosen = list(every if splits is None else splits)
+    chosen.sort(key=lambda key: key[1] != TEST)  # stable: what the receipt is of comes first
+    names = _one_label_set(opened, [config for config, _ in chosen])
+    if isinstance(model, str):
+        file, labels = (None if path is None else Path(path) for path in (weights, classes))
+        model = open_model(model, file, names, pretrained=pretrained, classes=labels, device=device)
+    whose = identity(opened, model, names, accuracy)
+    there = Store.check(Path(out), whose)
+    _describe(opened, model, whose, chosen, log)
+    if dry_run:
+        size = _bytes_a_row(model)
+        for config, split in chosen:
+            rows = len(opened.rows(config, split))
+            done = there is not None and there.row_blocks(config, split).is_sound()
+            log(f"{config}/{split}: {'there already' if done else f'{rows:,} images, {rows * size:,} bytes'}")
+        return Store(Path(out), whose)
+    store = Store.begin(Path(out), whose, model.head)
+    runner = Runner(opened, model, batch_size, workers)
+    tests = [key for key in chosen if key[1] == TEST]
+    with store.writing(), stopping_says("stopped; finished splits are kept. Run the same command again to continue."):
+        store.expect(chosen)
+        for number, (config, split) in enumerate(chosen):
+            if number == len(tests):
+                _write_down(store, tests, accept=accept, log=log)
+            rows = len(opened.rows(config, split))
+            with bar(rows, f"{config}/{split}", quiet=quiet) as progress:
+                new = extract_split(runner, store, config, split, progress.update)
+            what = f"{new.computed:,} of {rows:,} images" if new.computed else f"there already, {rows:,} images"
+            if new.reused:
+                what = f"{new.computed:,} of {rows:,} images; other splits have {new.reused:,} of the rest"
+            log(f"{config}/{split}: {what}")
+        if len(tests) == len(chosen):
+            _write_down(store, tests, accept=accept, log=log)
+    return store
+
+
+def extract_split(runner: Runner, store: Store, config: str, split: str, progress: Progress) -> PassCounts:
+    """Run the model over a split and store logits, penultimate features and pooled blocks as float32.
 
     Args:
         runner: runs the model.
@@ -241,25 +133,77 @@ def extract(runner: Runner, store: Store, config: str, split: str, progress: Pro
     return runner.run(compute, store.row_blocks(config, split), config, split, progress, store.others(config, split))
 
 
-def bytes_a_row(model: Model) -> int:
+def identity(release: Release, model: Model, label_names: tuple[str, ...], accuracy: float | None = None) -> Identity:
+    """Return the identity of a model's features of a release.
+
+    Args:
+        release: the release.
+        model: the model.
+        label_names: the classes of the configs that the model is run on.
+        accuracy: published top-1 accuracy in percent; None for what the weights' metadata says.
+    """
+    keys = [(config, split) for config in release.configs for split in release.splits(config)]
+    sides = {"/".join(key): release.prepared(*key) for key in keys}
+    source = dict(model.source) | ({} if accuracy is None else {"accuracy": f"{accuracy:g}"})
+    return Identity(
+        release_digest=release.digest,
+        model=model.name,
+        model_digest=model.digest,
+        label_names=label_names,
+        blocks=model.layers.blocks,
+        preprocessing=model.preprocessing.description,
+        prepared={key: model.preprocessing.describe_prepared(side) for key, side in sides.items() if side},
+        source=source,
+        linear=model.layers.linear,
+    )
+
+
+def _write_down(store: Store, keys: Sequence[tuple[str, str]], *, accept: bool, log: Log) -> None:
+    for line in write_receipt(store, keys, accept=accept):
+        log(line)
+
+
+def _describe(release: Release, model: Model, whose: Identity, keys: Sequence[tuple[str, str]], log: Log) -> None:
+    """Say what is extracted, and what is unusual about the model."""
+    log(f"release  {release.name}, digest {release.digest[:12]}")
+    log(f"model    {model.name} on {model.device}, digest {model.digest[:12]}")
+    layer = model.layers.head or model.layers.blocks[-1]
+    log(f"features {len(whose.label_names)} logits, and what goes into {layer}; blocks {', '.join(whose.blocks)}")
+    if not model.layers.linear:
+        log("         the logits are no linear layer's, so detectors that read its weights cannot be used")
+    if model.layers.skipped:
+        log(
+            f"no block features of {', '.join(model.layers.skipped)}, which do not run or give no features per image; "
+            "name blocks in the model's attribute `feature_blocks`"
+        )
+    if model.dropout.always:
+        log("dropout  drops values in eval mode, too; features are without it, and mc_dropout draws its own masks")
+    for key in keys:
+        if way := whose.prepared.get("/".join(key)):
+            log(f"{'/'.join(key)}: images of {way}")
+
+
+def _one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
+    """Return the classes of some configs, which must be the same.
+
+    Raises:
+        EvaluationError: there is no such config, or their classes differ.
+    """
+    first = release.label_names(configs[0])
+    for config in configs[1:]:
+        if release.label_names(config) != first:
+            raise EvaluationError(
+                f"{config} and {configs[0]} have different classes, so one model cannot be run on both. Extract them "
+                "separately, into different folders."
+            )
+    return first
+
+
+def _bytes_a_row(model: Model) -> int:
     """Return the bytes on disk of one row's features, without its id."""
     import torch
     from PIL import Image
 
     outputs = model.forward(torch.stack([model.preprocessing(Image.new("RGB", (64, 64)))]))
-    widths = [
-        outputs.logits.shape[1],
-        outputs.penultimate.shape[1],
-        *(block.shape[1] for block in outputs.blocks.values()),
-    ]
+    widths = [one.shape[1] for one in (outputs.logits, outputs.penultimate, *outputs.blocks.values())]
     return 4 * int(sum(widths)) + 8
-
-
-def _check_finite(columns: Columns, ids: Sequence[str], model: str) -> None:
-    for name, values in columns.items():
-        bad = np.flatnonzero(~np.isfinite(values.reshape(len(ids), -1)).all(axis=1))
-        if len(bad):
-            raise EvaluationError(
-                f"{name} of {model} is NaN or infinite for {len(bad):,} images of a batch, such as {ids[bad[0]]}. "
-                "Check the weights and that image."
-            )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evaluation.features.blocks import Arrays, RowBlocks
+from evaluation.features.blocks import Arrays, RowBlocks, read_rows
 
 Int64 = npt.NDArray[np.int64]
 
@@ -32,29 +32,23 @@ class ReusableFeatures:
     """
 
     def __init__(self, ids: Sequence[str], others: Iterable[RowBlocks], environment: Mapping[str, Any]) -> None:
-        self._row_blocks = [
-            row_blocks for row_blocks in others if row_blocks.is_whole() and row_blocks.environment() == environment
-        ]
-        self._which = np.full(len(ids), -1, dtype=np.int64)
-        self._row = np.zeros(len(ids), dtype=np.int64)
-        wanted = pa.array(ids, pa.string())
-        for which, row_blocks in enumerate(self._row_blocks):
-            found = pc.index_in(wanted, value_set=pa.array(row_blocks.read(("id",))["id"].tolist(), pa.string()))
-            rows = pc.fill_null(found, -1).to_numpy()
-            new = (rows >= 0) & (self._which < 0)
-            self._which[new], self._row[new] = which, rows[new]
-        self.has: npt.NDArray[np.bool_] = self._which >= 0
+        used = [one for one in others if one.is_whole() and one.environment() == environment]
+        known = [id_ for one in used for id_ in one.read(("id",))["id"].tolist()]
+        self._paths = [path for one in used for path in one.paths()]
+        sizes = [stop - start for start, stop in (map(int, path.stem.split("-")) for path in self._paths)]
+        self._starts = np.cumsum([0, *sizes])
+        found = pc.index_in(pa.array(ids, pa.string()), value_set=pa.array(known, pa.string()))
+        self._row: Int64 = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+        self.has: npt.NDArray[np.bool_] = self._row >= 0
 
     def take(self, numbers: Int64) -> Arrays:
-        """Read existing features of some rows, without the columns of the split itself (`id` and `label`)."""
-        taken: dict[str, list[npt.NDArray[Any]]] = {}
-        places: list[Int64] = []
-        for which in np.unique(self._which[numbers]).tolist():
-            here = np.flatnonzero(self._which[numbers] == which)
-            places.append(here)
-            for name, values in (
-                self._row_blocks[which].take(self._row[numbers[here]], without=("id", "label")).items()
-            ):
-                taken.setdefault(name, []).append(values)
-        order = np.argsort(np.concatenate(places))
-        return {name: np.concatenate(arrays)[order] for name, arrays in taken.items()}
+        """Read existing features of some rows, at least one, without the columns of the split itself."""
+        rows = self._row[numbers]
+        files = np.searchsorted(self._starts, rows, side="right") - 1
+        order = np.argsort(files, kind="stable")
+        parts = [
+            read_rows(self._paths[file], rows[files == file] - self._starts[file], without=("id", "label"))
+            for file in np.unique(files).tolist()
+        ]
+        back = np.argsort(order)
+        return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}

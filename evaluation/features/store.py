@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ import filelock
 
 from evaluation.errors import EvaluationError, first_line, unknown_name
 from evaluation.features.blocks import Arrays, RowBlocks
-from evaluation.files import atomic_path, is_text_by_text, read_json
-from evaluation.models.features import Features, Head, LazyBlocks
+from evaluation.files import atomic_path, from_json, read_json
+from evaluation.models.features import Features, Head, LazyBlocks, NoHead
 
 FORMAT = 2
 """Version of the folder's format."""
@@ -31,7 +32,6 @@ _RECORD = "features.json"
 _EXPECTED = "splits.json"
 
 _KEY = re.compile(r"\w[\w-]*/\w[\w-]*", re.ASCII)
-_AGAIN = "Delete it and run the `extract` that wrote it again."
 
 _ORDINARY = "the model's own preprocessing"
 
@@ -49,6 +49,9 @@ class Identity:
         preprocessing: description of the preprocessing, see `Preprocessing.description`.
         prepared: how images that are prepared for a model's input were brought to this model's, by `config/split`,
             see `Preprocessing.describe_prepared`; other splits are missing.
+        source: what is said of the weights (`receipt`): where they were published, their published accuracy, and which
+            of their logits are the classes. Features with the same digests may say something else of them.
+        linear: whether the logits are the output of a last linear layer, see `Layers.linear`.
     """
 
     release_digest: str
@@ -58,6 +61,8 @@ class Identity:
     blocks: tuple[str, ...]
     preprocessing: Mapping[str, Any]
     prepared: Mapping[str, str] = field(default_factory=dict)
+    source: Mapping[str, str] = field(default_factory=dict)
+    linear: bool = True
 
 
 class Store:
@@ -86,10 +91,12 @@ class Store:
             )
         try:
             found = read_json(path)
-            if found.pop("format") != FORMAT or not _is_identity(found):
+            if found.pop("format") != FORMAT:
                 raise ValueError("another format")
-            lists = {name: tuple(found[name]) for name in ("label_names", "blocks")}
-            return cls(root, Identity(**{**found, **lists}))
+            identity = from_json(Identity, found)
+            if not math.isfinite(float(identity.source.get("accuracy", 0)) + int(identity.source.get("width", 0))):
+                raise ValueError("no accuracy")
+            return cls(root, identity)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise EvaluationError(
                 f"{root / _RECORD} does not have format {FORMAT} of features; extract into a new folder."
@@ -102,42 +109,62 @@ class Store:
         Raises:
             EvaluationError: as for `check`.
         """
-        store = cls.check(root, identity)
-        if store is None:
-            store = cls(root, identity)
+        before = cls.check(root, identity)
+        if before is None or before.identity != identity:
             with atomic_path(root / _RECORD) as temporary:
                 temporary.write_text(_canonical(identity), encoding="utf-8")
         classes = len(identity.label_names)
-        for block in _head_of(root).begin(classes, classes, {}):
-            _head_of(root).write(block, {"weight": head.weight, "bias": head.bias}, classes, {})
-        return store
+        if identity.linear:
+            for block in _head_of(root).begin(classes, classes, {}):
+                _head_of(root).write(block, {"weight": head.weight, "bias": head.bias}, classes, {})
+        return cls.open(root)
 
     @classmethod
     def check(cls, root: Path, identity: Identity) -> Store | None:
         """Open a folder for features of a release and a model; None if it is new or empty.
 
         Raises:
-            EvaluationError: the folder holds features of another release or model, or other files.
+            EvaluationError: as for `require`, or the folder has other files.
         """
         if (root / _RECORD).exists():
             store = cls.open(root)
-            store.check_release(identity.release_digest)
-            store.check_model(identity.model, identity.model_digest)
-            store.check_prepared(identity.prepared)
-            if _canonical(identity) != _canonical(store.identity):
-                raise EvaluationError(
-                    f"{root} has features of other classes or blocks ({len(store.identity.label_names)} classes; "
-                    f"blocks {', '.join(store.identity.blocks)}) than this config and model "
-                    f"({len(identity.label_names)} classes; blocks {', '.join(identity.blocks)}). Choose another "
-                    "folder."
-                )
+            store.require(identity)
             return store
         # A run that was killed while writing its first file leaves a hidden temporary file.
         if root.exists() and (not root.is_dir() or any(not path.name.startswith(".") for path in root.iterdir())):
             raise EvaluationError(f"{root} has files that are not features. Choose another folder.")
         return None
 
-    def check_release(self, digest: str) -> None:
+    def require(self, identity: Identity) -> None:
+        """Check that the features are of a release and a model.
+
+        Raises:
+            EvaluationError: the release, the model, its classes or blocks are others, or images were brought to the
+                model's input in another way, because another manifest of the same rows said something else of them.
+        """
+        mine = self.identity
+        self.require_release(identity.release_digest)
+        if identity.model_digest != mine.model_digest:
+            raise EvaluationError(
+                f"The features in {self.root} are of the model {mine.model} with digest {mine.model_digest[:12]}, not "
+                f"of {identity.model} with digest {identity.model_digest[:12]}. Give that model's weights and code, "
+                "or another folder."
+            )
+        for key in sorted({*mine.prepared, *identity.prepared}):
+            ways = [one.prepared.get(key, _ORDINARY) for one in (mine, identity)]
+            if ways[0] != ways[1]:
+                raise EvaluationError(
+                    f"The features of {key} in {self.root} are of images with {ways[0]}, and the release now asks for "
+                    f"{ways[1]}. Choose another folder."
+                )
+        if _canonical(replace(identity, source=mine.source)) != _canonical(mine):
+            said = [f"{len(one.label_names)} classes; blocks {', '.join(one.blocks)}" for one in (mine, identity)]
+            raise EvaluationError(
+                f"{self.root} has features of other classes or blocks ({said[0]}) than this config and model "
+                f"({said[1]}). Choose another folder."
+            )
+
+    def require_release(self, digest: str) -> None:
         """Check that the features are of a release.
 
         Raises:
@@ -147,34 +174,6 @@ class Store:
             raise EvaluationError(
                 f"The features in {self.root} are of the release with digest {self.identity.release_digest[:12]}, not "
                 f"of the one with digest {digest[:12]}. Give that release, or another folder."
-            )
-
-    def check_model(self, name: str, digest: str) -> None:
-        """Check that the features are of a model.
-
-        Raises:
-            EvaluationError: the digests differ.
-        """
-        if digest != self.identity.model_digest:
-            raise EvaluationError(
-                f"The features in {self.root} are of the model {self.identity.model} with digest "
-                f"{self.identity.model_digest[:12]}, not of {name} with digest {digest[:12]}. Give that model's "
-                "weights and code, or another folder."
-            )
-
-    def check_prepared(self, prepared: Mapping[str, str]) -> None:
-        """Check that images were brought to the model's input as they would be now.
-
-        Raises:
-            EvaluationError: another manifest of the same rows said something else of them.
-        """
-        before = self.identity.prepared
-        differing = [key for key in sorted({*before, *prepared}) if before.get(key) != prepared.get(key)]
-        if differing:
-            key = differing[0]
-            raise EvaluationError(
-                f"The features of {key} in {self.root} are of images with {before.get(key, _ORDINARY)}, and the "
-                f"release now asks for {prepared.get(key, _ORDINARY)}. Choose another folder."
             )
 
     @contextlib.contextmanager
@@ -196,19 +195,14 @@ class Store:
         finally:
             lock.release()
 
-    def row_blocks(self, config: str, split: str) -> RowBlocks:
-        """Return the stored features of a split, existing or not."""
-        return RowBlocks(self.root / "features" / config / split)
+    def row_blocks(self, config: str, split: str, pass_name: str = "") -> RowBlocks:
+        """Return the stored features of a split, or a second pass's outputs, existing or not."""
+        return RowBlocks(self._folder(pass_name) / config / split)
 
     def others(self, config: str, split: str, pass_name: str = "") -> list[RowBlocks]:
-        """Return the stored features of all other splits, or a second pass's outputs, complete or not; sorted."""
-        root = self.root / "looks" / pass_name if pass_name else self.root / "features"
-        mine = root / config / split
-        return [RowBlocks(folder) for folder in sorted(root.glob("*/*")) if folder != mine]
-
-    def pass_outputs(self, name: str, config: str, split: str) -> RowBlocks:
-        """Return the stored outputs of a second pass over a split, existing or not."""
-        return RowBlocks(self.root / "looks" / name / config / split)
+        """Return the same of all other splits, complete or not; sorted."""
+        mine = self.row_blocks(config, split, pass_name).folder
+        return [RowBlocks(folder) for folder in sorted(self._folder(pass_name).glob("*/*")) if folder != mine]
 
     def expect(self, keys: Iterable[tuple[str, str]]) -> None:
         """Record splits (config, split) that are to be extracted, so that one that is lost later is missed.
@@ -222,11 +216,11 @@ class Store:
 
     def splits(self) -> dict[str, tuple[str, ...]]:
         """Return the splits with complete features, by config; all sorted."""
-        found: dict[str, list[str]] = {}
+        found: dict[str, tuple[str, ...]] = {}
         for config, split in self._begun():
             if self.row_blocks(config, split).is_whole():
-                found.setdefault(config, []).append(split)
-        return {config: tuple(splits) for config, splits in found.items()}
+                found[config] = (*found.get(config, ()), split)
+        return found
 
     def require_whole(self, configs: Sequence[str] = ()) -> None:
         """Check that the features of some configs are complete.
@@ -248,26 +242,10 @@ class Store:
                 "`extract` that wrote them again; it resumes."
             )
 
-    def _begun(self) -> list[tuple[str, str]]:
-        """Return the splits that were to be extracted or have files, sorted."""
-        folders = {(folder.parent.name, folder.name) for folder in (self.root / "features").glob("*/*")}
-        recorded = (name.partition("/") for name in self._expected())
-        return sorted(folders | {(config, split) for config, _, split in recorded})
-
-    def _expected(self) -> list[str]:
-        path = self.root / _EXPECTED
-        if not path.exists():
-            return []
-        try:
-            found = read_json(path)
-        except ValueError as error:
-            raise EvaluationError(f"{path} is damaged ({first_line(error)}). {_AGAIN}") from error
-        if not isinstance(found, list) or not all(isinstance(name, str) and _KEY.fullmatch(name) for name in found):
-            raise EvaluationError(f"{path} is damaged (it is no list of splits). {_AGAIN}")
-        return found
-
     def head(self) -> Head:
-        """The model's last linear layer."""
+        """The model's last linear layer; `NoHead` if the logits are not its output."""
+        if not self.identity.linear:
+            return NoHead(self.identity.model)
         found = _head_of(self.root).read(("weight", "bias"))
         classes = len(self.identity.label_names)
         if found["weight"].ndim != 2 or len(found["weight"]) != classes or found["bias"].shape != (classes,):
@@ -288,15 +266,36 @@ class Store:
         row_blocks = self.row_blocks(config, split)
         found = row_blocks.read(("id", "label", "logits", "penultimate"))
         _check_features(found, len(self.identity.label_names), f"{config}/{split} in {self.root}")
-        return Features(
-            ids=found["id"],
-            labels=found["label"],
-            logits=found["logits"],
-            penultimate=found["penultimate"],
-            blocks=LazyBlocks(
-                len(self.identity.blocks), lambda number: _only(row_blocks.read([block_column(number)]))
-            ),
-        )
+
+        def read(number: int) -> Any:
+            return row_blocks.read([block_column(number)])[block_column(number)]
+
+        blocks = LazyBlocks(len(self.identity.blocks), read)
+        return Features(found["id"], found["label"], found["logits"], found["penultimate"], blocks)
+
+    def _folder(self, pass_name: str) -> Path:
+        return self.root / "looks" / pass_name if pass_name else self.root / "features"
+
+    def _begun(self) -> list[tuple[str, str]]:
+        """Return the splits that were to be extracted or have files, sorted."""
+        folders = {(folder.parent.name, folder.name) for folder in (self.root / "features").glob("*/*")}
+        recorded = (name.partition("/") for name in self._expected())
+        return sorted(folders | {(config, split) for config, _, split in recorded})
+
+    def _expected(self) -> list[str]:
+        path = self.root / _EXPECTED
+        if not path.exists():
+            return []
+        try:
+            found = read_json(path)
+            names: list[Any] = found if isinstance(found, list) else [None]
+            if not all(isinstance(name, str) and _KEY.fullmatch(name) for name in names):
+                raise ValueError("it is no list of splits")
+        except ValueError as error:
+            raise EvaluationError(
+                f"{path} is damaged ({first_line(error)}). Delete it and run the `extract` that wrote it again."
+            ) from error
+        return names
 
 
 def block_column(number: int) -> str:
@@ -319,28 +318,11 @@ def _check_features(found: Arrays, classes: int, where: str) -> None:
         )
 
 
-def _is_identity(found: Mapping[str, Any]) -> bool:
-    """Whether values from JSON have the types of an `Identity`."""
-    texts = [found[name] for name in ("release_digest", "model", "model_digest")]
-    lists = [found[name] for name in ("label_names", "blocks")]
-    texts += [text for one in lists if isinstance(one, list) for text in one]
-    return (
-        all(isinstance(text, str) and text.isprintable() for text in texts)
-        and all(isinstance(one, list) for one in lists)
-        and isinstance(found["preprocessing"], dict)
-        and is_text_by_text(found.get("prepared", {}))
-    )
-
-
-def _only(columns: Mapping[str, Any]) -> Any:
-    (column,) = columns.values()
-    return column
-
-
 def _head_of(root: Path) -> RowBlocks:
     return RowBlocks(root / "head")
 
 
 def _canonical(identity: Identity) -> str:
-    values = {name: value for name, value in asdict(identity).items() if name != "prepared" or value}
+    usual = {"prepared": {}, "source": {}, "linear": True}
+    values = {name: value for name, value in asdict(identity).items() if name not in usual or value != usual[name]}
     return json.dumps({"format": FORMAT, **values}, indent=1, sort_keys=True) + "\n"

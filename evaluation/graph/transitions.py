@@ -1,18 +1,23 @@
-"""True and predicted class of each image: the input of a transition graph."""
+"""True and predicted class of each image: the input of a transition graph.
+
+A class is written with its dataset, `DATASET:CLASS`, such as `imagenet:n03388043` or `places365:fountain`. Scene
+datasets keep a class in a folder of its first letter, which is not part of the name: `places365:/f/fountain`,
+`places365:f/fountain` and `places365:fountain` are the same class.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evaluation.errors import EvaluationError, unknown_name
-from evaluation.graph.classes import Class, ClassColumn, factorize, label_parser, make_class, read_class, read_column
+from evaluation.errors import EvaluationError, one_line, unknown_name
 from evaluation.releases import Release
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, role_names
 from evaluation.scoring.rows import IN_DISTRIBUTION
@@ -24,35 +29,64 @@ GRAPH_COLUMNS: Mapping[str, pa.DataType] = {**COLUMNS, "prediction": pa.string()
 PREFERRED_DETECTOR = "msp"
 """The detector of the FACETS paper's graph (section V), the default for files with several."""
 
+_FOLDER = re.compile(r"/?([a-z])/(?=\1)")
+_INDEX = re.compile(r"\d+", re.ASCII)
 
-@dataclass(frozen=True, eq=False)
+
+class Class(NamedTuple):
+    """A class of a dataset: the dataset's name, its own name of the class, and the display name.
+
+    By the display name, classes of different datasets are compared; it is the `class_id` if no other is known.
+    """
+
+    dataset: str
+    class_id: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`DATASET:CLASS`, unique among all classes."""
+        return f"{self.dataset}:{self.class_id}"
+
+
+class Image(NamedTuple):
+    """True and predicted class of an image, its score, and whether it is in-distribution; None if that is unknown."""
+
+    own: Class
+    predicted: Class
+    score: float
+    known: bool | None
+
+
+@dataclass(frozen=True)
 class Transitions:
-    """n images, each with its true and its predicted class.
+    """Images with their true and predicted classes.
 
     Attributes:
-        classes: all classes, by key.
-        own: true class of each image as an index into `classes`, shape (n,).
-        predicted: predicted class likewise, shape (n,).
-        score: shape (n,), higher = more unknown.
-        known: whether each image is in-distribution, shape (n,); None if unknown.
+        images: the images.
         detector: the detector of the scores.
         config: config of the images; empty without a release.
         splits: splits of the images; empty without a release.
         left_out: number of further images in the file, which belong to other configs or splits.
     """
 
-    classes: tuple[Class, ...]
-    own: npt.NDArray[np.int64]
-    predicted: npt.NDArray[np.int64]
-    score: npt.NDArray[np.float64]
-    known: npt.NDArray[np.bool_] | None
+    images: Sequence[Image]
     detector: str
     config: str = ""
     splits: tuple[str, ...] = ()
     left_out: int = 0
 
-    def __len__(self) -> int:
-        return len(self.own)
+
+def make_class(dataset: str, class_id: str, name: str | None = None) -> Class:
+    """Return a class from its dataset's own name for it, and its display name if it has one."""
+    plain = _FOLDER.sub("", class_id, count=1) if _FOLDER.match(class_id) else class_id
+    return Class(dataset, plain, make_class(dataset, name).class_id if name else plain)
+
+
+def read_class(text: str) -> Class | None:
+    """Parse `DATASET:CLASS`; None for any other text."""
+    dataset, _, class_id = (part.strip() for part in text.partition(":"))
+    return make_class(dataset, class_id) if dataset and class_id else None
 
 
 def read_transitions(path: Path, *, detector: str | None = None) -> Transitions:
@@ -75,11 +109,13 @@ def read_transitions(path: Path, *, detector: str | None = None) -> Transitions:
             "each image."
         )
     scores = _of_detector(scores, detector, path)
-    own, predicted = (
-        read_column(scores, column, read_class, expected="DATASET:CLASS, such as places365:fountain", where=str(path))
-        for column in ("class", "prediction")
-    )
-    return _transitions(own, predicted, scores, scores["role"] if "role" in scores.column_names else None)
+    wanted = "DATASET:CLASS, such as places365:fountain"
+    own, predicted = (_classes(scores, column, read_class, wanted, path) for column in ("class", "prediction"))
+    known: list[bool | None] = [None] * len(scores)
+    if "role" in scores.column_names:
+        known = [role == IN_DISTRIBUTION for role in scores["role"].to_pylist()]
+    images = list(map(Image, own, predicted, scores["score"].to_pylist(), known))
+    return Transitions(images, scores["detector"][0].as_py())
 
 
 def scored_transitions(
@@ -118,124 +154,117 @@ def scored_transitions(
         raise EvaluationError(f"{path} has scores of several configs: {', '.join(configs)}. Name one with --config.")
     config = config or configs[0]
     scores = _of_detector(scores, detector, path)
-    index = _index(release, config)
-    places = pc.index_in(scores["id"].combine_chunks(), value_set=index["id"].combine_chunks())
-    here = pc.is_valid(places)
-    _refuse_strangers(scores["id"].filter(pc.invert(here)), release, config, configs, path)
-    scores, rows = scores.filter(here), index.take(places.drop_null())
-    if not len(rows):
+    rows = _rows(release, config)
+    ids = scores["id"].to_pylist()
+    strangers = [id_ for id_ in ids if id_ not in rows]
+    if strangers and len(configs) == 1:  # else they may be of another config
+        raise EvaluationError(
+            f"{path} has {summarize_ids(pa.array(strangers))} that {release.name} does not have. Remove them, or give "
+            "the release that was scored."
+        )
+    here = sorted({rows[id_].split for id_ in ids if id_ in rows})
+    if not here:
         raise EvaluationError(f"{path} has no scores of {config}, only of other configs; name another one.")
-    splits = _splits(rows, split, where=f"{config} with scores in {path}")
-    wanted = pc.is_in(rows["split"], value_set=pa.array(splits, pa.string()))
-    scores, rows = scores.filter(wanted), rows.filter(wanted)
-    labels = _labels(release, config, index)
-    predicted = read_column(
-        scores,
-        column,
-        label_parser(labels, indices=column == "prediction"),
-        expected=f"one of the {len(labels)} classes of {config}",
-        where=str(path),
-    )
-    found = _transitions(_owned(rows), predicted, scores, rows["role"])
-    return replace(found, config=config, splits=splits, left_out=len(here) - len(rows))
-
-
-def _splits(rows: pa.Table, wanted: str | None, *, where: str) -> tuple[str, ...]:
-    here = sorted(pc.unique(rows["split"]).to_pylist())
-    if wanted is None:
-        return tuple(split for split in here if split not in FIT_AND_TUNE_SPLITS) or tuple(here)
-    if wanted not in here:
-        raise unknown_name(f"split of {where}", wanted, here)
-    return (wanted,)
-
-
-def _transitions(
-    own: ClassColumn, predicted: ClassColumn, scores: pa.Table, roles: pa.ChunkedArray | None
-) -> Transitions:
-    by_key = {found.key: found for found in [*own.classes, *predicted.classes]}
-    keys = sorted(by_key)
-    place = {key: number for number, key in enumerate(keys)}
-    codes = [
-        np.array([place[found.key] for found in column.classes], dtype=np.int64)[column.codes]
-        for column in (own, predicted)
+    if split is not None and split not in here:
+        raise unknown_name(f"split of {config} with scores in {path}", split, here)
+    splits = (split,) if split else tuple(name for name in here if name not in FIT_AND_TUNE_SPLITS) or tuple(here)
+    scores = scores.filter(pa.array([id_ in rows and rows[id_].split in splits for id_ in ids]))
+    read = _reader(_labels(release, config, rows.values()), indices=column == "prediction")
+    wanted = f"one of the {len(release.label_names(config))} classes of {config}"
+    predicted = _classes(scores, column, read, wanted, path)
+    mine = [rows[id_] for id_ in scores["id"].to_pylist()]
+    images = [
+        Image(row.own, found, score, row.known)
+        for row, found, score in zip(mine, predicted, scores["score"].to_pylist(), strict=True)
     ]
-    return Transitions(
-        classes=tuple(by_key[key] for key in keys),
-        own=codes[0],
-        predicted=codes[1],
-        score=scores["score"].to_numpy(),
-        known=None if roles is None else pc.fill_null(pc.equal(roles, IN_DISTRIBUTION), False).to_numpy(),
-        detector=scores["detector"][0].as_py(),
-    )
+    return Transitions(images, scores["detector"][0].as_py(), config, splits, len(ids) - len(mine))
+
+
+class _Row(NamedTuple):
+    """A row of a release; `label` is the name of its label if that is its class, too, else None."""
+
+    split: str
+    own: Class
+    known: bool
+    label: str | None
+
+
+def _rows(release: Release, config: str) -> dict[str, _Row]:
+    """Read the rows of a config by id."""
+    names, found = release.label_names(config), {}
+    for split in reversed(release.splits(config)):  # of an id in two splits, the first counts
+        rows = release.rows(config, split)
+        columns = [rows[name].to_pylist() for name in ("id", "source", "class_id", "class_name", "label")]
+        for (id_, source, class_id, class_name, label), role in zip(
+            zip(*columns, strict=True), role_names(rows).to_pylist(), strict=True
+        ):
+            own = make_class(source, class_id, class_name)
+            mine = class_id if label >= 0 and names[label] == class_id else None
+            found[id_] = _Row(split, own, role == IN_DISTRIBUTION, mine)
+    return found
+
+
+def _labels(release: Release, config: str, rows: Iterable[_Row]) -> list[tuple[str, Class]]:
+    """Return the classes that a model of this config predicts, with their label names.
+
+    Label names are class ids of one dataset: the one whose rows have most of the labels. Another dataset may share
+    some ids, as SUN397 shares 294 with Places365, but has fewer of them.
+    """
+    named: dict[str, dict[str, Class]] = defaultdict(dict)
+    for row in rows:
+        if row.label is not None:
+            named[row.own.dataset][row.label] = row.own
+    if not named:
+        raise EvaluationError(
+            f"No row of {config} in {release.name} has its label as its class. Give the classes in the columns class "
+            "and prediction instead, and leave out --release."
+        )
+    dataset = min(named, key=lambda name: (-len(named[name]), name))
+    return [(label, named[dataset].get(label, make_class(dataset, label))) for label in release.label_names(config)]
+
+
+def _reader(labels: Sequence[tuple[str, Class]], *, indices: bool) -> Callable[[str], Class | None]:
+    """Return a parser of a label's name, with or without dataset and folder, or of its index."""
+    spelled = {text: found for label, found in labels for text in (label, found.class_id)}
+    spelled |= {f"{found.dataset}:{text}": found for text, found in spelled.items()}
+    spelled |= {str(number): found for number, (_, found) in enumerate(labels)} if indices else {}
+    return spelled.get
+
+
+def _classes(
+    table: pa.Table, column: str, read: Callable[[str], Class | None], wanted: str, path: Path
+) -> list[Class]:
+    """Parse a column of class names.
+
+    Raises:
+        EvaluationError: a row is empty or does not name a class.
+    """
+    texts = [text or "" for text in table[column].to_pylist()]
+    classes = {text: read(text) for text in set(texts)}
+    wrong = [number for number, text in enumerate(texts) if classes[text] is None]
+    if wrong:
+        raise EvaluationError(
+            f"The {column} in {path} does not name a class: {one_line(texts[wrong[0]])!r} and the like at "
+            f"{summarize_ids(table['id'].take(wrong))}. Give {wanted}."
+        )
+    return [found for text in texts if (found := classes[text]) is not None]
 
 
 def _of_detector(scores: pa.Table, wanted: str | None, path: Path) -> pa.Table:
     """Return one detector's lines, one per image."""
     names = pc.unique(scores["detector"]).to_pylist()
-    if wanted is None:
-        if len(names) > 1 and PREFERRED_DETECTOR not in names:
-            raise EvaluationError(
-                f"{path} has scores of several detectors, but not of {PREFERRED_DETECTOR}: "
-                f"{', '.join(sorted(names))}. Name one with --detector."
-            )
-        wanted = names[0] if len(names) == 1 else PREFERRED_DETECTOR
+    if wanted is None and len(names) > 1 and PREFERRED_DETECTOR not in names:
+        raise EvaluationError(
+            f"{path} has scores of several detectors, but not of {PREFERRED_DETECTOR}: {', '.join(sorted(names))}. "
+            "Name one with --detector."
+        )
+    wanted = wanted or (names[0] if len(names) == 1 else PREFERRED_DETECTOR)
     if wanted not in names:
         raise unknown_name(f"detector in {path}", wanted, names)
-    mine = scores.filter(pc.equal(scores["detector"], wanted)) if len(names) > 1 else scores
-    if pc.count_distinct(mine["id"]).as_py() < len(mine):
-        counts = pc.value_counts(mine["id"])
-        twice = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-        raise EvaluationError(f"{path} has several lines of {wanted} for {summarize_ids(twice)}; keep one per id.")
+    mine = scores.filter(pc.equal(scores["detector"], wanted))
+    twice = [id_ for id_, count in Counter(mine["id"].to_pylist()).items() if count > 1]
+    if twice:
+        raise EvaluationError(
+            f"{path} has several lines of {wanted} for {summarize_ids(pa.array(twice))}; keep one per id."
+        )
     return mine
-
-
-def _index(release: Release, config: str) -> pa.Table:
-    """Load the columns of a config's rows that the graph needs, with the role by name."""
-    parts = []
-    for split in release.splits(config):
-        rows = release.rows(config, split)
-        columns = {name: rows[name] for name in ("id", "source", "class_id", "class_name", "label")}
-        parts.append(pa.table(columns | {"role": role_names(rows), "split": pa.repeat(split, len(rows))}))
-    return pa.concat_tables(parts)
-
-
-def _refuse_strangers(ids: pa.ChunkedArray, release: Release, config: str, scored: Sequence[str], path: Path) -> None:
-    """Refuse ids that the release does not have; those of other scored configs are allowed."""
-    for other in scored:
-        if len(ids) and other != config:
-            theirs = pa.concat_tables(release.rows(other, split).select(["id"]) for split in release.splits(other))
-            ids = ids.filter(pc.invert(pc.is_in(ids, value_set=theirs["id"].combine_chunks())))
-    if len(ids):
-        raise EvaluationError(
-            f"{path} has {summarize_ids(ids)} that {release.name} does not have. Remove them, or give the release "
-            "that was scored."
-        )
-
-
-def _labels(release: Release, config: str, index: pa.Table) -> dict[str, Class]:
-    """Return the classes that a model of this config predicts, by label name.
-
-    Label names are class ids of one dataset: the one whose rows have most of the labels. Another dataset may share
-    some ids, as SUN397 shares 294 with Places365, but has fewer of them.
-    """
-    names = pa.array(release.label_names(config), pa.string())
-    known = index.filter(pc.greater_equal(index["label"], 0))
-    known = known.filter(pc.equal(known["class_id"], names.take(known["label"].combine_chunks())))
-    if not len(known):
-        raise EvaluationError(
-            f"No row of {config} in {release.name} has its label as its class. Give the classes in the columns class "
-            "and prediction instead, and leave out --release."
-        )
-    found = known.group_by("source", use_threads=False).aggregate([("label", "count_distinct")]).to_pylist()
-    dataset = min(found, key=lambda line: (-line["label_count_distinct"], line["source"]))["source"]
-    mine = known.filter(pc.equal(known["source"], dataset))
-    named = dict(zip(mine["class_id"].to_pylist(), mine["class_name"].to_pylist(), strict=True))
-    return {label: make_class(dataset, label, named.get(label)) for label in names.to_pylist()}
-
-
-def _owned(rows: pa.Table) -> ClassColumn:
-    """Return the true classes of a release's rows."""
-    _, codes = factorize(pc.binary_join_element_wise(rows["source"], rows["class_id"], "\n"))
-    first = rows.take(pa.array(np.unique(codes, return_index=True)[1]))
-    columns = [first[name].to_pylist() for name in ("source", "class_id", "class_name")]
-    return ClassColumn([make_class(*names) for names in zip(*columns, strict=True)], codes)

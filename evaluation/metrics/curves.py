@@ -73,7 +73,7 @@ def oscr(ranking: Ranking) -> float:
     if not right and ranking.missed and ranking.unknown[-1]:
         return 0.0
     # The area under the ROC curve of the rows that are classified right, times their share.
-    return auroc(ranking) * right / (right + ranking.missed)
+    return auroc(ranking) * (right / (right + ranking.missed))
 
 
 def aupr(ranking: Ranking, positive: Side, estimator: Estimator) -> float:
@@ -109,7 +109,7 @@ def interpolated_fpr_at_95_tpr(ranking: Ranking, positive: Side) -> float:
     """False positive rate at a true positive rate of 95 %, interpolated between thresholds."""
     true, false = ranking.positives(positive)
     # Integers, because 0.95 n may exceed 95 % in floating point.
-    below = int(np.searchsorted(20 * true, 19 * int(true[-1]), side="right")) - 1
+    below = int(np.searchsorted(true, 19 * int(true[-1]) // 20, side="right")) - 1
     missing = 19 * int(true[-1]) - 20 * int(true[below])
     mistaken = float(false[below])
     if missing:
@@ -121,7 +121,7 @@ def interpolated_fpr_at_95_tpr(ranking: Ranking, positive: Side) -> float:
 def least_detection_error_at_95_tpr(ranking: Ranking, positive: Side) -> float:
     """Minimum of the mean of both error rates over the thresholds with a true positive rate of at least 95 %."""
     true, false = ranking.positives(positive)
-    first = int(np.searchsorted(20 * true, 19 * int(true[-1])))
+    first = int(np.searchsorted(true, -(-19 * int(true[-1]) // 20)))
     missed = 1 - true[first:] / true[-1]
     return 0.5 * float((missed + false[first:] / false[-1]).min())
 

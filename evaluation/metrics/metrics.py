@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -26,14 +27,11 @@ def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
     """Area under the risk-coverage curve: the mean error rate among the k rows with the lowest scores, k = 1..n.
 
     Geifman, Uziel and El-Yaniv, Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers (ICLR 2019); ties
-    averaged. Papers print it times 1,000.
+    averaged. Papers print it times 1,000. From 0 (no errors) to 1 (nothing but errors).
 
     Args:
         scores: shape (n,), higher = more unknown.
         errors: shape (n,), bool or 0 and 1: misclassified rows, and unknown rows if they are evaluated, too.
-
-    Returns:
-        From 0 (no errors) to 1 (nothing but errors).
 
     Raises:
         EvaluationError: scores are NaN or infinite, or lengths differ.
@@ -42,36 +40,20 @@ def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
 
 
 def eaurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
-    """Excess AURC: the AURC less the lowest AURC that any order of the same rows can reach.
+    """Excess AURC: the AURC less the lowest AURC that any order of the same rows can reach; arguments as for `aurc`.
 
     Geifman et al., as for `aurc`. The optimum, all errors last, is the exact one; their closed form, r + (1 - r)
-    ln(1 - r) for an error rate r, is its limit for many rows.
-
-    Args:
-        scores: shape (n,), higher = more unknown.
-        errors: shape (n,), as for `aurc`.
-
-    Returns:
-        0 for a perfect order or if all rows are of one kind; always less than 1.
-
-    Raises:
-        EvaluationError: scores are NaN or infinite, or lengths differ.
+    ln(1 - r) for an error rate r, is its limit for many rows. 0 for a perfect order or if all rows are of one kind;
+    always less than 1.
     """
     return curves.eaurc(_ranked(scores, errors))
 
 
 def risk_coverage(scores: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Compute the risk-coverage curve, whose mean height is the AURC.
-
-    Args:
-        scores: shape (n,), higher = more unknown.
-        errors: shape (n,), as for `aurc`.
+    """Compute the risk-coverage curve, whose mean height is the AURC; arguments as for `aurc`.
 
     Returns:
         Coverage, k / n for k = 1..n, and the error rate among the k rows with the lowest scores; both of shape (n,).
-
-    Raises:
-        EvaluationError: scores are NaN or infinite, or lengths differ.
     """
     risk = curves.risk(_ranked(scores, errors))
     return np.arange(1, len(risk) + 1) / len(risk), risk
@@ -80,14 +62,11 @@ def risk_coverage(scores: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats,
 def auroc(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> float:
     """Area under the ROC curve: the probability that an unknown row scores above a known one, ties counted half.
 
-    It does not depend on which class is positive.
+    It does not depend on which class is positive. 0.5 for guessing, 1 for a perfect order.
 
     Args:
         scores: shape (n,), higher = more unknown.
         unknown: shape (n,), bool or 0 and 1.
-
-    Returns:
-        0.5 for guessing, 1 for a perfect order.
 
     Raises:
         EvaluationError: a side has no rows, scores are NaN or infinite, or lengths differ.
@@ -96,19 +75,15 @@ def auroc(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> float:
 
 
 def aupr_in(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estimator) -> float:
-    """Area under the precision-recall curve with the known rows positive.
+    """Area under the precision-recall curve with the known rows positive; `scores` and `unknown` as for `auroc`.
+
+    The fraction of known rows for random scores, 1 for a perfect order.
 
     Args:
-        scores: shape (n,), higher = more unknown.
-        unknown: shape (n,), bool or 0 and 1.
+        scores: shape (n,).
+        unknown: shape (n,).
         estimator: `average_precision` sums precision over the steps of recall, as scikit-learn does; `trapezoid`
             interpolates linearly, as pytorch-ood and OpenOOD do, which is too optimistic for tied scores.
-
-    Returns:
-        The fraction of known rows for random scores, 1 for a perfect order.
-
-    Raises:
-        EvaluationError: a side has no rows, scores are NaN or infinite, lengths differ, or there is no such estimator.
     """
     return curves.aupr(_ranked(scores, unknown), "known", estimator)
 
@@ -119,7 +94,7 @@ def aupr_out(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estima
 
 
 def fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
-    """False positive rate at the first threshold with a true positive rate of at least 95 %.
+    """False positive rate at the first threshold with a true positive rate of at least 95 %; lower is better.
 
     Args:
         scores: shape (n,), higher = more unknown.
@@ -127,92 +102,48 @@ def fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Si
         positive: `known`, as in the ODIN paper and most others (unknown rows accepted when 95 % of the known rows
             are), or `unknown`, as in OpenOOD since v1.5 and in pytorch-ood. The two are different metrics.
 
-    Returns:
-        From 0 to 1, lower is better.
-
     Raises:
-        EvaluationError: a side has no rows, scores are NaN or infinite, lengths differ, or there is no such side.
+        EvaluationError: as for `auroc`, or there is no such side.
     """
     return curves.fpr_at_95_tpr(_ranked(scores, unknown), positive)
 
 
 def detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
-    """Mean of false negative and false positive rate at the threshold of `fpr_at_95_tpr`: 0.5 (1 - TPR) + 0.5 FPR.
+    """Mean of false negative and false positive rate at the threshold of `fpr_at_95_tpr`; arguments as there.
 
-    The definition in words of most papers; some papers' numbers are `least_detection_error_at_95_tpr`.
+    0.5 (1 - TPR) + 0.5 FPR, from 0 to 0.525: the definition in words of most papers; some papers' numbers are
+    `least_detection_error_at_95_tpr`. The TPR is that of the threshold: 95 %, or more where none meets 95 % exactly.
 
     Liang, Li and Srikant, Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks (ICLR
-    2018), section 4.3. The TPR is that of the threshold: 95 %, or more where no threshold meets 95 % exactly.
-
-    Args:
-        scores: shape (n,), higher = more unknown.
-        unknown: shape (n,), bool or 0 and 1.
-        positive: as for `fpr_at_95_tpr`.
-
-    Returns:
-        From 0 to 0.525, lower is better.
-
-    Raises:
-        EvaluationError: a side has no rows, scores are NaN or infinite, lengths differ, or there is no such side.
+    2018), section 4.3.
     """
     return curves.detection_error(_ranked(scores, unknown), positive)
 
 
 def interpolated_fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
-    """False positive rate at a true positive rate of exactly 95 %, interpolated linearly between thresholds.
+    """As `fpr_at_95_tpr`, at a true positive rate of exactly 95 %, interpolated linearly between thresholds.
 
     As in the package ood-metrics, with which the numbers in the tables of FACETS and of the optimizer paper agree. If
     several thresholds have a true positive rate of 95 %, the last of them counts, as there.
-
-    Args:
-        scores: shape (n,), higher = more unknown.
-        unknown: shape (n,), bool or 0 and 1.
-        positive: as for `fpr_at_95_tpr`.
-
-    Returns:
-        From 0 to 1, lower is better.
-
-    Raises:
-        EvaluationError: a side has no rows, scores are NaN or infinite, lengths differ, or there is no such side.
     """
     return curves.interpolated_fpr_at_95_tpr(_ranked(scores, unknown), positive)
 
 
 def least_detection_error_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
-    """Minimum of 0.5 (1 - TPR) + 0.5 FPR over the thresholds with a true positive rate of at least 95 %.
+    """Minimum of `detection_error` over the thresholds with a true positive rate of at least 95 %; arguments as there.
 
     As in the package ood-metrics, with which the tables of FACETS and of the optimizer paper agree, although the texts
-    define `detection_error`. The package weights both rates by the numbers of rows; the texts by 0.5, as here.
-
-    Args:
-        scores: shape (n,), higher = more unknown.
-        unknown: shape (n,), bool or 0 and 1.
-        positive: as for `fpr_at_95_tpr`.
-
-    Returns:
-        From 0 to 0.5, lower is better; never above `detection_error`, never below `least_detection_error`.
-
-    Raises:
-        EvaluationError: a side has no rows, scores are NaN or infinite, lengths differ, or there is no such side.
+    define `detection_error`. The package weights both rates by the numbers of rows; the texts by 0.5, as here. From 0
+    to 0.5; never above `detection_error`, never below `least_detection_error`.
     """
     return curves.least_detection_error_at_95_tpr(_ranked(scores, unknown), positive)
 
 
 def least_detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> float:
-    """Minimum over all thresholds of the mean of false negative and false positive rate.
+    """Minimum over all thresholds of the mean of false negative and false positive rate; arguments as for `auroc`.
 
     One minus the detection accuracy of Lee et al., A Simple Unified Framework for Detecting Out-of-Distribution
-    Samples and Adversarial Attacks (NeurIPS 2018). Never above `detection_error`.
-
-    Args:
-        scores: shape (n,), higher = more unknown.
-        unknown: shape (n,), bool or 0 and 1.
-
-    Returns:
-        From 0 to 0.5, lower is better.
-
-    Raises:
-        EvaluationError: a side has no rows, scores are NaN or infinite, or lengths differ.
+    Samples and Adversarial Attacks (NeurIPS 2018). From 0 to 0.5; never above `detection_error`.
     """
     return curves.least_detection_error(_ranked(scores, unknown))
 
@@ -224,18 +155,9 @@ def oscr(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -
     over the fraction of unknown rows that score below it (FPR): Dhamija, Günther and Boult, Reducing Network
     Agnostophobia (NeurIPS 2018), section 4. The area is the probability that a known row is classified right and
     scores below an unknown one, ties counted half: the accuracy times the AUROC of the correctly classified rows. (The
-    paper's inequalities count ties as wrong, so that equal scores of all rows would have 0 instead of half.)
-
-    Args:
-        scores: shape (n,), higher = more unknown.
-        unknown: shape (n,), bool or 0 and 1.
-        errors: shape (n,), bool or 0 and 1: misclassified rows; those of unknown rows are not read.
-
-    Returns:
-        From 0 to the accuracy on known rows, which a perfect order reaches.
-
-    Raises:
-        EvaluationError: a side has no rows, scores are NaN or infinite, or lengths differ.
+    paper's inequalities count ties as wrong, so that equal scores of all rows would have 0 instead of half.) From 0 to
+    the accuracy on known rows, which a perfect order reaches. Arguments as for `auroc` and `aurc`; errors of unknown
+    rows are not read.
     """
     return curves.oscr(rank_open_set(scores, unknown, errors)[2])
 
@@ -243,12 +165,11 @@ def oscr(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -
 def balanced_accuracy(unknown: npt.ArrayLike, rejected: npt.ArrayLike) -> float:
     """Mean of the fraction of known rows accepted and the fraction of unknown rows rejected.
 
+    0.5 for random decisions, 1 if all are right.
+
     Args:
         unknown: shape (n,), bool or 0 and 1.
         rejected: shape (n,), bool or 0 and 1: the detector's decisions.
-
-    Returns:
-        0.5 for random decisions, 1 if all are right.
 
     Raises:
         EvaluationError: a side has no rows, lengths differ, or a decision is neither 0 nor 1.
@@ -261,18 +182,10 @@ def balanced_accuracy(unknown: npt.ArrayLike, rejected: npt.ArrayLike) -> float:
 
 
 def all_metrics(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -> dict[str, float]:
-    """Compute all metrics of the same scores, at little more than the cost of one sort.
-
-    Args:
-        scores: shape (n,), higher = more unknown.
-        unknown: shape (n,), bool or 0 and 1.
-        errors: shape (n,), as for `aurc`.
+    """Compute all metrics of the same scores, at little more than the cost of one sort; arguments as for `oscr`.
 
     Returns:
         The values by name, as in `METRICS`, except metrics of decisions.
-
-    Raises:
-        EvaluationError: a side has no rows, scores are NaN or infinite, or lengths differ.
     """
     rankings = dict(zip(("unknown", "errors", "open_set"), rank_open_set(scores, unknown, errors), strict=True))
     return {name: metric.of(rankings[metric.takes]) for name, metric in METRICS.items() if metric.takes in rankings}
@@ -306,64 +219,49 @@ def _ranked(scores: npt.ArrayLike, flags: npt.ArrayLike) -> Ranking:
     return rank(scores, flags)[0]
 
 
-def _sided(
-    name: str, title: str, better: Literal["higher", "lower"], of: Callable[..., float], positive: Side, *more: str
-) -> Metric:
-    return Metric(name, title, better, lambda ranking: of(ranking, positive, *more), positive=positive)
+def _both(name: str, title: str, of: Callable[..., float]) -> tuple[Metric, ...]:
+    """Describe a metric with either side positive, of which lower is better; the title has a place for the side."""
+    return tuple(
+        Metric(
+            f"{name}_{side}_positive",
+            title.format(f"{side} positive"),
+            "lower",
+            partial(of, positive=side),
+            positive=side,
+        )
+        for side in ("known", "unknown")
+    )
 
 
+def _aupr(side: Side) -> tuple[Metric, ...]:
+    """Describe the area under the precision-recall curve by both estimators."""
+    name = {"known": "in", "unknown": "out"}[side]
+    return tuple(
+        Metric(
+            f"aupr_{name}_{estimator}",
+            f"AUPR-{name.capitalize()} ({short})",
+            "higher",
+            partial(curves.aupr, positive=side, estimator=estimator),
+            positive=side,
+        )
+        for estimator, short in _ESTIMATORS.items()
+    )
+
+
+_ESTIMATORS: Mapping[Estimator, str] = {"average_precision": "AP", "trapezoid": "trapezoid"}
+_LEAST = "Detection error (least at 95%TPR or more, {})"
 _ALL = (
     Metric("aurc", "AURC", "lower", curves.aurc, takes="errors", factor=1000.0),
     Metric("eaurc", "E-AURC", "lower", curves.eaurc, takes="errors", factor=1000.0),
     Metric("accuracy", "Accuracy", "higher", curves.accuracy, takes="errors"),
     Metric("auroc", "AUROC", "higher", curves.auroc),
     Metric("oscr", "OSCR", "higher", curves.oscr, takes="open_set"),
-    _sided("aupr_in_average_precision", "AUPR-In (AP)", "higher", curves.aupr, "known", "average_precision"),
-    _sided("aupr_in_trapezoid", "AUPR-In (trapezoid)", "higher", curves.aupr, "known", "trapezoid"),
-    _sided("aupr_out_average_precision", "AUPR-Out (AP)", "higher", curves.aupr, "unknown", "average_precision"),
-    _sided("aupr_out_trapezoid", "AUPR-Out (trapezoid)", "higher", curves.aupr, "unknown", "trapezoid"),
-    _sided("fpr_at_95_tpr_known_positive", "FPR@95%TPR (known positive)", "lower", curves.fpr_at_95_tpr, "known"),
-    _sided(
-        "fpr_at_95_tpr_unknown_positive", "FPR@95%TPR (unknown positive)", "lower", curves.fpr_at_95_tpr, "unknown"
-    ),
-    _sided(
-        "detection_error_known_positive", "Detection error (known positive)", "lower", curves.detection_error, "known"
-    ),
-    _sided(
-        "detection_error_unknown_positive",
-        "Detection error (unknown positive)",
-        "lower",
-        curves.detection_error,
-        "unknown",
-    ),
-    _sided(
-        "interpolated_fpr_at_95_tpr_known_positive",
-        "FPR@95%TPR (interpolated, known positive)",
-        "lower",
-        curves.interpolated_fpr_at_95_tpr,
-        "known",
-    ),
-    _sided(
-        "interpolated_fpr_at_95_tpr_unknown_positive",
-        "FPR@95%TPR (interpolated, unknown positive)",
-        "lower",
-        curves.interpolated_fpr_at_95_tpr,
-        "unknown",
-    ),
-    _sided(
-        "least_detection_error_at_95_tpr_known_positive",
-        "Detection error (least at 95%TPR or more, known positive)",
-        "lower",
-        curves.least_detection_error_at_95_tpr,
-        "known",
-    ),
-    _sided(
-        "least_detection_error_at_95_tpr_unknown_positive",
-        "Detection error (least at 95%TPR or more, unknown positive)",
-        "lower",
-        curves.least_detection_error_at_95_tpr,
-        "unknown",
-    ),
+    *_aupr("known"),
+    *_aupr("unknown"),
+    *_both("fpr_at_95_tpr", "FPR@95%TPR ({})", curves.fpr_at_95_tpr),
+    *_both("detection_error", "Detection error ({})", curves.detection_error),
+    *_both("interpolated_fpr_at_95_tpr", "FPR@95%TPR (interpolated, {})", curves.interpolated_fpr_at_95_tpr),
+    *_both("least_detection_error_at_95_tpr", _LEAST, curves.least_detection_error_at_95_tpr),
     Metric("least_detection_error", "Least detection error", "lower", curves.least_detection_error),
     Metric("balanced_accuracy", "Balanced accuracy", "higher", curves.auroc, takes="rejected"),
 )

@@ -27,12 +27,7 @@ added to standard deviations, which is this value added to variances."""
 
 @dataclass(frozen=True)
 class Mixture:
-    """Mean and variance of a metric over all components (equations 6 and 7).
-
-    Attributes:
-        mean: mean, in the metric's unit.
-        variance: variance, in the square of that unit.
-    """
+    """Mean and variance of a metric over all components (equations 6 and 7), in the metric's unit and its square."""
 
     mean: float
     variance: float

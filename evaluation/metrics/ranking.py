@@ -95,15 +95,10 @@ class Ranking:
         Raises:
             EvaluationError: a class has no rows, or there is no such class.
         """
-        known, unknown = self.sizes()
+        true, false = self.positives(positive)
         # Integers, because 0.95 n may exceed 95 % in floating point.
-        if positive == "known":
-            place = int(np.searchsorted(self.known, -(-19 * known // 20)))
-            return int(self.known[place]) / known, int(self.unknown[place]) / unknown
-        if positive == "unknown":
-            place = int(np.searchsorted(self.unknown, unknown // 20, side="right")) - 1
-            return (unknown - int(self.unknown[place])) / unknown, (known - int(self.known[place])) / known
-        raise EvaluationError(f"There is no class {positive!r}; choose known or unknown as the positive one.")
+        place = int(np.searchsorted(true, -(-19 * int(true[-1]) // 20)))
+        return int(true[place]) / int(true[-1]), int(false[place]) / int(false[-1])
 
 
 NOTHING = Ranking(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))

@@ -12,6 +12,8 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
+from evaluation.errors import EvaluationError
+
 Floats = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice
 """An index into n rows: row numbers, a mask, or a slice."""
@@ -98,3 +100,22 @@ class Head:
 
     weight: Floats
     bias: Floats
+
+
+class NoHead(Head):
+    """Stands for the head of a model whose logits are no linear layer's; a detector that reads it is refused.
+
+    Args:
+        model: the model's name, for the message.
+    """
+
+    def __init__(self, model: str) -> None:
+        object.__setattr__(self, "_model", model)
+
+    def __getattr__(self, name: str) -> Floats:
+        if name not in ("weight", "bias"):
+            raise AttributeError(name)
+        raise EvaluationError(
+            f"The logits of {self._model} are not its penultimate features times the weights of a last linear layer, "
+            "which this detector reads. Leave the detector out, or use a model that ends in such a layer."
+        )

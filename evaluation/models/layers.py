@@ -25,16 +25,19 @@ class Layers:
     """Names of a model's layers, as in `named_modules`.
 
     Attributes:
-        head: the last linear layer.
+        head: the layer whose input is the penultimate features; empty if they are the last block's pooled output.
         blocks: the blocks, first to last.
         classes: number of logits.
         skipped: submodules that look like blocks, but do not run or give no features per image.
+        linear: whether the logits are the output of `head`, a linear layer: not so for cosine, scaled, averaged and
+            distilled heads.
     """
 
     head: str
     blocks: tuple[str, ...]
     classes: int
     skipped: tuple[str, ...] = ()
+    linear: bool = True
 
 
 @dataclass
@@ -55,10 +58,11 @@ class BatchOutputs:
 def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, name: str) -> Layers:
     """Find the last linear layer and the blocks of a model.
 
-    The head is the layer, a linear one or a 1 x 1 convolution on one pixel, whose output equals the logits; the last
-    to run if there are several. The blocks are the first of these that exists: those named in `declared`; layer1 to
-    layer4 and so on; the stages that timm lists; the children of a list of stages; all children before the head. In
-    place of a list, which does not run itself, its children are blocks.
+    The head is the layer, a linear one or a 1 x 1 convolution on one pixel, whose output equals the logits and its
+    input times its weights; the last to run if there are several. Where there is none, it is the last layer to run
+    that gives as many values as there are logits. The blocks are the first of these that exists: those named in
+    `declared`; layer1 to layer4 and so on; the stages that timm lists; the children of a list of stages; all children
+    before the head. In place of a list, which does not run itself, its children are blocks.
 
     Args:
         module: a `torch.nn.Module` in eval mode.
@@ -67,44 +71,55 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
         name: the model's name, for messages.
 
     Raises:
-        EvaluationError: the model returns no logits, these are not the output of a linear layer, or the blocks do not
-            exist.
+        EvaluationError: the model returns no logits, or the blocks do not exist.
     """
     import torch
 
     modules = dict(module.named_modules())
-    candidates = {key: layer for key, layer in modules.items() if isinstance(layer, torch.nn.Linear | torch.nn.Conv2d)}
+    inputs: dict[str, Any] = {}
     outputs: dict[str, Any] = {}
+
+    def keep(key: str) -> Any:
+        def hook(_: Any, given: tuple[Any, ...], output: Any) -> None:
+            # Removed and added again, so that the keys are in the order of execution.
+            outputs.pop(key, None)
+            if isinstance(output, torch.Tensor):
+                inputs[key], outputs[key] = given[0] if given else None, output
+
+        return hook
+
     with ExitStack() as hooks, torch.inference_mode():
         for key, layer in modules.items():
-            hooks.enter_context(_hooked(layer.register_forward_hook(_keep(outputs, key))))
+            hooks.callback(layer.register_forward_hook(keep(key)).remove)
         logits = module(images)
-        if not isinstance(logits, torch.Tensor) or logits.ndim != 2:
-            raise EvaluationError(
-                f"{name} must return its logits as one tensor of shape (images, classes), but returns "
-                f"{_shape(logits)}. Wrap the model so that it does."
-            )
-    heads = [
+    if not isinstance(logits, torch.Tensor) or logits.ndim != 2:
+        shape = (
+            f"a tensor of shape {tuple(logits.shape)}" if hasattr(logits, "shape") else f"a {type(logits).__name__}"
+        )
+        raise EvaluationError(
+            f"{name} must return its logits as one tensor of shape (images, classes), but returns {shape}. Wrap the "
+            "model so that it does."
+        )
+    as_many = [
         key
         for key, found in outputs.items()
-        if key in candidates and found.numel() == logits.numel() and torch.equal(found.reshape(logits.shape), logits)
+        if found.numel() == logits.numel()
+        and any(one.ndim > 1 for one in modules[key].parameters(recurse=False))
+        and not _children(modules, key)
     ]
-    if not heads:
-        raise EvaluationError(
-            f"No linear layer of {name} outputs its logits, but detectors read that layer. Use a model that ends in a "
-            "linear layer."
-        )
-    wanted = list(_blocks(module, modules, heads[-1], declared, name))
+    heads = [key for key in as_many if _is_head(modules[key], inputs[key], outputs[key], logits)]
+    head = next(reversed(heads or as_many), "")
+    wanted = list(_blocks(module, modules, head, declared, name))
     if declared is None:
         wanted = [one for key in wanted for one in ([key] if key in outputs else _children(modules, key) or [key])]
-    blocks = [key for key in wanted if _can_pool(outputs.get(key))]
+    blocks = [key for key in wanted if key in outputs and outputs[key].ndim in (2, 3, 4)]
     if not blocks or (declared and len(blocks) < len(declared)):
         raise EvaluationError(
             f"Only {len(blocks)} blocks of {name} run once and return a tensor of features per image. Name suitable "
             "submodules in the model's attribute `feature_blocks`."
         )
     skipped = tuple(key for key in wanted if key not in blocks)
-    return Layers(heads[-1], tuple(blocks), logits.shape[1], skipped)
+    return Layers(head, tuple(blocks), logits.shape[1], skipped, bool(heads))
 
 
 @contextmanager
@@ -120,13 +135,16 @@ def capture_outputs(module: Any, layers: Layers) -> Iterator[BatchOutputs]:
         def hook(_: Any, __: Any, output: Any) -> None:
             # Pooled at once, and never a view: a later layer may modify this output in place.
             captured.blocks[key] = pool(module, output)
+            if not layers.head and key == layers.blocks[-1]:
+                captured.penultimate = captured.blocks[key]
 
         return hook
 
     with ExitStack() as hooks:
-        hooks.enter_context(_hooked(modules[layers.head].register_forward_pre_hook(before_head)))
+        if layers.head:
+            hooks.callback(modules[layers.head].register_forward_pre_hook(before_head).remove)
         for key in layers.blocks:
-            hooks.enter_context(_hooked(modules[key].register_forward_hook(after(key))))
+            hooks.callback(modules[key].register_forward_hook(after(key)).remove)
         yield captured
 
 
@@ -150,14 +168,34 @@ def check_head(captured: BatchOutputs, weight: Any, bias: Any, name: str) -> Non
     Raises:
         EvaluationError: they differ by more than `LOGITS_TOLERANCE`.
     """
-    computed = captured.penultimate @ weight.T + bias
-    largest = float(captured.logits.abs().max())
-    off = float((computed - captured.logits).abs().max())
+    off, largest = _difference(captured.penultimate @ weight.T + bias, captured.logits)
     if not off <= LOGITS_TOLERANCE * max(largest, 1.0):
         raise EvaluationError(
             f"The logits of {name} differ by {off:.3g} (largest logit: {largest:.3g}) from its penultimate features "
             "times the weights of its last linear layer. Use a model that ends in that layer."
         )
+
+
+def _is_head(layer: Any, given: Any, output: Any, logits: Any) -> bool:
+    """Whether a layer's output is the logits, and its input times its weights, unless these are no numbers."""
+    import torch
+
+    if (
+        not isinstance(layer, torch.nn.Linear | torch.nn.Conv2d)
+        or given.flatten(1).shape[1] != layer.weight[0].numel()
+    ):
+        return False
+    if not torch.equal(output.reshape(logits.shape).nan_to_num(), logits.nan_to_num()):
+        return False
+    # Computed again: a subclass may do something else, and a later layer may have changed the output in place.
+    with torch.inference_mode():
+        computed = given.flatten(1) @ layer.weight.flatten(1).T + (0 if layer.bias is None else layer.bias)
+    off, largest = _difference(computed, logits)
+    return not off > LOGITS_TOLERANCE * max(largest, 1.0)
+
+
+def _difference(computed: Any, logits: Any) -> tuple[float, float]:
+    return float((computed - logits).abs().max()), float(logits.abs().max())
 
 
 def _blocks(
@@ -183,7 +221,7 @@ def _blocks(
         if key in modules and not head.startswith(f"{key}."):
             return _children(modules, key)
     top = _children(modules, "")
-    return top[: next((place for place, key in enumerate(top) if f"{head}.".startswith(f"{key}.")), len(top))]
+    return top[: next((place for place, key in enumerate(top) if head and f"{head}.".startswith(f"{key}.")), len(top))]
 
 
 def _children(modules: Mapping[str, Any], parent: str) -> list[str]:
@@ -192,22 +230,6 @@ def _children(modules: Mapping[str, Any], parent: str) -> list[str]:
     return [
         prefix + key for key, child in modules[parent].named_children() if next(child.parameters(), None) is not None
     ]
-
-
-def _keep(outputs: dict[str, Any], key: str) -> Any:
-    def hook(_: Any, __: Any, output: Any) -> None:
-        import torch
-
-        # Removed and added again, so that the keys are in the order of execution.
-        outputs.pop(key, None)
-        if isinstance(output, torch.Tensor):
-            outputs[key] = output
-
-    return hook
-
-
-def _can_pool(output: Any) -> bool:
-    return output is not None and output.ndim in (2, 3, 4)
 
 
 def channels_last(module: Any) -> bool:
@@ -226,15 +248,3 @@ def _has_class_token(module: Any, tokens: int) -> bool:
     # Some models add the class token only after the blocks.
     patches = getattr(getattr(module, "patch_embed", None), "num_patches", None)
     return patches is not None and tokens == patches + int(getattr(module, "num_prefix_tokens", 1))
-
-
-@contextmanager
-def _hooked(handle: Any) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-def _shape(value: Any) -> str:
-    return f"a tensor of shape {tuple(value.shape)}" if hasattr(value, "shape") else f"a {type(value).__name__}"

@@ -6,13 +6,39 @@ Tested by `tests/evaluation/scoring/test_score_images.py`.
 from __future__ import annotations
 
 import struct
+import sys
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
+
+from PIL import Image
 
 from evaluation.errors import EvaluationError, first_line
 from evaluation.models.preprocessing import Preprocessing
+from unknown_detection.terminal.interrupts import left_to_the_parent
+
+# What Pillow says of a header with more than 89 million pixels, and of one with twice as many.
+_BOMBS = (Image.DecompressionBombWarning, Image.DecompressionBombError)
+
+_DECODE_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zlib.error,
+    *_BOMBS,
+)
+"""What Pillow and `datasets` raise on bytes that are no whole image, and on EXIF blocks that they cannot read."""
 
 
 class _Images:
@@ -29,20 +55,14 @@ class _Images:
     def __getitem__(self, number: int) -> Any:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error", _bombs()[0])
+                warnings.simplefilter("error", Image.DecompressionBombWarning)
                 return self._preprocessing(self._images[number]["image"])
         # Returned and not raised, because a worker's exception arrives with its traceback as text.
         except EvaluationError as error:
-            name = self._ids[number]["id"]
-            return EvaluationError(
-                f"The image of row {name} cannot be used: {error}. Build the release again, or get it again."
-            )
-        except _decode_errors() as error:
-            name = self._ids[number]["id"]
-            return EvaluationError(
-                f"The image of row {name} cannot be decoded: {first_line(error)}. Check the release with `python -m "
-                "hf_scripts.verify`."
-            )
+            what = f"used: {error}. Build the release again, or get it again."
+        except _DECODE_ERRORS as error:
+            what = f"decoded: {first_line(error)}. Check the release with `python -m hf_scripts.verify`."
+        return EvaluationError(f"The image of row {self._ids[number]['id']} cannot be {what}")
 
 
 def batches(
@@ -64,7 +84,7 @@ def batches(
         preprocessing: applied to each image.
         row_ranges: row numbers of each range, ascending.
         batch_size: images in each batch.
-        workers: worker processes that decode images; 0 decodes in the main process.
+        workers: worker processes that decode images, at most one for every two batches; 0 decodes in the main process.
         pinned: keep batches in pinned memory, from which a CUDA device copies them while it computes.
 
     Yields:
@@ -76,56 +96,28 @@ def batches(
     from torch.utils.data import DataLoader
 
     pieces = [part[first : first + batch_size] for part in row_ranges for first in range(0, len(part), batch_size)]
+    count = min(workers, len(pieces) // 2)  # starting one takes longer than decoding a single batch
     loader = DataLoader(
         _Images(rows, preprocessing),
         batch_sampler=[list(piece) for piece in pieces],
-        num_workers=min(workers, len(pieces)),
-        collate_fn=_Fill(batch_size),
+        num_workers=count,
+        multiprocessing_context="fork" if count and sys.platform == "linux" else None,
+        collate_fn=partial(_filled, batch_size),
         pin_memory=pinned,
     )
-    for piece, images in zip(pieces, loader, strict=True):
+    with left_to_the_parent():
+        loaded = iter(loader)  # starts the workers
+    for piece, images in zip(pieces, loaded, strict=True):
         if isinstance(images, EvaluationError):
             raise images
         yield piece, images
 
 
-def _bombs() -> tuple[type[Warning], type[Exception]]:
-    """What Pillow says of a header with more than 89 million pixels, and of one with twice as many."""
-    from PIL import Image
+def _filled(size: int, images: list[Any]) -> Any:
+    """Collate images to one tensor of a fixed batch size; the first error if there is one."""
+    import torch
 
-    return Image.DecompressionBombWarning, Image.DecompressionBombError
-
-
-def _decode_errors() -> tuple[type[BaseException], ...]:
-    """What Pillow and `datasets` raise on bytes that are no whole image, and on EXIF blocks that they cannot read."""
-    return (
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        EOFError,
-        LookupError,
-        MemoryError,
-        OSError,
-        RuntimeError,
-        SyntaxError,
-        TypeError,
-        ValueError,
-        struct.error,
-        zlib.error,
-        *_bombs(),
-    )
-
-
-class _Fill:
-    """Collates images to one tensor of a fixed batch size; a class, so that it can be pickled for workers."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def __call__(self, images: list[Any]) -> Any:
-        import torch
-
-        for image in images:
-            if isinstance(image, EvaluationError):
-                return image
-        return torch.stack(images + images[-1:] * (self._size - len(images)))
+    for image in images:
+        if isinstance(image, EvaluationError):
+            return image
+    return torch.stack(images + images[-1:] * (size - len(images)))

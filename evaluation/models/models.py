@@ -1,46 +1,38 @@
-"""Opens models: architecture by name or from a file, weights, preprocessing, digest."""
+"""Opens models with their weights, preprocessing and digest, and runs them."""
 
 from __future__ import annotations
 
-import difflib
-import hashlib
-import importlib.util
-import inspect
 import re
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from evaluation.errors import EvaluationError
-from evaluation.models import preprocessing, weights
+from evaluation.models import weights
+from evaluation.models.blueprints import Blueprint, make_blueprint
+from evaluation.models.classes import of_wnids, read_classes
 from evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
-from evaluation.models.features import Head
+from evaluation.models.features import Head, NoHead
 from evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
 from evaluation.models.precision import exact_float32
 from evaluation.models.preprocessing import Preprocessing
+from evaluation.models.published import Published
 
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")
 
-
-@dataclass(frozen=True)
-class _Blueprint:
-    """A model without its weights."""
-
-    module: Any
-    preprocessing: Preprocessing
-    blocks: Sequence[str] | None
-    description: dict[str, str]
+_GREY = Image.new("RGB", (64, 64), (128, 128, 128))
 
 
+@dataclass
 class Model:
     """A model with its weights and preprocessing, ready to run.
 
-    Args:
+    Attributes:
         name: the model's name on the command line; for a file, without its folder.
         module: a `torch.nn.Module` in eval mode on `device`, with its weights loaded and gradients of parameters
             disabled.
@@ -48,31 +40,52 @@ class Model:
         layers: names of its last linear layer and its blocks.
         digest: identifies the model, see `weights.model_digest`.
         device: "cpu", "cuda", "cuda:1" and so on, or "mps".
+        classes: the module's logits that are the release's classes, in their order; None for all.
+        published: where its weights were published; None for a person's own.
     """
 
-    def __init__(
-        self, name: str, module: Any, preprocessing: Preprocessing, layers: Layers, digest: str, device: str
-    ) -> None:
-        self.name = name
-        self.module = module
-        self.preprocessing = preprocessing
-        self.layers = layers
-        self.digest = digest
-        self.device = device
-        head = dict(module.named_modules())[layers.head]
-        self._weight = head.weight.detach().flatten(1)
-        self._bias = self._weight.new_zeros(layers.classes) if head.bias is None else head.bias.detach()
+    name: str
+    module: Any
+    preprocessing: Preprocessing
+    layers: Layers
+    digest: str
+    device: str
+    classes: Sequence[int] | None = None
+    published: Published | None = None
+
+    @cached_property
+    def _linear(self) -> tuple[Any, Any]:
+        """Weight and bias of the last linear layer, of all logits."""
+        head = self.module.get_submodule(self.layers.head)
+        weight = head.weight.detach().flatten(1)
+        return weight, weight.new_zeros(self.layers.classes) if head.bias is None else head.bias.detach()
+
+    @property
+    def _rows(self) -> slice | list[int]:
+        return slice(None) if self.classes is None else list(self.classes)
 
     @property
     def head(self) -> Head:
-        """The last linear layer, in float32."""
-        return Head(_array(self._weight), _array(self._bias))
+        """The last linear layer, in float32; `NoHead` if the logits are not its output."""
+        if not self.layers.linear:
+            return NoHead(self.name)
+        return Head(*(np.asarray(one[self._rows].float().cpu().numpy()) for one in self._linear))
+
+    @property
+    def source(self) -> Mapping[str, str]:
+        """Where published weights are from, and which logits were chosen; for records."""
+        found = dict(self.published.source) if self.published else {}
+        if self.published and self.published.accuracy is not None:
+            found["accuracy"] = f"{self.published.accuracy:g}"
+        if self.classes is not None:
+            found |= {"logits": ",".join(map(str, self.classes)), "width": str(self.layers.classes)}
+        return found
 
     def forward(self, images: Any) -> BatchOutputs:
         """Run the model on preprocessed images of shape (B, 3, H, W), without dropout, and capture its features.
 
         Raises:
-            EvaluationError: the logits are not the output of the last linear layer.
+            EvaluationError: the logits are not the output of the last linear layer, although they were for a probe.
         """
         import torch
 
@@ -83,7 +96,9 @@ class Model:
             capture_outputs(self.module, self.layers) as captured,
         ):
             captured.logits = self.module(images.to(self.device, non_blocking=True))
-            check_head(captured, self._weight, self._bias, self.name)
+            if self.layers.linear:
+                check_head(captured, *self._linear, self.name)
+            captured.logits = captured.logits[:, self._rows]
         return captured
 
     def logits(self, images: Any, generators: Sequence[Any] | None = None) -> Any:
@@ -94,7 +109,7 @@ class Model:
             generators: B generators, to draw dropout masks with (`dropout_drawn`); None for no dropout.
         """
         with dropout_off() if generators is None else dropout_drawn(generators):
-            return self.module(images)
+            return self.module(images)[:, self._rows]
 
     @cached_property
     def dropout(self) -> DropoutCalls:
@@ -102,48 +117,96 @@ class Model:
         import torch
 
         calls = DropoutCalls()
-        image = self.preprocessing(_grey_image())
+        image = self.preprocessing(_GREY)
         with dropout_off(calls), torch.inference_mode():
             self.module(torch.stack([image, image]).to(self.device))
         return calls
 
 
-def open_model(spec: str, path: Path, classes: int, *, device: str = "auto") -> Model:
+def open_model(
+    spec: str,
+    path: Path | None,
+    names: Sequence[str],
+    *,
+    pretrained: bool = False,
+    classes: Path | None = None,
+    device: str = "auto",
+) -> Model:
     """Open a model.
 
     Args:
-        spec: `timm:NAME`; `torchvision:NAME`, or `torchvision:NAME.WEIGHTS` for the preprocessing of other than the
-            default weights; or `FILE.py:FUNCTION`. The function returns a `torch.nn.Module`; it is called with
-            `num_classes` if it has this parameter. The module or the function has an attribute `preprocessing` (see
+        spec: `timm:NAME`; `torchvision:NAME`, or `torchvision:NAME.WEIGHTS` for other than the default weights; or
+            `FILE.py:FUNCTION`. The function returns a `torch.nn.Module`; it is called with `num_classes` if it has
+            this parameter. The module or the function has an attribute `preprocessing` (see
             `preprocessing.declared`), and optionally `feature_blocks`: names of submodules, first to last.
-        path: file of the weights.
-        classes: number of classes of the config.
+        path: file of the weights; None with `pretrained`.
+        names: the classes of the config.
+        pretrained: take the weights that timm or torchvision publish under this name.
+        classes: a label map (`classes.read_classes`) for a model of more classes than the config; not needed for
+            ImageNet's where the config's classes are wnids.
         device: as for `pick_device`.
 
     Raises:
-        EvaluationError: the model does not exist, its number of logits is not the number of classes, the weights do
-            not fit, it gives other logits at every run, or the device is not available.
+        EvaluationError: the model does not exist, its logits are not of these classes, the weights do not fit, it
+            gives other logits at every run, or the device is not available.
     """
+    place = pick_device(device)
+    if (path is None) != pretrained:
+        raise EvaluationError("A model needs either its weights or published ones: give --weights or --pretrained.")
+    blueprint, probe, layers = _probed(spec, len(names), pretrained=pretrained)
+    chosen = None
+    if path is not None:
+        if classes is None:
+            chosen = _logits_of(names, layers.classes, None, spec)
+        found = weights.read_weights(path)
+        width = len(found.get(f"{layers.head}.weight", range(layers.classes)))
+        if width != layers.classes and (classes is not None or of_wnids(names, width)):
+            blueprint, probe, layers = _probed(spec, width)
+        weights.load_weights(blueprint.module, found, head=layers.head, name=spec, path=path)
+    module, published = blueprint.module, blueprint.published
+    layers = find_layers(module, probe, declared=blueprint.blocks, name=spec)
+    if published is not None or classes is not None or layers.classes != len(names):
+        chosen = _logits_of(names, layers.classes, classes, spec, published=published is not None)
+    _require_repeatable(module, probe, spec)
+    description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
+    if chosen is not None:
+        description["classes"] = chosen
+    digest = weights.model_digest(module, description)
+    name = blueprint.description["model"]
+    return Model(name, module.to(place), blueprint.preprocessing, layers, digest, place, chosen, published)
+
+
+def _probed(spec: str, classes: int, *, pretrained: bool = False) -> tuple[Blueprint, Any, Layers]:
+    """Make a model and run it once; returns it, what it was run on and its layers."""
     import torch
 
-    place = pick_device(device)
-    blueprint = _blueprint(spec, classes)
-    module = blueprint.module.eval().requires_grad_(False)
-    size = blueprint.preprocessing(_grey_image()).shape
+    made = make_blueprint(spec, classes, pretrained=pretrained)
+    made.module.eval().requires_grad_(False)
+    size = made.preprocessing(_GREY).shape
     # Two images, so that the batch axis cannot be mistaken for a spatial axis of size one.
     probe = torch.linspace(-1, 1, 2 * size.numel()).reshape(2, *size)
     with dropout_off():
-        layers = find_layers(module, probe, declared=blueprint.blocks, name=spec)
-    if layers.classes != classes:
+        return made, probe, find_layers(made.module, probe, declared=made.blocks, name=spec)
+
+
+def _logits_of(
+    names: Sequence[str], width: int, file: Path | None, spec: str, *, published: bool = False
+) -> tuple[int, ...] | None:
+    """Return the logits that are the config's classes; None for all, in their order.
+
+    Raises:
+        EvaluationError: as for `read_classes`, or nothing says which they are.
+    """
+    if file is None and width == len(names) and not published:
+        return None
+    found = of_wnids(names, width) if file is None else read_classes(file, names, width)
+    if found is None:
         raise EvaluationError(
-            f"{spec} has {layers.classes:,} logits, but the config has {classes:,} classes. Use a model trained on "
-            "these classes."
+            f"{spec} has {width:,} logits, but the config has {len(names):,} classes"
+            f"{' of other names' * (width == len(names))}. Use a model trained on these classes, or say which logits "
+            "they are with --classes."
         )
-    weights.load_weights(module, weights.read_weights(path), head=layers.head, name=spec, path=path)
-    _require_repeatable(module, probe, spec)
-    description = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
-    digest = weights.model_digest(module, description)
-    return Model(blueprint.description["model"], module.to(place), blueprint.preprocessing, layers, digest, place)
+    return None if found == tuple(range(width)) else found
 
 
 def _require_repeatable(module: Any, images: Any, name: str) -> None:
@@ -212,84 +275,3 @@ def out_of_memory(error: RuntimeError) -> bool:
 
     # For Apple's GPUs it has no class.
     return isinstance(error, torch.OutOfMemoryError) or str(error).startswith("MPS backend out of memory")
-
-
-def _blueprint(spec: str, classes: int) -> _Blueprint:
-    kind, colon, name = spec.partition(":")
-    if kind == "timm":
-        return _timm(name, classes)
-    if kind == "torchvision":
-        return _torchvision(name, classes)
-    file, colon, function = spec.rpartition(":")
-    if not colon or not file.endswith(".py"):
-        raise EvaluationError(f"{spec} does not name a model; write timm:NAME, torchvision:NAME or FILE.py:FUNCTION.")
-    return _from_file(Path(file), function, classes)
-
-
-def _timm(name: str, classes: int) -> _Blueprint:
-    import timm
-
-    known = {*timm.list_models(), *timm.list_pretrained()}
-    if name not in known:
-        raise _unknown_model("timm", name, known, "timm.list_models()")
-    module = timm.create_model(name, pretrained=False, num_classes=classes)
-    return _Blueprint(module, preprocessing.of_timm(module), None, {"model": f"timm:{name}"})
-
-
-def _torchvision(name: str, classes: int) -> _Blueprint:
-    from torchvision import models
-
-    base, _, tag = name.partition(".")
-    # Classification models only; those for segmentation, detection, video and quantization are in submodules.
-    known = models.list_models(module=models)
-    if base not in known:
-        raise _unknown_model("torchvision", base, known, "torchvision.models.list_models()")
-    entries = models.get_model_weights(base)
-    if tag and tag not in entries.__members__:
-        raise _unknown_model("torchvision weights", tag, entries.__members__, f"get_model_weights({base!r})")
-    module = models.get_model(base, weights=None, num_classes=classes)
-    chosen = preprocessing.of_torchvision(entries[tag] if tag else entries.DEFAULT)
-    return _Blueprint(module, chosen, None, {"model": f"torchvision:{base}"})
-
-
-def _from_file(file: Path, function: str, classes: int) -> _Blueprint:
-    import torch
-
-    if not file.is_file():
-        raise EvaluationError(f"There is no file {file} to load {function} from; check the path.")
-    found = importlib.util.spec_from_file_location(f"_model_of_{file.stem}", file)
-    assert found is not None and found.loader is not None  # the name ends in .py
-    code = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = code  # dataclasses look their module up here
-    found.loader.exec_module(code)
-    make = getattr(code, function, None)
-    if not callable(make):
-        raise EvaluationError(f"{file} has no function {function}; check the name.")
-    takes_classes = "num_classes" in inspect.signature(make).parameters
-    module = make(num_classes=classes) if takes_classes else make()
-    name = f"{file.name}:{function}"
-    if not isinstance(module, torch.nn.Module):
-        raise EvaluationError(
-            f"{name} returns a {type(module).__name__}, not a torch.nn.Module; return the model itself."
-        )
-    wanted = {key: getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks")}
-    description = {"model": name, "source_sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-    return _Blueprint(
-        module, preprocessing.declared(wanted["preprocessing"], name), wanted["feature_blocks"], description
-    )
-
-
-def _unknown_model(kind: str, name: str, known: Any, listing: str) -> EvaluationError:
-    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
-    hint = f"the closest names are {', '.join(near)}" if near else f"`{listing}` lists all {len(known):,}"
-    return EvaluationError(f"{kind} has no model {name!r}; {hint}.")
-
-
-def _grey_image() -> Any:
-    from PIL import Image
-
-    return Image.new("RGB", (64, 64), (128, 128, 128))
-
-
-def _array(tensor: Any) -> Any:
-    return np.asarray(tensor.float().cpu().numpy())

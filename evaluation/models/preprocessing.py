@@ -14,7 +14,6 @@ from evaluation.errors import EvaluationError, unknown_name
 INTERPOLATIONS = ("bicubic", "bilinear", "nearest")
 """Interpolations for a declared preprocessing, by Pillow's names; the default is bilinear."""
 
-
 _TIMM = ("input_size", "interpolation", "crop_pct", "crop_mode", "mean", "std")
 """Keys of timm's data config that define the evaluation transform."""
 
@@ -25,19 +24,23 @@ class Preprocessing:
 
     Attributes:
         transform: maps an RGB Pillow image to a float32 tensor of shape (3, H, W).
-        mean: mean of each channel, subtracted from pixels in [0, 1].
-        std: standard deviation of each channel, by which the result is divided.
-        description: the same as JSON values, for records and digests.
+        description: what it does as JSON values, for records and digests; has `mean`, `std` and `interpolation`.
         size: height and width of the model's input.
-        interpolation: how images are resized, by Pillow's names.
     """
 
     transform: Callable[[Any], Any]
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
     description: Mapping[str, Any]
     size: tuple[int, int]
-    interpolation: str
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Mean of each channel, subtracted from pixels in [0, 1]."""
+        return tuple(map(float, self.description["mean"]))
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """Standard deviation of each channel, by which the result is divided."""
+        return tuple(map(float, self.description["std"]))
 
     def __call__(self, image: Any) -> Any:
         """Convert an image to RGB and transform it."""
@@ -49,22 +52,16 @@ class Preprocessing:
         A model with this input gets what is stored: the usual resize and crop (256 and 224) would zoom in, and weaken
         an attack. For another model the whole image is resized to its input, without a crop.
         """
-        from torchvision import transforms
-
-        normalize = [transforms.ToTensor(), transforms.Normalize(self.mean, self.std)]
-        if self.size == (side, side):
-            steps = normalize
-        else:
-            mode = transforms.InterpolationMode(self.interpolation)
-            steps = [transforms.Resize(self.size, mode, antialias=True), *normalize]
-        return replace(self, transform=_Prepared(side, transforms.Compose(steps)))
+        size = None if self.size == (side, side) else self.size
+        transform = _composed(size, self.description["interpolation"], self.mean, self.std)
+        return replace(self, transform=_Prepared(side, transform))
 
     def describe_prepared(self, side: int) -> str:
         """Say in a few words what `prepared` does to images."""
-        stored, (height, width) = f"{side} x {side}", self.size
         if self.size == (side, side):
-            return f"{stored} pixels as stored"
-        return f"{stored} pixels resized to {width} x {height} ({self.interpolation})"
+            return f"{side} x {side} pixels as stored"
+        height, width = self.size
+        return f"{side} x {side} pixels resized to {width} x {height} ({self.description['interpolation']})"
 
 
 @dataclass(frozen=True)
@@ -88,10 +85,8 @@ def of_timm(module: Any) -> Preprocessing:
     import timm
 
     config = timm.data.resolve_model_data_config(module)
-    description = {"from": "timm", **{key: config[key] for key in _TIMM}}
-    return _preprocessing(
-        timm.data.create_transform(**config, is_training=False), description, config["input_size"][1:]
-    )
+    transform = timm.data.create_transform(**config, is_training=False)
+    return Preprocessing(transform, {"from": "timm", **{key: config[key] for key in _TIMM}}, config["input_size"][1:])
 
 
 def of_torchvision(weights: Any) -> Preprocessing:
@@ -106,7 +101,7 @@ def of_torchvision(weights: Any) -> Preprocessing:
         "mean": list(transform.mean),
         "std": list(transform.std),
     }
-    return _preprocessing(transform, description, (transform.crop_size * 2)[:2])
+    return Preprocessing(transform, description, tuple((transform.crop_size * 2)[:2]))
 
 
 def declared(values: Any, name: str) -> Preprocessing:
@@ -122,8 +117,6 @@ def declared(values: Any, name: str) -> Preprocessing:
     Raises:
         EvaluationError: the declaration is missing or invalid.
     """
-    from torchvision import transforms
-
     wanted = {"size", "mean", "std"}
     if not isinstance(values, Mapping) or not wanted <= values.keys() <= wanted | {"interpolation", "resize"}:
         found = ", ".join(sorted(map(str, values))) if isinstance(values, Mapping) else f"a {type(values).__name__}"
@@ -150,28 +143,24 @@ def declared(values: Any, name: str) -> Preprocessing:
         )
     description = {"from": "declared", "size": size, "interpolation": interpolation, "mean": mean, "std": std}
     description |= {} if resize is None else {"resize": resize}
+    transform = _composed(size if resize is None else resize, interpolation, mean, std, crop=size)
+    return Preprocessing(transform, description, (size[0], size[1]))
+
+
+def _composed(
+    size: Sequence[int] | int | None,
+    interpolation: str,
+    mean: Sequence[float],
+    std: Sequence[float],
+    crop: Sequence[int] | None = None,
+) -> Callable[[Any], Any]:
+    """Compose a transform that resizes (not for None), crops from the middle and normalizes."""
+    from torchvision import transforms
+
     mode = transforms.InterpolationMode(interpolation)
-    transform = transforms.Compose(
-        [
-            transforms.Resize(size if resize is None else resize, mode, antialias=True),
-            transforms.CenterCrop(size),  # nothing to crop without `resize`
-            transforms.ToTensor(),
-            transforms.Normalize(mean, std),
-        ]
+    steps = [] if size is None else [transforms.Resize(size, mode, antialias=True)]
+    steps += [] if crop is None else [transforms.CenterCrop(crop)]
+    composed: Callable[[Any], Any] = transforms.Compose(
+        [*steps, transforms.ToTensor(), transforms.Normalize(mean, std)]
     )
-    return _preprocessing(transform, description, size)
-
-
-def _preprocessing(
-    transform: Callable[[Any], Any], description: Mapping[str, Any], size: Sequence[int]
-) -> Preprocessing:
-    mean, std = (tuple(float(number) for number in description[key]) for key in ("mean", "std"))
-    height, width = size
-    return Preprocessing(
-        transform,
-        mean,  # type: ignore[arg-type] # three channels
-        std,  # type: ignore[arg-type] # three channels
-        description,
-        (height, width),
-        description["interpolation"],
-    )
+    return composed

@@ -50,34 +50,29 @@ def read_weights(path: Path) -> dict[str, Any]:
         EvaluationError: the file does not exist, or is not a state dict.
     """
     import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
 
     if not path.is_file():
         raise EvaluationError(
-            f"There is no weights file {path}. Weights are never downloaded, so download them first."
+            f"There is no weights file {path}. Check the path, or take published weights with --pretrained."
         )
     try:
-        if path.suffix == ".safetensors":
-            from safetensors import SafetensorError
-            from safetensors.torch import load_file
-
-            try:
-                found = load_file(path)
-            except SafetensorError as error:
-                raise ValueError(str(error)) from error
-        else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # before it refuses a damaged file, torch warns of what it finds there
-                found = torch.load(path, map_location="cpu", weights_only=True)
-    except _DAMAGED as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # before it refuses a damaged file, torch warns of what it finds there
+            found: Any = (
+                load_file(path)
+                if path.suffix == ".safetensors"
+                else torch.load(path, map_location="cpu", weights_only=True)
+            )
+    except (*_DAMAGED, SafetensorError) as error:
         # The message of torch explains how to disable the safety check, which is not advice to pass on.
         raise EvaluationError(
             f"Neither safetensors nor torch.load(weights_only=True) can read {path}; save the model's state_dict "
             "alone."
         ) from error
-    for key in _WRAPPERS:
-        if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
-            found = found[key]
-            break
+    if isinstance(found, Mapping):
+        found = next((found[key] for key in _WRAPPERS if isinstance(found.get(key), Mapping)), found)
     if (
         not isinstance(found, Mapping)
         or not found
@@ -110,7 +105,8 @@ def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: st
     if not missing and not strange and shaped and {key.rpartition(".")[0] for key in shaped} == {head}:
         raise EvaluationError(
             f"{path} has weights for {weights[at_head].shape[0]:,} classes, but {name} needs "
-            f"{wanted[at_head].shape[0]:,}. Use weights trained on the classes of this config."
+            f"{wanted[at_head].shape[0]:,}. Use weights trained on the classes of this config, or say which of theirs "
+            "these are with --classes."
         )
     problems = [
         *_listed(missing, "missing"),
@@ -145,21 +141,16 @@ def model_digest(module: Any, description: Mapping[str, Any]) -> str:
     for name, tensor in sorted(module.state_dict().items()):
         dtype = str(tensor.dtype).removeprefix("torch.")
         digest.update(f"{name}\n{dtype}\n{','.join(map(str, tensor.shape))}\n".encode())
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(_little_endian(flat.view(torch.uint8).numpy(), tensor.element_size()))
+        octets = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        if sys.byteorder != "little":
+            octets = octets.reshape(-1, tensor.element_size())[:, ::-1]
+        digest.update(octets.tobytes())
     return digest.hexdigest()
 
 
-def _little_endian(octets: Any, size: int) -> Any:
-    turned = octets if sys.byteorder == "little" else octets.reshape(-1, size)[:, ::-1]
-    return turned.tobytes()
-
-
 def _listed(names: list[str], what: str) -> list[str]:
-    if not names:
-        return []
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return [f"{len(names):,} {what} ({', '.join(names[:_SHOWN])}{more})"]
+    return [f"{len(names):,} {what} ({', '.join(names[:_SHOWN])}{more})"] if names else []
 
 
 def _shape(tensor: Any) -> str:

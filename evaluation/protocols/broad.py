@@ -12,12 +12,10 @@ import numpy.typing as npt
 
 from evaluation.errors import EvaluationError
 from evaluation.metrics.ranking import NOTHING, Ranking
-from evaluation.protocols.figures import Figure, means, measure
+from evaluation.protocols.figures import Figure, Protocol, means, measure
 from evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
 
 NAME = "broad"
-SETTINGS = {"dsd": "Distribution shift detection", "ed": "Error detection"}
-WITH_PREDICTIONS = ("ed",)
 
 PAPER = {
     "novel_class": ("broad-novel-classes", ("inaturalist", "imagenet_o", "openimage_o")),
@@ -196,3 +194,15 @@ def _originals(clean: Rows, shifted: Rows, split: str) -> npt.NDArray[np.int64]:
         )
     originals: npt.NDArray[np.int64] = order[places]
     return originals
+
+
+PROTOCOL = Protocol(
+    "BROAD",
+    "Guille-Escuret et al., Expecting The Unexpected: Towards Broad Out-Of-Distribution Detection (2023)",
+    {"dsd": "Distribution shift detection", "ed": "Error detection"},
+    ("ed",),
+    figures,
+    absent,
+    each_config=False,
+    headline={"setting": "dsd", "metric": "auroc", "statistic": "mean"},
+)

@@ -6,12 +6,10 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 from __future__ import annotations
 
 from evaluation.errors import EvaluationError
-from evaluation.protocols.figures import Figure, measure
+from evaluation.protocols.figures import Figure, Protocol, measure
 from evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
 
 NAME = "facets"
-SETTINGS = {"ood_detection": "OOD detection", "misclassification_detection": "Misclassification detection"}
-WITH_PREDICTIONS = ("misclassification_detection",)
 METRICS = (
     "interpolated_fpr_at_95_tpr_known_positive",
     "least_detection_error_at_95_tpr_known_positive",
@@ -26,50 +24,44 @@ IN_TABLES = METRICS[:3]
 
 
 def figures(rows: Rows) -> list[Figure]:
-    """Evaluate each config by FPR at 95 % TPR, detection error (known rows positive; both twice) and AUROC.
+    """Evaluate a config by FPR at 95 % TPR, detection error (known rows positive; both twice) and AUROC.
 
     OOD detection compares the unknown rows of `test` with its in-distribution rows. Misclassification detection
     compares misclassified in-distribution rows with correctly classified ones; rows that are in-distribution only by
     their meaning, and have no label of the model, are left out.
 
     Args:
-        rows: rows of one or more configs; other splits are ignored.
+        rows: rows of one config; other splits are ignored.
 
     Raises:
-        EvaluationError: `test` of a config has no in-distribution, no unknown or no labelled rows.
+        EvaluationError: `test` has no in-distribution, no unknown or no labelled rows.
     """
-    return [figure for config, of_config in rows.by("config").items() for figure in _of_config(config, of_config)]
-
-
-def _of_config(config: str, rows: Rows) -> list[Figure]:
-    known = known_rows(rows, "test")
-    unknown = rows.where(~rows.known & (rows.split == "test"))
+    known, unknown = known_rows(rows, "test"), rows.where(~rows.known & (rows.split == "test"))
+    config = str(rows.config[0])
     if not len(unknown):
         raise EvaluationError(
             f"test of {config} has in-distribution rows only, no unknown ones. Score all rows of the split, or choose "
             "another protocol."
         )
-    named = {"protocol": NAME, "config": config}
-    found = measure(
-        rank_known_unknown(known, unknown),
-        METRICS,
-        setting="ood_detection",
-        known="test, in-distribution",
-        unknown="test, out-of-distribution",
-        **named,
-    )
-    if rows.prediction is not None:
-        labelled = known.where(known.label >= 0)
-        if not len(labelled):
-            raise EvaluationError(
-                f"The in-distribution rows in test of {config} have no labels; leave the predictions out."
-            )
-        found += measure(
-            rank_errors(labelled),
-            METRICS,
-            setting="misclassification_detection",
-            known="test, right",
-            unknown="test, wrong",
-            **named,
+    named = {"protocol": NAME, "config": config, "setting": "ood_detection"}
+    named |= {"known": "test, in-distribution", "unknown": "test, out-of-distribution"}
+    found = measure(rank_known_unknown(known, unknown), METRICS, **named)
+    if rows.prediction is None:
+        return found
+    labelled = known.where(known.label >= 0)
+    if not len(labelled):
+        raise EvaluationError(
+            f"The in-distribution rows in test of {config} have no labels; leave the predictions out."
         )
-    return found
+    named |= {"setting": "misclassification_detection", "known": "test, right", "unknown": "test, wrong"}
+    return found + measure(rank_errors(labelled), METRICS, **named)
+
+
+PROTOCOL = Protocol(
+    "FACETS",
+    "Toward a Realistic Benchmark for Out-of-Distribution Detection",
+    {"ood_detection": "OOD detection", "misclassification_detection": "Misclassification detection"},
+    ("misclassification_detection",),
+    figures,
+    headline={"setting": "ood_detection", "metric": "auroc", "statistic": ""},
+)

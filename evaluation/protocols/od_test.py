@@ -15,12 +15,10 @@ import numpy.typing as npt
 
 from evaluation.errors import EvaluationError
 from evaluation.metrics.ranking import rank
-from evaluation.protocols.figures import Figure, measure
+from evaluation.protocols.figures import Figure, Protocol, measure, summed
 from evaluation.scoring.rows import Rows, known_rows, unknown_splits
 
 NAME = "od-test"
-SETTINGS = {"od_test": "OD-test (three datasets)", "two_dataset": "Two datasets"}
-WITH_PREDICTIONS: tuple[str, ...] = ()
 
 ROLES = ("near_ood", "far_ood", "novel_class", "adversarial", "synthetic", "corruption", "multi_label")
 """Roles of the OoD sets; `external` is excluded, because hyperparameters are chosen on it."""
@@ -38,7 +36,7 @@ STATISTICS: Mapping[str, Callable[[npt.NDArray[np.float64]], np.float64]] = {
 
 
 def figures(rows: Rows) -> list[Figure]:
-    """Evaluate each config by balanced accuracy.
+    """Evaluate a config by balanced accuracy.
 
     For every ordered pair of different OoD splits, D_m and D_t, the threshold is fitted on the in-distribution rows of
     `validation` with D_m, and evaluated on those of `test` with D_t. For comparison, the two-dataset setting uses one
@@ -47,13 +45,34 @@ def figures(rows: Rows) -> list[Figure]:
     settings.
 
     Args:
-        rows: rows of one or more configs; hyperparameters must not have been chosen on the OoD splits.
+        rows: rows of one config; hyperparameters must not have been chosen on the OoD splits.
 
     Raises:
-        EvaluationError: a config has no in-distribution rows in `validation` or in `test`, or fewer than two OoD
-            splits.
+        EvaluationError: there are no in-distribution rows in `validation` or in `test`, or fewer than two OoD splits.
     """
-    return [figure for config, of_config in rows.by("config").items() for figure in _of_config(config, of_config)]
+    fitting, evaluated = known_rows(rows, "validation"), known_rows(rows, "test")
+    sets = unknown_splits(rows, ROLES)
+    config = str(rows.config[0])
+    if len(sets) < 2:
+        raise EvaluationError(
+            f"{config} has only one OoD split, {', '.join(sets)}, but OD-test fits on one and evaluates on another. "
+            "Score a second one."
+        )
+
+    def judge(setting: str, fitted_on: str, fit: Rows, unknown: str, judge: Rows) -> Figure:
+        cut = threshold(*_sides(fitting, fit))
+        scores, flags = _sides(evaluated, judge)
+        named = {"protocol": NAME, "config": config, "setting": setting, "known": "test", "unknown": unknown}
+        ranking = rank((scores > cut).astype(np.int8), flags)[0]
+        return measure(ranking, ["balanced_accuracy"], fitted_on=fitted_on, **named)[0]
+
+    pairs = [judge("od_test", of_m, sets[of_m], of_t, sets[of_t]) for of_m, of_t in permutations(sets, 2)]
+    alone = []
+    for name, split in sets.items():
+        first, second = _halves(split)
+        there, back = (judge("two_dataset", name, *both) for both in ((first, name, second), (second, name, first)))
+        alone.append(replace(there, value=(there.value + back.value) / 2, n_unknown=len(split)))
+    return [*pairs, *_distribution(pairs), *alone, *_distribution(alone)]
 
 
 def threshold(scores: npt.NDArray[np.float64], unknown: npt.NDArray[np.bool_]) -> float:
@@ -75,39 +94,6 @@ def threshold(scores: npt.NDArray[np.float64], unknown: npt.NDArray[np.bool_]) -
     return float(np.unique(scores)[np.argmax(gain)])
 
 
-def _of_config(config: str, rows: Rows) -> list[Figure]:
-    fitting, evaluated = known_rows(rows, "validation"), known_rows(rows, "test")
-    sets = unknown_splits(rows, ROLES)
-    if len(sets) < 2:
-        raise EvaluationError(
-            f"{config} has only one OoD split, {', '.join(sets)}, but OD-test fits on one and evaluates on another. "
-            "Score a second one."
-        )
-
-    def judge(setting: str, fitted_on: str, fit: Rows, unknown: str, judge: Rows) -> Figure:
-        cut = threshold(*_sides(fitting, fit))
-        scores, flags = _sides(evaluated, judge)
-        (figure,) = measure(
-            rank((scores > cut).astype(np.int8), flags)[0],
-            ["balanced_accuracy"],
-            protocol=NAME,
-            config=config,
-            setting=setting,
-            known="test",
-            unknown=unknown,
-            fitted_on=fitted_on,
-        )
-        return figure
-
-    pairs = [judge("od_test", of_m, sets[of_m], of_t, sets[of_t]) for of_m, of_t in permutations(sets, 2)]
-    alone = []
-    for name, split in sets.items():
-        first, second = _halves(split)
-        there, back = (judge("two_dataset", name, *both) for both in ((first, name, second), (second, name, first)))
-        alone.append(replace(there, value=(there.value + back.value) / 2, n_unknown=len(split)))
-    return [*pairs, *_distribution(pairs), *alone, *_distribution(alone)]
-
-
 def _sides(known: Rows, unknown: Rows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     return np.concatenate([known.score, unknown.score]), np.arange(len(known) + len(unknown)) >= len(known)
 
@@ -122,11 +108,15 @@ def _halves(rows: Rows) -> tuple[Rows, Rows]:
 def _distribution(figures: Sequence[Figure]) -> list[Figure]:
     values = np.array([figure.value for figure in figures])
     sets = " + ".join(dict.fromkeys(figure.unknown for figure in figures))
-    whole = replace(
-        figures[0],
-        unknown=sets,
-        fitted_on=sets,
-        n_known=sum(figure.n_known for figure in figures),
-        n_unknown=sum(figure.n_unknown for figure in figures),
-    )
+    whole = replace(summed(figures), unknown=sets, fitted_on=sets)
     return [replace(whole, statistic=name, value=float(of(values))) for name, of in STATISTICS.items()]
+
+
+PROTOCOL = Protocol(
+    "OD-test",
+    "Shafaei, Schmidt and Little, A Less Biased Evaluation of Out-of-distribution Sample Detectors (2019)",
+    {"od_test": "OD-test (three datasets)", "two_dataset": "Two datasets"},
+    (),
+    figures,
+    headline={"setting": "od_test", "metric": "balanced_accuracy", "statistic": "mean"},
+)

@@ -14,17 +14,10 @@ import numpy as np
 
 from evaluation.errors import EvaluationError
 from evaluation.metrics.ranking import Ranking, rank, rank_open_set
-from evaluation.protocols.figures import Figure, means, measure
+from evaluation.protocols.figures import Figure, Protocol, means, measure
 from evaluation.scoring.rows import Rows, known_rows, rank_known_unknown, unknown_splits
 
 NAME = "openood"
-SETTINGS = {
-    "standard": "Standard",
-    "open_set": "Open-set recognition",
-    "full_spectrum": "Full spectrum",
-}
-WITH_PREDICTIONS = ("open_set",)
-
 METRICS = ("fpr_at_95_tpr_unknown_positive", "auroc")
 
 UNKNOWN = ("near_ood", "far_ood", "novel_class")
@@ -96,3 +89,14 @@ def _rank_open_set(known: Rows, unknown: Rows) -> Ranking:
     scores = np.concatenate([known.score, unknown.score])
     errors = np.concatenate([known.wrong, unknown.wrong])
     return rank_open_set(scores, np.arange(len(scores)) >= len(known), errors)[2]
+
+
+PROTOCOL = Protocol(
+    "OpenOOD v1.5",
+    "Zhang et al., OpenOOD v1.5: Enhanced Benchmark for Out-of-Distribution Detection (2023)",
+    {"standard": "Standard", "open_set": "Open-set recognition", "full_spectrum": "Full spectrum"},
+    ("open_set",),
+    figures,
+    each_config=False,
+    headline={"setting": "standard", "metric": "auroc", "statistic": "mean"},
+)

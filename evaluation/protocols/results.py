@@ -8,74 +8,72 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from evaluation.errors import EvaluationError, one_line
-from evaluation.files import atomic_path, read_parquet
+from evaluation.files import atomic_path, parse_json, read_parquet
 from evaluation.protocols.figures import Figure
 
-FORMAT = 3
+FORMAT = 4
 """Version of the schema below; readers refuse other versions."""
 
-METADATA = b"unknown_detection_figures"
-"""Key in the Parquet schema's metadata that holds `FORMAT`."""
+FILE = "figures.parquet"
+"""Name of the file in a report's folder."""
 
+METADATA = b"unknown_detection_figures"
+"""Key in the Parquet schema's metadata that holds `FORMAT` and the report's record, as JSON."""
 
 ALL_VARIANTS = "*"
 """The variant of figures over several training methods."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of the table: its type and description."""
-
-    kind: pa.DataType
-    description: str
-
-
-COLUMNS: Mapping[str, Column] = {
-    "release": Column(pa.string(), "name of the release: its folder's name, or ORG/NAME at a commit"),
-    "release_digest": Column(pa.string(), "SHA-256 over the digests of all its splits"),
-    "duplicates_sha256": Column(pa.string(), "SHA-256 of its table of duplicates, or empty if it has none"),
-    "model": Column(pa.string(), "name of the model, or empty if the scores file does not state it"),
-    "model_digest": Column(pa.string(), "SHA-256 of its weights, or empty"),
-    "variant": Column(pa.string(), "training method, such as an optimizer; `*` for a figure over all of them"),
-    "run": Column(pa.string(), "name of the scores file without its ending"),
-    "seed": Column(pa.int64(), "seed of the run; null if the scores file does not state it"),
-    "detector": Column(pa.string(), "name of the detector"),
-    "hyperparameters": Column(pa.string(), "hyperparameters of the detector, as JSON"),
-    "protocol": Column(pa.string(), "name of the protocol"),
-    "config": Column(pa.string(), "config of the release; several are joined by ` + `"),
-    "setting": Column(pa.string(), "task of the detector"),
-    "known": Column(pa.string(), "split of the known rows"),
-    "unknown": Column(pa.string(), "split of the unknown rows"),
-    "metric": Column(pa.string(), "name of the metric"),
-    "positive": Column(pa.string(), "positive class of the metric, `known` or `unknown`, or empty"),
-    "rows": Column(
+COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
+    "release": (pa.string(), "name of the release: its folder's name, or ORG/NAME at a commit"),
+    "release_digest": (pa.string(), "SHA-256 over the digests of all its splits"),
+    "duplicates_sha256": (pa.string(), "SHA-256 of its table of duplicates, or empty if it has none"),
+    "model": (pa.string(), "name of the model, or empty if the scores file does not state it"),
+    "model_digest": (pa.string(), "SHA-256 of its weights, or empty"),
+    "variant": (pa.string(), "training method, such as an optimizer; `*` for a figure over all of them"),
+    "run": (pa.string(), "name of the scores file without its ending"),
+    "seed": (pa.int64(), "seed of the run; null if the scores file does not state it"),
+    "detector": (pa.string(), "name of the detector"),
+    "hyperparameters": (pa.string(), "hyperparameters of the detector, as JSON"),
+    "protocol": (pa.string(), "name of the protocol"),
+    "config": (pa.string(), "config of the release; several are joined by ` + `"),
+    "setting": (pa.string(), "task of the detector, such as `ood_detection`, `dsd` or `od_test`"),
+    "known": (pa.string(), "the known rows: a split, and which of its rows if not all"),
+    "unknown": (
+        pa.string(),
+        "the unknown rows; several splits, or sets that a statistic is over, are joined by ` + `",
+    ),
+    "metric": (pa.string(), "name of the metric"),
+    "positive": (pa.string(), "positive class of the metric, `known` or `unknown`, or empty"),
+    "rows": (
         pa.string(),
         "`as_published`; `without_duplicates`: without rows that duplicate another row; or `without_overlap`: without "
         "unknown rows whose class is, holds or shows a known one",
     ),
-    "statistic": Column(pa.string(), "`mean` and so on for a statistic of other figures, else empty"),
-    "fitted_on": Column(pa.string(), "OoD split that a threshold was fitted on, or empty"),
-    "value": Column(pa.float64(), "the figure, a rate or an area from 0 to 1; NaN if one class has no rows"),
-    "factor": Column(pa.float64(), "factor by which the protocol's paper multiplies it"),
-    "n_known": Column(pa.int64(), "number of known rows"),
-    "n_unknown": Column(pa.int64(), "number of unknown rows"),
-    "left_out": Column(pa.int64(), "number of rows left out as duplicates or for their overlap; 0 `as_published`"),
-    "prepared": Column(
+    "statistic": (pa.string(), "`mean` and so on for a statistic of other figures, else empty"),
+    "fitted_on": (pa.string(), "OoD split that a threshold was fitted on, or empty"),
+    "value": (
+        pa.float64(),
+        "the figure, a rate or an area from 0 to 1; NaN if predictions leave one class without rows",
+    ),
+    "factor": (pa.float64(), "factor by which the protocol's paper multiplies it"),
+    "n_known": (pa.int64(), "number of known rows; for a statistic, summed over its figures"),
+    "n_unknown": (pa.int64(), "number of unknown rows, likewise"),
+    "left_out": (pa.int64(), "number of rows left out as duplicates or for their overlap; 0 `as_published`"),
+    "prepared": (
         pa.string(),
         "how the run's model got images that are prepared for a model's input, by `config/split`, as JSON: as stored, "
         "or resized for a model with another input",
     ),
-    "versions": Column(
-        pa.string(), "versions of the packages that `scored` the rows and `judged` the scores, as JSON"
-    ),
+    "versions": (pa.string(), "versions of the packages that `scored` the rows and `judged` the scores, as JSON"),
 }
-"""The schema, in column order; also the source of the column descriptions in reports."""
+"""Type and description of each column, in order."""
 
 Line = Mapping[str, Any]
 """A line of the table: values by column."""
@@ -153,10 +151,10 @@ def tidy(
         }
         lines += [of_run | asdict(figure) for figure in figures]
     _refuse_twice(lines)
-    return pa.Table.from_pylist(lines, _schema())
+    return pa.Table.from_pylist(lines, _SCHEMA)
 
 
-def over_runs(figures: pa.Table) -> pa.Table:
+def over_runs(figures: pa.Table) -> list[Line]:
     """Compute mean and standard deviation over the runs of each variant, which differ by seed.
 
     Args:
@@ -164,18 +162,15 @@ def over_runs(figures: pa.Table) -> pa.Table:
 
     Returns:
         `variant`, `detector`, the columns of `FIGURE_KEY` and `factor`, then `runs`, `mean` and `std`: the sample
-        standard deviation (of n - 1), null for one run. In the order of each figure's first line.
+        standard deviation (of n - 1), None for one run. In the order of each figure's first line.
     """
-    keys = ["variant", "detector", *FIGURE_KEY, "factor"]
-    # The order of Arrow's groups is not specified, even with one thread.
-    numbered = figures.append_column("place", pa.array(range(len(figures)), pa.int64()))
-    groups = numbered.group_by(keys, use_threads=False).aggregate(
-        [("value", "count"), ("value", "mean"), ("value", "stddev", pc.VarianceOptions(ddof=1)), ("place", "min")]
-    )
-    groups = groups.sort_by("place_min")
-    return groups.select([*keys, "value_count", "value_mean", "value_stddev"]).rename_columns(
-        [*keys, "runs", "mean", "std"]
-    )
+    keys = ("variant", "detector", *FIGURE_KEY, "factor")
+    found: list[Line] = []
+    for names, lines in grouped(figures.select([*keys, "value"]).to_pylist(), *keys):
+        values = [line["value"] for line in lines]
+        std = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        found.append(dict(zip(keys, names, strict=True)) | {"runs": len(values), "mean": np.mean(values), "std": std})
+    return found
 
 
 def grouped(lines: Iterable[Line], *names: str) -> list[tuple[tuple[str, ...], list[Line]]]:
@@ -194,17 +189,20 @@ def grouped(lines: Iterable[Line], *names: str) -> list[tuple[tuple[str, ...], l
     return list(groups.items())
 
 
-def write_figures(folder: Path, figures: pa.Table) -> list[str]:
-    """Write `figures.parquet` and `figures.csv`; equal tables produce equal bytes.
+def write_figures(path: Path, figures: pa.Table, record: Mapping[str, Any] | None = None) -> None:
+    """Write figures as Parquet with a record of their origin, or as CSV; equal arguments produce equal bytes.
 
-    Returns:
-        The names of the files.
+    Args:
+        path: the file, which is replaced atomically; ends in `.parquet` or `.csv`.
+        figures: the result of `tidy`.
+        record: what else a report states, kept as JSON in the Parquet schema's metadata.
     """
-    with atomic_path(folder / "figures.parquet") as temporary:
-        pq.write_table(figures.replace_schema_metadata({METADATA: str(FORMAT)}), temporary, compression="zstd")
-    with atomic_path(folder / "figures.csv") as temporary:
-        pa.csv.write_csv(figures, temporary, pa.csv.WriteOptions(quoting_style="needed"))
-    return ["figures.csv", "figures.parquet"]
+    with atomic_path(path) as temporary:
+        if path.suffix == ".csv":
+            pa.csv.write_csv(figures, temporary, pa.csv.WriteOptions(quoting_style="needed"))
+        else:
+            metadata = {METADATA: json.dumps({**(record or {}), "format": FORMAT}, sort_keys=True)}
+            pq.write_table(figures.replace_schema_metadata(metadata), temporary, compression="zstd")
 
 
 def read_figures(where: Path) -> pa.Table:
@@ -216,20 +214,28 @@ def read_figures(where: Path) -> pa.Table:
     Raises:
         EvaluationError: there are no figures, or they have another format.
     """
-    path = where / "figures.parquet" if where.is_dir() else where
+    path = where / FILE if where.is_dir() else where
     if not path.is_file():
         raise EvaluationError(f"{where} is not a report: it has no {path.name}. Check the path.")
     table = read_parquet(path, f"the figures {path}")
-    found = one_line((table.schema.metadata or {}).get(METADATA, b"none").decode("utf-8", "replace"), 40)
-    if found != str(FORMAT) or not table.schema.equals(_schema()):
+    found = read_record(table).get("format", "none")
+    if found != FORMAT or not table.schema.equals(_SCHEMA):
         raise EvaluationError(
-            f"{path} has format {found}, but this version reads format {FORMAT}. Write the report again."
+            f"{path} has format {one_line(found, 40)}, but this version reads format {FORMAT}. Write the report again."
         )
     return table
 
 
-def _schema() -> pa.Schema:
-    return pa.schema([(name, column.kind) for name, column in COLUMNS.items()])
+def read_record(figures: pa.Table) -> dict[str, Any]:
+    """Return the record in the metadata of figures that were read; empty if it has none that is valid."""
+    try:
+        found = parse_json((figures.schema.metadata or {}).get(METADATA, b""))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+_SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 
 
 def _refuse_twice(lines: Iterable[Mapping[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from evaluation.errors import EvaluationError
 from evaluation.metrics.metrics import METRICS
-from evaluation.metrics.mixture import Mixture, mixture, moments
+from evaluation.metrics.mixture import mixture, moments
 from evaluation.protocols.figures import Figure
 
 NAME = "optimizer-robustness"
@@ -31,18 +31,14 @@ def detector_robustness(runs: Mapping[str, Runs]) -> list[Figure]:
         EvaluationError: there are fewer than two optimizers, an optimizer has fewer than two models, models have
             different figures, or a figure is NaN.
     """
-    of_optimizers = _moments(runs)
-    if len(of_optimizers) < 2:
+    found = _moments(runs)
+    if len(found) < 2:
         raise EvaluationError(
             f"Robustness compares two or more optimizers, but there are results of {' and '.join(runs) or 'none'} "
             "only. Train the model with another one, too."
         )
-    first = next(iter(of_optimizers.values()))
-    return [
-        figure
-        for key in first
-        for figure in _mixed(key, [found[key] for found in of_optimizers.values()], unknown=key.unknown)
-    ]
+    keys = next(iter(found.values()))
+    return [figure for key in keys for figure in _mixed(key, [of_one[key] for of_one in found.values()], key.unknown)]
 
 
 def optimizer_robustness(runs: Mapping[str, Runs]) -> dict[str, list[Figure]]:
@@ -65,7 +61,7 @@ def _over_unknowns(found: Mapping[Figure, tuple[float, float]]) -> Iterable[Figu
     for key in found:
         groups.setdefault(replace(key, unknown=""), []).append(key)
     for keys in groups.values():
-        yield from _mixed(keys[0], [found[key] for key in keys], unknown=" + ".join(key.unknown for key in keys))
+        yield from _mixed(keys[0], [found[key] for key in keys], " + ".join(key.unknown for key in keys))
 
 
 def _moments(runs: Mapping[str, Runs]) -> dict[str, dict[Figure, tuple[float, float]]]:
@@ -78,7 +74,7 @@ def _moments(runs: Mapping[str, Runs]) -> dict[str, dict[Figure, tuple[float, fl
                 f"There are {len(models)} models trained with {optimizer}, but its variance needs two or more. Train "
                 "it with more seeds."
             )
-        of_models = [{_key(figure): figure.reported for figure in model if not figure.statistic} for model in models]
+        of_models = [{figure.name: figure.reported for figure in model if not figure.statistic} for model in models]
         expected = dict.fromkeys(of_models[0]) if expected is None else expected
         for model in of_models:
             if model.keys() != expected.keys():
@@ -91,20 +87,12 @@ def _moments(runs: Mapping[str, Runs]) -> dict[str, dict[Figure, tuple[float, fl
     return found
 
 
-def _key(figure: Figure) -> Figure:
-    """Return a figure's identity, with its values blanked."""
-    return replace(figure, value=0.0, n_known=0, n_unknown=0, left_out=0)
-
-
 def _mixed(key: Figure, components: Sequence[tuple[float, float]], unknown: str) -> Iterable[Figure]:
-    means, variances = zip(*components, strict=True)
-    mixed: Mixture = mixture(means, variances)
+    mixed = mixture(*zip(*components, strict=True))
     better = METRICS[key.metric].better
-    score_factor = key.factor**2 if better == "lower" else 1.0
-    named = replace(key, protocol=NAME, unknown=unknown)
     for statistic, reported, factor in (
         ("mixture_mean", mixed.mean, key.factor),
         ("mixture_variance", mixed.variance, key.factor**2),
-        ("robustness", mixed.robustness(better), score_factor),
+        ("robustness", mixed.robustness(better), key.factor**2 if better == "lower" else 1.0),
     ):
-        yield replace(named, statistic=statistic, value=reported / factor, factor=factor)
+        yield replace(key, protocol=NAME, unknown=unknown, statistic=statistic, value=reported / factor, factor=factor)

@@ -10,20 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from evaluation.metrics.ranking import rank
-from evaluation.protocols.figures import Figure, means, measure
+from evaluation.protocols.figures import Figure, Protocol, means, measure
 from evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown, unknown_splits
 
 NAME = "unknown-detection"
-SETTINGS = {
-    "unknown_detection": "Unknown detection",
-    "misclassification_detection": "Misclassification detection",
-    "ood_detection": "OoD detection",
-}
-WITH_PREDICTIONS = ("unknown_detection", "misclassification_detection")
 
 
 def figures(rows: Rows) -> list[Figure]:
-    """Evaluate each config.
+    """Evaluate a config.
 
     Unknown detection: AURC over the in-distribution rows of `test` and all near-OoD and far-OoD rows, each of which
     counts as an error. Misclassification detection: AURC and E-AURC over the in-distribution rows of `test`, and their
@@ -31,48 +25,40 @@ def figures(rows: Rows) -> list[Figure]:
     far-OoD splits.
 
     Args:
-        rows: rows of one or more configs; splits for fitting and tuning are ignored.
+        rows: rows of one config; splits for fitting and tuning are ignored.
 
     Raises:
-        EvaluationError: a config has no in-distribution rows in `test`, or no near-OoD or far-OoD rows.
+        EvaluationError: there are no in-distribution rows in `test`, or no near-OoD or far-OoD rows.
     """
-    return [figure for config, of_config in rows.by("config").items() for figure in _of_config(config, of_config)]
-
-
-def _of_config(config: str, rows: Rows) -> list[Figure]:
     known = known_rows(rows, "test")
     unknown = unknown_splits(rows, ("near_ood", "far_ood"))
-    named = {"protocol": NAME, "config": config}
+    named = {"protocol": NAME, "config": str(rows.config[0])}
     found: list[Figure] = []
     if rows.prediction is not None:
         errors = np.concatenate([known.wrong, *(np.ones(len(split), dtype=np.bool_) for split in unknown.values())])
         scores = np.concatenate([known.score, *(split.score for split in unknown.values())])
-        found += measure(
-            rank(scores, errors)[0],
-            ["aurc"],
-            setting="unknown_detection",
-            known="test, right",
-            unknown=" + ".join(["test, wrong", *unknown]),
-            **named,
-        )
-        found += measure(
-            rank_errors(known),
-            ["accuracy", "aurc", "eaurc"],
-            setting="misclassification_detection",
-            known="test, right",
-            unknown="test, wrong",
-            **named,
-        )
+        named |= {"known": "test, right", "unknown": " + ".join(["test, wrong", *unknown])}
+        found += measure(rank(scores, errors)[0], ["aurc"], **named, setting="unknown_detection")
+        named |= {"unknown": "test, wrong", "setting": "misclassification_detection"}
+        found += measure(rank_errors(known), ["accuracy", "aurc", "eaurc"], **named)
     far: list[Figure] = []
     for split, of_split in unknown.items():
-        ood = measure(
-            rank_known_unknown(known, of_split),
-            ["fpr_at_95_tpr_known_positive", "auroc"],
-            setting="ood_detection",
-            known="test",
-            unknown=split,
-            **named,
-        )
+        named |= {"known": "test", "unknown": split, "setting": "ood_detection"}
+        ood = measure(rank_known_unknown(known, of_split), ["fpr_at_95_tpr_known_positive", "auroc"], **named)
         found += ood
         far += ood if of_split.role[0] == "far_ood" else []
     return found + means(far)
+
+
+PROTOCOL = Protocol(
+    "Unknown detection",
+    "Kim, Koo and Hwang, A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks (2023)",
+    {
+        "unknown_detection": "Unknown detection",
+        "misclassification_detection": "Misclassification detection",
+        "ood_detection": "OoD detection",
+    },
+    ("unknown_detection", "misclassification_detection"),
+    figures,
+    headline={"setting": "unknown_detection", "metric": "aurc", "statistic": ""},
+)

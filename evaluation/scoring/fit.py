@@ -73,6 +73,7 @@ class Scorer:
         fit_splits: the splits to fit and tune on.
         search: search hyperparameters; if false, use the defaults.
         settings: by detector, hyperparameters with the values to search among in place of the method's own.
+        own: methods of the user's own, by name.
         log: receives a line about each method that is left out or cannot be searched.
     """
 
@@ -83,12 +84,14 @@ class Scorer:
         *,
         search: bool = True,
         settings: Settings | None = None,
+        own: Mapping[str, Method] | None = None,
         log: Log = lambda text: None,
     ) -> None:
         self.cache = cache
         self.fit_splits = fit_splits
         self.search = search
         self.settings = settings or {}
+        self.own = own or {}
         self.log = log
         self._head = cache.store.head()
         self._fitted: dict[str, Fitted] = {}
@@ -101,7 +104,7 @@ class Scorer:
             EvaluationError: there is no such method, its features are not available, or it cannot be fitted.
         """
         if name not in self._fitted:
-            chosen = method(name)
+            chosen = method(name, self.own)
             self.cache.check(chosen)
             for base in chosen.base_methods:
                 self.fit(base)
@@ -122,9 +125,8 @@ class Scorer:
         if not self.fit_splits.halved or self.fit_splits.validation is None:
             return np.zeros(0, dtype=np.bool_)
         features = self.cache.features(self.fit_splits.validation)
-        if not has_two_of_each_class(features.labels):
-            return np.zeros(len(features), dtype=np.bool_)
-        return in_fit_half(features.ids.tolist(), features.labels)
+        fits = in_fit_half(features.ids.tolist(), features.labels)
+        return fits if has_two_of_each_class(features.labels) else np.zeros_like(fits)
 
     def fit_half_ids(self) -> frozenset[str]:
         """Ids of these rows."""
@@ -141,21 +143,18 @@ class Scorer:
 
     def forget(self, key: Key) -> None:
         """Free the cached scores of a split."""
-        for known in [pair for pair in self._scores if pair[1] == key]:
-            del self._scores[known]
+        self._scores = {pair: scores for pair, scores in self._scores.items() if pair[1] != key}
 
     def _read(self, chosen: Method, hyperparameters: Mapping[str, float], key: Key) -> Features:
         features = self.cache.read(chosen, hyperparameters, key)
-        if chosen.base_methods:
-            features = dataclasses.replace(
-                features, scores={base: self.score(base, key) for base in chosen.base_methods}
-            )
-        return features
+        scores = {base: self.score(base, key) for base in chosen.base_methods}
+        return dataclasses.replace(features, scores=scores) if scores else features
 
     def _choose(self, chosen: Method) -> Fitted:
         grid = {**chosen.grid, **self.settings.get(chosen.name, {})}
         sets = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-        if len(sets) == 1 or not self.search or not (self.fit_splits.validation and self.fit_splits.external):
+        possible = bool(self.fit_splits.validation and self.fit_splits.external)
+        if len(sets) == 1 or not self.search or not possible:
             default = Fitted(chosen, self._make(chosen, sets[0]), sets[0])
             if len(sets) > 1 and self.search:
                 self.log(
@@ -163,18 +162,15 @@ class Scorer:
                     f"{VALIDATION} and {EXTERNAL} to search on"
                 )
             return default
-        if chosen.score_together is None:
-            trials = tuple(self._try(chosen, [hyperparameters])[0] for hyperparameters in sets)
-        else:
-            trials = self._try(chosen, sets)
-        possible = [trial for trial in trials if trial.auroc is not None]
-        if not possible:
+        together = [sets] if chosen.score_together else [[one] for one in sets]
+        trials = tuple(trial for some in together for trial in self._try(chosen, some))
+        if all(trial.auroc is None for trial in trials):
             raise EvaluationError(trials[0].problem)
         # `max` returns the first of equals, so the default wins ties.
-        best = max(possible, key=lambda trial: trial.auroc or 0.0).hyperparameters
+        best = max(trials, key=lambda trial: -1.0 if trial.auroc is None else trial.auroc).hyperparameters
         return Fitted(chosen, self._make(chosen, best), best, trials)
 
-    def _try(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> tuple[Trial, ...]:
+    def _try(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> list[Trial]:
         """Compute the AUROC of validation against external rows, as in the unified benchmark (section 4).
 
         Args:
@@ -182,6 +178,7 @@ class Scorer:
             sets: hyperparameters to try; several only for a method whose detectors can score together.
         """
         made: dict[int, Detector] = {}
+        areas: dict[int, float] = {}
         problems: dict[int, str] = {}
         for number, hyperparameters in enumerate(sets):
             try:
@@ -191,11 +188,8 @@ class Scorer:
         try:
             areas = dict(zip(made, self._areas(chosen, sets[0], list(made.values())), strict=True))
         except EvaluationError as error:
-            areas, problems = {}, problems | dict.fromkeys(made, str(error))
-        return tuple(
-            Trial(hyperparameters, areas.get(number), problems.get(number, ""))
-            for number, hyperparameters in enumerate(sets)
-        )
+            problems |= dict.fromkeys(made, str(error))
+        return [Trial(values, areas.get(number), problems.get(number, "")) for number, values in enumerate(sets)]
 
     def _areas(
         self, chosen: Method, hyperparameters: Mapping[str, float], detectors: Sequence[Detector]
@@ -207,7 +201,8 @@ class Scorer:
         known = self._validation_rows(chosen, hyperparameters, to_fit=False)
         unknown = self._read(chosen, hyperparameters, self.fit_splits.external)
         truth = np.repeat([False, True], [len(known), len(unknown)])
-        sides = (_scores(chosen, detectors, features) for features in (known, unknown))
+        together = chosen.score_together or (lambda several, rows: [one.score(rows) for one in several])
+        sides = (together(detectors, features) for features in (known, unknown))
         return [auroc(np.concatenate(pair), truth) for pair in zip(*sides, strict=True)]
 
     def _make(self, chosen: Method, hyperparameters: Mapping[str, float]) -> Detector:
@@ -231,7 +226,7 @@ class Scorer:
         if not len(features):
             raise EvaluationError(
                 f"{'/'.join(key)} has no labelled rows to fit {chosen.name} on. Choose another config with "
-                "--fit-config."
+                "--fit-splits."
             )
         return chosen.make(features, self._head, **arguments)
 
@@ -245,24 +240,18 @@ class Scorer:
         return _in_distribution(features.take(~self.fit_half) if self.fit_half.any() else features)
 
 
-def _scores(chosen: Method, detectors: Sequence[Detector], features: Features) -> list[Scores]:
-    if chosen.score_together is not None:
-        return chosen.score_together(detectors, features)
-    return [detector.score(features) for detector in detectors]
-
-
 def _in_distribution(features: Features) -> Features:
     """Select the rows of in-distribution classes: some splits mix in-distribution and unknown rows."""
     known = features.labels >= 0
     return features if known.all() else features.take(known)
 
 
-def expand(names: Sequence[str] | None) -> tuple[str, ...]:
-    """Expand a list of methods; None, or `all` among them, means every method.
+def expand(names: Sequence[str] | None, own: Mapping[str, Method] | None = None) -> tuple[str, ...]:
+    """Expand a list of methods; None, or `all` among them, means every method, with those of the user's `own`.
 
     Raises:
         EvaluationError: there is no such method.
     """
     if names is None or "all" in names:
-        return tuple(METHODS)
-    return tuple(method(name).name for name in names)
+        return (*METHODS, *(own or {}))
+    return tuple(method(name, own).name for name in names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -83,14 +84,12 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
             }
             parts.append(pa.table(described))
     table = pa.concat_tables(parts).combine_chunks()
+    texts: dict[str, Any] = {
+        name: _texts(table[name]) for name in ("id", "config", "split", "role", "class_id", "source_id")
+    }
     rows = Rows(
-        id=_texts(table["id"]),
-        config=_texts(table["config"]),
-        split=_texts(table["split"]),
-        role=_texts(table["role"]),
+        **texts,
         label=table["label"].to_numpy(),
-        class_id=_texts(table["class_id"]),
-        source_id=_texts(table["source_id"]),
         score=np.zeros(len(table)),
         duplicate=table["duplicate"].to_numpy() if why else None,
         overlap=_texts(table["overlap"]) if overlaps else None,
@@ -108,11 +107,13 @@ class JoinedScores:
         score: shape (n,), higher = more unknown.
         prediction: predicted class as an index into the label names of the row's config, shape (n,), -1 for rows
             without one; None if the file has no predictions.
+        confidence: probability of the predicted class, shape (n,), NaN where the file has none; None without any.
     """
 
     rows: npt.NDArray[np.int64]
     score: npt.NDArray[np.float64]
     prediction: npt.NDArray[np.int64] | None
+    confidence: npt.NDArray[np.float64] | None = None
 
 
 def rows_of(index: ReleaseIndex, joined: JoinedScores) -> Rows:
@@ -120,7 +121,7 @@ def rows_of(index: ReleaseIndex, joined: JoinedScores) -> Rows:
     rows = index.rows
     if len(joined.rows) < len(rows):
         rows = rows.where(np.isin(np.arange(len(rows)), joined.rows))
-    return replace(rows, score=joined.score, prediction=joined.prediction)
+    return replace(rows, score=joined.score, prediction=joined.prediction, confidence=joined.confidence)
 
 
 def join(
@@ -181,7 +182,7 @@ def join(
         rows = _scored_rows(index, count[id_of_row] > 0, fit_row, name, where)
         mine = scores.take(pa.array(line[id_of_row[rows]]))
         prediction = _predictions(index.take(pa.array(rows)), mine, label_names, f"of {name} in {where}")
-        joined[name] = JoinedScores(rows, mine["score"].to_numpy(), prediction)
+        joined[name] = JoinedScores(rows, mine["score"].to_numpy(), prediction, _confidence(mine))
     return joined
 
 
@@ -236,6 +237,12 @@ def _predictions(
             )
         found[mine.to_numpy()] = pc.fill_null(classes, -1).to_numpy()
     return found
+
+
+def _confidence(scores: pa.Table) -> npt.NDArray[np.float64] | None:
+    if "confidence" not in scores.column_names or scores["confidence"].null_count == len(scores):
+        return None
+    return np.asarray(pc.fill_null(scores["confidence"], float("nan")).to_numpy(), dtype=np.float64)
 
 
 def _class_indices(given: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedArray:

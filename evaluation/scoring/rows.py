@@ -36,6 +36,7 @@ class Rows:
             release does not say.
         overlap: the known class that the row's unknown class overlaps (`overlap`), an empty text where none, shape
             (n,); None if the release does not say.
+        confidence: probability of the predicted class, shape (n,), NaN where the file has none; None without any.
 
     Raises:
         EvaluationError: the columns have different lengths, or a score is NaN or infinite.
@@ -52,6 +53,7 @@ class Rows:
     prediction: npt.NDArray[np.int64] | None = None
     duplicate: npt.NDArray[np.bool_] | None = None
     overlap: npt.NDArray[np.str_] | None = None
+    confidence: npt.NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         columns = {column.name: getattr(self, column.name) for column in fields(self)}

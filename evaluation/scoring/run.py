@@ -5,87 +5,127 @@ Tested by `tests/evaluation/scoring/test_fit.py`.
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import importlib.metadata
-import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from evaluation.errors import EvaluationError, unknown_name
+from evaluation.detectors.nearest import on_device
+from evaluation.detectors.own import Own, choose
+from evaluation.errors import EvaluationError
 from evaluation.features.cache import FeatureCache, Key
-from evaluation.features.store import Identity, Store
-from evaluation.files import atomic_path
-from evaluation.progress import Log, Progress
+from evaluation.features.extract import identity
+from evaluation.features.receipt import write_receipt
+from evaluation.features.runner import Runner
+from evaluation.features.store import Store
+from evaluation.progress import Log, Progress, bar
 from evaluation.scoring.fit import Fitted, Scorer, expand
 from evaluation.scoring.fit_splits import find_fit_splits
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
-from evaluation.scoring.scores import Provenance
+from evaluation.scoring.records import describe_fitted, run_provenance, write_trials
+from evaluation.scoring.scores import write_scores
 from evaluation.scoring.settings import Settings
 
-_PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
-"""Packages whose version may affect scores."""
+
+def _ignore(text: str) -> None:
+    """Take a line, and print nothing."""
 
 
 def score(
     features: str | Path,
-    detectors: Sequence[str] | None = None,
+    detectors: Sequence[str | Own] | None = None,
     *,
-    configs: Sequence[str] = (),
+    splits: Iterable[Key] | None = None,
     fit_configs: Sequence[str] = (),
     search: bool = True,
     settings: Settings | None = None,
+    members: Sequence[str | Path] = (),
+    runner: Runner | None = None,
     seed: int = 0,
-    log: Log = lambda text: None,
+    device: str = "cpu",
+    accept: bool = False,
+    out: Path | None = None,
+    quiet: bool = True,
+    log: Log = _ignore,
+    say: Log = _ignore,
 ) -> pa.Table:
     """Fit detectors on extracted features, and score every row.
 
-    Detectors that need several models, or a second pass over the images, are not available here;
-    `python -m evaluation score` has options for them.
-
     Args:
-        features: folder written by `python -m evaluation extract`.
-        detectors: keys of `METHODS`; None for all that can be used with these features.
-        configs: configs to score; empty for all with rows to evaluate.
+        features: folder written by `extract`.
+        detectors: keys of `METHODS`, and detectors of your own: a `Method`, or a function that maps `Features` to one
+            score per row; None, or `all` among them, for all of `METHODS` that can be used with these features.
+        splits: (config, split) pairs to score; None for all of the configs with rows to evaluate.
         fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else a half of the validation
             rows, which get no scores.
         search: search hyperparameters on `external_validation`; if false, use the defaults.
         settings: by detector, hyperparameters with the values to search among; one value sets it.
+        members: folders of features of further models on the same release, for ensembles.
+        runner: runs the model on the images again, for the detectors that need it.
         seed: random seed.
+        device: where distances to neighbours are computed, as for `pick_device`.
+        accept: go on where the model's accuracy differs from the published one (`write_receipt`).
+        out: scores file to write, .parquet; the trials of the search are written beside it.
+        quiet: no progress bars.
         log: receives a line about each detector that is left out or cannot be searched.
+        say: receives lines about the model and each fitted detector.
 
     Returns:
         Columns `id`, `detector`, `score` (higher = more unknown) and `prediction`, as for `score_all`.
 
     Raises:
-        EvaluationError: there are no such features, configs or detectors, or a detector named here cannot be fitted.
+        EvaluationError: there are no such features, configs or detectors, a detector named here cannot be fitted, the
+            runner's model is another, or as for `write_receipt`.
     """
+    if out is not None and out.suffix != ".parquet":
+        raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
     store = Store.open(Path(features))
-    splits = store.splits()
-    chosen = choose_configs(store, configs, fit_configs)
-    fit_splits = find_fit_splits(splits, chosen, fit_configs)
-    scorer = Scorer(FeatureCache(store, seed=seed), fit_splits, search=search, settings=settings, log=log)
-    fitted = fit_all(scorer, expand(detectors), leave_out=detectors is None, progress=lambda count: None)
-    keys = [(config, split) for config in chosen for split in splits[config]]
-    return score_all(scorer, fitted, keys, lambda count: None)
+    keys = choose_keys(store, splits, fit_configs)
+    chosen = tuple(dict.fromkeys(config for config, _ in keys))
+    fit_splits = find_fit_splits(store.splits(), chosen, fit_configs)
+    if runner is not None:
+        store.require(identity(runner.release, runner.model, store.identity.label_names))
+    listed, own = choose(detectors)
+    cache = FeatureCache(store, [Store.open(Path(member)) for member in members], runner, seed, quiet)
+    scorer = Scorer(cache, fit_splits, search=search, settings=settings, own=own, log=log)
+    receipt = write_receipt(store, keys, accept=accept) if store.identity.source else []
+    _warn_about_environments(log, store, keys)
+    for line in (*receipt, *_describe_rows(scorer)):
+        say(line)
+    if scorer.fit_half.any():
+        log(
+            "There are no features of training rows, so detectors are fitted on half of the validation rows and tuned "
+            "on the other half. The rows fitted on get no scores"
+        )
+    names = expand(listed, own)
+    leave_out = listed is None or "all" in listed
+    with on_device(device), bar(len(names), "fitting", quiet=quiet, unit="detectors") as progress:
+        fitted = fit_all(scorer, names, leave_out=leave_out, progress=progress.update)
+    for one in fitted:
+        say(describe_fitted(one))
+    with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit="splits") as progress:
+        scores = score_all(scorer, fitted, keys, progress.update)
+    if out is not None:
+        write_trials(out.with_suffix(".search.csv"), fitted)
+        write_scores(out, scores, run_provenance(scorer, chosen, fitted, receipt))
+        say(f"{len(scores):,} scores of {len(fitted)} detectors are in {out}")
+    return scores
 
 
-def choose_configs(store: Store, wanted: Sequence[str], fit_configs: Sequence[str] = ()) -> tuple[str, ...]:
-    """Choose the configs to score: the given ones, else all with features of splits to evaluate.
+def choose_keys(store: Store, wanted: Iterable[Key] | None, fit_configs: Sequence[str] = ()) -> list[Key]:
+    """Choose the splits to score: the given ones, else all of the configs with features of splits to evaluate.
 
     Raises:
-        EvaluationError: a config has no features, those of a split are missing or incomplete, or there is no split to
-            evaluate.
+        EvaluationError: features of a config that is read are missing or incomplete, or there is no split to evaluate.
     """
-    store.require_whole([*wanted, *(f"{config}-train" for config in wanted), *fit_configs] if wanted else ())
+    named = None if wanted is None else list(wanted)
+    configs = list(dict.fromkeys(config for config, _ in named or ()))
+    store.require_whole([*configs, *(f"{config}-train" for config in configs), *fit_configs] if named else ())
+    if named is not None:
+        return named
     here = store.splits()
-    for config in wanted:
-        if config not in here:
-            raise unknown_name(f"config with features in {store.root}", config, here)
-    found = tuple(wanted) or tuple(config for config, splits in here.items() if set(splits) - set(FIT_AND_TUNE_SPLITS))
+    found = [(one, split) for one, splits in here.items() if {*splits} - {*FIT_AND_TUNE_SPLITS} for split in splits]
     if not found:
         raise EvaluationError(
             f"{store.root} has no features of splits to evaluate, only of "
@@ -157,104 +197,22 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
     return pa.concat_tables(tables)
 
 
-def run_provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted]) -> Provenance:
-    """Return the provenance of a run's scores."""
-    cache = scorer.cache
-    identities = [store.identity for store in (cache.store, *cache.members)]
-    digests = [identity.model_digest for identity in identities]
-    members = {"members": float(len(identities))}
-    return Provenance(
-        release_digest=cache.store.identity.release_digest,
-        configs=tuple(configs),
-        model=" + ".join(identity.model for identity in identities),
-        # For several models, a digest over theirs in order.
-        model_digest=digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
-        seed=cache.seed,
-        hyperparameters={
-            one.method.name: {**one.hyperparameters, **(members if one.method.reads == "members" else {})}
-            for one in fitted
-        },
-        versions={"python": platform.python_version(), **_versions()},
-        prepared=_prepared(identities, configs),
-        rows={one.method.name: _rows_used(scorer, one) for one in fitted},
-        fit_half="/".join(scorer.fit_splits.validation or ()) if scorer.fit_half.any() else "",
-    )
+def _describe_rows(scorer: Scorer) -> list[str]:
+    """Say which rows detectors are fitted and tuned on, in a line each."""
+    splits, halved = scorer.fit_splits, bool(scorer.fit_half.any())
+    used = {
+        "fitted": splits.fit_name if halved or not splits.halved else "",
+        "tuned": splits.tune_name(halved=halved),
+        "tuned against": "/".join(splits.external or ()),
+    }
+    return [f"{what}: {rows or 'no rows'}" for what, rows in used.items()]
 
 
-def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
-    """Name the rows that a detector was fitted and tuned on, and those that its threshold may be chosen on."""
-    splits = scorer.fit_splits
-    tuned = splits.tune_name(halved=bool(scorer.fit_half.any()))
-    used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fit]}
-    if fitted.trials and splits.external is not None:
-        used["tuned_on"] = f"{tuned} against {'/'.join(splits.external)}"
-    used["threshold_on"] = tuned
-    return {name: value for name, value in used.items() if value}
-
-
-def _prepared(identities: Sequence[Identity], configs: Sequence[str]) -> dict[str, str]:
-    """Say how prepared images of the scored configs were brought to each model's input, by `config/split`."""
-    keys = [key for key in identities[0].prepared if key.partition("/")[0] in configs]
-    ways = {key: [identity.prepared.get(key, "") for identity in identities] for key in keys}
-    return {key: " + ".join(dict.fromkeys(texts)) for key, texts in ways.items()}
-
-
-def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
-    """Write the trials of hyperparameter searches as CSV; without any, delete the file of an earlier run.
-
-    Args:
-        path: the file.
-        fitted: the detectors.
-    """
-    if not any(one.trials for one in fitted):
-        path.unlink(missing_ok=True)
-        return
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["detector", "hyperparameters", "auroc_external_validation", "chosen", "problem"])
-        for one in fitted:
-            for trial in one.trials:
-                area = "" if trial.auroc is None else repr(trial.auroc)
-                chosen = int(trial.hyperparameters == one.hyperparameters)
-                writer.writerow(
-                    [one.method.name, format_hyperparameters(trial.hyperparameters), area, chosen, trial.problem]
-                )
-
-
-def describe_fitted(fitted: Fitted) -> str:
-    """Describe a fitted detector in one line."""
-    values = format_hyperparameters(fitted.hyperparameters)
-    if not fitted.trials:
-        return f"{fitted.method.name}: {values}" if values else fitted.method.name
-    best = next(trial for trial in fitted.trials if trial.hyperparameters == fitted.hyperparameters)
-    failed = sum(trial.auroc is None for trial in fitted.trials)
-    without = f", {failed} of which cannot be used here" if failed else ""
-    return (
-        f"{fitted.method.name}: {values}, the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} on "
-        f"external_validation{without}"
-    )
-
-
-def format_hyperparameters(hyperparameters: Mapping[str, float]) -> str:
-    """Format hyperparameters as text."""
-    return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
-
-
-def warn_about_environments(log: Log, cache: FeatureCache, keys: Sequence[Key]) -> None:
+def _warn_about_environments(log: Log, store: Store, keys: Sequence[Key]) -> None:
     """Log a warning if splits were extracted in different environments."""
-    ways = {tuple(sorted(cache.store.row_blocks(*key).environment().items())): key for key in keys}
+    ways = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
     if len(ways) > 1:
         log(
             "Features were computed in more than one environment (device, batch size, threads or torch version), so "
             f"rows of {' and '.join('/'.join(key) for key in ways.values())} may differ in their last digits"
         )
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # an optional package that this run did not use
-    return found

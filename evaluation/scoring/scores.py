@@ -7,6 +7,7 @@ Parquet or CSV with the columns `id` and `score` (higher = more unknown), and op
 | `detector` | name of the detector; without it the file holds one detector, named after the file (`file_seed`) |
 | `prediction` | predicted class, as an index into the config's label names; -1 for none of them |
 | `class` | predicted class by name, in place of `prediction` |
+| `confidence` | probability of the predicted class, from 0 to 1: needed only for calibration |
 
 Names may be in capitals, other columns are not read, and a CSV file may have semicolons or tabs between its columns.
 Predictions are needed only by protocols that evaluate misclassified in-distribution rows, and only for labelled rows.
@@ -22,7 +23,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +30,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from evaluation.errors import EvaluationError, first_line, one_line
-from evaluation.files import atomic_path, is_text_by_text, parse_json, read_parquet
+from evaluation.files import atomic_path, from_json, parse_json, read_parquet
 
 METADATA = b"unknown_detection"
 """Key of the `Provenance` in a Parquet schema's metadata."""
@@ -41,6 +41,7 @@ COLUMNS: Mapping[str, pa.DataType] = {
     "score": pa.float64(),
     "prediction": pa.int64(),
     "class": pa.string(),
+    "confidence": pa.float64(),
 }
 """All columns that a scores file may have, in the order in which they are written."""
 
@@ -67,8 +68,10 @@ class Provenance:
         prepared: how images that are prepared for a model's input were brought to this model's, by `config/split`.
         rows: the rows that each detector was fitted and tuned on, and those that a threshold may be chosen on, by the
             detector's name; in words.
+        own: SHA-256 of the file that each detector of the user's own comes from, by the detector's name.
         fit_half: the `config/split` whose fit half (`fit_splits.in_fit_half`) detectors were fitted on in place of
             training rows; its rows have no scores. Empty if there is none.
+        source: what is said of the weights, see `Identity.source`, and the receipt of the model.
     """
 
     release_digest: str
@@ -80,7 +83,9 @@ class Provenance:
     versions: dict[str, str]
     prepared: dict[str, str] = field(default_factory=dict)
     rows: dict[str, dict[str, str]] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
     fit_half: str = ""
+    source: dict[str, str] = field(default_factory=dict)
 
 
 def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
@@ -98,7 +103,7 @@ def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
     if path.suffix != ".parquet":
         raise EvaluationError(f"The scores file must end in .parquet, found {path}. Rename it.")
     table = _checked(scores, str(path), COLUMNS)
-    optional = ("prepared", "rows", "fit_half")
+    optional = ("prepared", "rows", "own", "fit_half", "source")
     said = {name: value for name, value in asdict(provenance).items() if name not in optional or value}
     table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True)})
     with atomic_path(path) as temporary:
@@ -114,7 +119,7 @@ def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tup
 
     Returns:
         The table with `id`, `detector` (the file's stem if there is no such column), `score` as float64, and
-        `prediction` and `class` if present; and the provenance, if the file has one.
+        `prediction`, `class` and `confidence` if present; and the provenance, if the file has one.
 
     Raises:
         EvaluationError: the file cannot be read, has no rows, lacks a column or has one twice, has one named nearly as
@@ -182,6 +187,14 @@ def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) ->
         raise EvaluationError(
             f"{where} has empty, NaN or infinite scores at {bad}. Fix the detector: no metric can rank such rows."
         )
+    if "confidence" in names:
+        values = pc.fill_null(table["confidence"], 0.5)
+        outside = pc.invert(pc.and_(pc.greater_equal(values, 0), pc.less_equal(values, 1)))
+        if pc.any(outside).as_py():
+            raise EvaluationError(
+                f"{where} has confidences that are not from 0 to 1 at {summarize_ids(table['id'].filter(outside))}. "
+                "Give the probability of the predicted class, or leave the column out."
+            )
     return table
 
 
@@ -249,32 +262,9 @@ def _provenance(metadata: Mapping[bytes, bytes], path: Path) -> Provenance | Non
     if METADATA not in metadata:
         return None
     try:
-        found = parse_json(metadata[METADATA])
-        if not _is_provenance(found):
-            raise TypeError("values of other types")
-        return Provenance(**{**found, "configs": tuple(found["configs"])})
-    except (ValueError, TypeError, KeyError) as error:
+        return from_json(Provenance, parse_json(metadata[METADATA]))
+    except ValueError as error:
         raise EvaluationError(
             f"The metadata of {path} is not valid provenance as `python -m evaluation score` writes it. Write the "
             "file again, or without that metadata."
         ) from error
-
-
-def _is_provenance(found: Any) -> bool:
-    """Whether values from JSON have the types of a `Provenance`; whether all are there, its constructor says."""
-    if not isinstance(found, dict) or not isinstance(found["configs"], list) or type(found["seed"]) is not int:
-        return False
-    values, versions = found["hyperparameters"], found["versions"]
-    if not isinstance(values, dict) or not is_text_by_text(versions) or not is_text_by_text(found.get("prepared", {})):
-        return False
-    rows = found.get("rows", {})
-    if not isinstance(rows, dict) or not all(map(is_text_by_text, rows.values())):
-        return False
-    texts = [found[name] for name in ("release_digest", "model", "model_digest")]
-    texts += [*found["configs"], *values, *rows, found.get("fit_half", "")]
-    numbers = [number for one in values.values() if isinstance(one, dict) for number in one.values()]
-    return (
-        all(isinstance(text, str) and text.isprintable() for text in texts)
-        and all(isinstance(one, dict) for one in values.values())
-        and all(isinstance(number, int | float) for number in numbers)
-    )

@@ -30,12 +30,13 @@ def settable(chosen: Method) -> dict[str, tuple[float, ...]]:
     return found
 
 
-def parse_settings(texts: Iterable[str], names: Sequence[str]) -> Settings:
+def parse_settings(texts: Iterable[str], names: Sequence[str], own: Mapping[str, Method] | None = None) -> Settings:
     """Parse `DETECTOR.NAME=VALUE` or `DETECTOR.NAME=VALUE,VALUE,...`.
 
     Args:
         texts: as given on the command line.
         names: the detectors that are scored.
+        own: detectors of the user's own, by name.
 
     Raises:
         EvaluationError: a text has another form, there is no such detector or hyperparameter, the detector is not
@@ -50,18 +51,18 @@ def parse_settings(texts: Iterable[str], names: Sequence[str]) -> Settings:
                 f"--set {one_line(text)} does not name a hyperparameter and a value. Write it as in "
                 "--set knn.neighbors=50."
             )
-        known = settable(method(detector))
+        known = settable(method(detector, own))
         if not known:
             raise EvaluationError(f"{detector} has no hyperparameters. Leave --set {one_line(text)} out.")
         if name not in known:
             raise unknown_name(f"hyperparameter of {detector}", name, known)
-        if detector not in _with_parts(names):
+        if detector not in _with_parts(names, own):
             raise EvaluationError(
                 f"--set {one_line(text)} is of {detector}, which is not scored. Add it to --detectors."
             )
         if name in found.get(detector, {}):
             raise EvaluationError(f"--set gives {detector}.{name} twice. Write several values to search as A,B,C.")
-        whole = "int" in str(inspect.signature(method(detector).make).parameters[name].annotation)
+        whole = "int" in str(inspect.signature(method(detector, own).make).parameters[name].annotation)
         found.setdefault(detector, {})[name] = tuple(_number(value, text, whole=whole) for value in values.split(","))
     return found
 
@@ -78,9 +79,9 @@ def describe_settable() -> list[tuple[str, str]]:
     return lines
 
 
-def _with_parts(names: Sequence[str]) -> set[str]:
+def _with_parts(names: Sequence[str], own: Mapping[str, Method] | None) -> set[str]:
     """Return detectors and those whose scores they combine."""
-    return {*names, *(part for name in names for part in method(name).base_methods)}
+    return {*names, *(part for name in names for part in method(name, own).base_methods)}
 
 
 def _number(text: str, where: str, *, whole: bool) -> float:

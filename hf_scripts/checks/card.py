@@ -8,14 +8,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from builders.card import card
 from builders.errors import more
-from builders.release import card, duplicates
+from builders.release import duplicates
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
 from builders.release.layout import INDEX_SUFFIX, SEALED_SUFFIX, Layout
 from builders.storage.regular import read_regular
 from hf_scripts.checks.front_matter import FrontMatterError, read_front_matter
-from hf_scripts.checks.manifest import release_files
+from hf_scripts.checks.manifest import check_file, release_files
 from hf_scripts.checks.problems import Problems
 
 MOST_BYTES = 2_000_000
@@ -26,11 +27,16 @@ _SHOWN = 200
 """Upper limit on the characters of a text from the card that a message repeats."""
 
 
-def check_card(root: Path, manifest: Manifest) -> Problems:
+def check_card(root: Path, manifest: Manifest, unread: Collection[str] = ()) -> Problems:
     """Check the digest of the card, and that its YAML gives `load_dataset` every listed file and no other.
 
     The card need not equal the output of the current template: templates change, and published releases do not.
     `python -m hf_scripts.card --check` compares the two.
+
+    Args:
+        root: the release.
+        manifest: its manifest.
+        unread: paths of listed files that are not checked and need not be there.
     """
     problems = Problems()
     path = Layout(root).card
@@ -44,12 +50,18 @@ def check_card(root: Path, manifest: Manifest) -> Problems:
         problems.add("card", f"README.md: cannot be read: {reason}")
         return problems
     try:
-        _check_configs(root, manifest, read_front_matter(found), problems)
+        files = sorted({*release_files(root), *unread})
+        _check_configs(files, manifest, read_front_matter(found), problems)
     except FrontMatterError as error:
         problems.add("card", f"README.md: {error}")
     if manifest.card is not None and file_sha256(path) != manifest.card.sha256:
         problems.merge(_edited(manifest, found))
     return problems
+
+
+def check_croissant(root: Path, manifest: Manifest) -> Problems:
+    """Check the size and the digest of the Croissant metadata, which older releases lack."""
+    return check_file(root, manifest.croissant) if manifest.croissant is not None else Problems()
 
 
 def _edited(manifest: Manifest, found: str) -> Problems:
@@ -67,7 +79,7 @@ def _edited(manifest: Manifest, found: str) -> Problems:
     return problems
 
 
-def _check_configs(root: Path, manifest: Manifest, front: Mapping[str, Any], problems: Problems) -> None:
+def _check_configs(files: Sequence[str], manifest: Manifest, front: Mapping[str, Any], problems: Problems) -> None:
     configs = front.get("configs")
     if not isinstance(configs, list) or not all(isinstance(config, dict) for config in configs):
         problems.add("card", "README.md: the YAML has no list of configs")
@@ -75,7 +87,6 @@ def _check_configs(root: Path, manifest: Manifest, front: Mapping[str, Any], pro
     expected = _expected_configs(manifest)
     found = _by_name("config", ((config.get("config_name"), config.get("data_files")) for config in configs), problems)
     _check_names("config", expected, found, problems)
-    files = release_files(root)
     for name in sorted(expected.keys() & found.keys()):
         listed = found[name]
         files_of = [file for file in listed if isinstance(file, dict)] if isinstance(listed, list) else []

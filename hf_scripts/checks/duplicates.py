@@ -176,22 +176,30 @@ def _check_distances(
 
 
 def _counts(manifest: Manifest, pairs: Sequence[Pair]) -> list[str]:
-    """A note for each two splits with pairs: their number, and how many differ in class or role."""
+    """One note for all pairs: their number, how many differ in class or role, and where the most are.
+
+    The table itself has every pair, and a release's card the numbers by splits.
+    """
+    if not pairs:
+        return []
     training = {key for key, entry in manifest.by_key().items() if is_training(key, entry)}
-    known: dict[tuple[str, str], int] = {}
-    for pair in pairs:
-        known[pair.splits] = known.get(pair.splits, 0) + is_known_and_unknown(pair)
-    notes = []
-    for count in counted(pairs):
-        one, other = count.split, count.other_split
-        between = f"between {one} and {other}" if one != other else f"within {one}"
-        facts = [f"{count.two_classes:,} under two classes"] * bool(count.two_classes)
-        facts += [f"{count.two_roles:,} in two roles"] * bool(count.two_roles)
-        facts += [f"{known[one, other]:,} known and unknown"] * bool(known[one, other])
-        facts += ["all with an in-distribution training image"] * ((one in training) != (other in training))
-        said = f" ({', '.join(facts)})" if facts else ""
-        notes.append(f"{count.pairs:,} pair{'' if count.pairs == 1 else 's'} of duplicates {between}{said}")
-    return notes
+    with_training = sum((pair.split in training) != (pair.other_split in training) for pair in pairs)
+    counts = counted(pairs)
+    numbers = {
+        "under two classes": sum(count.two_classes for count in counts),
+        "in two roles": sum(count.two_roles for count in counts),
+        "known and unknown": sum(map(is_known_and_unknown, pairs)),
+        "with an in-distribution training image": with_training,
+    }
+    facts = ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number)
+    most = max(counts, key=lambda count: count.pairs)  # of several the first
+    one, other = most.split, most.other_split
+    where = f"between {one} and {other}" if one != other else f"within {one}"
+    if len(counts) > 1:
+        where = f"in {len(counts):,} pairings of splits, {most.pairs:,} of them {where}"
+    return [
+        f"{len(pairs):,} pair{'' if len(pairs) == 1 else 's'} of duplicates {where}{f' ({facts})' if facts else ''}"
+    ]
 
 
 def _not_compared(manifest: Manifest, table: DuplicatesEntry) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from builders.release.digests import file_sha256
@@ -34,6 +34,15 @@ def load(root: Path, problems: Problems, name: str = "") -> Manifest | None:
     except ManifestError as error:
         problems.add("manifest", f"{Layout(root).manifest.name}: {error.reason}")
         return None
+
+
+def files_in(manifest: Manifest, splits: Collection[str]) -> list[FileEntry]:
+    """The files of a release without the images and sealed residuals that belong to other splits alone."""
+    images: dict[str, bool] = {}
+    for key, _, split in manifest.splits():
+        for file in (*split.data, *split.sealed):
+            images[file.path] = images.get(file.path, False) or key in splits
+    return [file for file in manifest.files() if images.get(file.path, True)]
 
 
 def check_file(root: Path, listed: FileEntry) -> Problems:

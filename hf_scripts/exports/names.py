@@ -97,7 +97,7 @@ def extension(start: bytes, where: str) -> str:
             return name
     raise BuildError(
         f"The image {where} is not a JPEG, PNG, WebP, GIF, BMP or TIFF: its first bytes are "
-        f"{start[:_SIGNATURE_BYTES].hex() or 'missing'}. Leave that split out with --configs."
+        f"{start[:_SIGNATURE_BYTES].hex() or 'missing'}. Leave that split out with --splits."
     )
 
 

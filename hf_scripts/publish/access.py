@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from builders.errors import BuildError
+from builders.hub.repository import Info, Repository
+from builders.hub.retry import Log
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts.checks.problems import Problems
-from hf_scripts.hub.repository import Info, Repository
-from hf_scripts.hub.retry import Log
 from hf_scripts.publish.licences import Access, access_of, check_demo, check_licences, forbidden_images
 
 _MANIFEST = "manifest.json"
@@ -46,13 +46,13 @@ def check_access(
         BuildError: the repository is not private as requested, or a licence or `demo` forbids publishing.
     """
     access = access_of(private=info.private if info else private, gated=info.gated if info else False)
+    check_demo(manifest, access, repository.name, allowed=allow_demo)
     check_licences(manifest, access, repository.name)
     if private and access != "private":
         raise BuildError(
             f"{repository.name} is {access} on {repository.host}, and --private does not change an existing "
             "repository. Make it private in its settings there, or give another --repo."
         )
-    check_demo(manifest, access, repository.name, allowed=allow_demo)
 
 
 def check_published_images(

@@ -12,10 +12,10 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
 )
 
 from builders.errors import BuildError
-from hf_scripts.hub.repository import Repository
-from hf_scripts.hub.retry import with_retries
+from builders.hub.repository import Repository
+from builders.hub.retry import with_retries
 
-_ADVICE = "Publish some of its configs in another repository, with --configs and --repo."
+_ADVICE = "Publish some of its configs in another repository, with --splits and --repo."
 
 MOST_FRONT_MATTER = 40_000
 MOST_CARD = 200_000
@@ -24,8 +24,8 @@ README.md for validation, so the Hub's limit may apply to either.
 
 Known to be refused with 413: 50,000 class names, 1.3 MB of YAML (huggingface/datasets #7392), and five cards of
 unknown size (embeddings-benchmark/mteb #1892). Known to be accepted: ImageNet-1k's card, 85 KB, about half of it YAML
-(huggingface/datasets, `datasets/imagenet-1k/README.md`). All three benchmarks in one release have 13 KB of YAML in a
-card of 55 KB.
+(huggingface/datasets, `datasets/imagenet-1k/README.md`). The demos of all four benchmarks in one release have 21 KB
+of YAML in a card of 116 KB.
 """
 
 

@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import CommitOperationAdd
 
 from builders.errors import BuildError, os_errors_as_build_errors
+from builders.hub.repository import Info, Repository, addition
+from builders.hub.retry import Log
 from builders.release.entries import Manifest
+from builders.release.layout import CARD, CROISSANT
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
-from hf_scripts.hub.repository import Info, Repository, addition
-from hf_scripts.hub.retry import Log
 from hf_scripts.publish.access import check_access, check_published_images, log_access
 from hf_scripts.publish.card_size import check_card_size, validate_on_hub
 from hf_scripts.publish.licences import check_declared, with_declared_licences
@@ -59,11 +61,51 @@ class PublishRequest:
 
 @dataclass(frozen=True)
 class Plan:
-    """The changes of one commit: files to add, and paths to delete."""
+    """The changes of one commit: what they mean for the version, files to add, and paths to delete."""
 
     merged: MergedRelease
+    change: str
     additions: tuple[CommitOperationAdd, ...]
     deletions: tuple[str, ...]
+
+    @property
+    def upload_bytes(self) -> int:
+        """Bytes of the files to add."""
+        return sum(addition.upload_info.size for addition in self.additions)
+
+    @property
+    def unchanged(self) -> int:
+        """Number of files that stay as they are; the manifest is one, too."""
+        return len(self.merged.manifest.files_and_card()) + 1 - len(self.additions)
+
+
+@dataclass(frozen=True)
+class Publishing:
+    """What a run published, or a dry run would: `plan` is None where the tag has this release already.
+
+    `tagged` says whether the tag names the release now.
+    """
+
+    repository: str
+    tag: str
+    exists: bool
+    plan: Plan | None
+    tagged: bool
+
+    def document(self) -> dict[str, Any]:
+        """What `--json` prints of a dry run."""
+        plan = self.plan
+        return {
+            "repository": self.repository,
+            "repository_exists": self.exists,
+            "tag": self.tag,
+            "published_already": plan is None,
+            "change": "" if plan is None else plan.change,
+            "upload": [] if plan is None else sorted(addition.path_in_repo for addition in plan.additions),
+            "upload_bytes": 0 if plan is None else plan.upload_bytes,
+            "delete": [] if plan is None else list(plan.deletions),
+            "unchanged_files": None if plan is None else plan.unchanged,
+        }
 
 
 def publish(
@@ -73,7 +115,7 @@ def publish(
     scratch: Path,
     log: Log,
     progress: Progress,
-) -> bool:
+) -> Publishing:
     """Publish a release under a tag.
 
     Args:
@@ -85,7 +127,7 @@ def publish(
         progress: called with uploaded bytes.
 
     Returns:
-        Whether the tag names the release now; False after a dry run.
+        What was published, or what would be.
 
     Raises:
         BuildError: the release cannot be published; the message says why and what to do.
@@ -106,7 +148,8 @@ def publish(
     check_published_images(repository, info, tags, tag, log)
     if tag in tags:
         with os_errors_as_build_errors("write files of that version to the temporary folder"):
-            return _check_published(repository, request, info, tags, scratch, log)
+            _check_published(repository, request, info, tags, scratch, log)
+            return Publishing(repository.name, tag, exists=True, plan=None, tagged=True)
     with os_errors_as_build_errors("write the files of the next version to the temporary folder"):
         base = _newest(repository, info, scratch)
         plan = _plan(repository, request, base, tags, scratch, log)
@@ -116,7 +159,7 @@ def publish(
     check_card_size(card, repository.name)
     if request.dry_run:
         log("nothing was changed (--dry-run)")
-        return False
+        return Publishing(repository.name, tag, exists=info is not None, plan=plan, tagged=False)
     if plan.additions or plan.deletions:
         validate_on_hub(card, repository)
         check_folder()
@@ -128,7 +171,7 @@ def publish(
     _tag(repository, tag, commit)
     files = read_back(repository, tag, commit, plan.merged.root / "manifest.json", plan.merged.local, scratch / "back")
     log(f"{repository.name} {tag} is commit {commit[:12]}; its {files:,} files, read back, match manifest.json")
-    return True
+    return Publishing(repository.name, tag, exists=True, plan=plan, tagged=True)
 
 
 def _check_published(
@@ -138,7 +181,7 @@ def _check_published(
     tags: dict[str, str],
     scratch: Path,
     log: Log,
-) -> bool:
+) -> None:
     """Check that an existing tag names this very release."""
     tag = request.version.tag
     there = snapshot(repository, tags[tag], scratch / "tag")
@@ -157,7 +200,6 @@ def _check_published(
     )
     log(f"{repository.name} {tag} is commit {tags[tag][:12]} and has this release already; nothing was changed")
     log(f"its {files:,} files, read back, match manifest.json")
-    return True
 
 
 def _newest(repository: Repository, info: Info | None, scratch: Path) -> Snapshot | None:
@@ -188,17 +230,17 @@ def _plan(
         there = base if base is not None and same else snapshot(repository, commit, scratch / "last")
         last, changes = (last_version, there), differences(merged, there)
     check_version(request.version, last_version, changes)
-    write_version(merged, request.version, last, changes)
+    write_version(merged, repository.name, request.version, last, changes)
     what = f"{changes.level} change since {last_version.tag}: {changes.reason()}" if last_version else "first release"
     log(f"{request.version.tag}: {what}")
-    return _changed_files(merged)
+    return _changed_files(merged, what)
 
 
-def _changed_files(merged: MergedRelease) -> Plan:
+def _changed_files(merged: MergedRelease, change: str) -> Plan:
     """Plan the commit that turns the repository's files into those of the merged release."""
     tree = merged.base.tree if merged.base else {}
     known = {file.path: file.sha256 for file in merged.manifest.files()}
-    paths = sorted({*known, "README.md", "manifest.json"})
+    paths = sorted({*known, CARD, CROISSANT, "manifest.json"})
     additions = []
     for path in paths:
         local = merged.local(path)
@@ -209,7 +251,7 @@ def _changed_files(merged: MergedRelease) -> Plan:
         if path not in tree or not tree[path].has_content_of(local, known.get(path, "")):
             additions.append(addition(path, local, known.get(path, "")))
     _check_staying(merged)
-    return Plan(merged, tuple(additions), tuple(sorted(tree.keys() - set(paths))))
+    return Plan(merged, change, tuple(additions), tuple(sorted(tree.keys() - set(paths))))
 
 
 def _missing(path: str) -> Problems:
@@ -236,17 +278,15 @@ def _check_access(repository: Repository, request: PublishRequest, info: Info | 
 
 def _log_plan(plan: Plan, request: PublishRequest, log: Log) -> None:
     files = len(plan.additions)
-    size = sum(addition.upload_info.size for addition in plan.additions)
-    stay = len(plan.merged.manifest.files()) + 2 - files
     commits = 1 if files or plan.deletions else 0
     log(
-        f"to upload: {files:,} files, {size:,} bytes, in {commits} commit{'' if commits == 1 else 's'}; "
-        f"unchanged: {stay:,} files; to delete: {len(plan.deletions):,}"
+        f"to upload: {files:,} files, {plan.upload_bytes:,} bytes, in {commits} commit{'' if commits == 1 else 's'}; "
+        f"unchanged: {plan.unchanged:,} files; to delete: {len(plan.deletions):,}"
     )
     if files > request.max_files:
         raise BuildError(
-            f"{request.folder} has {files:,} files to upload, more than {request.max_files:,}. Publish some "
-            f"--configs, or allow them with --max-files {files}."
+            f"{request.folder} has {files:,} files to upload, more than {request.max_files:,}. Choose fewer "
+            f"with --splits, or allow them with --max-files {files}."
         )
 
 
@@ -261,9 +301,8 @@ def _commit(
         _check_access(repository, request, info, plan.merged.manifest)
         if repository.tree(_existing(info).head):
             raise _conflict(repository)
-    total = sum(addition.upload_info.size for addition in plan.additions)
     for size in repository.upload(plan.additions):
-        progress(size, total)
+        progress(size, plan.upload_bytes)
     parent = _existing(info).head
     title = publish_title(request.version.tag)
     commit = repository.commit(plan.additions, plan.deletions, title=title, parent=parent)

@@ -128,9 +128,11 @@ def check_demo(manifest: Manifest, access: Access, where: str, *, allowed: bool)
     """
     demo = [name for name, benchmark in sorted(manifest.benchmarks.items()) if benchmark.demo]
     if demo and access != "private" and not allowed:
+        # A licence holds for the demo of a source, too: nobody sees of a row that its image is made up.
+        flags = "--allow-demo and --index-only, without images" if _forbidden(manifest, access) else "--allow-demo"
         raise BuildError(
             f"{', '.join(demo)} is built from demo sources, and {where} is {access}. Build it from the real sources, "
-            "push to a private repository with --private, or allow it with --allow-demo."
+            f"push to a private repository (--private for a new one), or allow it with {flags}."
         )
 
 

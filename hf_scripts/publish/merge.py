@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from builders.cli.split_choice import chosen_splits
 from builders.errors import BuildError
 from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest, SplitEntry, pieces_by_key
 from hf_scripts.publish.versions import unpublished, without_unused
@@ -15,34 +16,33 @@ from hf_scripts.publish.versions import unpublished, without_unused
 _IDENTITY = ("seed", "limit_per_class", "demo")
 
 
-def chosen_configs(manifest: Manifest, names: Sequence[str]) -> Manifest:
-    """The manifest of some configs, with the benchmarks and sources that they use.
+def chosen_part(manifest: Manifest, wanted: Sequence[str], where: str) -> Manifest:
+    """The manifest of some splits, with the benchmarks and sources that they use.
 
     Args:
         manifest: the manifest of a release.
-        names: names of configs; empty for all.
+        wanted: values of `--splits`; empty for all splits.
+        where: the release, for messages.
 
     Raises:
-        BuildError: the release has no such config.
+        BuildError: the release has no such config or split.
     """
-    unknown = [name for name in names if name not in manifest.configs]
-    if unknown:
-        known = ", ".join(sorted(manifest.configs))
-        raise BuildError(f"The release has no config {unknown[0]}. Give some of {known} with --configs.")
-    found = unpublished(manifest)
-    if names:
-        found = replace(
-            found,
-            configs={name: found.configs[name] for name in sorted(set(names))},
-            withdrawn=tuple(row for row in found.withdrawn if row.split.partition("/")[0] in names),
-        )
-    return without_unused(found)
+    keys = set(chosen_splits(wanted, list(manifest.by_key()), where))
+    configs = {}
+    for name, config in manifest.configs.items():
+        splits = {split: entry for split, entry in config.splits.items() if f"{name}/{split}" in keys}
+        if splits:
+            configs[name] = replace(config, splits=splits)
+    withdrawn = tuple(row for row in manifest.withdrawn if row.split in keys)
+    return without_unused(replace(unpublished(manifest), configs=configs, withdrawn=withdrawn))
 
 
 def without_images(manifest: Manifest) -> Manifest:
     """The manifest of the same rows without pixels, like that of a build with --index-only."""
     configs = {
-        name: replace(config, splits={key: replace(split, data=()) for key, split in config.splits.items()})
+        name: replace(
+            config, splits={key: replace(split, data=(), samples=None) for key, split in config.splits.items()}
+        )
         for name, config in manifest.configs.items()
     }
     return replace(manifest, configs=configs)

@@ -12,19 +12,19 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from builders.card import card, croissant
 from builders.duplicates.table import complete, origin, table_entry, write_table
 from builders.errors import BuildError
-from builders.release import card
+from builders.hub.repository import RemoteFile, Repository
 from builders.release.duplicates import read_pairs
 from builders.release.entries import EMPTY, ConfigEntry, FileEntry, Manifest
-from builders.release.layout import CARD, CHANGELOG, Layout
+from builders.release.layout import CARD, CHANGELOG, CROISSANT, Layout
 from builders.release.manifest import file_entry, read_manifest
 from builders.release.tables import read_audit, read_excluded, write_audit, write_excluded
 from builders.storage.atomic import write_text
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release
 from hf_scripts.checks.problems import Problems
-from hf_scripts.hub.repository import RemoteFile, Repository
 from hf_scripts.publish import changelog
 from hf_scripts.publish.changelog import RowChanges, row_changes
 from hf_scripts.publish.merge import merge, part_keys, split_keys
@@ -271,20 +271,29 @@ def check_together(merged: MergedRelease) -> None:
 
 def differences(merged: MergedRelease, last: Snapshot) -> Changes:
     """The differences between a published version and the merged release, including the card."""
-    # A card may show its version, which alone is not a difference.
-    shown = replace(merged.manifest, version=last.manifest.version)
-    path = Layout(merged.root).inside("card-of-the-last-version")
-    write_text(path, card.render(shown))
-    return compare(last.manifest, replace(merged.manifest, card=file_entry(Layout(merged.root), path)))
+    # A card may show its version and repository, which alone are no difference.
+    shown = replace(merged.manifest, version=last.manifest.version, repository=last.manifest.repository)
+    layout = Layout(merged.root)
+    entries = []
+    for name, text in ((CARD, card.render(shown)), (CROISSANT, croissant.render(shown))):
+        path = layout.inside(f"of-the-last-version/{name}")
+        write_text(path, text)
+        entries.append(file_entry(layout, path))
+    return compare(last.manifest, replace(merged.manifest, card=entries[0], croissant=entries[1]))
 
 
 def write_version(
-    merged: MergedRelease, version: Version, last: tuple[Version, Snapshot] | None, changes: Changes
+    merged: MergedRelease,
+    repository: str,
+    version: Version,
+    last: tuple[Version, Snapshot] | None,
+    changes: Changes,
 ) -> None:
     """Write the files of a new version: changelog, table of changes, card and manifest.
 
     Args:
-        merged: the merged release; sets `version`, `previous`, `changelog` and `card` of its manifest.
+        merged: the merged release; sets `version`, `previous`, `repository`, `changelog` and the card of its manifest.
+        repository: ORG/NAME.
         version: the version to publish.
         last: the highest published version and its release; None before the first.
         changes: the differences between the two.
@@ -308,10 +317,11 @@ def write_version(
         merged.manifest,
         version=str(version),
         previous=str(last[0]) if last else "",
+        repository=repository,
         changelog=tuple(sorted([merged.add(layout.changelog), *tables], key=lambda entry: entry.path)),
     )
     merged.manifest = card.write_card_and_manifest(layout, published)
-    merged.written += [CARD, layout.manifest.name]
+    merged.written += [CARD, CROISSANT, layout.manifest.name]
 
 
 def _row_changes(merged: MergedRelease, last: Snapshot, changes: Changes) -> list[RowChanges]:

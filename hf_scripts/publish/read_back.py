@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import yaml
 
 from builders.errors import BuildError
+from builders.hub.repository import RemoteFile, Repository
+from builders.hub.retry import with_retries
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
 from builders.release.layout import INDEX_SUFFIX
 from builders.release.manifest import parse
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
-from hf_scripts.hub.repository import RemoteFile, Repository
-from hf_scripts.hub.retry import with_retries
 from hf_scripts.publish.merged_release import first_problem, sizes_and_digests
 
 

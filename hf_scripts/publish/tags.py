@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from builders.errors import BuildError
-from hf_scripts.hub.repository import Repository
-from hf_scripts.hub.retry import Log
+from builders.hub.repository import Repository
+from builders.hub.retry import Log
 from hf_scripts.publish.versions import version_of
 
 

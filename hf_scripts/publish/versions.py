@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from builders.errors import BuildError
 from builders.release.duplicates import CONFIG
 from builders.release.entries import Manifest, without_outdated_audits
+from builders.release.layout import CARD, CROISSANT
 
 _TAG = re.compile(r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
 
@@ -167,7 +168,7 @@ def check_version(requested: Version, last: Version | None, changes: Changes) ->
 
 def unpublished(manifest: Manifest) -> Manifest:
     """A manifest without the fields that publishing sets, and without the card, which is rendered from the others."""
-    return replace(manifest, card=None, version=None, previous=None, changelog=None)
+    return replace(manifest, card=None, croissant=None, repository=None, version=None, previous=None, changelog=None)
 
 
 def without_unused(manifest: Manifest) -> Manifest:
@@ -184,8 +185,10 @@ def without_unused(manifest: Manifest) -> Manifest:
 def _metadata(old: Manifest, new: Manifest, kept: Set[str]) -> list[str]:
     """Paths of differing values in the manifests, ignoring all splits but those in `kept`."""
     found = sorted(_differences(_described(old, kept), _described(new, kept), ""))
-    cards = [manifest.card.sha256 for manifest in (old, new) if manifest.card is not None]
-    return found or (["README.md"] if len(set(cards)) == 2 else [])
+    rendered = ((CARD, old.card, new.card), (CROISSANT, old.croissant, new.croissant))
+    return found or [
+        path for path, was, now in rendered if was is not None and now is not None and was.sha256 != now.sha256
+    ]
 
 
 def _described(manifest: Manifest, kept: Set[str]) -> object:

@@ -32,11 +32,11 @@ def sun397_without_the_list(sun397, root):
     return root
 
 
-def packed(folder, archive, mode):
-    """The archive of a folder under its own name, in another order than that of a listing."""
+def packed(folder, archive, mode, name=None):
+    """The archive of a folder under its own or another name, in another order than that of a listing."""
     with tarfile.open(archive, mode) as file:
         for path in sorted(folder.rglob("*"), key=lambda path: path.name[::-1]):
-            file.add(path, f"{folder.name}/{path.relative_to(folder).as_posix()}", recursive=False)
+            file.add(path, f"{name or folder.name}/{path.relative_to(folder).as_posix()}", recursive=False)
 
 
 def sun397_archive(sun397, root):

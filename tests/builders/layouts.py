@@ -189,6 +189,27 @@ def caltech256_inside(caltech256, root):
     return root / "caltech256" / "256_ObjectCategories"
 
 
+def food101_archive(food101, root):
+    """The owners' archive, packed."""
+    root.mkdir(exist_ok=True)
+    facets_layouts.packed(food101, root / "food-101.tar.gz", "w:gz", "food-101")
+    return root
+
+
+def caltech256_archive(caltech256, root):
+    """The owner's archive, uncompressed."""
+    root.mkdir(exist_ok=True)
+    facets_layouts.packed(caltech256 / "256_ObjectCategories", root / "256_ObjectCategories.tar", "w")
+    return root
+
+
+def dtd_archive(dtd, root):
+    """The owners' archive, packed."""
+    root.mkdir(exist_ok=True)
+    facets_layouts.packed(dtd, root / "dtd-r1.0.1.tar.gz", "w:gz", "dtd")
+    return root
+
+
 def places365_easy(places365, root):
     """The easy format: one folder a class, named without inner folders."""
     labels = dict(line.split() for line in (places365 / "places365_val.txt").read_text().splitlines())
@@ -228,14 +249,21 @@ LAYOUTS = {
         imagenet_parquet,
         *circulating.IMAGENET,
     ),
-    "food101": (one_level_up, food101_inside, food101_parquet, food101_parquet_swapped, *circulating.FOOD101),
-    "caltech256": (one_level_up, caltech256_inside, *circulating.CALTECH256),
+    "food101": (
+        one_level_up,
+        food101_inside,
+        food101_archive,
+        food101_parquet,
+        food101_parquet_swapped,
+        *circulating.FOOD101,
+    ),
+    "caltech256": (one_level_up, caltech256_inside, caltech256_archive, *circulating.CALTECH256),
     "places365": (one_level_up, places365_easy, places365_torchvision, places365_large, *circulating.PLACES365),
     "cifar100": (one_level_up, *cifar_layouts.CIFAR100),
     "svhn": (one_level_up, *cifar_layouts.SVHN),
     "lsun": (one_level_up, *cifar_layouts.LSUN),
     "lsun_fix": (one_level_up, *cifar_layouts.LSUN_FIX),
-    "dtd": (one_level_up, *cifar_layouts.DTD, *circulating.DTD),
+    "dtd": (one_level_up, dtd_archive, *cifar_layouts.DTD, *circulating.DTD),
     "sun397": (one_level_up, *facets_layouts.SUN397),
     "svhn_full": (one_level_up, *facets_layouts.SVHN_FULL, *circulating.SVHN_FULL),
     "inaturalist": (one_level_up, *broad_layouts.INATURALIST),

@@ -18,6 +18,7 @@ from evaluation.protocols import broad
 from hf_scripts import materialize, verify
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
+from hf_scripts.checks.verified import Scope
 from taxonomy import tables
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.indexes import whole_index
@@ -73,9 +74,8 @@ def test_generated_images_keep_their_labels_and_verify(demo, shifted, broad_rele
     manifest = build_demo(demo, tmp_path, benchmark=shifted, splits=("broad-resized/resized",))
     assert manifest["configs"]["broad-resized"]["splits"]["resized"]["labelled"] is True
     problems = Problems()
-    found, _ = verify.verify(
-        tmp_path, check_manifest.load(tmp_path, problems), decode=False, workers=1, advance=lambda _: None
-    )
+    listed = check_manifest.load(tmp_path, problems)
+    found, _ = verify.verify(tmp_path, listed, Scope.of(listed, decode=False), workers=1, advance=lambda _: None)
     problems.merge(found)
     assert list(problems.lines()) == []
     columns = ["source_id", "label"]
@@ -113,7 +113,9 @@ def test_roles_are_those_that_the_protocol_compares(broad_release):
 def test_the_demo_has_every_set_and_verifies(broad_release):
     problems = Problems()
     manifest = check_manifest.load(broad_release, problems)
-    found, notes = verify.verify(broad_release, manifest, decode=True, workers=1, advance=lambda _: None)
+    found, notes = verify.verify(
+        broad_release, manifest, Scope.of(manifest, decode=True), workers=1, advance=lambda _: None
+    )
     problems.merge(found)
     assert list(problems.lines()) == []
     assert any(note.startswith("broad is built from demo sources") for note in notes)
@@ -176,13 +178,13 @@ def test_every_image_of_a_source_is_kept_or_excluded(broad_release):
 def test_the_card_explains_the_columns_and_how_clean_the_sets_are(broad_release):
     card = (broad_release / "README.md").read_text(encoding="utf-8")
     for column in ("source_class", "predicted_wnid", "confidence", "known_object_seen", "examined"):
-        assert f"`{column}` (" in card
+        assert f"| `{column}` | " in card
     assert "(`known_object_seen`) on 10 of iNaturalist's, 78 of ImageNet-O's and 19 of OpenImage-O's" in card
 
 
 def test_a_published_config_is_rebuilt_from_its_index(broad_release, demo, tmp_path):
     flags = [f"--{key}={demo[key]}" for key in SOURCES]
-    arguments = [str(broad_release), "broad-novel-classes", *flags, "--out", str(tmp_path), "--workers", "1"]
+    arguments = [str(broad_release), "--splits=broad-novel-classes", *flags, "--out", str(tmp_path), "--workers", "1"]
     assert materialize.main([*arguments, "--quiet"]) == 0
     expected, found = files_of(broad_release), files_of(tmp_path)
     names = {name for name in found if "broad-novel-classes" in name}
@@ -201,14 +203,14 @@ def test_one_split_at_a_time_and_more_workers_change_no_byte(broad_release, demo
 
 def test_the_card_counts_rows_of_each_shift(broad_release):
     card = (broad_release / "README.md").read_text(encoding="utf-8")
-    start = card.index("Rows per kind of shift:")
+    start = card.index("| kind of shift |")
     splits = "`broad-novel-classes/imagenet_o`, `broad-novel-classes/inaturalist`, `broad-novel-classes/openimage_o`"
     pair = "`broad-multi-label/cocomagenet`, `broad-multi-label/cocomagenet_mono`"
-    assert card[start:].splitlines()[2:7] == [
+    assert card[start:].splitlines()[:5] == [
         "| kind of shift | splits | rows | expected | paper |",
         "|---|---|---:|---:|---:|",
-        f"| novel_class | {splits} | 674 | 27,869 | 27,869 |",
-        f"| multi_label | {pair} | 92 | 4,000 | 4,000 |",
+        f"| novel class | {splits} | 674 | 27,869 | 27,869 |",
+        f"| multi-label | {pair} | 92 | 4,000 | 4,000 |",
         "",
     ]
 
@@ -223,7 +225,15 @@ def test_all_of_openimage_o_by_flag_is_another_version(demo, tmp_path, capsys):
     capsys.readouterr()
     assert main([*flags, "--out", str(out)]) == 2
     assert "1.1.0" in capsys.readouterr().err
-    again = [str(out), "broad-novel-classes", flags[0], "--out", str(tmp_path / "again"), "--workers=1", "--quiet"]
+    again = [
+        str(out),
+        "--splits=broad-novel-classes",
+        flags[0],
+        "--out",
+        str(tmp_path / "again"),
+        "--workers=1",
+        "--quiet",
+    ]
     assert materialize.main(again) == 0
     assert manifest_of(tmp_path / "again")["benchmarks"]["broad"]["version"] == "1.1.0+openimage-o-all"
 

@@ -104,7 +104,7 @@ def test_the_release_verifies_and_says_how_it_was_made(release, capsys):
     card = (release / "README.md").read_text(encoding="utf-8")
     assert "ImageNet-C's own files are JPEGs of quality 85; these are PNGs without that loss" in card
     assert "the snow is blurred by the library's own 25 taps instead of ImageMagick's." in card
-    assert "`severity` (int64): its severity, 1 to 5." in card
+    assert "| `severity` | int64 | its severity, 1 to 5 |" in card
 
 
 def test_they_are_recomputed_from_the_index_and_compared(release, imagenet, tmp_path, capsys):
@@ -112,7 +112,7 @@ def test_they_are_recomputed_from_the_index_and_compared(release, imagenet, tmp_
     for name in ("index", "excluded", "duplicates"):
         shutil.copytree(release / name, published / name)
     shutil.copy(release / "manifest.json", published)
-    flags = [CONFIG, "--workers=1", "--quiet"]
+    flags = [f"--splits={CONFIG}", "--workers=1", "--quiet"]
     out = tmp_path / "again"
     assert materialize.main([str(published), *flags, f"--imagenet={imagenet}", f"--out={out}"]) == 0
     expected = files_of(release)
@@ -221,7 +221,7 @@ def test_a_variant_without_duplicates_says_what_it_compares(imagenet, tmp_path, 
 
 def test_rebuilt_without_the_extra_the_same_sentence(release, imagenet, tmp_path, no_library, capsys):
     flags = [f"--imagenet={imagenet}", "--workers=1", "--quiet", f"--out={tmp_path}"]
-    assert materialize.main([str(release), CONFIG, *flags]) == 2
+    assert materialize.main([str(release), f"--splits={CONFIG}", *flags]) == 2
     assert SENTENCE in capsys.readouterr().err
     assert files_of(tmp_path) == {}
 

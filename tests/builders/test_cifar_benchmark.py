@@ -207,7 +207,7 @@ def test_a_folder_of_one_version_takes_no_other(demo, tmp_path, capsys):
     flags = [*folders(demo), "--splits", "cifar/test", "--out", str(tmp_path), "--quiet"]
     assert main(flags) == 0
     assert main(["--benchmark-version", "2.0.0", *flags]) == 2
-    assert "has the version 3.0.0, and this run the version 2.0.0" in capsys.readouterr().err
+    assert "with the version 3.0.0, and this run has 2.0.0" in capsys.readouterr().err
 
 
 def folders(demo):

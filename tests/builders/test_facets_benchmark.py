@@ -33,6 +33,7 @@ from hf_scripts.checks.duplicates import check_duplicates
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.release import check_parts
 from hf_scripts.checks.values import check_values, split_of
+from hf_scripts.checks.verified import Scope
 from taxonomy import tables
 from taxonomy.rules import facets
 from tests.builders.conftest import build_demo, files_of
@@ -252,7 +253,7 @@ def manifest_splits(root):
 def test_the_demo_has_every_class_and_verifies(release):
     problems = Problems()
     manifest = check_manifest.load(release, problems)
-    found, notes = verify.verify(release, manifest, decode=True, workers=1, advance=lambda _: None)
+    found, notes = verify.verify(release, manifest, Scope.of(manifest, decode=True), workers=1, advance=lambda _: None)
     problems.merge(found)
     assert list(problems.lines()) == []
     assert "facets is built from demo sources and is not for results" in notes

@@ -170,7 +170,7 @@ def test_given_partitions_are_taken_as_they_are(folders, tmp_path):
 
 
 def test_materialize_says_that_it_cannot(release, tmp_path, capsys):
-    assert materialize.main([str(release), "folder", f"--out={tmp_path / 'out'}"]) == 2
+    assert materialize.main([str(release), "--splits=folder", f"--out={tmp_path / 'out'}"]) == 2
     error = capsys.readouterr().err
     assert "do not build the benchmark folder" in error
     assert not (tmp_path / "out").exists()

@@ -12,7 +12,7 @@ from evaluation.__main__ import COMMANDS
 from evaluation.extras import EXTRA
 
 ROOT = Path(__file__).parents[2]
-MODULES = {"scikit-learn": "sklearn", "pytorch-ood": "pytorch_ood"}
+MODULES = {"scikit-learn": "sklearn"}
 
 
 def test_the_extra_is_what_the_project_lists():

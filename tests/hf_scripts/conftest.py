@@ -48,7 +48,7 @@ def declared():
 def naps(monkeypatch, waits):
     """Nobody waits between tries, neither the client nor we; the seconds that we would have."""
     seconds = []
-    monkeypatch.setattr("hf_scripts.hub.retry.sleep", seconds.append)
+    monkeypatch.setattr("builders.hub.retry.sleep", seconds.append)
     return seconds
 
 

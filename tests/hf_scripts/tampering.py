@@ -50,7 +50,7 @@ def check(whole, capsys):
     """Verify the copy; returns exit code and lines. Without decoding, unless asked for."""
 
     def run(*flags, decode=False):
-        code = verify.main([str(whole), "--workers", "1", *([] if decode else ["--quick"]), *flags])
+        code = verify.main([str(whole), "--workers", "1", *([] if decode else ["--check", "fast"]), *flags])
         out, err = capsys.readouterr()
         assert err == ""
         return code, out.splitlines()

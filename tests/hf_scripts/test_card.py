@@ -1,5 +1,6 @@
 """The dataset card: its YAML against `datasets`, its BibTeX, its tables against the manifest, and the command."""
 
+import itertools
 import json
 import re
 import shutil
@@ -9,18 +10,23 @@ import datasets
 import pytest
 import yaml
 from datasets.info import DatasetInfosDict
+from PIL import Image
 
+from builders.card import card, croissant, front_matter
+from builders.card.facts import MOST_CLASSES
+from builders.card.words import rule_meaning
 from builders.plan.classes import class_ids
 from builders.registry import BENCHMARKS
-from builders.release import card
 from builders.release.layout import shard_name
 from builders.release.manifest import read_manifest
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import read_excluded
+from hf_scripts import verify
 from hf_scripts.card import main
+from taxonomy.tables import imagenet1k
 from tests import manifests
 from tests.hf_scripts.samples import make_release
-from tests.manifests import typed
+from tests.manifests import manifest_of, typed, write_json
 
 LABELS = ["n01443537", "yes", "1e5", "0x1f", "no: colon", "ünïcode"]
 
@@ -135,7 +141,7 @@ def test_all_benchmarks_in_one_release_have_little_front_matter():
     # Shards of 500 MB hold about 4,500 images of ImageNet (110 KB each).
     manifest = made_up(shard_rows=4_500)
     shards = [shard for split in manifest.by_key().values() for shard in split.data]
-    front = card.front_matter(manifest)
+    front = front_matter.front_matter(manifest)
     assert (len(front["configs"]), len(shards) > 170) == (38, True)
     # The 15,000 characters that three benchmarks with 26 configs were held to, for each config.
     assert len(yaml.safe_dump(front, sort_keys=False, allow_unicode=True)) < 15_000 / 26 * len(front["configs"])
@@ -162,7 +168,7 @@ def test_tables_have_every_split_and_what_each_rule_leaves_out(built):
                     by_rule[line.rule] = by_rule.get(line.rule, 0) + line.images
             rules = ", ".join(f"{rule} {images:,}" for rule, images in sorted(by_rule.items()))
             assert f"| `{name}/{split}` | {rules or 'none'} |" in text
-            counts = " | ".join(f"{entry[k]:,}" for k in ("rows", "expected", "paper", "excluded"))
+            counts = " | ".join(f"{entry[k]:,}" for k in ("rows", "expected", "paper"))
             assert (
                 f"| `{split}` | {entry['role']} | {manifest['sources'][entry['source']]['title']} | {counts} |" in text
             )
@@ -208,7 +214,8 @@ def test_an_index_only_release_shows_how_to_load_its_index(cifar_release):
         split["data"] = []
     front, text = front_of(card.render(typed(manifest)))
     assert "cifar" not in {config["config_name"] for config in front["configs"]}
-    assert 'load_dataset("ORG/NAME", "cifar-index", split="external_validation")' in text
+    assert 'load_dataset(str(Path.cwd()), "cifar-index", split="test")' in text
+    assert "This release has rows without images" not in text  # cifar-train has some
 
 
 def test_withdrawn_rows_and_the_version_are_named(cifar_release):
@@ -218,17 +225,19 @@ def test_withdrawn_rows_and_the_version_are_named(cifar_release):
         "split": "cifar/far_ood_dtd",
         "reason": "its owner asked",
     }
-    _, text = front_of(card.render(typed(manifest | {"withdrawn": [row], "version": "2.0.0"})))
+    published = {"withdrawn": [row], "version": "2.0.0", "repository": "org/name"}
+    _, text = front_of(card.render(typed(manifest | published)))
     assert f"- `{row['id']}` (cifar/far_ood_dtd): its owner asked" in text
     assert "**Version 2.0.0.**" in text
-    assert 'revision="v2.0.0"' in text
+    assert 'load_dataset("org/name", "cifar", split="test", revision="v2.0.0")' in text
+    assert "hf_scripts.materialize org/name CONFIG --revision v2.0.0" in text
 
 
 def test_size_categories_are_the_hubs():
     sizes = {999: "n<1K", 1_000: "1K<n<10K", 99_999: "10K<n<100K", 999_999: "100K<n<1M", 1_000_000: "1M<n<10M"}
     for rows, name in sizes.items():
         config = manifests.config({"test": manifests.split(rows=rows)})
-        assert card._size(typed(manifests.manifest({"bench": config}))) == name
+        assert front_matter._size(typed(manifests.manifest({"bench": config}))) == name
 
 
 def test_check_tells_whether_the_card_is_what_the_template_gives(cifar_release, tmp_path, capsys):
@@ -241,6 +250,114 @@ def test_check_tells_whether_the_card_is_what_the_template_gives(cifar_release, 
     assert main([str(root)]) == 0
     assert (root / "README.md").read_bytes() == before
     assert main([str(root), "--check"]) == 0
+    (root / "croissant.json").unlink()
+    capsys.readouterr()
+    assert main([str(root), "--check"]) == 1
+    assert "croissant.json is missing" in capsys.readouterr().out
+
+
+def test_a_release_without_croissant_metadata_is_whole_and_its_card_is_outdated(tmp_path, capsys):
+    """As releases from before there was any are."""
+    root = make_release(tmp_path / "release", {"bench/test": range(3)})
+    (root / "croissant.json").unlink()
+    write_json(root, {name: entry for name, entry in manifest_of(root).items() if name != "croissant"})
+    assert verify.main([str(root), "--workers", "1"]) == 0
+    assert main([str(root), "--check"]) == 1
+    assert "croissant.json is missing; render it with python -m hf_scripts.card" in capsys.readouterr().out
+    assert main([str(root)]) == 0
+    assert main([str(root), "--check"]) == 0
+    assert verify.main([str(root), "--workers", "1"]) == 0
+    (root / "croissant.json").write_text("{}", encoding="utf-8")
+    assert verify.main([str(root), "--workers", "1"]) == 1
+    assert "croissant.json: has 2 bytes" in capsys.readouterr().out
+
+
+def snippets(text):
+    """The Python examples of a card."""
+    return re.findall(r"```python\n(.*?)```", text, re.S)
+
+
+def test_what_the_card_says_to_paste_works_in_the_folder(imagenet_release, monkeypatch, tmp_path):
+    """Demo images of ImageNet vary in size; grey and CMYK ones are among its classes."""
+    monkeypatch.chdir(imagenet_release)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path))
+    _, text = front_of((imagenet_release / "README.md").read_text(encoding="utf-8"))
+    load, pytorch, duplicates = snippets(text)
+    loaded = {}
+    exec(load, loaded)
+    assert loaded["rows"].num_rows == 400
+    compared = {}
+    exec(duplicates, compared)
+    assert compared["rows"].num_rows == 399  # one test image is a near one's, as the table of the card says
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    batch = {}
+    exec(pytorch, batch)
+    assert batch["images"].shape == (400 % 64, 3, 224, 224) and batch["images"].dtype == torch.float32
+    assert batch["images"].min() >= 0 and batch["images"].max() <= 1
+    assert batch["labels"].tolist() == loaded["rows"]["label"][-(400 % 64) :]
+    odd = [{"image": Image.new(mode, (5, 9)), "label": -1, "id": mode} for mode in ("L", "CMYK", "RGBA", "P", "1")]
+    assert batch["collate"](odd)[0].shape == (5, 3, 224, 224)
+
+
+@pytest.mark.parametrize("name", ["imagenet_release", "cifar_release", "facets_release", "broad_release"])
+def test_rules_columns_roles_and_classes_are_explained(name, request):
+    root = request.getfixturevalue(name)
+    manifest = read_manifest(root)
+    _, text = front_of((root / "README.md").read_text(encoding="utf-8"))
+    rules = {rule for split in manifest.by_key().values() for rule in split.excluded_by_rule}
+    assert all(rule_meaning(rule) for rule in rules)
+    assert all(f"| `{rule}` | {rule_meaning(rule)} |" in text for rule in rules)
+    for config in manifest.configs.values():
+        schema = arrow_schema(config.label_names, config.own_columns())
+        assert all(f"`{column}`" in text for column in schema.names)
+        for role in {role for split in config.splits.values() for role in split.roles}:
+            assert f"| {ROLES.index(role)} | `{role}` |" in text
+    known = {one.wnid: one.name for one in imagenet1k()}
+    for config in manifest.configs.values():
+        if len(config.label_names) > MOST_CLASSES:
+            assert f"`croissant.json` lists them with their names (`labels/{min(manifest.configs)}`)" in text
+        else:
+            assert all(f"`{label}` {known[label]}" in text for label in config.label_names if label in known)
+    prose = re.sub(r"```.*?```", "an example", text, flags=re.S)
+    assert not re.search(r"\{\{|\{%|\}\}|\n\n\n", prose)
+
+
+@pytest.mark.parametrize("name", ["imagenet_release", "cifar_release", "facets_release", "broad_release"])
+def test_long_sentences_stand_once(name, request):
+    root = request.getfixturevalue(name)
+    _, text = front_of((root / "README.md").read_text(encoding="utf-8"))
+    lines = [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")]
+    assert len(lines) == len(set(lines)), [line for line in lines if lines.count(line) > 1]
+    sentences = [s for line in lines for s in re.split(r"(?<=[.:]) ", line) if len(s) > 100]
+    assert len(sentences) == len(set(sentences)), [s for s in sentences if sentences.count(s) > 1]
+
+
+def test_markdown_renders_tables_lists_and_pictures(cifar_release):
+    """A table or list without a blank line above it would run into its paragraph."""
+    _, text = front_of((cifar_release / "README.md").read_text(encoding="utf-8"))
+    lines = text.splitlines()
+    for above, line in itertools.pairwise(lines):
+        if re.match(r"\|[-:| ]+\|$", line):
+            assert above.startswith("|") and above.count("|") == line.count("|"), line
+        starts = line.startswith(("- ", "| ", "#", "![")) and not above.startswith(("- ", "|"))
+        assert not starts or above == "", (above, line)
+    for row in (line for line in lines if line.startswith("|")):
+        assert row.endswith("|")
+
+
+def test_neither_depends_on_the_order_in_the_manifest(broad_release):
+    """A build has another order in memory than the manifest that it writes."""
+    manifest = manifest_of(broad_release)
+    turned = json.loads(json.dumps(manifest), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
+    assert list(turned["sources"]) == list(manifest["sources"])[::-1]
+    assert card.render(typed(turned)) == (broad_release / "README.md").read_text(encoding="utf-8")
+    assert croissant.render(typed(turned)) == (broad_release / "croissant.json").read_text(encoding="utf-8")
+
+
+def test_papers_have_links(cifar_release):
+    _, text = front_of((cifar_release / "README.md").read_text(encoding="utf-8"))
+    assert "[DOI](https://doi.org/10.1016/j.eswa.2023.120461), [arXiv](https://arxiv.org/abs/2112.00337)" in text
+    assert "([DOI](https://doi.org/10.1007/s11263-015-0816-y))" in text  # ImageNet
 
 
 def test_a_folder_without_a_release_is_refused(tmp_path, capsys):

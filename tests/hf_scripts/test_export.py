@@ -151,7 +151,7 @@ def odd(copy):
 @pytest.mark.parametrize("chosen_format", FORMATS)
 def test_odd_classes_and_names_are_told_apart_and_read_back(chosen_format, odd, tmp_path):
     out = tmp_path / "out"
-    assert run(odd, chosen_format, out, "--configs", PLACES) == 0
+    assert run(odd, chosen_format, out, "--splits", PLACES) == 0
     assert_is_the_release(odd, chosen_format, out, PLACES)
     for name in written(out):
         assert name.isascii() and " " not in name and "\\" not in name
@@ -161,7 +161,7 @@ def test_odd_classes_and_names_are_told_apart_and_read_back(chosen_format, odd, 
 
 
 def test_datasets_reads_odd_names_and_empty_texts(odd, tmp_path):
-    assert run(odd, "imagefolder", tmp_path / "out", "--configs", PLACES) == 0
+    assert run(odd, "imagefolder", tmp_path / "out", "--splits", PLACES) == 0
     assert_datasets_reads(odd, tmp_path / "out", PLACES, tmp_path / "cache")
 
 
@@ -278,8 +278,8 @@ def test_a_tar_has_no_more_bytes_than_it_may_and_could_not_have_had_another_samp
 
 
 def test_a_sample_larger_than_a_tar_gets_its_own(release, tmp_path):
-    assert run(release, "webdataset", tmp_path / "out", "--configs", PLACES, "--shard-bytes", "10240") == 0
+    assert run(release, "webdataset", tmp_path / "out", "--splits", PLACES, "--shard-bytes", "10240") == 0
     rows = splits_of(release)[PLACES]["rows"]
     assert len(list(tmp_path.glob(f"out/{PLACES}-*.tar"))) > rows / 3
     assert_is_the_release(release, "webdataset", tmp_path / "out", PLACES)
-    assert run(release, "webdataset", tmp_path / "least", "--configs", PLACES, "--shard-bytes", "10239") == 2
+    assert run(release, "webdataset", tmp_path / "least", "--splits", PLACES, "--shard-bytes", "10239") == 2

@@ -1,6 +1,7 @@
 """Runs that are stopped, repeated, refused or only counted."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from tests.manifests import manifest_of, write_json
 __all__ = ["copy", "release"]
 
 ROOT = Path(__file__).parents[2]
-TWO = ["--configs", f"{PLACES},{TEST}"]
+TWO = ["--splits", f"{PLACES},{TEST}"]
 
 
 def flags_of(chosen_format):
@@ -136,7 +137,7 @@ def test_repeating_a_finished_export_changes_nothing(chosen_format, release, tmp
 def test_splits_exported_one_after_another_make_the_export_of_all(chosen_format, release, undisturbed, tmp_path):
     small = SMALL_SHARDS if chosen_format == "webdataset" else []
     for key in (TEST, PLACES):
-        assert run(release, chosen_format, tmp_path / "out", "--configs", key, *small) == 0
+        assert run(release, chosen_format, tmp_path / "out", "--splits", key, *small) == 0
     assert written(tmp_path / "out") == undisturbed[chosen_format]
 
 
@@ -164,7 +165,7 @@ def test_what_was_lost_or_cut_is_written_again(chosen_format, lists, release, un
 
 def test_a_tar_with_other_bytes_is_not_kept_silently(release, tmp_path, capsys):
     out = tmp_path / "out"
-    flags = ["--configs", TEST, *SMALL_SHARDS]
+    flags = ["--splits", TEST, *SMALL_SHARDS]
     assert run(release, "webdataset", out, *flags) == 0
     capsys.readouterr()
     first, last = sorted(out.glob("imagenet/*.tar"))[0], sorted(out.glob("imagenet/*.tar"))[-1]
@@ -180,9 +181,9 @@ def test_a_tar_with_other_bytes_is_not_kept_silently(release, tmp_path, capsys):
 
 def test_two_exports_of_one_folder_do_not_mix(release, tmp_path, capsys):
     with export_lock(tmp_path / "out"):
-        sentence = refused(capsys, release, "openood", tmp_path / "out", "--configs", TEST)
+        sentence = refused(capsys, release, "openood", tmp_path / "out", "--splits", TEST)
     assert "Another export is writing to " in sentence
-    assert run(release, "openood", tmp_path / "out", "--configs", TEST) == 0
+    assert run(release, "openood", tmp_path / "out", "--splits", TEST) == 0
 
 
 # Counted
@@ -193,6 +194,15 @@ def test_a_dry_run_says_what_is_written_and_writes_nothing(chosen_format, releas
     out = tmp_path / "out"
     assert run(release, chosen_format, out, *flags_of(chosen_format), "--dry-run") == 0
     dry, err = capsys.readouterr()
+    assert run(release, chosen_format, out, *flags_of(chosen_format), "--dry-run", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [document[key] for key in ("command", "format", "out")] == ["export", chosen_format, str(out)]
+    for split in document["splits"]:
+        (line,) = (line.split(maxsplit=4) for line in dry.splitlines() if line.startswith(f"{split['split']} "))
+        assert line[1:4] == [f"{split[key]:,}" for key in ("rows", "files", "bytes")] and line[4] == split["state"]
+    assert {key: sum(split[key] for split in document["splits"]) for key in ("rows", "files", "bytes")} == {
+        key: document[key] for key in ("rows", "files", "bytes")
+    }
     assert err == ""
     assert not out.exists()
     assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
@@ -224,7 +234,7 @@ PREFIXES = {
 
 def test_progress_is_shown_on_stderr_alone_and_only_if_asked_for(release, tmp_path):
     # A pseudo-terminal as stderr, because progress is for terminals.
-    command = [sys.executable, "-m", "hf_scripts.export", release, "--format", "webdataset", "--configs", TEST]
+    command = [sys.executable, "-m", "hf_scripts.export", release, "--format", "webdataset", "--splits", TEST]
     for flags, shown in (([], True), (["--quiet"], False)):
         ours, theirs = os.openpty()
         termios.tcsetwinsize(theirs, (24, 120))
@@ -282,17 +292,17 @@ def test_a_folder_with_other_files_is_left_alone(release, tmp_path, capsys):
 
 def test_an_empty_folder_and_one_of_a_run_stopped_at_once_are_taken(release, tmp_path):
     (tmp_path / "out" / ".export").mkdir(parents=True)
-    assert run(release, "openood", tmp_path / "out", "--configs", TEST) == 0
+    assert run(release, "openood", tmp_path / "out", "--splits", TEST) == 0
 
 
 def test_exports_of_other_choices_do_not_mix(release, tmp_path, capsys):
     out = tmp_path / "out"
-    assert run(release, "webdataset", out, "--configs", TEST, *SMALL_SHARDS) == 0
+    assert run(release, "webdataset", out, "--splits", TEST, *SMALL_SHARDS) == 0
     capsys.readouterr()
     before = stamps(out)
     sentence = refused(capsys, release, "openood", out)
     assert f"{out} has an export with format webdataset, not openood. Give another --out" in sentence
-    sentence = refused(capsys, release, "webdataset", out, "--configs", PLACES)
+    sentence = refused(capsys, release, "webdataset", out, "--splits", PLACES)
     assert f"{out} has an export with shard-bytes 200000, not 512000000" in sentence
     assert stamps(out) == before
 
@@ -307,7 +317,7 @@ def test_rows_of_two_releases_do_not_mix(release, demo, tmp_path, capsys):
     before = stamps(out)
     ours, theirs = (splits_of(root)[PLACES]["digest"][:12] for root in (release, other))
     for root, found in ((other, f"digest {theirs}"), (smaller, "no such split")):
-        sentence = refused(capsys, root, "openood", out, "--configs", TEST)
+        sentence = refused(capsys, root, "openood", out, "--splits", TEST)
         expected = f"{out} has {PLACES} of another release, with digest {ours}; {root} has {found}. "
         assert expected in sentence
     assert stamps(out) == before
@@ -320,17 +330,17 @@ def test_a_split_without_pixels_is_named(demo, tmp_path, capsys):
     sentence = refused(capsys, root, "imagefolder", tmp_path / "out")
     assert f"{root} has no images of {PLACES}, only its index. Build it without --index-only, or" in sentence
     assert not (tmp_path / "out").exists()
-    assert run(root, "imagefolder", tmp_path / "out", "--configs", TEST) == 0
+    assert run(root, "imagefolder", tmp_path / "out", "--splits", TEST) == 0
 
 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         (
-            ["--configs", "imagenet-index"],
-            "has no config or split imagenet-index. Give configs (imagenet, imagenet-external, ",
+            ["--splits", "imagenet-index"],
+            "has no config or split imagenet-index (did you mean imagenet-train?). Give configs (imagenet, ",
         ),
-        (["--configs", "imagenet/tset"], "or splits such as imagenet/external_validation with --configs"),
+        (["--splits", "imagenet/tset"], "or splits such as imagenet/external_validation with --splits"),
         (["--shard-bytes", "99999"], "--shard-bytes does not apply to --format openood, only to webdataset"),
     ],
 )
@@ -368,7 +378,7 @@ def test_the_table_counts_the_rows_that_were_written(copy, tmp_path, capsys):
     rows = len(table_of(copy, TEST))
     damaged_manifest(copy, lambda manifest: manifest["configs"]["imagenet"]["splits"]["test"].update(rows=98_765))
     for flags in (["--dry-run"], []):
-        assert run(copy, "openood", tmp_path / "out", "--configs", TEST, *flags) == 0
+        assert run(copy, "openood", tmp_path / "out", "--splits", TEST, *flags) == 0
         printed = capsys.readouterr().out
         assert f"1 split, {rows:,} rows" in printed and "98,765" not in printed
     assert f"{TEST}: {rows:,} rows" in (tmp_path / "out/README.txt").read_text(encoding="utf-8")
@@ -403,7 +413,7 @@ def with_image(table, row, change):
 def test_rows_that_are_not_those_of_the_manifest(copy, tmp_path, capsys):
     damaged_shard(copy, TEST, lambda table: table.slice(1))
     for flags in (["--dry-run"], []):
-        sentence = refused(capsys, copy, "imagefolder", tmp_path / "out", "--configs", TEST, *flags)
+        sentence = refused(capsys, copy, "imagefolder", tmp_path / "out", "--splits", TEST, *flags)
         digest = splits_of(copy)[TEST]["digest"][:12]
         assert f"The shards of {TEST} in " in sentence and f"not {digest} as in its manifest" in sentence
         assert f"python -m hf_scripts.verify {copy}" in sentence
@@ -443,7 +453,7 @@ def test_an_image_of_a_format_that_no_folder_holds(copy, tmp_path, capsys):
     damaged_shard(copy, TEST, change)
     digest = rows_digest(table_of(copy, TEST))
     damaged_manifest(copy, lambda m: m["configs"]["imagenet"]["splits"]["test"].update(digest=digest))
-    sentence = refused(capsys, copy, "openood", tmp_path / "out", "--configs", TEST)
+    sentence = refused(capsys, copy, "openood", tmp_path / "out", "--splits", TEST)
     assert "is not a JPEG, PNG, WebP, GIF, BMP or TIFF: its first bytes are 255044462d312e37" in sentence
 
 
@@ -457,7 +467,7 @@ def test_a_shard_that_cannot_be_read(damage, copy, tmp_path, capsys):
     elif damage == "page":
         # The first page's header, behind the file's four signature bytes.
         path.write_bytes(data[:4] + b"\xff" * 64 + data[68:])
-    sentence = refused(capsys, copy, "openood", tmp_path / "out", "--configs", TEST)
+    sentence = refused(capsys, copy, "openood", tmp_path / "out", "--splits", TEST)
     assert f"Cannot read {path}: " in sentence
 
 
@@ -474,7 +484,7 @@ def test_a_disk_that_refuses_ends_in_one_sentence_and_the_export_can_go_on(relea
     done = subprocess.run([sys.executable, "-c", script, *command], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: Cannot read the release and write the export to {out}: File too large")
-    assert done.stderr.count("\n") == 1 and "run the same command again; it resumes." in done.stderr
+    assert done.stderr.count("\n") == 1 and "run the same command again." in done.stderr
     assert not list(out.rglob("*.tmp"))
     assert run(release, "imagefolder", out, *TWO) == 0
     assert written(out) == undisturbed["imagefolder"]

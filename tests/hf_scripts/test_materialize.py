@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from hf_scripts import verify
 from hf_scripts.materialize import main
 from tests.builders.conftest import files_of
 from tests.hf_scripts.samples import REPO
@@ -19,7 +20,9 @@ def published(push, cifar_release, tmp_path):
 def test_a_published_index_becomes_the_publishers_rows_and_images(published, cifar_release, demo, tmp_path, capsys):
     out = tmp_path / "built"
     source = ["--cifar100", str(demo["cifar100"])]
-    assert main([REPO, "cifar-train", "--revision", "v1.0.0", *source, "--out", str(out), "--workers", "1"]) == 0
+    assert (
+        main([REPO, "--splits=cifar-train", "--revision", "v1.0.0", *source, "--out", str(out), "--workers", "1"]) == 0
+    )
     expected = json.loads((cifar_release / "manifest.json").read_text(encoding="utf-8"))["configs"]["cifar-train"]
     built = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["configs"]["cifar-train"]
     assert built["splits"]["train"]["digest"] == expected["splits"]["train"]["digest"]
@@ -30,18 +33,54 @@ def test_a_published_index_becomes_the_publishers_rows_and_images(published, cif
     assert f"cifar-train/train: 160 rows, digest {expected['splits']['train']['digest'][:12]} as published" in said.out
 
 
+def test_splits_are_built_one_by_one_to_the_same_release(cifar_release, demo, tmp_path, capsys):
+    sources = [f"--{key}={demo[key]}" for key in ("cifar100", "svhn")]
+
+    def built(out, *splits):
+        for names in splits:
+            flags = [f"--splits={names}", *sources, "--out", str(tmp_path / out), "--workers", "1", "--quiet"]
+            assert main([str(cifar_release), *flags]) == 0
+        return files_of(tmp_path / out)
+
+    together = built("together", "cifar/test,cifar/far_ood_svhn,cifar-train")
+    assert capsys.readouterr().out.count(" as published\n") == 3
+    assert {name for name in together if name.startswith("data/")} == {
+        f"data/{name}-00000-of-00001.parquet" for name in ("cifar-train/train", "cifar/far_ood_svhn", "cifar/test")
+    }
+    assert built("one-by-one", "cifar/far_ood_svhn", "cifar-train", "cifar/test") == together
+    assert verify.main([str(tmp_path / "together"), "--workers", "1"]) == 0
+
+
+def test_a_dry_run_looks_for_the_rows_and_writes_nothing(cifar_release, demo, tmp_path, capsys):
+    flags = ["--splits=cifar-train", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet", "--dry-run"]
+    source = f"--cifar100={demo['cifar100']}"
+    assert main([str(cifar_release), *flags, source]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert main([str(cifar_release), *flags, source, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    (split,) = document["splits"]
+    assert [split["split"], f"{split['rows']:,}", split["digest"][:12]] == lines[1].split()
+    assert (document["command"], document["rows"], document["release"]) == ("materialize", 160, str(cifar_release))
+    assert lines[-1].startswith("dry run: nothing was written")
+    assert main([str(cifar_release), *flags, f"--cifar100={demo['svhn']}"]) == 2  # another source's folder
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_is_taken_as_it_is(cifar_release, demo, tmp_path):
     flags = ["--cifar100", str(demo["cifar100"]), "--out", str(tmp_path / "built"), "--workers", "1", "--quiet"]
-    assert main([str(cifar_release), "cifar-train", *flags]) == 0
+    assert main([str(cifar_release), "--splits=cifar-train", *flags]) == 0
 
 
 def test_what_is_not_on_the_hub_gets_one_sentence(published, tmp_path, capsys):
     out = ["--out", str(tmp_path / "built")]
     for arguments, sentence in (
-        ([REPO, "cifar-train", *out], "building from the Hub needs a revision"),
-        ([REPO, "cifar-train", "--revision", "v9.9.9", *out], "has no revision v9.9.9 on"),
-        ([REPO, "absent", "--revision", "v1.0.0", *out], "The release has no config absent"),
-        ([REPO, "cifar-train", "--revision", "v1.0.0", *out], "cifar-train needs a folder for each of its sources"),
+        ([REPO, "--splits=cifar-train", *out], "building from the Hub needs a revision"),
+        ([REPO, "--splits=cifar-train", "--revision", "v9.9.9", *out], "has no revision v9.9.9 on"),
+        ([REPO, "--splits=absent", "--revision", "v1.0.0", *out], "has no config or split absent"),
+        (
+            [REPO, "--splits=cifar-train", "--revision", "v1.0.0", *out],
+            "cifar-train needs a folder for each of its sources",
+        ),
     ):
         assert main(arguments) == 2
         assert sentence in capsys.readouterr().err

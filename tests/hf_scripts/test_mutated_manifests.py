@@ -121,7 +121,7 @@ def test_verify(small, tried):
     _, taken = variants(small)
 
     def run(root):
-        return verify.main([str(root), "--quick", "--workers", "1"])
+        return verify.main([str(root), "--check", "fast", "--workers", "1"])
 
     assert set(tried(small)(taken, run).values()) == {0, 1}
 

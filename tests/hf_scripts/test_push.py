@@ -23,6 +23,7 @@ from tests.hf_scripts.samples import LABELS, REPO, SPLITS, contents, make_releas
 
 FILES = {
     "README.md",
+    "croissant.json",
     "manifest.json",
     "CHANGELOG.md",
     "excluded/bench.csv",
@@ -78,13 +79,13 @@ def test_a_first_version(push, whole, hub, release, tmp_path):
     assert set(hub.files(REPO)) == FILES
     assert [commit.title for commit in hub.commits(REPO)] == ["Publish v1.0.0", "initial commit"]
     assert hub.tags(REPO) == {"v1.0.0": hub.commits(REPO)[0].id}
-    same = FILES - {"README.md", "manifest.json", "CHANGELOG.md"}
+    same = FILES - {"README.md", "croissant.json", "manifest.json", "CHANGELOG.md"}
     assert all(hub.read(REPO, path) == (release / path).read_bytes() for path in same)
     assert (manifest_at(hub)["version"], manifest_at(hub)["previous"]) == ("1.0.0", "")
     assert whole(tmp_path / "there", hub, "v1.0.0")
     size = sum(file.size for file in hub.files(REPO).values())
-    assert f"to upload: 11 files, {size:,} bytes, in 1 commit; unchanged: 0 files; to delete: 0" in ran.out
-    assert ran.out[-2].endswith("its 11 files, read back, match manifest.json")
+    assert f"to upload: 12 files, {size:,} bytes, in 1 commit; unchanged: 0 files; to delete: 0" in ran.out
+    assert ran.out[-2].endswith("its 12 files, read back, match manifest.json")
     assert ran.out[-1] == f'load_dataset("{REPO}", "bench", split="near_ood", revision="v1.0.0")'
 
 
@@ -178,14 +179,27 @@ def test_other_shards_of_the_same_rows_are_a_patch(push, hub, tmp_path):
 
 
 def test_chosen_configs(push, hub, release):
-    assert push("release", "--configs", "bench").code == 0
+    assert push("release", "--splits", "bench").code == 0
     assert set(hub.files(REPO)) == {path for path in FILES if "bench-train" not in path}
     assert set(card_at(hub)) == {"bench", "bench-index"}
-    assert push("release", "--configs", "bench-train", tag="v1.1.0").code == 0
+    assert push("release", "--splits", "bench-train", tag="v1.1.0").code == 0
     assert set(hub.files(REPO)) - {"changes/v1.1.0.csv"} == FILES
-    error = push("release", "--configs", "bench, nothing", tag="v1.2.0").error
-    assert "no config nothing" in error
+    error = push("release", "--splits", "bench, nothing", tag="v1.2.0").error
+    assert "no config or split nothing" in error
     assert "bench, bench-train" in error
+
+
+def test_a_split_alone_is_published_and_the_next_joins_it(push, hub, release, whole, tmp_path):
+    assert push("release", "--splits", "bench/test").code == 0
+    assert {path for path in hub.files(REPO) if path.startswith("data/")} == {"data/bench/test-00000-of-00001.parquet"}
+    assert whole(tmp_path / "first", hub)
+    assert push("release", "--splits", "bench/near_ood,bench-train", tag="v1.1.0").code == 0
+    assert set(hub.files(REPO)) - {"changes/v1.1.0.csv"} == FILES
+    assert whole(tmp_path / "second", hub)
+    configs, built = manifest_at(hub)["configs"], json.loads((release / "manifest.json").read_text())["configs"]
+    assert {name: config["splits"] for name, config in configs.items()} == {
+        name: config["splits"] for name, config in built.items()
+    }
 
 
 def test_rows_without_images(push, hub, release, api):
@@ -291,9 +305,25 @@ def test_a_split_of_several_roles_and_sources(push, hub, api, demo, tmp_path):
 
 
 def test_a_dry_run_changes_nothing(push, hub, release):
+    document = json.loads("\n".join(push("release", "--dry-run", "--json").out))
     ran = push("release", "--dry-run")
+    assert document == {
+        "schema": 1,
+        "command": "push",
+        "repository": REPO,
+        "repository_exists": False,
+        "tag": "v1.0.0",
+        "published_already": False,
+        "change": "first release",
+        "upload": sorted(FILES),
+        "upload_bytes": document["upload_bytes"],
+        "delete": [],
+        "unchanged_files": 0,
+    }
+    uploads = f"to upload: {len(FILES)} files, {document['upload_bytes']:,} bytes, in 1 commit; unchanged: 0 files; "
+    assert uploads + "to delete: 0" in ran.out
     assert ran.code == 0
-    assert any(line.startswith("to upload: 11 files") for line in ran.out)
+    assert any(line.startswith("to upload: 12 files") for line in ran.out)
     assert (hub.repos, {request.route for request in hub.requests}) == ({}, {"whoami", "repo_info", "refs"})
 
 
@@ -304,18 +334,18 @@ def test_a_dry_run_needs_no_token(push, hub, release, monkeypatch):
     ran = push("release", "--dry-run", tag="v1.1.0")
     assert ran.code == 0
     assert "there is no token, so only public information is read" in ran.out
-    # Three shards, the card, the manifest and the changelog; the indexes and tables of exclusions are there.
+    # Three shards, the card, the Croissant metadata, the manifest and the changelog; the indexes and the tables of
+    # exclusions are there.
     assert any(
-        line.startswith("to upload: 6 files, ") and "unchanged: 5 files; to delete: 0" in line for line in ran.out
+        line.startswith("to upload: 7 files, ") and "unchanged: 5 files; to delete: 0" in line for line in ran.out
     )
     assert not {request.route for request in hub.requests[before:]} & set(CHANGES)
 
 
 def test_too_many_files_are_refused(push, hub, release):
     error = push("release", "--max-files", "10").error
-    assert "11 files to upload, more than 10" in error and "--max-files 11" in error
-    assert "--max-files 11" in error
-    assert push("release", "--max-files", "11").code == 0
+    assert "12 files to upload, more than 10" in error and "--max-files 12" in error
+    assert push("release", "--max-files", "12").code == 0
 
 
 # What is refused before anything is sent
@@ -418,8 +448,8 @@ def test_splits_of_other_choices(push, hub, release, tmp_path):
 
 def test_help_ends_with_a_command_that_runs(capsys):
     assert push_command.main(["--help"]) == 0
-    example = " ".join(capsys.readouterr().out.split("Example: ")[1].split())
-    assert example == (
+    example = " ".join(capsys.readouterr().out.split("Examples:")[1].replace("\\\n", "").split())
+    assert example.endswith(
         "python -m hf_scripts.push build/unknown-detection --repo org/unknown-detection --tag v1.0.0 --private"
     )
 

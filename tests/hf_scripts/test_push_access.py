@@ -108,7 +108,7 @@ def test_a_repository_that_another_makes_public_meanwhile(push, hub, tmp_path):
 # Licences
 
 
-@pytest.mark.parametrize("flags", [[], ["--configs", "bench"]])
+@pytest.mark.parametrize("flags", [[], ["--splits", "bench"]])
 def test_images_that_may_not_be_public(push, hub, tmp_path, flags):
     make_release(tmp_path / "closed", {"bench/test": range(4)}, publish="ids-only")
     error = push("closed", *flags).error

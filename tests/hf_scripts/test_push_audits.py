@@ -16,8 +16,8 @@ def audited(capsys):
     """Audits the config `bench` of a release; its folder then has a sheet of images."""
 
     def run(root):
-        assert audit.main(["sheet", str(root), "bench"]) == 0
-        assert audit.main(["artifacts", str(root), "bench", "--workers", "1"]) == 0
+        assert audit.main(["sheet", str(root), "--splits", "bench"]) == 0
+        assert audit.main(["artifacts", str(root), "--splits", "bench", "--workers", "1"]) == 0
         assert (root / "audit/bench/sheet.png").is_file()
         capsys.readouterr()
         return root
@@ -72,7 +72,7 @@ def test_an_audit_stays_while_its_rows_do_and_goes_with_them(push, hub, audited,
 
 def test_some_configs_take_only_their_own_audits(push, hub, audited, release):
     audited(release)
-    assert push("release", "--configs", "bench-train").code == 0
+    assert push("release", "--splits", "bench-train").code == 0
     assert audits_at(hub) == set()
 
 

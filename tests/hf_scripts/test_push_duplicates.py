@@ -46,7 +46,7 @@ def published(hub, tmp_path, capsys):
         for path, data in contents(hub, revision).items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_bytes(data)
-        assert verify([str(root), "--quick", "--workers", "1"]) == 0, capsys.readouterr().out
+        assert verify([str(root), "--check", "fast", "--workers", "1"]) == 0, capsys.readouterr().out
         capsys.readouterr()
         pairs = read_pairs(root / "duplicates" / "pairs.parquet")
         return pairs, json.loads((root / "manifest.json").read_text(encoding="utf-8"))
@@ -76,7 +76,7 @@ def test_pairs_between_splits_that_were_built_apart_are_found(push, published, o
 
 
 def test_chosen_configs_take_only_their_pairs(push, published, one):
-    assert push("one", "--configs", "bench-train").code == 0
+    assert push("one", "--splits", "bench-train").code == 0
     pairs, manifest = published()
     assert (pairs, manifest["duplicates"]["rows"]) == ([], 0)
     assert manifest["duplicates"]["compared"] == [{"by": "bytes", "splits": [TRAIN], "with": [TRAIN]}]
@@ -104,7 +104,7 @@ def test_near_duplicates_of_both_sides_stay(push, published, tmp_path):
     b = make_release(tmp_path / "b", {NEAR: range(3), FAR: range(4)}, picture=picture)
     add_table(b, **near(other, (NEAR, FAR)))
     # The distances are made up, which only decoding would tell.
-    assert push("a", "--no-decode").code == push("b", "--no-decode", tag="v1.1.0").code == 0
+    assert push("a", "--check", "fast").code == push("b", "--check", "fast", tag="v1.1.0").code == 0
     pairs, manifest = published("v1.1.0")
     assert [pair for pair in pairs if pair.distance] == sorted([one, other], key=lambda pair: pair.place)
     similar = {c for c in unfolded(typed(manifest).duplicates.compared) if c.by == "similarity"}

@@ -5,8 +5,8 @@
 
 import pytest
 
+from builders.hub.retry import WAITS
 from hf_scripts import push as push_command
-from hf_scripts.hub.retry import WAITS
 from tests.hf_scripts.samples import REPO, contents, make_release
 from tests.hub.client import in_process
 from tests.hub.faults import Faults
@@ -122,7 +122,7 @@ def test_an_upload_that_breaks_off_is_sent_again(begun, hub, undisturbed):
 
 
 def test_a_hub_that_falls_silent(begun, hub, undisturbed, monkeypatch):
-    monkeypatch.setattr("hf_scripts.hub.client.READ_TIMEOUT", 0.5)
+    monkeypatch.setattr("builders.hub.client.READ_TIMEOUT", 0.5)
     hub.slow("commit", 60)
     again(begun, hub, undisturbed)
 
@@ -176,7 +176,7 @@ def test_a_wait_that_is_too_long_is_not_begun(begun, hub, naps):
 
 @pytest.mark.parametrize(
     ("status", "advice"),
-    [(413, "Publish fewer configs at a time with --configs"), (403, "Use a token with write access there")],
+    [(413, "Publish fewer splits at a time with --splits"), (403, "Use a token with write access there")],
 )
 def test_a_refusal_is_not_repeated(begun, hub, naps, status, advice):
     hub.fail("commit", status=status)
@@ -189,7 +189,7 @@ def test_a_refusal_is_not_repeated(begun, hub, naps, status, advice):
 def test_an_upload_that_is_refused_names_its_file(begun, hub):
     hub.fail("lfs_put", status=403, times=None)
     error = begun("more", tag="v1.1.0").error
-    assert error.startswith("Cannot upload CHANGELOG.md and 6 more: the Hub answered 403 Forbidden")
+    assert error.startswith("Cannot upload CHANGELOG.md and 7 more: the Hub answered 403 Forbidden")
 
 
 def test_a_card_that_the_hub_refuses(begun, hub):

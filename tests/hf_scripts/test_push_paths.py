@@ -94,7 +94,7 @@ def test_names_and_paths_that_lead_elsewhere(push, hub, release, edited, tmp_pat
         for run in (
             lambda: card.main([str(release)]),
             lambda: export.main([str(release), "--format", "openood", *out]),
-            lambda: materialize.main([str(release), "bench", *out]),
+            lambda: materialize.main([str(release), "--splits=bench", *out]),
         ):
             assert run() == 2
         assert verify.main([str(release), "--workers", "1"]) == 1
@@ -117,7 +117,7 @@ def test_a_published_manifest_that_leads_elsewhere(push, hub, release, tmp_path)
 
 def test_folders_of_an_export_that_are_links_to_others(release, tmp_path, capsys):
     (tmp_path / "victim").mkdir()
-    command = [str(release), "--format", "openood", "--out", str(tmp_path / "out"), "--configs"]
+    command = [str(release), "--format", "openood", "--out", str(tmp_path / "out"), "--splits"]
     assert export.main([*command, "bench/test"]) == 0
     (tmp_path / "out/images/bench/near_ood").symlink_to(tmp_path / "victim")
     assert export.main([*command, "bench/near_ood"]) == 2

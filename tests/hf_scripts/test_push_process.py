@@ -16,13 +16,24 @@ from tests.hub.process import HubProcess
 from tests.hub.server import Hub
 
 
-def start(hub, folder, home, *flags, tag="v1.0.0", repo=REPO, module=("-m", "hf_scripts.push")):
+def start(hub, folder, home, *flags, tag="v1.0.0", repo=REPO, module=("-m", "hf_scripts.push"), **options):
     # Private, because a process of its own knows no declaration of the tests' source.
     given = ["--repo", repo, "--tag", tag, "--workers", "1", "--private", *flags]
     command = [sys.executable, *module, str(folder), *given]
+    pipe = subprocess.PIPE
     return subprocess.Popen(
-        command, env=hub.environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        env=hub.environment(home),
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        preexec_fn=_heeds_interrupts,
+        **options,
     )
+
+
+def _heeds_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for what it runs in the background
 
 
 def ended(process):
@@ -43,6 +54,23 @@ def undisturbed(many, tmp_path_factory):
         code, _, err = ended(start(hub, many, tmp_path_factory.mktemp("home")))
         assert (code, err) == (0, "")
         return contents(hub, "v1.0.0")
+
+
+@pytest.mark.parametrize("step", ["lfs_put", pytest.param("commit", marks=pytest.mark.slow)])
+def test_ctrl_c_is_one_line_and_the_next_run_publishes_the_same(many, undisturbed, tmp_path, only_loopback, step):
+    """While a request is being answered, to the process group, as from a terminal."""
+    with Hub() as hub:
+        hub.slow(step, 3600)
+        process = start(hub, many, tmp_path / "home", start_new_session=True)
+        while not hub.asked(step) and process.poll() is None:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        code, out, err = ended(process)
+        assert (code, err) == (130, "stopped; run the same command again, and it resumes.\n")
+        assert "verified" in out
+        assert hub.tags(REPO) == {}
+        assert ended(start(hub, many, tmp_path / "home"))[0] == 0
+        assert contents(hub, "v1.0.0") == undisturbed
 
 
 @pytest.mark.parametrize(
@@ -174,9 +202,9 @@ def test_memory_does_not_follow_the_number_of_files(tmp_path, only_loopback):
                 picture=lambda text: os.urandom(1_000_000),
             )
             repo = f"org/of-{shards}"
-            process = start(hub, folder, tmp_path / "home", "--no-decode", repo=repo, module=("-c", MEASURED))
+            process = start(hub, folder, tmp_path / "home", "--check", "fast", repo=repo, module=("-c", MEASURED))
             code, out, err = ended(process)
             assert (code, err) == (0, "")
-            assert len(hub.call("files", repo)) == shards + 5
+            assert len(hub.call("files", repo)) == shards + 6
             peaks[shards] = int(out.splitlines()[-1])
     assert peaks[100] < 1.1 * peaks[10], peaks

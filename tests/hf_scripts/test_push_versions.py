@@ -3,7 +3,7 @@
 import csv
 import json
 
-from builders.release import card
+from builders.card import card
 from tests.hf_scripts.samples import REPO, SPLITS, make_release
 
 

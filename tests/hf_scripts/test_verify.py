@@ -1,6 +1,7 @@
 """A whole release passes, and what is no release is refused; the rest of `verify` is tested with its parts."""
 
 import contextlib
+import json
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
 from builders.storage.locks import is_held
 from hf_scripts import verify
+from hf_scripts.checks.verified import Scope
 from tests.hf_scripts.samples import make_release
 from tests.hf_scripts.tampering import NEAR_SHARD, built, check, rewrite, whole, with_cells
 from tests.manifests import manifest_of, write_json
@@ -37,17 +39,55 @@ def test_a_whole_release_passes(whole, check):
             line = next(line for line in lines if line.split()[:1] == [f"{name}/{split}"])
             assert line.split()[1:3] == [f"{entry['rows']:,}", entry["digest"][:12]]
             rows += entry["rows"]
-    assert lines[-1].startswith(f"{whole} is whole: 9 splits, {rows:,} rows, 22 files, ")
+    assert lines[-1].startswith(f"{whole} is whole: 9 splits, {rows:,} rows, 23 files, ")
     assert "decoded" not in lines[-1]
-    assert any(line.startswith("note: imagenet/far_ood_caltech45 not complete: Caltech-256, images") for line in lines)
+    short = next(line for line in lines if line.startswith("note: sources are short in "))
+    assert " not complete: ImageNet-1k (ILSVRC2012), train" in short
     assert "note: imagenet is limited to 1 images of each class" in lines
-    assert any(line.startswith("note: imagenet/test has 200 rows; complete sources give 10,000") for line in lines)
+    fewer = [split for config in manifest["configs"].values() for split in config["splits"].values()]
+    fewer = sum(split["rows"] != split["expected"] for split in fewer)
+    assert any(line.startswith(f"note: {fewer} splits have other numbers of rows than complete") for line in lines)
+    assert sum(line.startswith("note: ") for line in lines) < 8
 
 
 def test_quick_says_what_it_leaves_out(check):
     code, lines = check()
     assert code == 0
-    assert lines[-1].endswith("images were not decoded, nor digests over pixels computed (--quick)")
+    assert lines[-1].endswith("images were not decoded, nor digests over pixels computed (--check fast)")
+
+
+def test_json_says_what_the_text_says(whole, check):
+    code, lines = check()
+    (whole / NEAR_SHARD).unlink()
+    code_of_damaged, damaged = check()
+    code_of_json, printed = check("--json")
+    document = json.loads("\n".join(printed))
+    assert (code, code_of_damaged, code_of_json) == (0, 1, 1)
+    assert [document[key] for key in ("schema", "command", "release", "whole", "check")] == [
+        *(1, "verify", str(whole), False, "fast")
+    ]
+    messages = [message for problem in document["problems"] for message in problem["messages"]]
+    assert [*messages, *(f"note: {note}" for note in document["notes"])] == damaged[:-1]
+    assert f"{sum(problem['count'] for problem in document['problems'])} problem" in damaged[-1]
+    for split in document["splits"]:
+        (line,) = (line.split() for line in lines if line.startswith(f"{split['split']} "))
+        numbers = [f"{split[key]:,}" for key in ("rows", "files", "bytes")]
+        assert line[1:] == [numbers[0], split["digest"][:12], *numbers[1:]]
+
+
+def test_images_of_other_splits_are_not_read(whole, check, capsys):
+    (whole / NEAR_SHARD).unlink()
+    assert check()[0] == check("--splits", "imagenet-train,imagenet/near_ood")[0] == 1
+    code, lines = check("--splits", "imagenet-train,imagenet/test")
+    assert code == 0
+    tabled = [line.split()[0] for line in lines[1 : lines.index("")]]
+    assert tabled == ["imagenet/test", "imagenet-train/train"]
+    assert ": 2 splits, " in lines[-1] and lines[-1].endswith("; images of 7 other splits were not read (--splits)")
+    # What is small is checked for all splits: a pair of duplicates is found in the indexes.
+    rewrite(whole, "imagenet/validation", lambda table: with_cells(table, 3, label=777))
+    assert check("--splits", "imagenet/test")[0] == 1
+    assert verify.main([str(whole), "--splits", "imagenet/tset"]) == 2
+    assert f"{whole} has no config or split imagenet/tset (did you mean imagenet/test?)" in capsys.readouterr().err
 
 
 def test_an_index_without_pixels_passes(demo, tmp_path, capsys):
@@ -69,13 +109,13 @@ def test_workers_find_what_one_process_finds(whole, check):
 
 def test_workers_print_nothing_of_their_own(whole):
     command = [sys.executable, "-W", "always::RuntimeWarning", "-m", "hf_scripts.verify", str(whole), "--workers", "2"]
-    done = subprocess.run([*command, "--quick"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run([*command, "--check", "fast"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stderr == ""
 
 
 def test_help_ends_with_a_command_that_runs(capsys):
     assert verify.main(["--help"]) == 0
-    assert capsys.readouterr().out.strip().endswith("Example: python -m hf_scripts.verify build/unknown-detection")
+    assert capsys.readouterr().out.endswith("\n  python -m hf_scripts.verify build/unknown-detection\n")
 
 
 # No release to check
@@ -83,7 +123,7 @@ def test_help_ends_with_a_command_that_runs(capsys):
 
 def test_a_folder_that_is_not_there_is_a_user_error(tmp_path, capsys):
     assert verify.main([str(tmp_path / "nowhere")]) == 2
-    assert "nowhere is not a release: it has no manifest.json" in capsys.readouterr().err
+    assert "There is no folder" in capsys.readouterr().err
 
 
 def test_a_manifest_of_an_unknown_format_is_a_user_error(whole, capsys):
@@ -133,7 +173,7 @@ def test_a_build_that_begins_while_problems_are_found(tmp_path):
                 held.enter_context(locked(Layout(root)))
 
         with pytest.raises(BuildError, match=r"A build is writing to .*release\. Wait until it ends"):
-            verify.verify(root, manifest, decode=False, workers=1, advance=begin)
+            verify.verify(root, manifest, Scope.of(manifest, decode=False), workers=1, advance=begin)
 
 
 def test_a_release_with_the_lock_of_a_finished_build_is_verified_without_a_trace(building, tmp_path, capsys):

@@ -55,22 +55,40 @@ def test_a_whole_version(check, published, hub):
     assert ran.code == 0
     commit = hub.tags(REPO)["v1.0.0"][:12]
     sizes = {path: file.size for path, file in hub.files(REPO).items()}
-    # The manifest comes first and tells what else there is; the summary counts what it lists besides the card.
+    # The manifest comes first and tells what else there is; the summary counts what it lists besides the card and
+    # the Croissant metadata.
     size = sum(sizes.values()) - sizes["manifest.json"]
     assert ran.err == [
         "there is no folder org/name; looking for it on the Hub",
-        f"downloading org/name at v1.0.0 (commit {commit}) from {hub.endpoint.removeprefix('http://')}: 10 files, "
+        f"downloading org/name at v1.0.0 (commit {commit}) from {hub.endpoint.removeprefix('http://')}: 11 files, "
         f"{size:,} bytes into a temporary folder",
     ]
-    size -= sizes["README.md"]
+    size -= sizes["README.md"] + sizes["croissant.json"]
     assert ran.out[-1] == (
         f"org/name at v1.0.0 (commit {commit}) is whole: 3 splits, 14 rows, 9 files, {size:,} bytes, all "
         "as manifest.json lists"
     )
 
 
+def test_images_of_other_splits_are_not_downloaded(check, published, tmp_path, hub):
+    ran = check(REPO, "--revision", "v1.0.0", "--splits", "bench/test", "--keep", "kept")
+    assert ran.code == 0
+    assert "9 files" in ran.err[1]  # without the shards of two splits
+    assert [path.name for path in (tmp_path / "here/kept/data").rglob("*.parquet")] == [SHARD.rpartition("/")[2]]
+    assert ran.out[-1].endswith("; images of 2 other splits were not read (--splits)")
+    assert "has no config or split absent" in check(REPO, "--splits", "absent").error
+
+
+def test_json_alone_is_on_stdout(check, published, hub):
+    ran = check(REPO, "--revision", "v1.0.0", "--json")
+    document = json.loads("\n".join(ran.out))
+    found = [document[key] for key in ("whole", "release", "revision", "commit")]
+    assert found == [True, REPO, "v1.0.0", hub.tags(REPO)["v1.0.0"]]
+    assert ran.err[0] == "there is no folder org/name; looking for it on the Hub"
+
+
 def test_quick_decodes_nothing(check, published):
-    assert check(REPO, "--revision", "v1.0.0", "--quick").out[-1].endswith("(--quick)")
+    assert check(REPO, "--revision", "v1.0.0", "--check", "fast").out[-1].endswith("(--check fast)")
 
 
 def test_the_newest_commit_without_a_revision(check, published, push, hub, tmp_path, monkeypatch):
@@ -187,7 +205,7 @@ def test_a_folder_comes_first(check, published, hub):
 
 
 def test_what_can_be_no_repository_is_a_folder(check, hub):
-    assert check("a/b/c").error.startswith("a/b/c is not a release: it has no manifest.json.")
+    assert check("a/b/c").error.startswith("There is no folder a/b/c, and a repository")
     assert hub.requests == []
 
 
@@ -236,6 +254,6 @@ def test_an_error_that_does_not(check, published, hub, naps):
 
 
 def test_a_disk_without_room(check, published, monkeypatch):
-    monkeypatch.setattr("hf_scripts.hub.download.shutil.disk_usage", lambda path: SimpleNamespace(free=10))
+    monkeypatch.setattr("hf_scripts.checks.download.shutil.disk_usage", lambda path: SimpleNamespace(free=10))
     error = check(REPO, "--revision", "v1.0.0").error
     assert "The download needs" in error and "has 10 left" in error

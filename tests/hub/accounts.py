@@ -43,6 +43,22 @@ def readable(hub, call: Call, name: str) -> Repo:
     raise repo_not_found(anonymous=user is None)
 
 
+def downloadable(hub, call: Call, name: str) -> Repo:
+    """A repository whose contents this user gets: of a gated one the owner, and those who have accepted its terms."""
+    repo = readable(hub, call, name)
+    user = user_of(hub, call)
+    if not repo.gated or (user and (user.belongs_to(name.split("/")[0]) or user.name in repo.accepted)):
+        return repo
+    # Statuses and texts as huggingface_hub's messages and threads about it quote them.
+    words = f"Access to dataset {name} is restricted"
+    if user is None:
+        raise RefusedError(401, f"{words}. You must have access to it and be authenticated to access it.", "GatedRepo")
+    page = f"{hub.endpoint}/datasets/{name}"
+    raise RefusedError(
+        403, f"{words} and you are not in the authorized list. Visit {page} to ask for access.", "GatedRepo"
+    )
+
+
 def writable(hub, call: Call, name: str) -> tuple[Repo, User]:
     """A repository that this user may change."""
     repo = readable(hub, call, name)

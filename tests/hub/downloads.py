@@ -3,16 +3,21 @@
 import re
 from urllib.parse import quote
 
-from tests.hub.accounts import readable
+from tests.hub.accounts import downloadable
 from tests.hub.answers import Answer, RefusedError, entry_not_found
 from tests.hub.connection import Call
 from tests.hub.routing import route
 from tests.hub.store import File, Repo
 
 
-@route("GET /datasets/{repo}/resolve/{rev}/{path}", "HEAD /datasets/{repo}/resolve/{rev}/{path}")
+@route(
+    "GET /datasets/{repo}/resolve/{rev}/{path}",
+    "HEAD /datasets/{repo}/resolve/{rev}/{path}",
+    "GET /{repo}/resolve/{rev}/{path}",
+    "HEAD /{repo}/resolve/{rev}/{path}",
+)
 def resolve(hub, call: Call, repo: str, rev: str, path: str) -> Answer:
-    found = readable(hub, call, repo)
+    found = downloadable(hub, call, repo)
     commit = found.at(rev)
     headers = {"X-Repo-Commit": commit.id}
     file = commit.files.get(path)

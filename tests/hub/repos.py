@@ -11,7 +11,12 @@ from tests.hub.rules import card_data, card_problems
 from tests.hub.store import Commit, Repo, pointer
 
 
-@route("GET /api/datasets/{repo}", "GET /api/datasets/{repo}/revision/{rev}")
+@route(
+    "GET /api/datasets/{repo}",
+    "GET /api/datasets/{repo}/revision/{rev}",
+    "GET /api/models/{repo}",
+    "GET /api/models/{repo}/revision/{rev}",
+)
 def repo_info(hub, call: Call, repo: str, rev: str = "main") -> Answer:
     found = readable(hub, call, repo)
     commit = found.at(rev)

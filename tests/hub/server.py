@@ -18,6 +18,8 @@ from tests.hub.store import Commit, File, Repo
 class Hub:
     """A Hub of dataset repositories on two free ports of 127.0.0.1: its own and that of its storage.
 
+    What they hold can be read as that of model repositories, too.
+
     Args:
         folder: where contents lie, new or empty; a temporary one without it.
         user: the account whose token the clients get.

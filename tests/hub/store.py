@@ -116,6 +116,8 @@ class Repo:
         self.private = private
         self.gated: bool | str = False
         """As the Hub says it: `auto` or `manual` where people must ask."""
+        self.accepted: set[str] = set()
+        """Names of the accounts that have accepted the terms of a gated one."""
         self.commits: dict[str, Commit] = {}
         self.branches: dict[str, str] = {}
         self.tags: dict[str, str] = {}

@@ -1,14 +1,16 @@
+import contextlib
+import io
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 
 from builders.benchmark import Classes
 from builders.registry import BENCHMARKS
 from taxonomy import compile_wordnet, explain, freeze, tables
-from taxonomy.__main__ import main
+from taxonomy.__main__ import command, main
 from taxonomy.decisions import TABLES, load
 from taxonomy.rules import facets
 from tests.taxonomy.rules.test_broad import TABLE_3
@@ -16,8 +18,11 @@ from tests.taxonomy.rules.test_broad import TABLE_3
 REPOSITORY = Path(__file__).parents[2]
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, list(arguments))
+def run(*arguments, start=main):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = start(list(arguments))
+    return SimpleNamespace(exit_code=code, stdout=out.getvalue(), stderr=err.getvalue())
 
 
 def test_an_overridden_class_is_explained_with_its_synset_and_the_tree():
@@ -266,11 +271,14 @@ def test_freeze_check_names_the_oodness_that_differs(monkeypatch):
     assert "differ from the rules: facets_oodness_imagenet.csv, " in result.stderr
 
 
-@pytest.mark.parametrize("command", [main, *main.commands.values(), compile_wordnet.main])
-def test_help_ends_with_an_example(command):
-    result = CliRunner().invoke(command, ["--help"])
+@pytest.mark.parametrize(
+    ("start", "words"), [(main, []), *((main, [name]) for name in command.commands), (compile_wordnet.main, [])]
+)
+def test_help_ends_with_an_example(start, words):
+    result = run(*words, "--help", start=start)
     assert result.exit_code == 0
-    assert result.stdout.strip().splitlines()[-1].strip().startswith("Example: python -m taxonomy")
+    assert result.stdout.strip().splitlines()[-2] == "Example:"
+    assert result.stdout.strip().splitlines()[-1].strip().startswith("python -m taxonomy")
 
 
 def test_it_runs_as_a_module():

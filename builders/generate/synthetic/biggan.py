@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
 
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.executors.base import ONE_CORE, Resources
@@ -62,6 +61,8 @@ def truncated_noise(seed: int, size: int, truncation: float) -> npt.NDArray[np.f
         size: how many numbers.
         truncation: above 0, up to 1.
     """
+    from scipy.special import ndtr, ndtri  # for which --help should not wait
+
     uniform = np.random.RandomState([seed & 0xFFFFFFFF, seed >> 32]).random_sample(size)
     low, high = ndtr(-2.0), ndtr(2.0)
     drawn = np.clip(ndtri(low + uniform * (high - low)), -2.0, 2.0)

@@ -6,7 +6,7 @@ Tested by `tests/builders/sources/test_errors.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from builders.errors import BuildError
@@ -20,19 +20,37 @@ _SHARD_NAME = re.compile(r"-(\d{5})-of-(\d{5})(?:-[0-9a-f]{16})?\.parquet$", re.
 _CONVERTED = re.compile(r"\d{4,}\.parquet", re.ASCII)
 _CONVERTED_FOLDERS = ("{}", "partial-{}")
 
+_DATA = "data"
+
 
 def split_files(home: Path, split: str) -> list[Path]:
     """Return the sorted Parquet files of a split: in `data/`, in the folder itself, or where the Hub converts them."""
-    named = sorted((home / "data").glob(f"{split}-*.parquet")) or sorted(home.glob(f"{split}-*.parquet"))
-    if named:
-        return named
-    folders = [home / name.format(split) for name in _CONVERTED_FOLDERS]
-    converted = (sorted(filter(_is_converted, folder.glob("*.parquet"))) for folder in folders)
-    return next(filter(None, converted), [])
+    folders = (_DATA, "", *(name.format(split) for name in _CONVERTED_FOLDERS))
+    names = [
+        (home / folder / path.name).relative_to(home).as_posix()
+        for folder in folders
+        for path in (home / folder).glob("*.parquet")
+    ]
+    return [home / name for name in split_names(names, split)]
 
 
-def _is_converted(path: Path) -> bool:
-    return _CONVERTED.fullmatch(path.name) is not None
+def split_names(names: Iterable[str], split: str) -> list[str]:
+    """Return the sorted Parquet files of a split, of those that a folder holds.
+
+    Args:
+        names: paths relative to the folder, with forward slashes.
+        split: the split's name in the mirror.
+    """
+    by_folder: dict[str, list[str]] = {}
+    for name in names:
+        folder, _, file = name.rpartition("/")
+        by_folder.setdefault(folder, []).append(file)
+    named = re.compile(rf"{re.escape(split)}-.*\.parquet")
+    places = [(_DATA, named), ("", named), *((name.format(split), _CONVERTED) for name in _CONVERTED_FOLDERS)]
+    for folder, pattern in places:
+        if found := sorted(filter(pattern.fullmatch, by_folder.get(folder, ()))):
+            return [f"{folder}/{name}" if folder else name for name in found]
+    return []
 
 
 def pattern(files: Sequence[Path], root: Path) -> str:

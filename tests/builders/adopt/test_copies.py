@@ -585,10 +585,14 @@ def test_an_adopted_release_can_be_built_split_by_split(demo, published, tmp_pat
 def test_a_split_and_its_rest_come_from_the_same_lists(demo, published, tmp_path):
     out = tmp_path / "out"
     build_demo(demo, out, splits=("imagenet/validation",), adopt=published)
-    with pytest.raises(BuildError, match="imagenet/validation was built with another --adopt, or without one, in"):
+    with pytest.raises(
+        BuildError, match="imagenet/validation was built from another adopted copy, or without one, in"
+    ):
         build_demo(demo, out, splits=("imagenet-train/train",))
     shutil.rmtree(out / ".state")
-    with pytest.raises(BuildError, match="imagenet/validation was built with another --adopt, or without one, in"):
+    with pytest.raises(
+        BuildError, match="imagenet/validation was built from another adopted copy, or without one, in"
+    ):
         build_demo(demo, out, splits=("imagenet-train/train",))
 
 

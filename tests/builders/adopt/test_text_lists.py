@@ -219,7 +219,8 @@ def test_another_list_in_the_same_folder_is_refused(drawn, demo, tmp_path, capsy
     out = f"--out={tmp_path / 'release'}"
     assert main([out, "--splits=facets-t1/validation", "--allow-partial", "--index-only", "--quiet", *flags]) == 2
     assert (
-        "facets-t1/validation.places365 was built with another --adopt, or without one, in" in capsys.readouterr().err
+        "facets-t1/validation.places365 was built from another adopted copy, or without one, in"
+        in capsys.readouterr().err
     )
 
 

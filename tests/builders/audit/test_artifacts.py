@@ -46,7 +46,7 @@ def release(tmp_path_factory):
 @pytest.fixture(scope="module")
 def table(release):
     """The table's rows by split and number, of an audit with two workers."""
-    assert main(["artifacts", str(release), "bench", "--workers", "2"]) == 0
+    assert main(["artifacts", str(release), "--splits", "bench", "--workers", "2"]) == 0
     with (release / "audit/bench/artifacts.csv").open(encoding="utf-8", newline="") as opened:
         return {(row["split"], row["number"]): row for row in csv.DictReader(opened)}
 
@@ -112,10 +112,10 @@ def test_the_card_names_what_separates_and_the_release_stays_whole(release, tabl
 
 def test_workers_change_nothing_and_a_sample_takes_the_first_rows(release, table, tmp_path, capsys):
     before = (release / "audit/bench/artifacts.csv").read_bytes()
-    assert main(["artifacts", str(release), "bench", "--workers", "1"]) == 0
+    assert main(["artifacts", str(release), "--splits", "bench", "--workers", "1"]) == 0
     assert (release / "audit/bench/artifacts.csv").read_bytes() == before
     other = make_release(tmp_path / "release", SPLITS, picture=picture, shards=3)
-    assert main(["artifacts", str(other), "bench", "--sample", "7", "--workers", "1"]) == 0
+    assert main(["artifacts", str(other), "--splits", "bench", "--sample", "7", "--workers", "1"]) == 0
     with (other / "audit/bench/artifacts.csv").open(encoding="utf-8", newline="") as opened:
         row = next(
             row for row in csv.DictReader(opened) if row["number"] == "width" and row["split"] == "bench/far_ood"
@@ -129,7 +129,7 @@ def test_workers_change_nothing_and_a_sample_takes_the_first_rows(release, table
 def test_a_config_without_known_images_is_compared_with_those_of_its_benchmark(tmp_path, capsys):
     splits = {"bench/test": range(5), "bench/near_ood": range(5), "bench-more/far_ood": range(5)}
     root = make_release(tmp_path / "release", splits, picture=picture)
-    assert main(["artifacts", str(root), "bench-more", "--workers", "1"]) == 0
+    assert main(["artifacts", str(root), "--splits", "bench-more", "--workers", "1"]) == 0
     printed = capsys.readouterr().out
     assert "the known rows of `bench/test`" in printed and "near_ood" not in printed
     assert set(read_manifest(root).audits["bench-more/artifacts"].splits) == {"bench/test", "bench-more/far_ood"}
@@ -156,7 +156,7 @@ def test_an_image_that_does_not_decode_gets_one_sentence(tmp_path, capsys):
 
     root = make_release(tmp_path / "release", {"bench/test": range(5), "bench/near_ood": range(5)}, picture=cut)
     before = (root / "manifest.json").read_bytes()
-    assert main(["artifacts", str(root), "bench", "--workers", "2"]) == 2
+    assert main(["artifacts", str(root), "--splits", "bench", "--workers", "2"]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "row 3 of row group 0 in" in said and "near_ood-00000-of-00001.parquet does not decode" in said

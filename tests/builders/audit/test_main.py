@@ -1,6 +1,7 @@
 """`python -m builders.audit` on releases of photographs, whose unknown split is shrunk well or badly."""
 
 import dataclasses
+import itertools
 import re
 from pathlib import Path
 
@@ -10,10 +11,10 @@ from click.testing import CliRunner
 from PIL import Image
 
 from builders.audit.__main__ import command, main
-from builders.audit.contact_sheet import contact_sheet
 from builders.audit.measures import NUMBERS
 from builders.audit.resizes import aliased
 from builders.benchmark import AllImages, Benchmark, Classes, Config, PaperCount, Split
+from builders.card.grid import CELL, UNKNOWN_COLOUR
 from builders.cli.progress import TerminalMeter
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generated, Generator
@@ -21,6 +22,8 @@ from builders.generate.exact.resize import FIXED_RESIZE
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release
+from builders.release.manifest import read_manifest
+from builders.release.reader import read_images
 from builders.sources.caltech256 import CALTECH256
 from hf_scripts import card, verify
 from tests.builders.photographs import pieces
@@ -74,9 +77,11 @@ def releases(sources, tmp_path_factory):
 
 
 def smoothness(release, *flags):
-    result = CliRunner().invoke(command, ["smoothness", str(release), "pictures", *flags], catch_exceptions=False)
+    result = CliRunner().invoke(
+        command, ["smoothness", str(release), "--splits", "pictures", *flags], catch_exceptions=False
+    )
     assert result.exit_code == 0
-    return {line.split()[0]: line for line in result.stdout.splitlines()}
+    return {line.split()[0].removeprefix("pictures/"): line for line in result.stdout.splitlines()}
 
 
 def test_an_aliased_split_is_flagged_and_the_fixed_one_is_not(releases):
@@ -91,7 +96,7 @@ def test_the_threshold_is_the_users(releases):
 
 
 def resizes(release, originals, *flags):
-    arguments = ["resizes", str(release), "pictures/far_ood", str(originals), *flags]
+    arguments = ["resizes", str(release), "--splits", "pictures/far_ood", "--originals", str(originals), *flags]
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert result.exit_code == 0
     lines = [re.split("  +", line.strip()) for line in result.stdout.splitlines()]
@@ -136,13 +141,43 @@ def test_the_aliased_resize_is_that_of_torch(size):
     assert np.abs(np.asarray(aliased(Image.fromarray(pixels))) - expected).max() <= 0.5 + 1e-9
 
 
-def test_a_sheet_has_every_split_and_its_pixels(releases, tmp_path):
-    out = tmp_path / "sheet.png"
-    assert main(["sheet", str(releases["fixed"]), "pictures", "--out", str(out), "--images", "4"]) == 0
-    with Image.open(out) as sheet:
-        # Two rows of a title (20), images (96) and gaps (12), and a margin (6).
-        assert sheet.height == 2 * (20 + 96 + 12) + 6
-        assert sheet.width >= 4 * (96 + 6) + 6
+def enlarged(release, split, count):
+    """The first images of a split in the order of a sheet's row (one class, so by row), as they should be drawn."""
+    entry = read_manifest(release).configs["pictures"].splits[split]
+    first = itertools.islice(read_images(release, f"pictures/{split}", entry), count)
+    return [np.kron(np.asarray(image), np.ones((4, 4, 1), np.uint8)) for _, image in first]
+
+
+def test_a_sheet_shows_known_images_first_and_frames_unknown_ones(releases, tmp_path):
+    out = tmp_path / "new" / "sheet.png"
+    assert main(["sheet", str(releases["fixed"]), "--splits", "pictures", "--out", str(out), "--images", "4"]) == 0
+    with Image.open(out) as opened:
+        sheet = np.asarray(opened.convert("RGB")).astype(np.int16)
+    tops = {}
+    for split in ("test", "far_ood"):
+        for place, image in enumerate(enlarged(releases["fixed"], split, 4)):
+            left = 12 + place * (CELL + 12)
+            strip = sheet[:, left : left + CELL]
+            (tops[split, place],) = (
+                top for top in range(len(sheet) - CELL + 1) if np.array_equal(strip[top : top + CELL], image)
+            )
+            beside = sheet[tops[split, place] : tops[split, place] + CELL, left - 2]
+            assert (beside == (UNKNOWN_COLOUR if split == "far_ood" else (255, 255, 255))).all()
+    assert len({top for (split, _), top in tops.items() if split == "test"}) == 1
+    assert tops["test", 0] < tops["far_ood", 0]
+
+
+def test_splits_choose_what_is_drawn(releases, tmp_path, capsys):
+    fixed = str(releases["fixed"])
+    sizes = []
+    for number, splits in enumerate(("pictures/test", "pictures/far_ood,pictures/test", "pictures")):
+        out = tmp_path / f"{number}.png"
+        assert main(["sheet", fixed, "--splits", splits, "--out", str(out)]) == 0
+        with Image.open(out) as sheet:
+            sizes.append(sheet.size)
+    assert sizes[0][1] < sizes[1][1] and sizes[1] == sizes[2]
+    assert main(["smoothness", fixed, "--splits", "pictures/test"]) == 0
+    assert "pictures/far_ood" not in capsys.readouterr().out
 
 
 def test_a_later_run_keeps_the_audits_of_the_splits_that_it_leaves(sources, tmp_path, capsys):
@@ -154,7 +189,7 @@ def test_a_later_run_keeps_the_audits_of_the_splits_that_it_leaves(sources, tmp_
             return write_release(prepare(Run.of(declared, request, executor, meter)))
 
     build("pictures/test")
-    assert main(["sheet", str(out), "pictures"]) == 0
+    assert main(["sheet", str(out), "--splits", "pictures"]) == 0
     audits = build("pictures/test", "pictures/far_ood").audits
     assert list(audits) == ["pictures/sheet"] and list(audits["pictures/sheet"].splits) == ["pictures/test"]
     assert card.main([str(out), "--check"]) == 0
@@ -169,24 +204,31 @@ def test_the_page_on_audits_names_every_audit_and_every_number():
     assert set(NUMBERS) <= described
 
 
-def test_small_images_are_enlarged_by_whole_pixels():
-    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8))
-    sheet = np.asarray(contact_sheet([("", [image])]))
-    assert np.array_equal(sheet[26 : 26 + 96 : 3, 6 : 6 + 96 : 3], np.asarray(image))
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["smoothness", "{}", "absent"], "The release has no config absent. Name one of pictures"),
-        (["smoothness", "{}/none", "pictures"], "is not a release: it has no manifest.json"),
+        (["smoothness", "{}", "--splits", "absent"], "has no config or split absent. Give configs (pictures)"),
+        (["smoothness", "{}/none", "--splits", "pictures"], "none does not exist. Give the folder of a release"),
         (
-            ["resizes", "{}", "pictures/none", "."],
-            "needs the split none and an in-distribution split test (splits: far_",
+            ["resizes", "{}", "--splits", "pictures/none", "--originals", "."],
+            "has no config or split pictures/none",
         ),
-        (["resizes", "{}", "pictures/far_ood", "{}/excluded"], "the partition images (30,607 images) is not in"),
-        (["pairs", "{}", "pictures"], "pictures/test has no duplicates in the table of"),
-        (["pairs", "{}", "pictures", "--split", "none"], "has no split none"),
+        (
+            ["resizes", "{}", "--splits", "pictures/far_ood", "--originals", "{}/excluded"],
+            "the partition images (30,607 images) is not in",
+        ),
+        (["pairs", "{}", "--splits", "pictures/test"], "pictures/test has no duplicates in the table of"),
+        (
+            ["pairs", "{}", "--splits", "pictures/none"],
+            "has no config or split pictures/none",
+        ),
+        (["sheet", "{}", "--splits", ""], "has an empty name. Give CONFIG or CONFIG/SPLIT"),
+        (["resizes", "{}", "--splits", "pictures", "--originals", "."], "--splits pictures chooses several splits"),
+        (["resizes", "{}", "--splits", "pictures/far_ood", "--originals", "{}/none"], "There is no folder"),
+        (["sheet", "{}", "--out", "picture"], "The picture picture has no extension, which names no format"),
+        (["sheet", "{}", "--out", "{}"], "is a folder. Give the name of a file in it"),
+        (["sheet", "{}", "--out", "{}/README.md/x.png"], "README.md is a file. Give a file in a folder"),
+        (["duplicates", "{}", "--exact", "--out", "{}"], "is a folder. Give the name of a file in it"),
     ],
 )
 def test_what_cannot_be_audited_gets_one_sentence(releases, capsys, arguments, sentence):
@@ -201,7 +243,7 @@ def test_a_release_without_pixels_cannot_be_looked_at(sources, tmp_path, capsys)
     )
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
         write_release(prepare(Run.of(declared, request, executor, meter)))
-    assert main(["sheet", str(tmp_path), "pictures", "--out", str(tmp_path / "x.png")]) == 2
+    assert main(["sheet", str(tmp_path), "--splits", "pictures", "--out", str(tmp_path / "x.png")]) == 2
     assert "pictures/far_ood has no images in " in capsys.readouterr().err
 
 
@@ -212,5 +254,5 @@ def test_a_config_without_known_test_images_cannot_be_measured(sources, tmp_path
     request = BuildRequest(tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True)
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
         write_release(prepare(Run.of(declared, request, executor, meter)))
-    assert main(["smoothness", str(tmp_path), "pictures"]) == 2
+    assert main(["smoothness", str(tmp_path), "--splits", "pictures"]) == 2
     assert "has no in-distribution split `test` (splits: far_ood). Build it" in capsys.readouterr().err

@@ -8,7 +8,6 @@ from PIL import Image
 
 from builders.audit.__main__ import main
 from builders.audit.record import picture_format
-from builders.errors import BuildError
 from builders.release.layout import Layout, shows_images
 from builders.release.manifest import read_manifest
 from hf_scripts import card, verify
@@ -16,10 +15,10 @@ from tests.builders.conftest import files_of
 from tests.hf_scripts.samples import make_release
 
 AUDITS = (
-    ["artifacts", "cifar", "--sample", "100"],
+    ["artifacts", "--splits", "cifar", "--sample", "100"],
     ["duplicates"],
-    ["sheet", "cifar", "--images", "3"],
-    ["pairs", "cifar"],
+    ["sheet", "--splits", "cifar", "--images", "3"],
+    ["pairs", "--splits", "cifar/test"],
 )
 LISTED = {
     "audit/duplicates.csv",
@@ -68,10 +67,10 @@ def test_all_audits_of_the_demo_are_listed_and_leave_it_whole(cifar_release, tmp
     text = (root / "README.md").read_text(encoding="utf-8")
     assert all(audit.summary in text for audit in manifest.audits.values())
     assert not any(path in text for path in OF_IMAGES)
-    changed = {"README.md", "manifest.json"} | LISTED | OF_IMAGES
+    changed = {"README.md", "croissant.json", "manifest.json"} | LISTED | OF_IMAGES
     assert {path for path, data in files_of(root).items() if before.get(path) != data} == changed
     assert card.main([str(root), "--check"]) == 0
-    assert verify.main([str(root), "--quick", "--workers", "1"]) == 0
+    assert verify.main([str(root), "--check", "fast", "--workers", "1"]) == 0
     # Again, and nothing changes.
     after = files_of(root)
     for audit in AUDITS:
@@ -84,7 +83,7 @@ def small(tmp_path):
     return make_release(tmp_path / "release", {"bench/test": range(4), "bench/near_ood": range(3)})
 
 
-SHEET = ["sheet", "bench"]
+SHEET = ["sheet", "--splits", "bench"]
 
 
 @pytest.mark.parametrize("flags", [[], ["--dry-run"], ["--out", "x.png"]])
@@ -158,12 +157,6 @@ def test_a_name_without_a_format_is_refused_before_any_work(small, tmp_path, cap
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and str(tmp_path / name) in said and "End it in .png or .jpg" in said
     assert everything(tmp_path) == before
-
-
-def test_a_folder_is_no_picture(tmp_path):
-    (tmp_path / "a.png").mkdir()
-    with pytest.raises(BuildError, match="is a folder"):
-        picture_format(tmp_path / "a.png")
 
 
 def test_a_missing_folder_is_made_and_the_release_stays_as_it_is(small, tmp_path):

@@ -125,7 +125,7 @@ def test_it_verifies_and_its_manifest_says_what_it_is(release, capsys):
 def test_it_is_materialized_from_the_same_sources(release, demo, tmp_path, capsys):
     published = shutil.copytree(release, tmp_path / "index", ignore=shutil.ignore_patterns("data", ".state"))
     sources = [f"--imagenet={demo['imagenet']}", f"--partial_broad={demo['partial_broad']}"]
-    command = [str(published), "broad-adversarial", f"--out={tmp_path / 'out'}", "--workers=1"]
+    command = [str(published), "--splits=broad-adversarial", f"--out={tmp_path / 'out'}", "--workers=1"]
     assert materialize.main([*command, *sources]) == 0, capsys.readouterr()
     for split in ("pgd_resnet50", "autoattack_vit"):
         assert rows(tmp_path / "out", "broad-adversarial", split) == rows(release, "broad-adversarial", split)

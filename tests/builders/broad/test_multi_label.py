@@ -292,4 +292,4 @@ def test_annotations_that_changed_are_noticed_where_the_same_images_are_drawn(de
         image["license"] = content["licenses"][-1]["id"]
     (copy / FILE).write_text(json.dumps(content))
     assert main([*command, "--index-only", "--workers", "1"]) == 2
-    assert f"The sources or the --withdraw list changed since {SEVERAL} was planned" in capsys.readouterr().err
+    assert f"The sources or the list of withdrawn rows changed since {SEVERAL} was planned" in capsys.readouterr().err

@@ -71,5 +71,5 @@ def test_a_misspelt_split_of_a_demos_model_is_named(tmp_path, capsys):
     assert "did you mean broad-adversarial/pgd_test_vit?" in capsys.readouterr().err
     # Without --demo there is none.
     assert main(["--splits=broad-adversarial/pgd_test_vit", f"--out={tmp_path / 'out'}"]) == 2
-    assert "is no config or split of this benchmark" in capsys.readouterr().err
+    assert "has no config or split" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

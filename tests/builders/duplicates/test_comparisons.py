@@ -98,7 +98,7 @@ def test_a_split_whose_pixels_are_gone_is_not_compared_and_the_run_says_so(demo,
     every = ["cifar-train/train", "cifar/test"]
     expected = [{"by": "pixels", "splits": every, "with": every}]
     assert manifest_of(tmp_path)["duplicates"]["compared"] == expected
-    assert verify([str(tmp_path), "--quick", "--workers", "1"]) == 0
+    assert verify([str(tmp_path), "--check", "fast", "--workers", "1"]) == 0
 
 
 def test_only_what_is_compared_is_kept():

@@ -104,7 +104,7 @@ def test_without_cgroups_the_affinity_counts(tmp_path):
     assert usable_cores(tmp_path, tmp_path / "none") == len(os.sched_getaffinity(0))
 
 
-COMMANDS = [make_command(BENCHMARK), materialize._make_command(), push.command, verify.command]
+COMMANDS = [make_command(BENCHMARK), materialize.make_command(), push.command, verify.command]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

@@ -71,7 +71,15 @@ def published(release, tmp_path, monkeypatch):
 
 
 def materialized(published, photographs, out, *, workers=1):
-    arguments = [str(published), "toy-attacked", "--caltech256", str(photographs), "--out", str(out), "--quiet"]
+    arguments = [
+        str(published),
+        "--splits=toy-attacked",
+        "--caltech256",
+        str(photographs),
+        "--out",
+        str(out),
+        "--quiet",
+    ]
     return materialize.main([*arguments, "--workers", str(workers)])
 
 
@@ -107,8 +115,8 @@ def test_the_manifest_and_the_card_say_so(release):
     assert split["generator"]["sealed"] == {"size": 224, "resize": 256, "interpolation": "bilinear"}
     assert [file["path"] for file in split["sealed"]] == [path.replace("data/", "sealed/") for path in DATA[:3]]
     text = " ".join((release / "README.md").read_text(encoding="utf-8").split())
-    assert text.count("They are also here as sealed residuals, in `toy-attacked-sealed`") == 2
-    assert "the shorter side resized to 256 pixels with a bilinear filter, the centre cropped" in text
+    assert text.count("`toy-attacked-sealed` has the same images as *sealed residuals*") == 1
+    assert "the shorter side resized to 256 pixels with a bilinear filter, the centre of 224 x 224 cropped" in text
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -124,8 +132,9 @@ def test_it_verifies_and_so_does_its_card(release, published, capsys):
         manifest = manifest_of(folder)
         if folder == published:
             for split in manifest["configs"]["toy-attacked"]["splits"].values():
-                split["data"] = []
+                split["data"], split["samples"] = [], None
             save_manifest(folder, manifest)
+            shutil.rmtree(folder / "samples")
         assert verify.main([str(folder), "--workers", "1"]) == 0, capsys.readouterr()
         assert card.main([str(folder), "--check"]) == 0
 
@@ -135,7 +144,7 @@ def test_an_index_alone_has_its_residuals(release, photographs, tmp_path):
         out = tmp_path / "out"
         toy.build_toy(photographs, out, benchmark=toy.sealed_benchmark(more=True), index_only=True)
     found, expected = files_of(out), files_of(release)
-    assert {name for name in expected if not name.startswith("data/")} == set(found)
+    assert {name for name in expected if not name.startswith(("data/", "samples/"))} == set(found)
     assert {name: data for name, data in found.items() if name.startswith(("sealed/", "index/"))} == {
         name: data for name, data in expected.items() if name.startswith(("sealed/", "index/"))
     }
@@ -178,8 +187,8 @@ OPEN = (
 from builders.pipeline import from_index
 from hf_scripts import materialize
 from_index.BENCHMARKS = {"toy": toy.sealed_benchmark()}
-arguments = [sys.argv[2], "toy-attacked", "--caltech256", sys.argv[3], "--out", sys.argv[4], "--quiet", "--workers=1"]
-assert materialize.main(arguments) == 0
+arguments = [sys.argv[2], "--splits=toy-attacked", "--caltech256", sys.argv[3], "--out", sys.argv[4], "--quiet"]
+assert materialize.main([*arguments, "--workers=1"]) == 0
 """
 )
 SEAL = (
@@ -212,13 +221,13 @@ def test_a_killed_sealing_resumes(release, photographs, tmp_path):
 
 
 def test_pixels_that_are_there_are_copied_and_need_no_original(release, published, tmp_path):
-    arguments = ["toy-attacked", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
+    arguments = ["--splits=toy-attacked", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
     assert materialize.main([str(release), *arguments]) == 0
     assert files_of(tmp_path / "out") == files_of(release)
 
 
 def test_without_the_source_one_sentence_asks_for_it(published, tmp_path, capsys):
-    assert materialize.main([str(published), "toy-attacked", "--out", str(tmp_path / "out"), "--quiet"]) == 2
+    assert materialize.main([str(published), "--splits=toy-attacked", "--out", str(tmp_path / "out"), "--quiet"]) == 2
     assert "--caltech256" in capsys.readouterr().err
 
 

@@ -79,11 +79,12 @@ def test_the_manifest_and_the_card_say_how(release):
     }
     assert "prepared" not in configs["toy-synthetic"]["splits"]["drawn"]["generator"]
     card = (release / "README.md").read_text(encoding="utf-8")
-    assert "`attacked` holds images that were made: enlarged to 224 x 224 and brightened.\n" in card
-    assert "`clipped` (int64): how many samples were above 255.\n" in card
-    assert "cannot be made again: steps 50, version 1, weights gain with SHA-256 " in card
-    assert card.count("cannot be made again") == 2
-    assert card.count("prepared for models with an input of 224 x 224 pixels: evaluate them as they are stored") == 2
+    assert "- `attacked`, `corrupted`: enlarged to 224 x 224 and brightened.\n" in card
+    assert "| `clipped` | int64 | how many samples were above 255 |\n" in card
+    assert "so they cannot be made again:" in card
+    assert f"- `drawn`, `redrawn`: version 1; steps 50; SHA-256 of gain {toy.BRIGHT.weights[0].sha256}\n" in card
+    prepared = "prepared for models with an input of 224 x 224 pixels. Evaluate the images as they are stored"
+    assert f"`attacked`, `corrupted`: {prepared}" in card
     # `expected` is of a whole Caltech-256, and the toy has no paper.
     rows = [line for line in card.splitlines() if line.startswith(("| adversarial", "| synthetic", "| corruption"))]
     splits = configs["toy"]["splits"]
@@ -189,7 +190,7 @@ def test_two_workers_set_up_once_each_and_change_no_byte(release, photographs, d
 def test_a_killed_build_resumes(release, photographs, device, tmp_path, monkeypatch):
     splits = ("toy/attacked", "toy/corrupted")
     expected = {name: data for name, data in files_of(release).items() if name.startswith(("data/toy/", "index/toy/"))}
-    points = range(1, 23, 3)
+    points = range(1, 26, 3)
     watched = watched_at_renames(points, tmp_path / "out", BUILD, photographs, tmp_path / "out", *splits)
     assert watched.renames - points[-1] < points.step, "kills reach the end of the build"
     for point in points:
@@ -338,7 +339,7 @@ def test_a_changed_source_is_refused_when_a_pack_is_made_again(published, photog
 
 
 def test_recorded_images_are_copied_where_they_are_and_refused_elsewhere(release, published, tmp_path, capsys):
-    arguments = ["toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
+    arguments = ["--splits=toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
     # The command, which needs no device for it.
     assert materialize.main([str(published), *arguments]) == 2
     said = capsys.readouterr().err
@@ -358,7 +359,7 @@ def test_recorded_images_that_are_not_the_published_ones_are_refused(release, pu
     shard = Path("data/toy-synthetic/redrawn-00000-of-00001.parquet")
     shutil.copytree(release / "data", published / "data")
     (published / shard).write_bytes(b"no Parquet")
-    arguments = ["toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
+    arguments = ["--splits=toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
     assert materialize.main([str(published), *arguments]) == 2
     assert (
         f"{shard} in the published release is not of shard 0 of toy-synthetic/redrawn, or not as its"

@@ -110,12 +110,46 @@ def test_sources_can_be_named_once_for_all(run, demo, tmp_path):
     assert "imagenet/far_ood_places82" in out
 
 
+def test_the_json_of_a_dry_run_says_what_the_text_says(run, demo):
+    argv = ["--imagenet", demo["imagenet"], "--splits", "imagenet/near_ood,imagenet/test", "--allow-partial"]
+    code, text, _ = run(*argv, "--dry-run", "--out", "out")
+    assert code == 0
+    code, out, err = run(*argv, "--dry-run", "--out", "out", "--json")
+    document = json.loads(out)
+    assert code == 0 and "error" not in err
+    named = {key: document[key] for key in ("schema", "command", "benchmark", "version", "out", "demo")}
+    assert named == {"schema": 1, "command": "build", "benchmark": "imagenet", "version": BENCHMARK.version} | {
+        "out": "out",
+        "demo": True,
+    }
+    lines = [line.split() for line in text.splitlines()]
+    for split in document["splits"]:
+        counted, left_out = (line for line in lines if line[:1] == [split["split"]])
+        assert counted[1:3] == [f"{split['rows']:,}", f"{split['expected']:,}"]
+        assert counted[4] == f"{split['paper']:,}"
+        assert left_out[1:4] == [f"{split['bytes'] / 1e6:,.1f}", "MB", f"{sum(split['left_out'].values()):,}"]
+        assert " ".join(left_out[4:]) == ", ".join(f"{rule} {n:,}" for rule, n in split["left_out"].items())
+        assert split["parts"] == []
+    assert [split["split"] for split in document["splits"]] == ["imagenet/test", "imagenet/near_ood"]
+    for total in ("rows", "bytes"):
+        assert document[total] == sum(split[total] for split in document["splits"])
+    assert not Path("out").exists()
+
+
+def test_an_empty_name_does_not_build_everything(run):
+    code, out, err = run("--demo", "--splits", "")
+    assert (code, out) == (2, "")
+    assert "--splits '' has an empty name" in err
+    assert not Path("build").exists()
+
+
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
+        (("--demo", "--json"), "--json describes what --dry-run would do. Add --dry-run, or leave --json out."),
         (
             ("--splits", "imagenet/near_odd", "--demo"),
-            "--splits imagenet/near_odd is no config or split of this benchmark (did you mean imagenet/near_ood?).",
+            "The benchmark imagenet has no config or split imagenet/near_odd (did you mean imagenet/near_ood?).",
         ),
         (
             ("--imagenet", "nowhere", "--splits", "imagenet/test"),
@@ -129,7 +163,7 @@ def test_sources_can_be_named_once_for_all(run, demo, tmp_path):
         (("--demo", "--out", "bad.toml"), "bad.toml is a file, where a folder is needed"),
         (
             ("--demo", "--out", "bad.toml/below"),
-            "error: Cannot read the sources and write the release: Not a directory at bad.toml/below",
+            "error: Cannot read the sources and write the release: bad.toml/below/.state: not a directory.",
         ),
     ],
 )
@@ -161,9 +195,9 @@ def test_demo_sources_given_by_their_flags_are_known_as_such(run, demo):
     assert json.loads(Path("out/manifest.json").read_text())["benchmarks"]["imagenet"]["demo"] is True
 
 
-def test_help_ends_with_a_command_that_runs():
+def test_the_first_example_runs():
     command = make_command(BENCHMARK)
-    example = command.epilog.removeprefix("Example: ").split()
+    example = command.examples[0].split()
     assert example[:3] == ["python", "-m", "builders.imagenet_benchmark"]
     # The example itself is what test_the_main_job_on_the_demo runs.
     assert example[3:] == ["--demo", "--out", "build/unknown-detection"]

@@ -90,7 +90,10 @@ def test_the_manifest_counts_what_the_folder_has(release, manifest):
         f["path"] for e in manifest["configs"].values() for s in e["splits"].values() for f in [*s["data"], s["index"]]
     }
     listed |= {e["excluded"]["path"] for e in manifest["configs"].values()} | {manifest["duplicates"]["path"]}
-    assert set(files_of(release)) == listed | {"README.md", "manifest.json"}
+    listed |= {
+        s["samples"]["path"] for e in manifest["configs"].values() for s in e["splits"].values() if "samples" in s
+    }
+    assert set(files_of(release)) == listed | {"README.md", "croissant.json", "manifest.json"}
 
 
 def test_no_public_file_names_a_folder_of_this_machine(release, demo):
@@ -130,10 +133,11 @@ build_demo(sources(sys.argv[3]), Path(sys.argv[2]))
 """
 
 # Everything that a build makes visible, it renames into place: the run's state, 9 plans, 9 times a data file and its
-# part, then 9 indexes, 3 lists of exclusions, the duplicates, the card and the manifest, 43 in all. The points are
-# inside each of these stretches, among them the one between a data file and its part.
-RENAMES = 43
-POINTS = (4, 10, 11, 12, 20, 27, 31, 38, 41, 42)
+# part, then 9 indexes, 3 lists of exclusions, the duplicates, a picture of samples, the Croissant metadata, the card
+# and the manifest, 45 in all. The points are inside each of these stretches, among them the one between a data file
+# and its part.
+RENAMES = 45
+POINTS = (4, 10, 11, 12, 20, 27, 31, 38, 42, 44)
 
 
 @pytest.fixture(scope="module")
@@ -247,15 +251,15 @@ def test_a_file_that_was_lost_from_a_release_is_built_again(demo, release, tmp_p
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"seed": 5}, r"The release in .* has the seed 0, and this run the seed 5\."),
+        ({"seed": 5}, r"The release in .* was built with the seed 0, and this run has 5\."),
         (
             {"benchmark": dataclasses.replace(BENCHMARK, version="2.0.0")},
-            r"The release in .* has the version 1.1.0, and this run the version 2.0.0\.",
+            r"The release in .* was built with the version 1.1.0, and this run has 2.0.0\.",
         ),
-        ({"demo": False}, r"The release in .* has the demo on, and this run the demo off\."),
+        ({"demo": False}, r"The release in .* was built with the demo sources on, and this run has off\."),
         (
             {"limit_per_class": 1},
-            r"The release in .* has the limit-per-class none, .* the limit-per-class 1\.",
+            r"The release in .* with the limit per class none, and this run has 1\.",
         ),
         ({"allow_partial": False}, r"expected 1,300 images of n01443537 \(goldfish\), found 4"),
     ],
@@ -270,7 +274,7 @@ def test_other_choices_do_not_mix_with_a_release(changes, sentence, demo, releas
 def test_a_release_without_its_state_still_refuses_other_choices(demo, release, tmp_path):
     out = linked(release, tmp_path / "out")
     shutil.rmtree(out / ".state")
-    with pytest.raises(BuildError, match=r"The release in .* has the seed 0, and this run the seed 5\."):
+    with pytest.raises(BuildError, match=r"The release in .* was built with the seed 0, and this run has 5\."):
         build_demo(demo, out, seed=5)
     build_demo(demo, out)
     assert files_of(out) == files_of(release)
@@ -281,7 +285,7 @@ def test_sources_that_changed_do_not_mix_with_a_release(demo, tmp_path):
     roots = demo | {"imagenet": imagenet}
     build_demo(roots, tmp_path / "out", splits=SPLITS[1:2])
     next(iter(sorted((imagenet / "val" / "n01443537").iterdir()))).unlink()
-    with pytest.raises(BuildError, match="--withdraw list changed since imagenet/test was planned in"):
+    with pytest.raises(BuildError, match="list of withdrawn rows changed since imagenet/test was planned in"):
         build_demo(roots, tmp_path / "out", splits=SPLITS[1:2])
 
 
@@ -414,7 +418,7 @@ def test_a_write_that_the_disk_refuses_ends_in_one_sentence_and_can_go_on(demo, 
     command = [sys.executable, "-c", script, out, demo["imagenet"].parent]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "Cannot write the release: File too large" in done.stdout
-    assert "Fix this and run the same command again; it resumes." in done.stdout
+    assert "Fix this and run the same command again." in done.stdout
     assert not list(out.rglob("*.tmp"))
     build_demo(demo, out)
     assert files_of(out) == files_of(release)

@@ -113,7 +113,7 @@ def test_each_is_named_with_the_other_and_the_sums_are_whole(planted, varied, ca
     named = {f"imagenet/{line.image}": line.evidence for line in lines if line.rule == "duplicate"}
     assert named.items() >= expected.items()
     assert all(line.images == 1 for line in lines if line.rule == "duplicate")
-    assert verify([str(varied), "--quick", "--workers", "1"]) == 0
+    assert verify([str(varied), "--check", "fast", "--workers", "1"]) == 0
     assert "excluded" not in capsys.readouterr().err
 
 
@@ -194,7 +194,7 @@ def test_a_folder_of_the_unvaried_benchmark_is_refused(planted, tmp_path, capsys
     before = files_of(tmp_path)
     assert main(flags(sources, tmp_path, "--withdraw", "duplicates")) == 2
     said = capsys.readouterr().err
-    assert "and this run the version 1.1.0+without-duplicates" in said
+    assert "and this run has 1.1.0+without-duplicates" in said
     assert "looking for duplicates" not in said
     assert files_of(tmp_path) == before
 
@@ -220,13 +220,13 @@ def test_a_list_that_is_not_there_gets_one_sentence(planted, tmp_path, capsys):
 
 def test_a_published_index_takes_no_withdrawal(varied, tmp_path, capsys):
     out = ["--out", str(tmp_path / "out")]
-    assert materialize([str(varied), "imagenet", *out, "--withdraw", "duplicates"]) == 2
+    assert materialize([str(varied), "--splits=imagenet", *out, "--withdraw", "duplicates"]) == 2
     assert "--withdraw does not apply to a published index" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
 def test_the_index_of_a_variant_is_built_like_any_other(planted, varied, tmp_path):
-    arguments = [str(varied), "imagenet-train", "--imagenet", str(planted[0]["imagenet"]), "--workers", "1"]
+    arguments = [str(varied), "--splits=imagenet-train", "--imagenet", str(planted[0]["imagenet"]), "--workers", "1"]
     assert materialize([*arguments, "--out", str(tmp_path / "out")]) == 0
     path = "index/imagenet-train/train.parquet"
     assert (tmp_path / "out" / path).read_bytes() == (varied / path).read_bytes()

@@ -53,7 +53,7 @@ def test_the_command_line_reads_the_list(cifar_release, demo, tmp_path, capsys):
     # The same folder cannot hold the rows without the withdrawal.
     assert "no row of these splits has the id dtd/nowhere.jpg; look" in capsys.readouterr().err
     assert main([*sources, *flags]) == 2
-    assert "or the --withdraw list changed since" in capsys.readouterr().err
+    assert "or the list of withdrawn rows changed since" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import itertools
 import datasets
 import pytest
 
+from builders.card.front_matter import front_matter
 from builders.errors import BuildError
-from builders.release import card
 from builders.release.duplicates import (
     Pair,
     Row,
@@ -69,7 +69,7 @@ def release_with(root, pairs):
     entry = entry_of(root, "duplicates/pairs.parquet") | {"rows": len(pairs), "compared": []}
     import yaml
 
-    front = card.front_matter(typed(manifests.manifest({}, duplicates=entry)))
+    front = front_matter(typed(manifests.manifest({}, duplicates=entry)))
     write_text(root / "README.md", f"---\n{yaml.safe_dump(front)}---\n")
     return root
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from builders.card.card import write_card_and_manifest
 from builders.errors import BuildError
-from builders.release.card import write_card_and_manifest
 from builders.release.columns import OODNESS, Column
 from builders.release.entries import EMPTY, Manifest, PartEntry, is_training, pieces_by_key, without_outdated_audits
 from builders.release.layout import Layout
@@ -72,7 +72,7 @@ def test_what_a_build_wrote_is_written_again_to_the_byte(built, tmp_path):
     assert dump(manifest).encode() == (built / "manifest.json").read_bytes()
     assert json.loads(dump(manifest)) == manifest_of(built)
     assert write_card_and_manifest(Layout(tmp_path), manifest) == manifest
-    for name in ("README.md", "manifest.json"):
+    for name in ("README.md", "croissant.json", "manifest.json"):
         assert (tmp_path / name).read_bytes() == (built / name).read_bytes()
 
 
@@ -358,7 +358,7 @@ def test_files_that_lie_elsewhere(place, of, path):
     manifest["configs"]["bench"]["audit"] = file("audit/x.csv")
     set_at(manifest, f"{place}.path", path)
     assert refused(manifest) == (
-        f"{path or 'an empty path'} of {of} is not in data, index, sealed, excluded, audit, duplicates"
+        f"{path or 'an empty path'} of {of} is not in data, index, sealed, excluded, audit, duplicates, samples"
     )
 
 

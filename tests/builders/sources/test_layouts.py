@@ -71,12 +71,14 @@ def test_a_source_says_how_to_get_it_and_what_its_demo_is(key):
 
 
 def test_a_missing_source_is_shown_with_the_way_to_get_it_and_its_layouts():
-    first, second, *layouts_shown = missing_sources([(SOURCES["dtd"], "cifar/far_ood_dtd")])
+    first, page, get, mirror, *layouts_shown = missing_sources([(SOURCES["dtd"], "cifar/far_ood_dtd")])
     assert first == "  --dtd DIR  Describable Textures (DTD), for cifar/far_ood_dtd"
-    assert second == (
-        "      get it from https://www.robots.ox.ac.uk/~vgg/data/dtd/: download release 1.0.1, dtd-r1.0.1.tar.gz, and "
-        "unpack it"
+    assert page == (
+        "      get it from https://www.robots.ox.ac.uk/~vgg/data/dtd/: download release 1.0.1, dtd-r1.0.1.tar.gz; it "
+        "can stay packed"
     )
+    assert get == "      or run python -m builders.sources get dtd --into DIR"
+    assert mirror == "      or give --dtd hf://datasets/bitmind/dtd"
     assert [line.strip() for line in layouts_shown] == list(SOURCES["dtd"].layouts)
 
 

@@ -66,6 +66,40 @@ def test_groups_are_cut_by_bytes_and_leave_out_what_failed(tmp_path, monkeypatch
     assert np.array_equal(np.sum(told, axis=0), [8, sum(SIZES)])
 
 
+def test_groups_end_at_the_same_images_after_one_is_withdrawn(tmp_path, monkeypatch):
+    for name, value in (("ROW_GROUP_BYTES", 3200), ("_LEAST_BYTES", 800), ("_MEAN_BYTES", 800)):
+        monkeypatch.setattr(row_groups, name, value)
+    drawn = np.random.default_rng(0)
+    contents = [drawn.bytes(int(size)) for size in drawn.integers(20, 61, 2000)]
+    offsets = np.cumsum([0, *map(len, contents)])[:-1].tolist()
+    (tmp_path / "pack").write_bytes(b"".join(contents))
+    count = len(contents)
+    rows = pa.table(
+        {
+            "id": [str(number) for number in range(count)],
+            "source_id": [str(number) for number in range(count)],
+            "root": ["staging"] * count,
+            "file": ["pack"] * count,
+            "offset": offsets,
+            "size": list(map(len, contents)),
+            "content_sha256": [hashlib.sha256(content).hexdigest() for content in contents],
+            "unreadable": [""] * count,
+        }
+    )
+
+    def groups_of(rows):
+        _, groups, _ = generated(tmp_path, rows)
+        assert all(group.offsets[-1].as_py() <= 3200 for group in groups)
+        return [tuple(rows["id"].take(group.numbers).to_pylist()) for group in groups]
+
+    whole = groups_of(rows)
+    # 80,000 bytes in groups of 800 and, on average, 800 more, of which the limit takes e^-3.
+    assert 80_000 / 1_700 < len(whole) < 80_000 / 1_450
+    for withdrawn in (0, 3, 777, 1999):
+        fewer = groups_of(pa.concat_tables([rows.slice(0, withdrawn), rows.slice(withdrawn + 1)]))
+        assert len(set(fewer) - set(whole)) <= 3, withdrawn
+
+
 def test_what_lies_end_to_end_is_read_at_once(tmp_path):
     rows, _ = plan_of(tmp_path)
     _, _, told = generated(tmp_path, rows)

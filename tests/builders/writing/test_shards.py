@@ -78,13 +78,14 @@ def test_bytes_pass_through_and_digests_are_theirs(tmp_path):
 
 
 def test_row_groups_are_bounded_by_real_bytes(tmp_path):
-    # 2 KB and 50 MB images mixed: an image larger than a group gets one of its own.
+    # 2 KB and 50 MB images mixed: an image larger than a group gets one of its own, and one larger than the mean ends
+    # its group.
     sizes = [2000, 50_000_000, 2000, 2000, 20_000_000, 20_000_000, 2000]
     shard = task(tmp_path, {f"{i}.jpg": jpeg(i, size) for i, size in enumerate(sizes)})
     write_shard(shard, silent)
     metadata = pq.ParquetFile(shard.data).metadata
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    assert [group.num_rows for group in groups] == [1, 1, 3, 2]
+    assert [group.num_rows for group in groups] == [1, 1, 3, 1, 1]
     for group in groups:
         assert group.column(0).total_uncompressed_size <= ROW_GROUP_BYTES or group.num_rows == 1
         assert group.column(0).total_uncompressed_size <= 100_000_000

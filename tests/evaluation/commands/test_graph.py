@@ -58,7 +58,7 @@ def test_from_names_to_a_graph(tmp_path, capsys):
 
 
 def test_steps_can_be_kept_and_runs_are_repeated_byte_for_byte(tmp_path):
-    asked = ["--keep", "same-names", "--keep", "light-edges", "--clusters", "1", "--quiet"]
+    asked = ["--keep", "same-names", "--keep", "light-edges", "--edges", "1"]
     for name in ("one", "two"):
         assert main(["graph", str(scores_file(tmp_path)), *asked, "--out", str(tmp_path / name)]) == 0
     for name in FILES:

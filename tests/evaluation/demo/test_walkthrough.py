@@ -1,6 +1,5 @@
 """The demo, cut short: real training, features, detectors and a report, by the commands that anybody types."""
 
-import json
 import shlex
 
 import pytest
@@ -10,7 +9,7 @@ from evaluation.demo import model
 from evaluation.demo.model import OPTIMIZERS, Training
 from evaluation.demo.walkthrough import Demo
 from evaluation.detectors.registry import METHODS
-from evaluation.protocols.results import read_figures
+from evaluation.protocols.results import read_figures, read_record
 from evaluation.scoring.scores import read_scores
 
 torch = pytest.importorskip("torch", reason="needs the extra `evaluate`")
@@ -23,7 +22,7 @@ def done(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "out"
     said, models = [], []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evaluation.report.pictures.pictures", lambda *words: [])
+        patch.setattr("evaluation.reports.pictures.pictures", lambda *words: [])
         report = Demo(out, quick=True).run(said.append, models.append)
     assert report == out / "report"
     assert models == [1, 1]
@@ -57,10 +56,10 @@ def test_models_are_trained_for_real(done):
 
 def test_every_protocol_that_applies_has_figures_of_every_detector(done):
     figures = read_figures(done[0] / "report")
-    assert set(figures["protocol"].to_pylist()) == {"unknown-detection", "facets", "broad", "od-test"}
+    assert set(figures["protocol"].to_pylist()) == {"unknown-detection", "facets", "broad", "od-test", "calibration"}
     members = [name for name, method in METHODS.items() if method.reads == "members"]
     assert set(figures["detector"].to_pylist()) == {*Demo(done[0], quick=True).detectors, *members}
-    record = json.loads((done[0] / "report" / "report.json").read_text(encoding="utf-8"))
+    record = read_record(figures)
     assert [(run["run"], run["variant"], run["seed"]) for run in record["runs"]] == [
         ("adam-0", "adam", 0),
         ("adam-1", "adam", 1),
@@ -76,7 +75,7 @@ def test_the_commands_that_it_prints_give_the_same_again(done, tmp_path, capsys)
     words = shlex.split(line)[4:]
     words[words.index("--out") + 1] = str(tmp_path / "again")
     assert main([*words, "--no-plots", "--quiet"]) == 0
-    for name in ("figures.parquet", "README.md"):
+    for name in ("figures.parquet", "report.html"):
         assert (tmp_path / "again" / name).read_bytes() == (out / "report" / name).read_bytes()
 
 
@@ -97,5 +96,5 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not():
 def test_a_folder_with_something_else_is_refused(tmp_path, capsys):
     (tmp_path / "thesis.tex").write_text("mine")
     assert main(["demo", "--out", str(tmp_path), "--quick"]) == 2
-    assert "has files that are not part of a demo: thesis.tex. Choose another folder" in capsys.readouterr().err
+    assert "has files that are not part of a demo (thesis.tex). Choose another folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from evaluation.detectors import neighbors, rows
-from evaluation.detectors.registry import METHODS, method
+from evaluation.detectors.base import Method
+from evaluation.detectors.registry import _FAMILIES, METHODS, method
 from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import toy_features, toy_head
 
@@ -160,6 +161,25 @@ def test_every_value_searched_makes_a_detector(name):
             fitted = toy_features(rows=1000, seed=1) if name == "knn" else FITTED  # as many as its neighbours
             detector = chosen.make(None if chosen.fit == "none" else fitted, HEAD, **{hyperparameter: value})
             assert np.isfinite(detector.score(TESTED)).all()
+
+
+@pytest.mark.parametrize("name", [name for name in ON_FEATURES if not METHODS[name].reads_head])
+def test_detectors_that_do_not_read_the_last_layer_need_none(name):
+    expected, chosen = make(name).score(TESTED), METHODS[name]
+    given = chosen.make(None if chosen.fit == "none" else FITTED, None).score(TESTED)
+    np.testing.assert_array_equal(given, expected)
+
+
+@pytest.mark.parametrize("name", [name for name in ON_FEATURES if METHODS[name].reads_head])
+def test_detectors_that_read_the_last_layer_say_so(name):
+    chosen = METHODS[name]
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'weight'"):
+        chosen.make(None if chosen.fit == "none" else FITTED, None)
+
+
+def test_no_two_methods_of_a_family_or_of_two_have_one_name():
+    found = {id(each): each.name for family in _FAMILIES for each in vars(family).values() if isinstance(each, Method)}
+    assert sorted(found.values()) == sorted(METHODS)
 
 
 def test_names_are_unique_keys_with_titles_and_sources():

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from evaluation.detectors.relative_mahalanobis import make_rmds
+from evaluation.detectors.mahalanobis import make_rmds
 from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import CLASSES, toy_features
 

@@ -20,11 +20,14 @@ timm = pytest.importorskip("timm", reason="runs one of timm's models")
 pytest.importorskip("torchvision", reason="preprocesses images")
 
 from evaluation.__main__ import main  # noqa: E402
+from evaluation.features.runner import default_workers  # noqa: E402
 from evaluation.features.store import Store, block_column  # noqa: E402
 from evaluation.releases import open_release  # noqa: E402
+from evaluation.scoring.scores import read_scores  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
+from tests.unknown_detection.terminal.running import interrupted  # noqa: E402
 
 FILE = Path(small_models.__file__)
 ROOT = FILE.parents[2]
@@ -54,13 +57,18 @@ def extract(release, weights, tmp_path, capsys):
 
     def run(*flags, out="out", where=release, config=CONFIG, model=f"{FILE}:cnn", path=weights, device="cpu"):
         capsys.readouterr()
-        given = {"--release": where, "--config": config, "--model": model, "--weights": path, "--device": device}
+        given = {"--release": where, "--splits": config, "--model": model, "--weights": path, "--device": device}
         arguments = [str(text) for pair in given.items() for text in pair]
         code = main(["extract", *arguments, "--out", str(tmp_path / out), *flags])
         said = capsys.readouterr()
         return code, said.out, said.err
 
     return run
+
+
+def only(names):
+    """Flags that name some splits; the last ones count."""
+    return "--splits", ",".join(f"{CONFIG}/{name}" for name in names.split(","))
 
 
 def features_of(tmp_path, split="test", out="out", config=CONFIG):
@@ -100,7 +108,7 @@ def test_features_are_those_of_the_model(release, extract, tmp_path):
 
 def test_damaged_features_are_not_there_already(extract, tmp_path):
     """An emptied block, and one that lies; both are computed again, and a split that is gone is."""
-    flags = ("--splits", "test,near_ood")
+    flags = only("test,near_ood")
     assert extract(*flags)[0] == 0
     whole = contents(tmp_path / "out")
     folder = tmp_path / "out" / "features" / CONFIG
@@ -121,7 +129,7 @@ def test_damaged_features_are_not_there_already(extract, tmp_path):
 
 def test_a_network_that_always_drops_has_the_same_features_at_every_run(extract, tmp_path):
     """Those without dropout, which is said."""
-    flags = ("--splits", "test")
+    flags = only("test")
     for out in ("one", "two"):
         code, said, _ = extract(*flags, out=out, model=f"{FILE}:always_dropping")
         assert code == 0
@@ -137,7 +145,7 @@ def test_a_row_has_its_numbers_wherever_it_stands(extract, release, tmp_path):
 
     Logits of so small a model within their last digit.
     """
-    flags = ("--splits", "test,far_ood_noise", "--batch-size", "16")
+    flags = (*only("test,far_ood_noise"), "--batch-size", "16")
     assert extract(*flags)[0] == 0
     assert extract(*flags, "--workers", "2", out="workers")[0] == 0
     assert contents(tmp_path / "workers") == contents(tmp_path / "out")
@@ -161,9 +169,7 @@ def test_another_batch_size_changes_the_last_digits_only(extract, weights, relea
         torch.save(of_seed(timm.create_model, model_name=model[5:], num_classes=4).state_dict(), path)
         release = small_release(tmp_path / "few", {f"{CONFIG}/test": range(9)})
     for size in ("1", "4", "7"):
-        assert (
-            extract("--splits", "test", "--batch-size", size, out=size, model=model, path=path, where=release)[0] == 0
-        )
+        assert extract(*only("test"), "--batch-size", size, out=size, model=model, path=path, where=release)[0] == 0
     one = Store.open(tmp_path / "1").row_blocks(CONFIG, "test").read()
     for size in ("4", "7"):
         other = Store.open(tmp_path / size).row_blocks(CONFIG, "test").read()
@@ -172,9 +178,9 @@ def test_another_batch_size_changes_the_last_digits_only(extract, weights, relea
 
 
 def test_later_runs_add_splits_and_leave_the_others(extract, tmp_path):
-    assert extract("--splits", "test")[0] == 0
+    assert extract(*only("test"))[0] == 0
     before = contents(tmp_path / "out")
-    code, out, _ = extract("--splits", "test,validation")
+    code, out, _ = extract(*only("test,validation"))
     assert code == 0
     assert f"{CONFIG}/test: there already, 40 images" in out.splitlines()
     assert f"{CONFIG}/validation: 60 of 60 images" in out.splitlines()
@@ -183,25 +189,25 @@ def test_later_runs_add_splits_and_leave_the_others(extract, tmp_path):
     assert list(listed) == [[f"{CONFIG}/test"], [f"{CONFIG}/test", f"{CONFIG}/validation"]]
     assert {name: after[name] for name in before} == before
     # Also when it would be computed otherwise today.
-    assert extract("--splits", "test", "--batch-size", "3")[1].count("there already") == 1
+    assert extract(*only("test"), "--batch-size", "3")[1].count("there already") == 1
     assert contents(tmp_path / "out") == after
 
 
 def test_several_configs_of_the_same_classes(extract, tmp_path):
-    code, _, _ = extract("--config", f"{CONFIG}-train", "--splits", f"{CONFIG}/test,train")
+    code, _, _ = extract("--splits", f"{CONFIG}-train/train,{CONFIG}/test")
     assert code == 0
     assert Store.open(tmp_path / "out").splits() == {CONFIG: ("test",), f"{CONFIG}-train": ("train",)}
 
 
 def test_a_dry_run_writes_nothing(extract, tmp_path):
-    code, out, _ = extract("--splits", "test", "--dry-run")
+    code, out, _ = extract(*only("test"), "--dry-run")
     assert code == 0
     # Logits, penultimate and two blocks of 4, 10, 6 and 10 float32, and the label.
     assert f"{CONFIG}/test: 40 images, {40 * (4 * (4 + 10 + 6 + 10) + 8):,} bytes" in out.splitlines()
     assert out.splitlines()[-1] == "nothing was written"
     assert not (tmp_path / "out").exists()
-    extract("--splits", "test")
-    assert f"{CONFIG}/test: there already" in extract("--splits", "test", "--dry-run")[1].splitlines()
+    extract(*only("test"))
+    assert f"{CONFIG}/test: there already" in extract(*only("test"), "--dry-run")[1].splitlines()
 
 
 SLOW = """
@@ -218,11 +224,11 @@ def cnn(num_classes):
 
 def test_a_run_that_is_killed_goes_on_to_the_same_bytes(extract, weights, tmp_path):
     """With SIGKILL after its first part, and with a worker, which ends too."""
-    release = small_release(tmp_path / "long", {f"{CONFIG}/test": range(1100), f"{CONFIG}/near_ood": range(20)})
+    release = small_release(tmp_path / "long", {f"{CONFIG}/near_ood": range(1100), f"{CONFIG}/test": range(20)})
     (tmp_path / "slow.py").write_text(SLOW.format(root=str(ROOT), seconds=0.03))
     model = f"{tmp_path / 'slow.py'}:cnn"
     assert extract(where=release, model=model, out="undisturbed")[0] == 0
-    arguments = {"--release": release, "--config": CONFIG, "--model": model, "--weights": weights, "--device": "cpu"}
+    arguments = {"--release": release, "--splits": CONFIG, "--model": model, "--weights": weights, "--device": "cpu"}
     arguments |= {"--out": tmp_path / "killed", "--workers": 1}
     command = [
         sys.executable,
@@ -232,7 +238,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(extract, weights, tmp_pa
         *(str(text) for pair in arguments.items() for text in pair),
     ]
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE)
-    row_blocks = Store(tmp_path / "killed", None).row_blocks(CONFIG, "test").folder
+    row_blocks = Store(tmp_path / "killed", None).row_blocks(CONFIG, "near_ood").folder
     while process.poll() is None and not list(row_blocks.glob("0*.arrow")):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
@@ -243,10 +249,40 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(extract, weights, tmp_pa
     assert 1 <= len(kept) < 3
     code, out, _ = extract(where=release, model=model, out="killed")
     assert code == 0
-    assert f"{CONFIG}/near_ood: there already, 20 images" in out.splitlines()
+    assert f"{CONFIG}/test: there already, 20 images" in out.splitlines()
     whole = sum(not name.startswith(".") for name in kept)
-    assert f"{CONFIG}/test: {1100 - 512 * whole:,} of 1,100 images" in out.splitlines()
+    assert f"{CONFIG}/near_ood: {1100 - 512 * whole:,} of 1,100 images" in out.splitlines()
     assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+
+
+def test_ctrl_c_keeps_finished_splits_and_says_so(extract, release, weights, tmp_path):
+    """While the second split is written; the worker, which the terminal interrupts too, says nothing."""
+    assert extract(out="undisturbed")[0] == 0
+    given = {"--release": release, "--splits": CONFIG, "--model": f"{FILE}:cnn", "--weights": weights}
+    given |= {"--device": "cpu", "--out": tmp_path / "stopped", "--workers": 1}
+    splits = [
+        path.name
+        for path in sorted(Store(tmp_path / "undisturbed", None).row_blocks(CONFIG, "x").folder.parent.iterdir())
+    ]
+    arguments = [text for pair in given.items() for text in pair]
+    done = interrupted(
+        "evaluation", "extract", *arguments, at=f"os.rename:/{splits[1]}/", env={"OMP_NUM_THREADS": "1"}
+    )
+    said = "stopped; finished splits are kept. Run the same command again to continue.\n"
+    assert (done.returncode, done.stderr) == (130, said)
+    code, out, _ = extract(out="stopped")
+    assert code == 0
+    assert "there already" in out
+    assert contents(tmp_path / "stopped") == contents(tmp_path / "undisturbed")
+
+
+def test_ctrl_c_before_anything_is_kept_does_not_say_so(release, weights, tmp_path):
+    """While torch is imported."""
+    given = {"--release": release, "--splits": CONFIG, "--model": f"{FILE}:cnn", "--weights": weights}
+    arguments = [text for pair in (given | {"--out": tmp_path / "out"}).items() for text in pair]
+    done = interrupted("evaluation", "extract", *arguments, at="import:torch.nn")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped; run the same command again.\n")
+    assert not (tmp_path / "out").exists()
 
 
 COUNTING = """
@@ -289,7 +325,7 @@ def test_an_image_of_several_configs_is_run_once(extract, tmp_path):
     assert np.abs(found.logits - alone.logits).max() < 1e-6 * np.abs(alone.logits).max()
     assert f"{other}/test: there already, 42 images" in extract(*flags, config=other, **how)[1].splitlines()
     # Numbers that were computed in another way are not taken.
-    assert extract("--batch-size", "6", "--splits", "test", out="six", **how)[0] == 0
+    assert extract("--batch-size", "6", *only("test"), out="six", **how)[0] == 0
     assert f"{other}/test: 42 of 42 images" in extract(*flags, out="six", config=other, **how)[1].splitlines()
 
 
@@ -326,11 +362,12 @@ def test_no_cuda_where_it_is_asked_for(extract, monkeypatch):
     ("flags", "found"),
     [
         ({"config": "smal"}, "'smal' is not a config of"),
-        ({"flags": ("--splits", "near_od")}, "'near_od' is not a split of small; the closest names are near_ood"),
-        ({"flags": ("--splits", "other/test")}, "'other/test' is not a split of small; the closest names are test"),
+        ({"config": "small/near_od"}, "'near_od' is not a split of small"),
+        ({"config": "small,other/test"}, "'other' is not a config of"),
+        ({"config": ","}, "--splits names no split; give CONFIG or CONFIG/SPLIT"),
         ({"where": "nowhere"}, "nowhere is neither a folder nor a repository ORG/NAME"),
     ],
-    ids=["config", "split", "split of another config", "release"],
+    ids=["config", "split", "split of another config", "nothing", "release"],
 )
 def test_names_that_do_not_exist(extract, flags, found):
     flags = dict(flags)
@@ -338,7 +375,7 @@ def test_names_that_do_not_exist(extract, flags, found):
 
 
 def test_features_of_another_release_or_model_in_the_same_folder(extract, tmp_path):
-    assert extract("--splits", "test")[0] == 0
+    assert extract(*only("test"))[0] == 0
     before = contents(tmp_path / "out")
     other = small_release(tmp_path / "other", {f"{CONFIG}/test": range(5)})
     assert "are of the release with digest" in refused(extract(where=other))
@@ -357,7 +394,7 @@ def test_an_image_that_cannot_be_decoded(extract, release, tmp_path):
     table = table.set_column(column, table.schema.field(column), [images])
     pq.write_table(table, path)
     for workers in ("0", "1"):
-        said = refused(extract("--splits", "test", "--workers", workers, where=copy))
+        said = refused(extract(*only("test"), "--workers", workers, where=copy))
         assert "The image of row source/test/21.png cannot be decoded" in said
 
 
@@ -381,10 +418,10 @@ def test_a_release_on_the_hub(release, extract, hub, api, only_loopback, tmp_pat
     hub.commit("org/small", contents(release))
     hub.tag("org/small", "v1.0.0")
     hub.commit("org/small", {"manifest.json": b"{}"})
-    code, out, _ = extract("--splits", "test", "--revision", "v1.0.0", where="org/small", out="hub")
+    code, out, _ = extract(*only("test"), "--revision", "v1.0.0", where="org/small", out="hub")
     assert code == 0
     assert out.startswith(f"release  org/small at commit {hub.tags('org/small')['v1.0.0'][:12]}, digest")
-    assert extract("--splits", "test")[0] == 0
+    assert extract(*only("test"))[0] == 0
     assert contents(tmp_path / "hub") == contents(tmp_path / "out")
     assert "must list configs with label_names" in refused(extract(where="org/small"))
 
@@ -397,8 +434,11 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("flags", [(), ("--quiet",)], ids=["bars", "quiet"])
 def test_bars_on_a_terminal(extract, monkeypatch, flags):
     """Rows, time left and images a second; elsewhere nothing at all, as other tests see."""
+    assert (
+        extract(*only("test"), out="before")[0] == 0
+    )  # `datasets` shows a bar of its own when it reads a split first
     monkeypatch.setattr(sys, "stderr", Terminal())
-    assert extract("--splits", "test", *flags)[0] == 0
+    assert extract(*only("test"), *flags)[0] == 0
     shown = sys.stderr.getvalue()
     if flags:
         assert shown == ""
@@ -406,3 +446,64 @@ def test_bars_on_a_terminal(extract, monkeypatch, flags):
         assert f"{CONFIG}/test: 100%" in shown
         assert "40.0/40.0" in shown
         assert "images/s]" in shown
+
+
+def test_a_published_accuracy_that_differs_ends_the_run_before_other_splits(extract, tmp_path):
+    """The run goes on with --accept, and so does `score`, which records both accuracies."""
+    assert extract(*only("test,validation"), "--published-accuracy", "50", "--dry-run")[0] == 0
+    ran = extract(*only("validation,test"), "--published-accuracy", "50")
+    assert re.search(r"cnn is right on \d+\.\d\d % of the 40 rows of small/test, but 50 % are published", refused(ran))
+    assert Store.open(tmp_path / "out").splits() == {CONFIG: ("test",)}
+    code, said, _ = extract(*only("validation,test"), "--published-accuracy", "50", "--accept")
+    assert code == 0
+    features = features_of(tmp_path)
+    right = f"{100 * (features.logits.argmax(1) == features.labels).mean():.2f}"
+    line = f"accuracy {right} % of 40 rows of small/test; published: 50 %"
+    assert line in said.splitlines()
+    scored = ["score", "--features", str(tmp_path / "out"), "--detectors", "msp", "--out", str(tmp_path / "s.parquet")]
+    assert main(scored) == 2
+    assert main([*scored, "--accept"]) == 0
+    source = read_scores(tmp_path / "s.parquet")[1].source
+    assert source["accuracy"] == "50"
+    assert line in source["receipt"]
+
+
+def test_a_head_that_is_not_linear_keeps_the_detectors_that_do_not_read_it(release, tmp_path, capsys):
+    """MSP, KNN and the like are scored; among all, ViM and the like are left out with the reason."""
+    (tmp_path / "scaled.py").write_text(SCALED.format(root=str(ROOT)))
+    torch.save(fitted(small_models.cnn).state_dict(), tmp_path / "weights.pt")
+    model = ["--model", f"{tmp_path / 'scaled.py'}:scaled", "--weights", str(tmp_path / "weights.pt")]
+    where = ["--release", str(release), "--splits", f"{CONFIG},{CONFIG}-train", "--device", "cpu"]
+    features = ["--features", str(tmp_path / "out"), "--no-search"]
+    assert main(["extract", *where, *model, "--out", str(tmp_path / "out")]) == 0
+    assert "the logits are no linear layer's" in capsys.readouterr().out
+    assert not (tmp_path / "out" / "head").exists()
+    scores = tmp_path / "scores.parquet"
+    assert main(["score", *features, "--detectors", "msp,knn,vim", "--out", str(scores)]) == 2
+    assert "The logits of scaled.py:scaled are not its penultimate features times" in capsys.readouterr().err
+    assert main(["score", *features, "--detectors", "all", "--out", str(scores)]) == 0
+    assert "vim is left out: The logits of scaled.py:scaled are not" in capsys.readouterr().err
+    found = set(read_scores(scores)[0]["detector"].to_pylist())
+    assert {"msp", "energy", "knn", "mahalanobis"} <= found
+    assert not {"vim", "react", "dice", "ash", "scale", "gradnorm", "fdbd"} & found
+
+
+SCALED = """
+import sys
+sys.path.insert(0, {root!r})
+from tests.evaluation import small_models
+
+class Scaled(small_models.Small):
+    def forward(self, images):
+        return 0.5 * super().forward(images)
+
+def scaled(num_classes):
+    return Scaled(num_classes)
+"""
+
+
+def test_the_workers_by_default_are_as_many_as_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)))
+    assert default_workers() == 6
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3})
+    assert default_workers() == 0  # one core decodes best in the process that needs the images

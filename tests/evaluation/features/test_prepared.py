@@ -14,13 +14,14 @@ from PIL import Image  # noqa: E402
 from evaluation.__main__ import main  # noqa: E402
 from evaluation.errors import EvaluationError  # noqa: E402
 from evaluation.features.blocks import RowBlocks  # noqa: E402
-from evaluation.features.extract import Runner  # noqa: E402
+from evaluation.features.runner import Runner  # noqa: E402
 from evaluation.features.store import Store  # noqa: E402
 from evaluation.models.models import open_model  # noqa: E402
 from evaluation.protocols.results import read_figures  # noqa: E402
 from evaluation.releases import open_release  # noqa: E402
 from evaluation.scoring.scores import read_scores  # noqa: E402
 from tests.evaluation.broad_release import LABELS, OTHER, OWN, SPLITS, make_broad  # noqa: E402
+from tests.evaluation.reports.as_text import page_of  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 
 MODEL = "test_resnet"  # of timm's models for tests: 160 x 160 pixels, of which the usual geometry crops 95 %
@@ -57,7 +58,7 @@ def extract(weights, tmp_path, capsys):
 
     def run(release, *flags, configs=CONFIGS, out="features"):
         capsys.readouterr()
-        named = [text for config in configs for text in ("--config", config)]
+        named = ["--splits", ",".join(configs)]
         model = ["--model", f"timm:{MODEL}", "--weights", str(weights), "--device", "cpu"]
         code = main(
             ["extract", "--release", str(release), *named, *model, "--out", str(tmp_path / out), "--quiet", *flags]
@@ -115,11 +116,13 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
         "detectors of scores were fitted on half of broad-reference/held_out, for want of training rows; thresholds "
         "are chosen on the other half",
     ]
-    page = (tmp_path / "report" / "README.md").read_text(encoding="utf-8")
-    assert all(f"- {note}" in page for note in notes)
+    page = page_of(tmp_path / "report")
+    assert all(note in page for note in notes)
     figures = read_figures(tmp_path / "report").to_pylist()
     assert {line["prepared"] for line in figures} == {json.dumps(WAYS)}
-    plain = {(line["setting"], line["unknown"]) for line in figures if not line["statistic"]}
+    plain = {
+        (one["setting"], one["unknown"]) for one in figures if one["protocol"] == "broad" and not one["statistic"]
+    }
     assert plain == {
         *(("dsd", split) for split in ("pgd_resnet50", "pgd_vit", "snow", "cocomagenet", "cocomagenet_mono")),
         *(("ed", f"{split}, wrong since the attack") for split in ("pgd_resnet50", "pgd_vit")),
@@ -134,7 +137,7 @@ def test_what_reaches_the_model_is_what_is_stored_bit_for_bit(weights, tmp_path)
     """In every pass over the images (features, ODIN's), for which `Runner` loads the batches."""
     key = ("broad-corruptions", "snow")
     release = open_release(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
-    runner = Runner(release, open_model(f"timm:{MODEL}", weights, len(LABELS), device="cpu"), batch_size=5, workers=1)
+    runner = Runner(release, open_model(f"timm:{MODEL}", weights, LABELS, device="cpu"), batch_size=5, workers=1)
     blocks = RowBlocks(tmp_path / "blocks")
     runner.run(lambda images, ids: {"input": images.flatten(1).numpy()}, blocks, *key, lambda count: None)
     stored = np.stack([np.asarray(row["image"]) for row in release.images(*key)]).transpose(0, 3, 1, 2)
@@ -146,7 +149,7 @@ def test_batches_halve_when_memory_runs_out(weights, tmp_path, capsys):
     """All rows of the split are computed again, and stored as those of the smaller batch size."""
     key = ("broad-corruptions", "snow")
     release = open_release(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
-    runner = Runner(release, open_model(f"timm:{MODEL}", weights, len(LABELS), device="cpu"), batch_size=5)
+    runner = Runner(release, open_model(f"timm:{MODEL}", weights, LABELS, device="cpu"), batch_size=5)
     sizes, done = [], []
 
     def compute(images, ids, most=2):

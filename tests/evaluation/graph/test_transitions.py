@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evaluation.errors import EvaluationError
-from evaluation.graph.classes import Class, make_class, read_class
-from evaluation.graph.transitions import read_transitions, scored_transitions
+from evaluation.graph.transitions import Class, make_class, read_class, read_transitions, scored_transitions
 from evaluation.releases import open_release
 from evaluation.scoring.scores import METADATA
 from tests.evaluation.facets_release import CONFIG, ROWS, make_facets
@@ -22,10 +21,15 @@ def written(folder, text, name="mine.csv"):
 
 
 def pairs(found):
-    return [
-        (found.classes[own].key, found.classes[predicted].key)
-        for own, predicted in zip(found.own, found.predicted, strict=True)
-    ]
+    return [(image.own.key, image.predicted.key) for image in found.images]
+
+
+def scored(found):
+    return [image.score for image in found.images]
+
+
+def known(found):
+    return [image.known for image in found.images]
 
 
 def sentence(caught):
@@ -60,16 +64,15 @@ def test_a_class_is_read_without_the_folder_of_its_first_letter(text, found):
 def test_two_spellings_are_one_class(tmp_path):
     text = "id,class,prediction,score\n1,p:/f/fountain,p:fountain,0.5\n2,p:f/fountain,p:/t/tower,1\n"
     found = read_transitions(written(tmp_path, text))
-    assert [one.key for one in found.classes] == ["p:fountain", "p:tower"]
     assert pairs(found) == [("p:fountain", "p:fountain"), ("p:fountain", "p:tower")]
-    assert found.score.tolist() == [0.5, 1.0]
-    assert found.known is None
+    assert scored(found) == [0.5, 1.0]
+    assert known(found) == [None, None]
     assert (found.detector, found.config, found.left_out) == ("mine", "", 0)
 
 
 def test_roles_in_the_file_tell_who_is_in_distribution(tmp_path):
     text = "id,class,prediction,score,role\n1,a:x,p:y,1,in_distribution\n2,a:x,p:y,1,near_ood\n3,a:x,p:y,1,\n"
-    assert read_transitions(written(tmp_path, text)).known.tolist() == [True, False, False]
+    assert known(read_transitions(written(tmp_path, text))) == [True, False, False]
 
 
 def test_a_parquet_file_with_categories_is_read_alike(tmp_path):
@@ -82,8 +85,8 @@ def test_a_parquet_file_with_categories_is_read_alike(tmp_path):
 def test_one_detector_of_several_is_taken(tmp_path):
     lines = [f"{number},{name},a:x,p:y,{score}" for name, score in (("energy", 1), ("msp", 2)) for number in range(3)]
     path = written(tmp_path, "\n".join(["id,detector,class,prediction,score", *lines, ""]))
-    assert read_transitions(path).score.tolist() == [2, 2, 2]
-    assert read_transitions(path, detector="energy").score.tolist() == [1, 1, 1]
+    assert scored(read_transitions(path)) == [2, 2, 2]
+    assert scored(read_transitions(path, detector="energy")) == [1, 1, 1]
     with pytest.raises(EvaluationError, match="the closest names are energy"):
         read_transitions(path, detector="enrgy")
     other = written(tmp_path, path.read_text().replace("msp", "odin"), "other.csv")
@@ -105,7 +108,10 @@ def test_one_detector_of_several_is_taken(tmp_path):
             "id,class,prediction,score\n1,a:x,p:y,1\n2,x,p:y,1\n",
             r"The class in .* does not name a class: 'x' and the like at 1 id \(2\)",
         ),
-        ("id,class,prediction,score\n1,a:x,,1\n", r"lines without a prediction: 1 id \(1\)"),
+        (
+            "id,class,prediction,score\n1,a:x,,1\n",
+            r"The prediction in .* not name a class: '' and the like at 1 id",
+        ),
         ("id,class,prediction,score\n1,a:x,p:y,1\n1,a:x,p:z,1\n", r"several lines of mine for 1 id \(1\)"),
     ],
 )
@@ -156,8 +162,8 @@ def test_the_release_tells_own_classes_and_which_dataset_is_predicted(tmp_path, 
     """SUN397 has most rows that have a label here, but Places365 has rows of most labels."""
     found = read(tmp_path, scores(column, values), release)
     assert pairs(found) == EXPECTED
-    assert found.known.tolist() == [True, True, False, True]
-    assert {one.key: one.name for one in found.classes} == {
+    assert known(found) == [True, True, False, True]
+    assert {one.key: one.name for image in found.images for one in image[:2]} == {
         "places365:bedroom": "bedroom",
         "places365:fountain": "fountain",
         "places365:kennel/outdoor": "kennel/outdoor",
@@ -172,7 +178,7 @@ def test_the_release_knows_better_than_the_file(tmp_path, release):
     table = scores("prediction", [0, 1, 2, 1], **{"class": ["a:b"] * 4, "role": ["far_ood"] * 4})
     found = read(tmp_path, table, release)
     assert pairs(found) == EXPECTED
-    assert found.known.tolist() == [True, True, False, True]
+    assert known(found) == [True, True, False, True]
 
 
 @pytest.mark.parametrize("value", ["3", "-1", "sun397:fountain", "Bedroom"])

@@ -147,21 +147,81 @@ class Scaled(nn.Module):
         return logits.mul_(self.scale)
 
 
-def test_logits_that_are_changed_in_place_are_refused():
-    look(Scaled(1.0).eval(), images_of(2))
-    with pytest.raises(EvaluationError, match=r"The logits of it differ by .* from its penultimate features times"):
-        look(Scaled(0.5).eval(), images_of(2))
+class Cosine(nn.Linear):
+    """Logits from the angle between features and each class's weights."""
+
+    def forward(self, features):
+        return 16 * nn.functional.linear(nn.functional.normalize(features), nn.functional.normalize(self.weight))
+
+
+class Averaged(nn.Module):
+    """The mean of two heads on the same features."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(12, 5)
+        self.one = nn.Linear(5, 3)
+        self.other = nn.Linear(5, 3)
+
+    def forward(self, images):
+        features = self.body(images.flatten(1))
+        return (self.one(features) + self.other(features)) / 2
+
+
+def test_heads_that_are_not_linear_are_said_to_be_none():
+    """Scaled, cosine and averaged: their penultimate features are what goes into the last layer with weights."""
+    images = images_of(2)
+    assert find_layers(Scaled(1.0).eval(), images, declared=None, name="it").linear
+    cosine = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), Cosine(5, 3))
+    for model, head, body in (
+        (Scaled(0.5), "fc", lambda model: model.body),
+        (cosine, "2", lambda model: model[1]),
+        (Averaged(), "other", lambda model: model.body),
+    ):
+        layers = find_layers(model.eval(), images, declared=None, name="it")
+        assert (layers.head, layers.linear, layers.classes) == (head, False, 3)
+        with torch.inference_mode(), capture_outputs(model, layers) as seen:
+            model(images)
+            assert same(seen.penultimate, body(model)(images.flatten(1)))
+
+
+def test_a_distilled_transformer_of_timm():
+    """Its logits are the mean of two heads on two tokens; the second's token is that of the distillation."""
+    model = of_seed(timm.create_model, model_name="deit_tiny_distilled_patch16_224", img_size=32, num_classes=7)
+    images = images_of(32)
+    layers = find_layers(model, images, declared=None, name="it")
+    assert (layers.head, layers.linear) == ("head_dist", False)
+    with torch.inference_mode(), capture_outputs(model, layers) as seen:
+        model(images)
+        assert same(seen.penultimate, model.forward_features(images)[:, 1])
+
+
+def test_a_head_that_changes_later_is_refused():
+    """It was linear when it was looked at."""
+    model = Scaled(1.0).eval()
+    layers = find_layers(model, images_of(2), declared=None, name="it")
+    model.scale = 0.5
+    with torch.inference_mode(), capture_outputs(model, layers) as seen:
+        seen.logits = model(images_of(2))
+        with pytest.raises(EvaluationError, match=r"The logits of it differ by .* from its penultimate features"):
+            check_head(seen, model.fc.weight, model.fc.bias, "it")
+
+
+def test_logits_without_a_layer_of_weights_come_with_the_last_block():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 6, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
+    images = images_of(8)
+    layers = find_layers(model, images, declared=None, name="it")
+    assert (layers.head, layers.linear, layers.blocks) == ("", False, ("0", "1"))
+    with torch.inference_mode(), capture_outputs(model, layers) as seen:
+        logits = model(images)
+    assert same(seen.penultimate, logits)  # the mean of the last maps, in this model both
 
 
 @pytest.mark.parametrize(
     ("model", "declared", "found"),
     [
-        (nn.Flatten(), None, "No linear layer of it outputs its logits"),
-        (
-            nn.Sequential(nn.Flatten(), nn.Linear(12, 3), nn.Softmax(1)),
-            None,
-            "No linear layer of it outputs its logits",
-        ),
+        (nn.Flatten(), None, "Only 0 blocks of it run once .* Name"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3), nn.Softmax(1)), None, "Only 0 blocks of it"),
         (
             nn.Conv2d(3, 3, 1),
             None,

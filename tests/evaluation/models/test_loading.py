@@ -43,9 +43,7 @@ def load(data):
 
     features = Features({"id": Value("string"), "image": Image()})
     rows = Dataset.from_dict({"id": ["a/b.png"], "image": [{"bytes": data, "path": None}]}, features=features)
-    to_tensor = Preprocessing(
-        lambda image: torch.from_numpy(np.array(image, np.float32)), (0, 0, 0), (1, 1, 1), {}, (8, 8), ""
-    )
+    to_tensor = Preprocessing(lambda image: torch.from_numpy(np.array(image, np.float32)), {}, (8, 8))
     return list(batches(rows, to_tensor, [[0]], batch_size=1, workers=0))
 
 

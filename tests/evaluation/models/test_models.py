@@ -12,7 +12,6 @@ timm = pytest.importorskip("timm", reason="opens timm's models")
 torchvision = pytest.importorskip("torchvision", reason="opens torchvision's models")
 
 from evaluation.errors import EvaluationError  # noqa: E402
-from evaluation.models import models  # noqa: E402
 from evaluation.models.models import open_model, pick_device  # noqa: E402
 from evaluation.models.preprocessing import declared, of_torchvision  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
@@ -44,7 +43,7 @@ def picture(width=40, height=30, mode="RGB"):
 
 def test_a_model_from_a_file(weights):
     made = of_seed(small_models.cnn, num_classes=4)
-    model = open_model(f"{FILE}:cnn", weights(made), 4, device="cpu")
+    model = open_model(f"{FILE}:cnn", weights(made), "abcd", device="cpu")
     images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     seen = model.forward(images)
     with torch.no_grad():
@@ -65,17 +64,17 @@ def test_a_model_that_is_another_at_every_call_is_refused(weights):
     with pytest.raises(
         EvaluationError, match=r"noisy gives other logits .* at every run, .*\. Take the random numbers"
     ):
-        open_model(f"{FILE}:noisy", path, 4, device="cpu")
+        open_model(f"{FILE}:noisy", path, "abcd", device="cpu")
 
 
 def test_declared_preprocessing(weights):
     """By hand: Pillow's own resize to 6 x 8 pixels, nearest; then pixels / 255, less the mean, by the std."""
-    model = open_model(f"{FILE}:of_three", weights(small_models.of_three()), 3, device="cpu")
+    model = open_model(f"{FILE}:of_three", weights(small_models.of_three()), "abc", device="cpu")
     found = model.preprocessing(picture(mode="L"))
     expected = np.asarray(picture(mode="L").convert("RGB").resize((8, 6), Image.Resampling.NEAREST)) / 255
     assert np.allclose(found.numpy(), expected.transpose(2, 0, 1), atol=1e-6)
     assert model.layers.blocks == ("0", "1")
-    normal = open_model(f"{FILE}:cnn", weights(of_seed(small_models.cnn, num_classes=4)), 4, device="cpu")
+    normal = open_model(f"{FILE}:cnn", weights(of_seed(small_models.cnn, num_classes=4)), "abcd", device="cpu")
     values = np.asarray(picture(8, 8)) / 255
     declared = small_models.PREPROCESSING
     expected = ((values - declared["mean"]) / declared["std"]).transpose(2, 0, 1)
@@ -99,7 +98,7 @@ def test_a_declared_resize_and_crop():
 def test_a_model_of_timm(weights):
     """The transform is timm's own for evaluating, made here from its config of the model."""
     made = of_seed(timm.create_model, model_name="resnet10t", num_classes=4)
-    model = open_model("timm:resnet10t", weights(made), 4, device="cpu")
+    model = open_model("timm:resnet10t", weights(made), "abcd", device="cpu")
     config = timm.data.resolve_data_config({}, model=made)
     transform = timm.data.create_transform(**config, is_training=False)
     image = transform(picture(300, 200))
@@ -115,7 +114,7 @@ def test_models_of_torchvision(weights):
     entries = torchvision.models.ResNet50_Weights
     digests = set()
     for spec, entry in (("resnet50", entries.DEFAULT), ("resnet50.IMAGENET1K_V1", entries.IMAGENET1K_V1)):
-        model = open_model(f"torchvision:{spec}", path, 4, device="cpu")
+        model = open_model(f"torchvision:{spec}", path, "abcd", device="cpu")
         assert torch.equal(model.preprocessing(picture(300, 200)), entry.transforms()(picture(300, 200)))
         assert model.preprocessing.description["resize_size"] == entry.transforms().resize_size
         digests.add(model.digest)
@@ -138,7 +137,7 @@ def test_prepared_images_are_what_is_stored(weights):
     """Bit for bit, where the usual geometry (timm: 168 and 160 pixels; torchvision: 256 and 224) changes them."""
     tiny = of_seed(timm.create_model, model_name="test_resnet", num_classes=4)
     usual = [
-        (160, open_model("timm:test_resnet", weights(tiny), 4, device="cpu").preprocessing),
+        (160, open_model("timm:test_resnet", weights(tiny), "abcd", device="cpu").preprocessing),
         (224, of_torchvision(torchvision.models.ResNet50_Weights.IMAGENET1K_V1)),
         (384, of_torchvision(torchvision.models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1)),
         (8, declared(small_models.PREPROCESSING, "cnn")),
@@ -187,16 +186,16 @@ def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):
     """And neither the format of the weights nor the place of any file."""
     made = of_seed(small_models.cnn, num_classes=4)
     path = weights(made)
-    digest = open_model(f"{FILE}:cnn", path, 4, device="cpu").digest
+    digest = open_model(f"{FILE}:cnn", path, "abcd", device="cpu").digest
     safetensors = pytest.importorskip("safetensors.torch")
     safetensors.save_file(made.state_dict(), tmp_path / "weights.safetensors")
     copy = tmp_path / FILE.name
     copy.write_bytes(FILE.read_bytes())
-    assert open_model(f"{copy}:cnn", tmp_path / "weights.safetensors", 4, device="cpu").digest == digest
-    assert open_model(f"{FILE}:with_dropout", path, 4, device="cpu").digest != digest
+    assert open_model(f"{copy}:cnn", tmp_path / "weights.safetensors", "abcd", device="cpu").digest == digest
+    assert open_model(f"{FILE}:with_dropout", path, "abcd", device="cpu").digest != digest
     copy.write_bytes(FILE.read_bytes().replace(b'"size": 8', b'"size": 9'))
-    assert open_model(f"{copy}:cnn", path, 4, device="cpu").digest != digest
-    assert open_model(f"{FILE}:cnn", weights(of_seed(small_models.cnn, 1, num_classes=4)), 4).digest != digest
+    assert open_model(f"{copy}:cnn", path, "abcd", device="cpu").digest != digest
+    assert open_model(f"{FILE}:cnn", weights(of_seed(small_models.cnn, 1, num_classes=4)), "abcd").digest != digest
 
 
 @pytest.mark.parametrize(
@@ -222,7 +221,7 @@ def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):
 )
 def test_models_that_cannot_be_opened(tmp_path, spec, found):
     with pytest.raises(EvaluationError, match=found):
-        open_model(spec, tmp_path / "weights.pt", 4)
+        open_model(spec, tmp_path / "weights.pt", "abcd")
 
 
 @pytest.mark.parametrize("made_for", ["timm:resnet10t", "torchvision:resnet18", f"{FILE}:cnn"])
@@ -235,7 +234,7 @@ def test_weights_of_another_number_of_classes(weights, made_for):
     else:
         made = small_models.cnn(5)
     with pytest.raises(EvaluationError, match=r"for 5 classes, but .* needs 4"):
-        open_model(made_for, weights(made), 4)
+        open_model(made_for, weights(made), "abcd")
 
 
 @pytest.mark.parametrize(
@@ -255,7 +254,7 @@ def test_weights_of_another_number_of_classes(weights, made_for):
 )
 def test_declarations_that_are_none(values, found):
     with pytest.raises(EvaluationError, match=found):
-        models.preprocessing.declared(values, "it")
+        declared(values, "it")
 
 
 def test_no_cuda_where_it_is_asked_for(monkeypatch):

@@ -11,7 +11,16 @@ import pytest
 
 from evaluation.errors import EvaluationError
 from evaluation.protocols.figures import Figure
-from evaluation.protocols.results import COLUMNS, FIGURE_KEY, Run, over_runs, read_figures, tidy, write_figures
+from evaluation.protocols.results import (
+    COLUMNS,
+    FIGURE_KEY,
+    Run,
+    over_runs,
+    read_figures,
+    read_record,
+    tidy,
+    write_figures,
+)
 
 
 def run(name="adam-0", seed=0, variant="adam", digest=None):
@@ -80,7 +89,7 @@ def test_the_schema_has_every_field_of_a_figure_and_says_what_it_is():
     assert set(FIGURE_KEY) == set(Figure.__dataclass_fields__) - {
         "value", "factor", "n_known", "n_unknown", "left_out"
     }  # fmt: skip
-    assert all(column.description for column in COLUMNS.values())
+    assert all(description for _, description in COLUMNS.values())
 
 
 def test_what_is_written_is_read_back_and_the_same_bytes_come_again(tmp_path):
@@ -88,7 +97,9 @@ def test_what_is_written_is_read_back_and_the_same_bytes_come_again(tmp_path):
         (run(), "msp", [figure(0.1), figure(math.nan, "aurc")]), (run("x", None, ""), "mine", [figure(1 / 3)])
     )
     for name in ("one", "two"):
-        assert write_figures(tmp_path / name, given) == ["figures.csv", "figures.parquet"]
+        write_figures(tmp_path / name / "figures.csv", given)
+        write_figures(tmp_path / name / "figures.parquet", given, {"files": ["a"]})
+    assert read_record(read_figures(tmp_path / "one")) == {"files": ["a"], "format": 4}
     assert read_figures(tmp_path / "one").slice(2).to_pylist() == given.slice(2).to_pylist()
     assert read_figures(tmp_path / "one" / "figures.parquet").schema.names == list(COLUMNS)
     for name in ("figures.csv", "figures.parquet"):
@@ -96,7 +107,10 @@ def test_what_is_written_is_read_back_and_the_same_bytes_come_again(tmp_path):
 
 
 def test_the_csv_is_one_that_python_reads_to_the_last_digit(tmp_path):
-    write_figures(tmp_path, table((run(), "odin", [figure(1 / 3)]), (run("x", None), "mine", [figure(0.1 + 0.2)])))
+    write_figures(
+        tmp_path / "figures.csv",
+        table((run(), "odin", [figure(1 / 3)]), (run("x", None), "mine", [figure(0.1 + 0.2)])),
+    )
     with (tmp_path / "figures.csv").open(encoding="utf-8", newline="") as lines:
         found = list(csv.DictReader(lines))
     assert [float(line["value"]) for line in found] == [1 / 3, 0.1 + 0.2]
@@ -107,9 +121,7 @@ def test_the_csv_is_one_that_python_reads_to_the_last_digit(tmp_path):
 def test_mean_and_sample_deviation_over_runs_are_those_of_the_standard_library():
     values = [0.91, 0.94, 0.88]
     runs = [run(f"adam-{seed}", seed) for seed in range(3)]
-    found = over_runs(
-        table(*((one, "msp", [figure(value)]) for one, value in zip(runs, values, strict=True)))
-    ).to_pylist()
+    found = over_runs(table(*((one, "msp", [figure(value)]) for one, value in zip(runs, values, strict=True))))
     assert len(found) == 1
     assert found[0]["runs"] == 3
     assert found[0]["mean"] == pytest.approx(statistics.fmean(values), abs=1e-15)
@@ -119,7 +131,7 @@ def test_mean_and_sample_deviation_over_runs_are_those_of_the_standard_library()
 def test_figures_stay_in_the_order_in_which_they_first_come_however_many_they_are():
     named = [(f"d{number % 60}", figure(0.5, unknown=f"split {number * 7919 % 1000}")) for number in range(3000)]
     judged = [(run(f"adam-{seed}", seed), name, [one]) for seed in range(2) for name, one in named]
-    found = [(line["detector"], line["unknown"]) for line in over_runs(table(*judged)).to_pylist()]
+    found = [(line["detector"], line["unknown"]) for line in over_runs(table(*judged))]
     assert found == [(name, one.unknown) for name, one in named]
 
 
@@ -127,7 +139,7 @@ def test_one_run_has_no_deviation_and_variants_and_detectors_stay_apart_in_order
     judged = [
         (run(f"{variant}-0", 0, variant), detector, [figure(0.5)]) for variant in "ba" for detector in ("z", "msp")
     ]
-    found = over_runs(table(*judged)).to_pylist()
+    found = over_runs(table(*judged))
     assert [(line["variant"], line["detector"]) for line in found] == [
         ("b", "z"),
         ("b", "msp"),
@@ -157,5 +169,5 @@ def test_what_are_no_figures_is_refused(tmp_path):
     with pytest.raises(EvaluationError, match=r"Cannot read the figures .* as Parquet"):
         read_figures(tmp_path)
     pq.write_table(pa.table({"value": [1.0]}), tmp_path / "figures.parquet")
-    with pytest.raises(EvaluationError, match="has format none, but this version reads format 3"):
+    with pytest.raises(EvaluationError, match="has format none, but this version reads format 4"):
         read_figures(tmp_path)

@@ -9,9 +9,9 @@ import pytest
 
 from evaluation.__main__ import main
 from evaluation.protocols.registry import PROTOCOLS, figures
-from evaluation.protocols.results import read_figures
+from evaluation.protocols.results import read_figures, read_record
 from evaluation.releases import open_release
-from evaluation.report.compare import compare
+from evaluation.reports.compare import compare
 from evaluation.scoring.duplicates import (
     IN_PAIRS,
     NEAR_TRAINING,
@@ -23,6 +23,7 @@ from evaluation.scoring.duplicates import (
 from evaluation.scoring.joining import release_index
 from tests.evaluation.duplicates_release import PAIRS, make_release
 from tests.evaluation.made_rows import make_rows, only
+from tests.evaluation.reports.as_text import page_of
 
 # Sorted by score: t0 f1 n2 t1 t3 n0 t2 f0 n1. Predictions are right but for t2.
 SCORES = {
@@ -59,9 +60,12 @@ def report(tmp_path, root, *words, name="out", scores=SCORES):
     )
     pq.write_table(table, tmp_path / "mine.parquet")
     out = tmp_path / name
-    asked = words or ("--config", "imagenet")
+    asked = words or ("--splits", "imagenet")
     scored = ("--scores", str(tmp_path / "mine.parquet"))
-    assert main(["report", "--release", str(root), "--out", str(out), "--no-plots", "--quiet", *scored, *asked]) == 0
+    assert (
+        main(["report", "--release", str(root), "--out", str(out), "--no-plots", "--csv", "--quiet", *scored, *asked])
+        == 0
+    )
     return out
 
 
@@ -99,7 +103,7 @@ def test_the_results_say_how_many_rows_each_figure_lacks_and_of_which_table(judg
 
 
 def test_the_report_counts_them_by_split_and_says_why(judged):
-    record = json.loads((judged / "report.json").read_text(encoding="utf-8"))
+    record = read_record(read_figures(judged))
     common = {"protocol": "unknown-detection", "config": "imagenet", "made_from_duplicates": 0, "why": IN_PAIRS}
     assert record["left_out"] == [
         {**common, "split": "near_ood", "rows": 3, "duplicates": 1},
@@ -110,18 +114,18 @@ def test_the_report_counts_them_by_split_and_says_why(judged):
         "of duplicates."
     )
     assert said in record["notes"]
-    page = (judged / "README.md").read_text(encoding="utf-8")
-    assert f"- {said}\n" in page
-    assert "| imagenet/near_ood | 3 | 1 | 0 | 1 |\n| imagenet/test | 4 | 2 | 0 | 2 |\n" in page
-    assert "### Effect of duplicates on imagenet" in page
-    alone = (judged / "tables" / "unknown-detection-imagenet-without-duplicates.md").read_text(encoding="utf-8")
-    assert alone.rstrip().endswith(said)
+    page = page_of(judged)
+    assert said in page.partition("Overview")[0], "before the figures"
+    assert "imagenet/near_ood 3 1 0 1 imagenet/test 4 2 0 2 " in page
+    assert "Effect of duplicates on imagenet" in page
+    alone = page.rpartition("Unknown detection on imagenet, without duplicates")[2]
+    assert said in alone, "below the table, too"
     counted = (judged / "tables" / "duplicates-left-out-unknown-detection.csv").read_text(encoding="utf-8")
     assert counted.splitlines()[1].startswith("imagenet/near_ood,3.0,,1.0,,0.0,,1.0")
 
 
 @pytest.mark.parametrize(
-    ("protocol", "group"), [("od-test", "OD-test (three datasets)"), ("unknown-detection", "near-OoD AUROC")]
+    ("protocol", "group"), [("od-test", "OD-test (three datasets)"), ("unknown-detection", "Near-OoD AUROC")]
 )
 def test_every_protocol_shows_what_duplicates_change(tmp_path, protocol, group):
     root = make_release(
@@ -132,33 +136,33 @@ def test_every_protocol_shows_what_duplicates_change(tmp_path, protocol, group):
         pairs=[("imagenet/near_ood", "n0", "imagenet/test", "t0", 0.0)],
     )
     scores = {f"{name}{n}": (7 * n + place) % 11 / 11 for place, name in enumerate("tvnf") for n in range(4)}
-    out = report(tmp_path, root, "--config", "imagenet", "--protocol", protocol, scores=scores)
-    table = (out / "tables" / f"duplicates-{protocol}-imagenet.md").read_text(encoding="utf-8")
-    assert f"{group}" in table.splitlines()[2]
+    out = report(tmp_path, root, "--splits", "imagenet", "--protocol", protocol, scores=scores)
+    table = (out / "tables" / f"duplicates-{protocol}-imagenet.csv").read_text(encoding="utf-8")
+    assert f"{group}" in table.splitlines()[0]
 
 
 def test_a_release_of_before_is_judged_by_its_column(tmp_path):
     out = report(tmp_path, make_release(tmp_path / "earlier", pairs=None, near={"t0": "r0", "t2": "r0", "n0": "r1"}))
     for figure, (_, expected) in BY_HAND.items():
         assert value(out, "without_duplicates", *figure)["value"] == pytest.approx(expected, abs=1e-12)
-    (why,) = {one["why"] for one in json.loads((out / "report.json").read_text(encoding="utf-8"))["left_out"]}
+    (why,) = {one["why"] for one in read_record(read_figures(out))["left_out"]}
     assert "near_duplicate_of" in why
-    assert why in (out / "README.md").read_text(encoding="utf-8")
+    assert why in page_of(out)
     assert {line["duplicates_sha256"] for line in lines(out)} == {""}
 
 
 def test_a_release_with_neither_has_figures_of_all_rows_alone(tmp_path):
     out = report(tmp_path, make_release(tmp_path / "release", pairs=None))
     assert {line["rows"] for line in lines(out)} == {"as_published"}
-    assert json.loads((out / "report.json").read_text(encoding="utf-8"))["left_out"] is None
-    assert "duplicate" not in (out / "README.md").read_text(encoding="utf-8").partition("## Columns")[0]
+    assert read_record(read_figures(out))["left_out"] is None
+    assert "duplicate" not in page_of(out)
 
 
 def test_without_pairs_both_kinds_of_figures_are_the_same_and_are_computed_once(tmp_path, monkeypatch):
     out = report(tmp_path, make_release(tmp_path / "release", pairs=[]))
     both = [[line["value"] for line in lines(out, rows=rows)] for rows in ("as_published", "without_duplicates")]
     assert both[0] == both[1] != []
-    assert "None of the evaluated rows is a duplicate" in (out / "README.md").read_text(encoding="utf-8")
+    assert "None of the evaluated rows is a duplicate" in page_of(out)
     calls = []
     plain = PROTOCOLS["facets"].judge
     rows = make_rows(
@@ -175,7 +179,7 @@ def test_without_pairs_both_kinds_of_figures_are_the_same_and_are_computed_once(
 def test_a_table_of_other_rows_stops_the_report_in_a_sentence(tmp_path, capsys):
     root = make_release(tmp_path / "release", pairs=[*PAIRS, ("imagenet/test", "t1", "imagenet/test", "t9", 0.0)])
     pq.write_table(pa.table({"id": list(SCORES), "score": list(SCORES.values())}), tmp_path / "mine.parquet")
-    words = ["--scores", str(tmp_path / "mine.parquet"), "--release", str(root), "--config", "imagenet"]
+    words = ["--scores", str(tmp_path / "mine.parquet"), "--release", str(root), "--splits", "imagenet"]
     assert main(["report", *words, "--out", str(tmp_path / "out"), "--no-plots"]) == 2
     said = capsys.readouterr().err
     assert "names 1 ids that imagenet/test of" in said

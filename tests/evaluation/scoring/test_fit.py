@@ -452,13 +452,13 @@ def test_detectors_that_cannot_be_used(score, tmp_path, detectors, found):
 @pytest.mark.parametrize(
     ("flags", "found"),
     [
-        (("--config", "toi"), "the closest names are toy"),
+        (("--splits", "toi"), "the closest names are toy"),
         (
-            ("--fit-config", "toy-trian"),
+            ("--fit-splits", "toy-trian"),
             "to fit on; the closest names are toy-train, toy",
         ),
         (("--release", "nowhere"), "nowhere is neither a folder nor a repository ORG/NAME"),
-        (("--model", "timm:resnet18"), "--release, --model and --weights belong together"),
+        (("--model", "timm:resnet18"), "--release, --model and --weights (or --pretrained) belong together"),
     ],
 )
 def test_flags_that_name_nothing(score, flags, found):
@@ -472,7 +472,7 @@ def test_files_of_another_kind(score, tmp_path):
 
 def test_a_fit_split_without_labels(score, tmp_path):
     fill(tmp_path / "unlabelled", only(("toy", "test")) | {("other", "train"): EXTERNAL})
-    said = refused(score("--fit-config", "other", detectors="knn", features=tmp_path / "unlabelled"))
+    said = refused(score("--fit-splits", "other", detectors="knn", features=tmp_path / "unlabelled"))
     assert "other/train has no labelled rows to fit knn on" in said
 
 
@@ -487,7 +487,7 @@ def test_held_out_rows_of_broad_fit_what_validation_rows_fit_elsewhere(score, tm
     for name in ("held_out", "validation"):
         splits = {(f"broad-{name}", "test"): TEST, (f"broad-{name}", name): VALIDATION, ("broad-shift", "near"): NEAR}
         fill(tmp_path / name, splits)
-        flags = ("--config", f"broad-{name}", "--config", "broad-shift")
+        flags = ("--splits", f"broad-{name},broad-shift")
         found = score(*flags, detectors="mahalanobis,temperature", features=tmp_path / name, out=f"{name}.parquet")
         assert f"fitted: broad-{name}/{name} (fit half)" in found[1].splitlines()
     held_out, validation = (read_scores(tmp_path / f"{name}.parquet")[0] for name in ("held_out", "validation"))
@@ -506,7 +506,7 @@ def test_no_rows_to_fit_on(score, tmp_path):
         score(detectors="temperature", features=tmp_path / "trained")
     )
     fill(tmp_path / "x", only(("toy", "test")) | {("other", "near_ood"): NEAR})
-    said = refused(score("--fit-config", "other", detectors="msp", features=tmp_path / "x"))
+    said = refused(score("--fit-splits", "other", detectors="msp", features=tmp_path / "x"))
     assert "other has no features of train, validation or held_out to fit on, only of near_ood" in said
 
 
@@ -528,7 +528,7 @@ def test_features_that_were_computed_in_two_ways_are_pointed_out(score, tmp_path
     ("config", "split"), [("toy", "near_ood"), ("toy", "test"), ("toy", "validation"), ("toy-train", "train")]
 )
 @pytest.mark.parametrize("damage", ["emptied", "cut", "altered"])
-@pytest.mark.parametrize("flags", [(), ("--config", "toy")], ids=["all", "named"])
+@pytest.mark.parametrize("flags", [(), ("--splits", "toy")], ids=["all", "named"])
 def test_a_split_whose_features_are_damaged_is_never_left_out(score, tmp_path, config, split, damage, flags):
     store = fill(tmp_path / "damaged")
     (path,) = store.row_blocks(config, split).folder.iterdir()

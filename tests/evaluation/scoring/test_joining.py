@@ -37,6 +37,14 @@ def refusal(table):
     return str(refused.value)
 
 
+def test_confidences_come_with_their_rows_and_nan_where_there_is_none():
+    ids = ["n0", "t1", "t0"]
+    found = joined(scores(ids, confidence=pa.array([None, 0.5, 0.75], pa.float64())))["msp"]
+    assert found.confidence[:2].tolist() == [0.75, 0.5]
+    assert np.isnan(found.confidence[2])
+    assert joined(scores(ids))["msp"].confidence is None
+
+
 def test_scores_come_in_the_order_of_the_rows():
     found = joined(scores(["v1", "n0", "t1", "v0", "t0"]))["msp"]
     assert found.rows.tolist() == [0, 1, 2, 3, 4]

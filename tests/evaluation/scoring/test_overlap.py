@@ -1,17 +1,16 @@
 """Figures without the rows whose class overlaps a known one, worked out by hand, and what reports say of them."""
 
-import json
-
 import pyarrow as pa
 import pytest
 
 from evaluation.errors import EvaluationError
 from evaluation.protocols.registry import figures
-from evaluation.protocols.results import read_figures
-from evaluation.report.compare import compare
+from evaluation.protocols.results import read_figures, read_record
+from evaluation.reports.compare import compare
 from evaluation.scoring.overlap import SEEN, find_overlaps
 from tests.evaluation.duplicates_release import make_release
 from tests.evaluation.made_rows import make_rows
+from tests.evaluation.reports.as_text import page_of
 from tests.evaluation.scoring.test_duplicates import lines, report, value
 
 # One of three near rows, and all far ones; t0 to t3 are known, with the scores .1 .2 .6 .3.
@@ -53,7 +52,7 @@ def test_each_figure_says_how_many_rows_it_lacks_and_an_empty_split_has_none(jud
 
 
 def test_the_report_lists_the_classes_that_are_left_out(judged):
-    record = json.loads((judged / "report.json").read_text(encoding="utf-8"))
+    record = read_record(read_figures(judged))
     common = {"protocol": "unknown-detection", "config": "imagenet", "class_id": "a class"}
     assert record["overlapping"] == [
         {**common, "split": "far_ood_noise", "known": "dog", "left_out": 2, "rows": 2},
@@ -64,27 +63,26 @@ def test_the_report_lists_the_classes_that_are_left_out(judged):
         "according to the column id_overlap. Nothing is left of imagenet/far_ood_noise."
     )
     assert said in record["notes"]
-    page = (judged / "README.md").read_text(encoding="utf-8")
-    assert f"- {said}\n" in page
-    assert "### Effect of overlap on imagenet" in page
+    page = page_of(judged)
+    assert said in page.partition("Overview")[0], "before the figures"
+    assert "Effect of overlap on imagenet" in page
     listed = (judged / "tables" / "overlap-left-out-unknown-detection.csv").read_text(encoding="utf-8")
     assert '"imagenet/near_ood, a class, cat",1.0' in listed
-    alone = (judged / "tables" / "unknown-detection-imagenet-without-overlap.md").read_text(encoding="utf-8")
-    assert alone.rstrip().endswith(said)
+    assert said in page.rpartition("Unknown detection on imagenet, without overlap")[2], "below the table, too"
 
 
 def test_a_release_without_the_column_reads_as_before(tmp_path):
     out = report(tmp_path, make_release(tmp_path / "release"))
     assert {line["rows"] for line in lines(out)} == {"as_published", "without_duplicates"}
-    assert json.loads((out / "report.json").read_text(encoding="utf-8"))["overlapping"] is None
-    assert "overlap" not in (out / "README.md").read_text(encoding="utf-8").partition("## Columns")[0]
+    assert read_record(read_figures(out))["overlapping"] is None
+    assert "overlap" not in page_of(out)
 
 
 def test_where_nothing_overlaps_both_figures_are_the_same(tmp_path):
     out = report(tmp_path, make_release(tmp_path / "release", overlaps={}))
     both = [[line["value"] for line in lines(out, rows=rows)] for rows in ("as_published", "without_overlap")]
     assert both[0] == both[1] != []
-    assert "No evaluated row has a class that overlaps" in (out / "README.md").read_text(encoding="utf-8")
+    assert "No evaluated row has a class that overlaps" in page_of(out)
 
 
 def test_figures_without_overlap_are_compared_only_where_as_many_rows_are_left_out(tmp_path):

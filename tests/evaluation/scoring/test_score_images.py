@@ -48,7 +48,7 @@ def model_flags(root, weights="weights.pt", function="with_dropout"):
 
 
 def extract(root, out, *flags, **model):
-    configs = ["--config", CONFIG, "--config", f"{CONFIG}-train"]
+    configs = ["--splits", f"{CONFIG},{CONFIG}-train"]
     return main(["extract", *model_flags(root, **model), *configs, "--device", "cpu", "--out", str(out), *flags])
 
 
@@ -79,7 +79,7 @@ def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
     """Against the look itself; both methods share it, and a second run shows the model no image."""
     code, _, err, scores = score(detectors="mc_dropout,mc_dropout_mi")
     assert (code, err) == (0, "")
-    model = open_model(f"{FILE}:with_dropout", base / "weights.pt", 4, device="cpu")
+    model = open_model(f"{FILE}:with_dropout", base / "weights.pt", "abcd", device="cpu")
     rows = open_release(str(base / "release")).images(CONFIG, "near_ood")
     images = torch.stack([model.preprocessing(row["image"]) for row in rows])
     seen = run_with_dropout(model, images, rows["id"], seed=0, samples=50)
@@ -105,17 +105,17 @@ def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypat
     small_release(tmp_path / "release", splits)
     shutil.copy(base / "weights.pt", tmp_path)
     model, out = [*model_flags(tmp_path), "--device", "cpu"], str(tmp_path / "features")
-    assert main(["extract", *model, "--config", CONFIG, "--config", other, "--out", out]) == 0
+    assert main(["extract", *model, "--splits", f"{CONFIG},{other}", "--out", out]) == 0
     looked = []
 
     def spied(rows, preprocessing, parts, **how):
         looked.extend(map(len, parts))
         return batches(rows, preprocessing, parts, **how)
 
-    monkeypatch.setattr("evaluation.features.extract.batches", spied)
+    monkeypatch.setattr("evaluation.features.runner.batches", spied)
     for config, expected in ((CONFIG, [20, 30]), (other, [15])):
         looked.clear()
-        flags = ["--features", out, "--config", config, "--fit-config", CONFIG, "--detectors", "odin", "--no-search"]
+        flags = ["--features", out, "--splits", config, "--fit-splits", CONFIG, "--detectors", "odin", "--no-search"]
         assert main(["score", *model, *flags, "--out", str(tmp_path / f"{config}.parquet")]) == 0
         assert sorted(looked) == expected
     scores = [read_scores(tmp_path / f"{config}.parquet")[0].to_pylist() for config in (CONFIG, other)]
@@ -163,9 +163,10 @@ def test_scores_depend_on_neither_batch_size_nor_workers(base, score, tmp_path):
         name for name, each in METHODS.items() if each.reads != "members" and name not in ("vim", "ens_v", "ens_r")
     ]
     runs = {}
+    splits = f"{CONFIG}/test,{CONFIG}/validation,{CONFIG}-train/train"
     for out, size, workers, detectors in (("a", "64", "0", names), ("b", "64", "1", IMAGES), ("c", "7", "0", names)):
         flags = ("--batch-size", size, "--workers", workers)
-        assert extract(base, tmp_path / out, "--splits", "test,validation,train", *flags) == 0
+        assert extract(base, tmp_path / out, "--splits", splits, *flags) == 0
         code, _, err, runs[out] = score(
             "--no-search", *flags, detectors=",".join(detectors), features=tmp_path / out, out=f"{out}.parquet"
         )
@@ -212,8 +213,8 @@ def test_a_release_or_a_model_that_the_features_are_not_of(base, score, tmp_path
 
 def test_dropout_where_there_is_none(base, score, tmp_path):
     torch.save(fitted(small_models.cnn).state_dict(), tmp_path / "cnn.pt")
-    flags = [*model_flags(base, function="cnn"), "--weights", str(tmp_path / "cnn.pt"), "--config", CONFIG]
-    assert main(["extract", *flags, "--splits", "test", "--device", "cpu", "--out", str(tmp_path / "cnn")]) == 0
+    flags = [*model_flags(base, function="cnn"), "--weights", str(tmp_path / "cnn.pt"), "--splits", f"{CONFIG}/test"]
+    assert main(["extract", *flags, "--device", "cpu", "--out", str(tmp_path / "cnn")]) == 0
     ours = ("--model", f"{FILE}:cnn", "--weights", str(tmp_path / "cnn.pt"))
     said = refused(score(*ours, detectors="mc_dropout", features=tmp_path / "cnn"))
     assert "small_models.py:cnn has no dropout layers with a positive rate" in said

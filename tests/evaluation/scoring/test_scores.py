@@ -104,6 +104,13 @@ def test_a_csv_may_leave_predictions_empty(tmp_path):
     assert found["class"].to_pylist() == ["cat", None]
 
 
+def test_confidences_are_read_and_those_outside_0_and_1_are_refused(tmp_path):
+    found, _ = read_scores(csv(tmp_path, "id,score,confidence\na,1,0.5\nb,2,\n"))
+    assert found["confidence"].to_pylist() == [0.5, None]
+    with pytest.raises(EvaluationError, match=r"confidences that are not from 0 to 1 at 1 id \(b\)"):
+        read_scores(csv(tmp_path, "id,score,confidence\na,1,0.5\nb,2,50\n"))
+
+
 def test_float32_scores_are_widened_exactly(tmp_path):
     pq.write_table(pa.table({"id": ["a"], "score": pa.array([0.1], pa.float32())}), tmp_path / "mine.parquet")
     found, _ = read_scores(tmp_path / "mine.parquet")

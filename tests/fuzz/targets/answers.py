@@ -12,8 +12,8 @@ from unittest import mock
 
 from huggingface_hub import constants
 
-from hf_scripts.hub import retry
-from hf_scripts.hub.repository import Repository
+from builders.hub import retry
+from builders.hub.repository import Repository
 from tests.fuzz.target import Target
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -1,15 +1,17 @@
-"""Tars, tars of tars, and compressed tars."""
+"""Tars, tars of tars, compressed tars, and zips."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import tarfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from builders.fetch import unzip
 from builders.sources.readers import tars
 from tests.builders.trees import add
 from tests.fuzz.target import Target
@@ -155,7 +157,38 @@ def read_inner(folder: Path) -> object:
     return list(tars.nested_members(folder / "x.tar"))
 
 
+def zips() -> list[bytes]:
+    """Zips, packed and not."""
+    found = []
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", method) as archive:
+            for name, content in FILES.items():
+                archive.writestr(f"set/{name}", content)
+            archive.writestr("other/x", b"x")
+        found.append(buffer.getvalue())
+    return found
+
+
+def unzipped(path: Path) -> object:
+    """The names and bytes of the files of a folder in a zip."""
+    found: dict[str, _Kept] = {}
+    count = unzip.copy_files(path, "set", lambda name: found.setdefault(name, _Kept()))
+    return count, {name: kept.content for name, kept in found.items()}
+
+
+class _Kept(io.BytesIO):
+    """Bytes that are still there when they are closed."""
+
+    content = b""
+
+    def close(self) -> None:
+        self.content = self.getvalue()
+        super().close()
+
+
 TARGETS = (
+    Target("zip", "x.zip", zips, lambda folder: unzipped(folder / "x.zip")),
     Target(
         "tar",
         "x.tar",

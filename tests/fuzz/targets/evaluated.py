@@ -6,6 +6,7 @@ import io
 import json
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 
@@ -15,14 +16,16 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from evaluation.errors import EvaluationError
-from evaluation.features.blocks import RowBlocks
+from evaluation.features.blocks import RowBlocks, read_rows
 from evaluation.features.store import Identity, Store, _canonical
 from evaluation.files import read_parquet
+from evaluation.models.classes import read_classes
 from evaluation.releases import open_release
 from evaluation.scoring.scores import METADATA, read_scores
 from tests.fuzz.target import Target
 
 IDENTITY = Identity("a" * 64, "it.py:model", "b" * 64, ("x", "y", "z"), ("layer1",), {"size": [8, 8]})
+SOURCE = {"address": "https://hub/timm/it", "accuracy": "80.2", "logits": "3,0,12", "width": "13"}
 BLOCK = "features/cifar/test/000000000-000000006.arrow"
 PROVENANCE = {
     "release_digest": "ab" * 32,
@@ -93,7 +96,7 @@ def read_features(folder: Path) -> object:
     store = Store.open(folder)
     features = store.features("cifar", "test")
     row_blocks = RowBlocks((folder / BLOCK).parent)
-    some = row_blocks.take(np.array([5, 0])) if row_blocks.is_whole() else {}
+    some = read_rows(folder / BLOCK, np.array([5, 0])) if row_blocks.is_whole() else {}
     return features.ids.tolist(), features.logits.tolist(), row_blocks.environment(), repr(some)
 
 
@@ -135,6 +138,17 @@ TARGETS = (
         lambda: [b'["cifar-train/train", "cifar/near_ood", "cifar/test"]\n'],
         refused(lambda folder: Store(folder, IDENTITY).splits()),
     ),
-    Target("features-json", "features.json", lambda: [_canonical(IDENTITY).encode()], refused(Store.open)),
+    Target(
+        "features-json",
+        "features.json",
+        lambda: [_canonical(IDENTITY).encode(), _canonical(replace(IDENTITY, source=SOURCE, linear=False)).encode()],
+        refused(Store.open),
+    ),
+    Target(
+        "label-map",
+        "map.csv",
+        lambda: [b"class,index\nx,3\ny,0\nz,12\n", b'\xef\xbb\xbfclass,index\r\n"x",1\r\ny,2\r\nz,3\r\nother,4\r\n'],
+        refused(lambda folder: read_classes(folder / "map.csv", IDENTITY.label_names, 13)),
+    ),
     Target("features-block", BLOCK, block, refused(read_features), place=place_block),
 )

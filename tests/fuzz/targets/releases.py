@@ -16,14 +16,20 @@ from builders.executors.local import LocalExecutor
 from builders.pipeline import state
 from builders.release.duplicates import Row, pair_of, read_pairs, write_pairs
 from builders.release.manifest import read_manifest
+from builders.report.classes import class_trees
+from builders.report.pictures import thumbnails
+from builders.report.rows import read_rows
 from hf_scripts import verify
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import FileTask, Outcome
+from hf_scripts.checks.verified import Scope
 from tests.fuzz.target import Target
 from tests.hf_scripts.samples import make_release
 
 SPLITS = {"bench/test": range(4), "bench-train/train": range(100, 102)}
+
+INDEX = "index/bench/test.parquet"
 
 STATE = b"""{"version": "1.0.0", "seed": 0, "limit_per_class": null, "demo": true, "allow_partial": false,
 "adopted": {"bench/test": ""}, "plans": {"bench/test": "ab"}, "generators": {"bench/test": {"name": "resize"}}}"""
@@ -61,7 +67,9 @@ def verified(folder: Path) -> object:
     manifest = check_manifest.load(folder, problems)
     if manifest is not None:
         with mock.patch.object(verify, "_run", here):
-            found, _ = verify.verify(folder, manifest, decode=True, workers=1, advance=lambda size: None)
+            found, _ = verify.verify(
+                folder, manifest, Scope.of(manifest, decode=True), workers=1, advance=lambda size: None
+            )
         problems.merge(found)
     if problems.total():
         raise BuildError(f"{'; '.join(problems.lines())}.")
@@ -120,9 +128,18 @@ def of_audit(name: str, file: str) -> Target:
     return Target(name, file, lambda: [release()[file]], audited, place=place(file))
 
 
+def paged(folder: Path) -> object:
+    """Read the indexes of a release and the first images of each role, as its page does."""
+    manifest = read_manifest(folder)
+    sources = frozenset(manifest.sources)
+    rows = [read_rows(folder, key, split, sources) for key, _, split in manifest.splits()]
+    return class_trees(dict.fromkeys(sources, "a source"), rows, []), thumbnails(folder, manifest, rows)
+
+
 TARGETS = (
     of_audit("audit-index", "index/bench/test.parquet"),
     of_audit("audit-shard", "data/bench/test-00001-of-00002.parquet"),
+    Target("page-index", INDEX, lambda: [release()[INDEX]], paged, place=place(INDEX)),
     of_release("release-manifest", "manifest.json"),
     of_release("release-card", "README.md"),
     of_release("release-exclusions", "excluded/bench.csv"),

@@ -55,9 +55,9 @@ COMMANDS = {
     "card": (card.main, []),
     "card --check": (card.main, ["--check"]),
     "export": (export.main, ["--format", "openood", "--out", "{out}"]),
-    "materialize": (materialize.main, ["bench", "--out", "{out}"]),
+    "materialize": (materialize.main, ["--splits=bench", "--out", "{out}"]),
     "push": (push.main, ["--repo", "org/name", "--tag", "v1.0.0"]),
-    "smoothness": (lambda argv: audit.main(["smoothness", *argv]), ["bench"]),
+    "smoothness": (lambda argv: audit.main(["smoothness", *argv]), ["--splits", "bench"]),
     "duplicates": (lambda argv: audit.main(["duplicates", *argv]), []),
 }
 

@@ -4,15 +4,15 @@ import json
 
 import pytest
 
+from builders.card import card
 from builders.errors import BuildError
-from builders.release import card
 from hf_scripts.publish.card_size import MOST_CARD, MOST_FRONT_MATTER, check_card_size, front_matter_bytes
 from tests.hf_scripts.samples import REPO, SPLITS, make_release
 from tests.hf_scripts.test_push import CHANGES
 from tests.manifests import typed
 
 HTML = "<html><body><h1>413 Payload Too Large</h1></body></html>"
-ADVICE = "Publish some of its configs in another repository, with --configs and --repo."
+ADVICE = "Publish some of its configs in another repository, with --splits and --repo."
 
 
 def sent(hub):

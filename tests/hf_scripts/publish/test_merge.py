@@ -14,8 +14,8 @@ def merge(there, ours, where):
     return as_json(merging.merge(typed(there), typed(ours), where))
 
 
-def chosen_configs(manifest, names):
-    return as_json(merging.chosen_configs(typed(manifest), names))
+def chosen_part(manifest, names):
+    return as_json(merging.chosen_part(typed(manifest), names, "The release"))
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +42,14 @@ def test_splits_are_added_and_replaced(manifest):
     assert keys(merged) == ["bench-train/train", "bench/far_ood", "bench/near_ood", "bench/test", "other/test"]
     assert merged["configs"]["bench"]["splits"]["test"] == ours["configs"]["bench"]["splits"]["test"]
     assert merged["configs"]["bench"]["splits"]["near_ood"] == there["configs"]["bench"]["splits"]["near_ood"]
-    assert not {"version", "previous", "changelog", "card"} & set(merged)
+    assert not {"version", "previous", "changelog", "card", "croissant"} & set(merged)
     assert (there, ours) == before
 
 
 def test_merging_with_itself_changes_nothing(manifest):
     there = manifest("there", SPLITS)
-    assert merge(there, there, "org/name") == {key: value for key, value in there.items() if key != "card"}
+    described = {key: value for key, value in there.items() if key not in ("card", "croissant")}
+    assert merge(there, there, "org/name") == described
 
 
 def test_what_both_describe_is_as_ours_has_it(manifest):
@@ -103,16 +104,16 @@ def test_withdrawn_images_of_splits_that_stay_stay_withdrawn(manifest):
     there = manifest("withdrawn", SPLITS, withdrawn=[withdrawn("test", 7), withdrawn("near_ood", 8)])
     ours = manifest("less", {"bench/test": range(3)}, withdrawn=[withdrawn("test", 9)])
     assert merge(there, ours, "org/name")["withdrawn"] == [withdrawn("near_ood", 8), withdrawn("test", 9)]
-    none = chosen_configs(there, ["bench-train"])
+    none = chosen_part(there, ["bench-train"])
     assert none["withdrawn"] == []
 
 
 def test_some_configs_of_a_release(manifest):
     whole = manifest("there", SPLITS)
-    assert keys(chosen_configs(whole, ["bench-train"])) == ["bench-train/train"]
-    assert keys(chosen_configs(whole, [])) == sorted(SPLITS)
-    with pytest.raises(BuildError, match=r"no config nothing\. Give some of bench, bench-train with --configs"):
-        chosen_configs(whole, ["bench", "nothing"])
+    assert keys(chosen_part(whole, ["bench-train"])) == ["bench-train/train"]
+    assert keys(chosen_part(whole, [])) == sorted(SPLITS)
+    with pytest.raises(BuildError, match=r"no config or split nothing\. Give configs \(bench, bench-train\)"):
+        chosen_part(whole, ["bench", "nothing"])
 
 
 def test_rows_without_images(manifest):

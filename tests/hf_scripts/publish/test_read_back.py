@@ -6,10 +6,10 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
+from builders.card import card
 from builders.errors import BuildError
-from builders.release import card
+from builders.hub.repository import Repository
 from builders.release.schema import arrow_schema
-from hf_scripts.hub.repository import Repository
 from hf_scripts.publish.read_back import read_back
 from tests.hf_scripts.samples import REPO, contents
 from tests.hub.samples import BINARY
@@ -45,10 +45,10 @@ def spoil(hub, changes):
 @pytest.mark.parametrize("local", [True, False])
 def test_a_whole_release(published, hub, local):
     before = len(hub.asked("resolve"))
-    assert published(local=local) == 11
+    assert published(local=local) == 12
     asked = {request.path.rpartition("/")[2] for request in hub.asked("resolve")[before:] if request.method == "GET"}
     # Two footers, and without files at hand the small ones.
-    small = {"README.md", "CHANGELOG.md", "bench.csv", "bench-train.csv"}
+    small = {"README.md", "croissant.json", "CHANGELOG.md", "bench.csv", "bench-train.csv"}
     assert asked == {"near_ood.parquet", "train.parquet"} | (set() if local else small)
 
 
@@ -92,7 +92,7 @@ def republish(hub, wanted, change):
     manifest = json.loads((wanted / "manifest.json").read_text())
     changed = change(manifest)
     save_manifest(wanted, manifest)
-    files = {path: (wanted / path).read_bytes() for path in ("README.md", "manifest.json", *changed)}
+    files = {path: (wanted / path).read_bytes() for path in ("README.md", "croissant.json", "manifest.json", *changed)}
     spoil(hub, files)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from builders.errors import BuildError
-from hf_scripts.hub.repository import Repository
+from builders.hub.repository import Repository
 from hf_scripts.publish.tags import check_moved_tags, moved_tags
 from tests.hf_scripts.samples import REPO, make_release
 

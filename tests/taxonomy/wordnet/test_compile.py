@@ -1,7 +1,6 @@
 from importlib import resources
 
 import numpy as np
-from click.testing import CliRunner
 
 from taxonomy.compile_wordnet import main
 from taxonomy.wordnet.nouns import DATA_FILE
@@ -9,8 +8,7 @@ from taxonomy.wordnet.nouns import DATA_FILE
 
 def test_the_packaged_arrays_are_what_wordnet_compiles_to(wordnet_folder, tmp_path):
     out = tmp_path / "nouns.npz"
-    result = CliRunner().invoke(main, ["--wordnet", str(wordnet_folder), "--out", str(out)])
-    assert result.exit_code == 0, result.output
+    assert main(["--wordnet", str(wordnet_folder), "--out", str(out)]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["nouns.npz"]
     with (
         np.load(out) as compiled,
@@ -23,29 +21,29 @@ def test_the_packaged_arrays_are_what_wordnet_compiles_to(wordnet_folder, tmp_pa
             assert np.array_equal(compiled[name], packaged[name])
 
 
-def test_another_version_is_refused_in_one_sentence(tmp_path):
+def test_another_version_is_refused_in_one_sentence(tmp_path, capsys):
     (tmp_path / "data.noun").write_text("00001740 03 n 01 entity 0 000 | of version 3.1\n")
     out = tmp_path / "nouns.npz"
-    result = CliRunner().invoke(main, ["--wordnet", str(tmp_path), "--out", str(out)])
-    assert result.exit_code == 2
-    assert "is not the file of WordNet 3.0: its SHA-256 is " in result.stderr
-    assert ", not fea17d2f" in result.stderr
-    assert str(tmp_path / "data.noun") in result.stderr
-    assert result.stderr.count("\n") == 1
+    assert main(["--wordnet", str(tmp_path), "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert "is not the file of WordNet 3.0: its SHA-256 is " in said
+    assert ", not fea17d2f" in said
+    assert str(tmp_path / "data.noun") in said
+    assert said.count("\n") == 1
     assert not out.exists()
 
 
-def test_a_folder_without_wordnet_is_refused(tmp_path):
-    result = CliRunner().invoke(main, ["--wordnet", str(tmp_path)])
-    assert result.exit_code == 2
-    assert f"{tmp_path / 'data.noun'} is missing" in result.stderr
+def test_a_folder_without_wordnet_is_refused(tmp_path, capsys):
+    assert main(["--wordnet", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'data.noun'} is missing" in said
 
 
-def test_a_place_that_cannot_be_written_is_refused(wordnet_folder, tmp_path):
+def test_a_place_that_cannot_be_written_is_refused(wordnet_folder, tmp_path, capsys):
     out = tmp_path / "missing" / "nouns.npz"
-    result = CliRunner().invoke(main, ["--wordnet", str(wordnet_folder), "--out", str(out)])
-    assert result.exit_code == 2
-    assert "No such file or directory" in result.stderr
+    assert main(["--wordnet", str(wordnet_folder), "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert "No such file or directory" in said
 
 
 def test_the_licence_of_wordnet_travels_along():

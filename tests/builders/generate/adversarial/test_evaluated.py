@@ -28,7 +28,7 @@ def test_pgd_deceives_the_model_also_as_the_rows_are_stored_and_evaluated(world,
     features, scores, report = tmp_path / "features", tmp_path / "scores.parquet", tmp_path / "report"
     of_release = ["--release", str(release), "--quiet"]
     model = ["--model", real.MODEL, "--weights", str(world[0]), "--device", "cpu", "--batch-size", "7"]
-    configs = ["--config", "broad-reference", "--config", "broad-adversarial"]
+    configs = ["--splits", "broad-reference,broad-adversarial"]
     assert main(["extract", *of_release, *model, *configs, "--out", str(features)]) == 0
     assert f"{real.ATTACKED}: images of 224 x 224 pixels as stored" in capsys.readouterr().out
     # The columns, which the attack's own network gave, against the logits of the network that the evaluation loads.

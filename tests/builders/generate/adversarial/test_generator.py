@@ -161,7 +161,7 @@ def test_images_of_a_declared_model_are_copied_with_whatever_weights(tmp_path, c
     given = [f"--imagenet={source}", "--model=resnet50", f"--weights={weights}", "--attack=pgd", "--pgd-steps=1"]
     given += ["--splits=broad-adversarial", "--allow-partial", "--workers=1", "--quiet", f"--out={out}"]
     assert main(given) == 0
-    copied = [str(out), "broad-adversarial", "--workers=1", "--quiet"]
+    copied = [str(out), "--splits=broad-adversarial", "--workers=1", "--quiet"]
     assert materialize.main([*copied, f"--out={tmp_path / 'copy'}"]) == 0
     ours, theirs = files_of(tmp_path / "copy"), files_of(out)
     names = [name for name in ours if "pgd_resnet50" in name]
@@ -181,7 +181,7 @@ def test_images_of_a_declared_model_are_copied_with_whatever_weights(tmp_path, c
 
 @real.REAL
 def test_images_of_a_model_that_is_not_declared_are_copied_too(release, tmp_path):
-    arguments = [str(release), "broad-adversarial", f"--out={tmp_path / 'copy'}", "--workers=1", "--quiet"]
+    arguments = [str(release), "--splits=broad-adversarial", f"--out={tmp_path / 'copy'}", "--workers=1", "--quiet"]
     assert materialize.main(arguments) == 0
     ours, theirs = files_of(tmp_path / "copy"), files_of(release)
     names = [name for name in theirs if name.startswith(("data/broad-adversarial", "index/broad-adversarial"))]

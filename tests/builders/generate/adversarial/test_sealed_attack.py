@@ -50,7 +50,8 @@ def published(release, monkeypatch, *flags):
 
 def materialized(hub, source, folder):
     """Run the command in a process without torch; returns what it said."""
-    arguments = [REPO, "broad-adversarial", "--revision=v1.0.0", f"--imagenet={source}", f"--out={folder / 'out'}"]
+    place = [f"--imagenet={source}", f"--out={folder / 'out'}"]
+    arguments = [REPO, "--splits=broad-adversarial", "--revision=v1.0.0", *place]
     return subprocess.run(
         [sys.executable, "-c", CORE_ONLY, *arguments, "--workers=1", "--quiet"],
         env=hub.environment(folder / "home"),

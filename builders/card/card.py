@@ -1,0 +1,92 @@
+"""The dataset card of a release: YAML for `load_dataset`, and the facts of the manifest for readers.
+
+Tested by `tests/hf_scripts/test_card.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from builders.card import croissant, facts, responsible, words
+from builders.card.front_matter import front_matter
+from builders.release.entries import Manifest, without_outdated_audits
+from builders.release.layout import INDEX_SUFFIX, Layout
+from builders.release.manifest import file_entry, write_manifest
+from builders.storage.atomic import write_text
+
+if TYPE_CHECKING:
+    import jinja2
+
+
+def write_card_and_manifest(layout: Layout, manifest: Manifest) -> Manifest:
+    """Write a release's card and Croissant metadata, and then its manifest, which lists both like every other file.
+
+    Returns:
+        The manifest as written, which lists the card and the withdrawn rows of all splits.
+    """
+    withdrawn = tuple(
+        msgspec.structs.replace(row, split=key) for key, _, split in manifest.splits() for row in split.withdrawn
+    )
+    manifest = without_outdated_audits(msgspec.structs.replace(manifest, withdrawn=withdrawn))
+    write_text(layout.croissant, croissant.render(manifest))
+    write_text(layout.card, render(manifest))
+    manifest = msgspec.structs.replace(
+        manifest, card=file_entry(layout, layout.card), croissant=file_entry(layout, layout.croissant)
+    )
+    write_manifest(layout.root, manifest)
+    return manifest
+
+
+def render(manifest: Manifest) -> str:
+    """Render the card of a manifest."""
+    import yaml
+
+    front = yaml.safe_dump(front_matter(manifest), sort_keys=False, allow_unicode=True)
+    text: str = _template().render(
+        front_matter=front, manifest=manifest, facts=facts, words=words, said=_said(manifest)
+    )
+    # What a template leaves out leaves blank lines behind; those of examples stay.
+    pieces = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)
+    return "".join(one if one.startswith("```") else re.sub(r"\n{3,}", "\n\n", one) for one in pieces)
+
+
+def _said(manifest: Manifest) -> dict[str, object]:
+    """What the templates say of the whole release."""
+    described = facts.benchmarks(manifest)
+    loading = facts.loading(manifest)
+    return {
+        "benchmarks": described,
+        "loading": loading,
+        "first": loading[0],
+        # An unpublished release is loaded from the folder that one works in; `load_dataset(".")` fails (datasets 5.2).
+        "here": not manifest.version,
+        "where": f'"{manifest.repository or "ORG/NAME"}"' if manifest.version else "str(Path.cwd())",
+        "indexes": [f"{name}{INDEX_SUFFIX}" for name in sorted(manifest.configs)],
+        "by_key": manifest.by_key(),
+        "overlapping": [(key, entry) for key, entry in manifest.by_key().items() if entry.overlaps],
+        "revision": f', revision="v{manifest.version}"' if manifest.version else "",
+        "drawn": facts.drawn(manifest),
+        "statements": responsible.statements(manifest),
+        "column_meanings": croissant.COLUMN_MEANINGS,
+        "size": facts.size_text(sum(file.size for split in manifest.by_key().values() for file in split.files)),
+        "rows": sum(split.rows for split in manifest.by_key().values()),
+        "pictures": {key: split.samples for key, split in manifest.by_key().items() if split.samples is not None},
+    }
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("cards", ""),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("dataset_card.md.j2")

@@ -1,0 +1,244 @@
+"""A release as Croissant metadata: JSON-LD that describes files, columns, licences and responsible-AI statements.
+
+Dataset search engines index such files, and loaders such as mlcroissant read records by them. Paths are relative to
+the file, so they hold for the folder and for any copy of it. The text follows from the manifest alone.
+
+Format: MLCommons, Croissant Format Specification 1.0, http://mlcommons.org/croissant/1.0. Properties that the
+specification asks for but that nobody stated, such as a date of publication, are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from builders.card.facts import benchmarks, labels
+from builders.card.front_matter import card_configs, data_path
+from builders.card.responsible import COLLECTION_TYPE, statements
+from builders.card.words import ROLE_MEANINGS
+from builders.release.columns import ColumnType
+from builders.release.entries import ConfigEntry, FileEntry, Manifest
+from builders.release.layout import INDEX_SUFFIX
+from builders.release.schema import ROLES, arrow_schema
+
+CONFORMS_TO = ("http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0")
+
+Json = dict[str, Any]
+
+# The context of the specification 1.0, section "Namespaces".
+_CONTEXT: Json = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "fileProperty": "cr:fileProperty",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+
+_DATA_TYPES: Mapping[ColumnType, str] = {
+    "string": "sc:Text",
+    "bool": "sc:Boolean",
+    "int64": "sc:Integer",
+    "float64": "sc:Float",
+}
+
+_PARQUET = "application/x-parquet"
+"""As in the specification's examples; mlcroissant (1.1) reads no other as Parquet."""
+
+_MEDIA_TYPES = {
+    "parquet": _PARQUET,
+    "csv": "text/csv",
+    "png": "image/png",
+    "md": "text/markdown",
+}
+
+COLUMN_MEANINGS: Mapping[str, str] = {
+    "image": "The encoded image.",
+    "label": "Index of the row's in-distribution class among the config's classes; -1 if it has none.",
+    "role": "Code of the row's part in the benchmark; the record set roles explains the codes.",
+    "class_id": "The class as its source names it, such as a WordNet id.",
+    "class_name": "The name of that class.",
+    "source": "Key of the dataset that the row comes from.",
+    "source_id": "Stable name of the image in that dataset.",
+    "id": "Unique name of the row in the release.",
+    "content_sha256": "SHA-256 of the stored bytes, or of the pixels of images that were made.",
+    "stored": "Where the stored bytes come from: source, metadata_removed, pixels or adopted.",
+}
+"""The columns that all configs have, in a sentence each."""
+
+
+def render(manifest: Manifest) -> str:
+    """The Croissant metadata of a manifest, as JSON with a line break at its end."""
+    return json.dumps(_dataset(manifest), indent=1, ensure_ascii=False) + "\n"
+
+
+def _dataset(manifest: Manifest) -> Json:
+    described = benchmarks(manifest)
+    found: Json = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": list(CONFORMS_TO),
+        "name": "unknown-detection",
+        "description": "Images for evaluating out-of-distribution (unknown) detection: "
+        + "; ".join(one.entry.title for one in described)
+        + ".",
+        "keywords": ["out-of-distribution detection", "unknown detection", "image classification", "benchmark"],
+        "license": sorted({source.licence.url or source.licence.name for source in manifest.sources.values()}),
+        "isBasedOn": [
+            {"@type": "sc:Dataset", "name": source.title, "license": source.licence.name, "citation": source.citation}
+            for _, source in sorted(manifest.sources.items())
+        ],
+    }
+    if cited := [one.entry.citation for one in described if one.published]:
+        found["citeAs"] = "\n".join(dict.fromkeys(cited))
+    if manifest.version is not None:
+        found["version"] = manifest.version
+    if manifest.repository is not None:
+        found["url"] = f"https://huggingface.co/datasets/{manifest.repository}"
+    found["rai:dataCollectionType"] = COLLECTION_TYPE
+    for statement in statements(manifest):
+        found[f"rai:{statement.name}"] = statement.texts[0] if len(statement.texts) == 1 else list(statement.texts)
+    # The list of versions is no data, and changes with every version.
+    files = [file for file in manifest.files() if file not in (manifest.changelog or ())]
+    found["distribution"] = [*map(_file, files), *_file_sets(manifest)]
+    found["recordSet"] = [_roles(), *_label_sets(manifest), *_record_sets(manifest)]
+    return found
+
+
+def _file(file: FileEntry) -> Json:
+    return {
+        "@type": "cr:FileObject",
+        "@id": file.path,
+        "name": file.path,
+        "contentUrl": file.path,
+        "contentSize": f"{file.size} B",
+        "encodingFormat": _MEDIA_TYPES.get(file.path.rpartition(".")[2], "application/octet-stream"),
+        "sha256": file.sha256,
+    }
+
+
+def _file_sets(manifest: Manifest) -> Iterable[Json]:
+    for name, splits in card_configs(manifest).items():
+        paths = [data_path(split.paths) for split in splits.values()]
+        patterns = [pattern for path in paths for pattern in ([path] if isinstance(path, str) else path)]
+        yield {
+            "@type": "cr:FileSet",
+            "@id": _files_of(name),
+            "name": _files_of(name),
+            "description": f"The files of the config {name}.",
+            "encodingFormat": _PARQUET,
+            "includes": patterns,
+        }
+
+
+def _files_of(config: str) -> str:
+    return f"files/{config}"
+
+
+def _roles() -> Json:
+    rows = [(code, role, ROLE_MEANINGS[role]) for code, role in enumerate(ROLES)]
+    return _enumeration("roles", "Codes of the column role.", ("code", "name", "meaning"), rows)
+
+
+def _label_sets(manifest: Manifest) -> Iterable[Json]:
+    for one in labels(manifest):
+        rows = [(number, label, name) for number, (label, name) in enumerate(one.names)]
+        text = f"Classes of the column label in {', '.join(one.configs)}."
+        yield _enumeration(f"labels/{one.configs[0]}", text, ("label", "class_id", "name"), rows)
+
+
+def _enumeration(name: str, description: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Json:
+    """A record set whose rows stand in the file; the first column holds integers and is its key."""
+    ids = [f"{name}/{column}" for column in columns]
+    return {
+        "@type": "cr:RecordSet",
+        "@id": name,
+        "name": name,
+        "description": description,
+        "dataType": "sc:Enumeration",
+        "key": {"@id": ids[0]},
+        "field": [
+            {"@type": "cr:Field", "@id": one, "name": one, "dataType": "sc:Text" if number else "sc:Integer"}
+            for number, one in enumerate(ids)
+        ],
+        "data": [dict(zip(ids, row, strict=True)) for row in rows],
+    }
+
+
+def _record_sets(manifest: Manifest) -> Iterable[Json]:
+    """A record set for each config: its rows with images or, if it has none here, those of its index."""
+    pixels = card_configs(manifest)
+    for name, config in sorted(manifest.configs.items()):
+        image = name in pixels
+        yield {
+            "@type": "cr:RecordSet",
+            "@id": name,
+            "name": name,
+            "description": config.description,
+            "field": list(_fields(name, config, _files_of(name if image else f"{name}{INDEX_SUFFIX}"), image=image)),
+        }
+
+
+def _fields(name: str, config: ConfigEntry, files: str, *, image: bool) -> Iterable[Json]:
+    own = {column.name: column for column in config.own_columns()}
+    folder = "data" if image else "index"
+    pattern = rf"(?:.*/)?{folder}/{name}/([a-z0-9_]+?)(?:-\d{{5}}-of-\d{{5}})?\.parquet$"
+    source: Json = {
+        "fileSet": {"@id": files},
+        "extract": {"fileProperty": "fullpath"},
+        "transform": {"regex": pattern},
+    }
+    yield _field(f"{name}/split", "The row's split, from the name of its file.", "sc:Text", source)
+    for column in arrow_schema(config.label_names, config.own_columns(), image=image).names:
+        source = {"fileSet": {"@id": files}, "extract": {"column": column}}
+        kind = "sc:Text"
+        if column == "image":
+            kind, source["transform"] = "sc:ImageObject", {"jsonPath": "bytes"}
+        elif column in ("label", "role"):
+            kind = "sc:Integer"
+        elif column in own:
+            kind = _DATA_TYPES[own[column].type]
+        meaning = COLUMN_MEANINGS.get(column) or own[column].description
+        yield _field(f"{name}/{column}", meaning, kind, source)
+
+
+def _field(name: str, description: str, kind: str, source: Json) -> Json:
+    return {
+        "@type": "cr:Field",
+        "@id": name,
+        "name": name,
+        "description": description,
+        "dataType": kind,
+        "source": source,
+    }

@@ -1,0 +1,116 @@
+"""The card's YAML front matter, which `load_dataset` and the Hub read: configs with their files, sizes and row counts.
+
+Tested by `tests/hf_scripts/test_card.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from builders.release.duplicates import CONFIG, SPLIT
+from builders.release.entries import FileEntry, Manifest
+from builders.release.layout import INDEX_SUFFIX, SEALED_SUFFIX
+from builders.release.manifest import SHARD_NUMBER
+
+# The Hub's categories (hub-docs, datasetcard.md); the larger ones are beyond any release of ours.
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_LARGEST = "1M<n<10M"
+
+
+def front_matter(manifest: Manifest) -> dict[str, Any]:
+    """The card's YAML: licence and tags, and every config with the files, sizes and row counts of its splits.
+
+    It has no features: if the card has none, `datasets` and the Hub's viewer read them from the Parquet schema
+    (datasets 5.2, `packaged_modules/parquet`; dataset-viewer, `fill_builder_info`). In the card they would repeat the
+    class names for every config, and the Hub refuses large cards. Row counts stay because `load_dataset` checks them.
+    """
+    configs = card_configs(manifest)
+    return {
+        "pretty_name": "Unknown detection",
+        "license": "other",
+        "license_name": "several",
+        "license_link": "#sources",
+        "task_categories": ["image-classification"],
+        "tags": ["out-of-distribution-detection", "unknown-detection", "benchmark"],
+        "size_categories": [_size(manifest)],
+        "configs": [
+            {
+                "config_name": name,
+                "data_files": [{"split": split, "path": data_path(listed.paths)} for split, listed in splits.items()],
+            }
+            for name, splits in configs.items()
+        ],
+        "dataset_info": [_info(name, splits) for name, splits in configs.items()],
+    }
+
+
+@dataclass(frozen=True)
+class CardSplit:
+    """A split as the card describes it: its files as the manifest lists them, and its number of rows."""
+
+    files: Sequence[FileEntry]
+    rows: int
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths of the files, relative to the release folder."""
+        return [file.path for file in self.files]
+
+    @property
+    def size(self) -> int:
+        """Total size of the files in bytes."""
+        return sum(file.size for file in self.files)
+
+
+def card_configs(manifest: Manifest) -> dict[str, dict[str, CardSplit]]:
+    """The configs of the card with their splits, in its order: images, indexes, sealed residuals, the duplicates.
+
+    A config without shards (`--index-only`) has only its index in the card: one pattern that matches no file breaks
+    every config of a repository.
+    """
+    with_pixels: dict[str, dict[str, CardSplit]] = {}
+    indexes: dict[str, dict[str, CardSplit]] = {}
+    sealed: dict[str, dict[str, CardSplit]] = {}
+    for name, config in sorted(manifest.configs.items()):
+        splits = sorted(config.splits.items())
+        pixels = {split: CardSplit(entry.data, entry.rows) for split, entry in splits if entry.data}
+        if pixels:
+            with_pixels[name] = pixels
+        indexes[f"{name}{INDEX_SUFFIX}"] = {split: CardSplit([entry.index], entry.rows) for split, entry in splits}
+        residuals = {split: CardSplit(entry.sealed, entry.rows) for split, entry in splits if entry.sealed}
+        if residuals:
+            sealed[f"{name}{SEALED_SUFFIX}"] = residuals
+    listed = manifest.duplicates
+    tables = {} if listed is None else {CONFIG: {SPLIT: CardSplit([listed.file], listed.rows)}}
+    return {**with_pixels, **indexes, **sealed, **tables}
+
+
+def data_path(paths: Sequence[str]) -> str | list[str]:
+    """The YAML `path` of a split's files: a file, a pattern for several shards, or a list of files and patterns.
+
+    A pattern contains the number of shards (`train-*-of-00170.parquet`), so that it does not match the shards of an
+    earlier build.
+    """
+    if len(paths) == 1:
+        return paths[0]
+    patterns = sorted({SHARD_NUMBER.sub("-*-of-", path) for path in paths})
+    return patterns[0] if len(patterns) == 1 else patterns
+
+
+def _info(name: str, splits: Mapping[str, CardSplit]) -> dict[str, Any]:
+    total = sum(split.size for split in splits.values())
+    return {
+        "config_name": name,
+        "splits": [
+            {"name": split, "num_bytes": listed.size, "num_examples": listed.rows} for split, listed in splits.items()
+        ],
+        "download_size": total,
+        "dataset_size": total,
+    }
+
+
+def _size(manifest: Manifest) -> str:
+    rows = sum(split.rows for _, _, split in manifest.splits())
+    return next((name for limit, name in _SIZES if rows < limit), _LARGEST)

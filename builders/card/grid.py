@@ -1,0 +1,146 @@
+"""Draws images in rows with titles and captions, for contact sheets and for the card's samples.
+
+Nothing is cut off: the picture is wide enough for its cells, and titles, captions and the note are wrapped to fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PIL import Image, ImageDraw, ImageFont
+
+from builders.card.words import wrapped
+
+CELL = 128
+"""Width and height in pixels of the place for an image: four times those of CIFAR's images."""
+
+COLUMNS = 12
+"""Most images side by side; 12 at 150 dots per inch are as wide as a page."""
+
+_GAP = 12
+_FEWEST_COLUMNS = 5  # room for titles
+_FRAME = 3
+_TITLE, _CAPTION = 16, 12
+_CAPTION_LINES = 2
+_TEXT, _SOFT, _PAPER = (20, 20, 20), (90, 90, 90), (255, 255, 255)
+UNKNOWN_COLOUR = (213, 94, 0)
+"""Frame of unknown images: vermilion of the palette of Okabe and Ito, which is told apart by colour-blind readers."""
+
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An image with the caption below it, and whether it is framed as unknown."""
+
+    image: Image.Image
+    caption: str = ""
+    unknown: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """Images that stand one above the other, with a text above them; usually one image."""
+
+    images: tuple[Shown, ...]
+    above: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A title, and the columns below it; more than `COLUMNS` go on in further lines."""
+
+    title: str
+    columns: tuple[Column, ...]
+
+
+def grid(rows: Sequence[Row], note: str = "") -> Image.Image:
+    """Draw rows of images.
+
+    Args:
+        rows: from top to bottom.
+        note: stands below them.
+
+    Returns:
+        One RGB picture. Small images are enlarged by a whole factor without smoothing, which shows their pixels as
+        stored; large ones are shrunk.
+    """
+    widest = max((min(len(row.columns), COLUMNS) for row in rows), default=0)
+    width = max(widest, _FEWEST_COLUMNS) * (CELL + _GAP) + _GAP
+    blank = _Canvas(Image.new("RGB", (1, 1)), width)
+    blank.draw_all(rows, note)  # only measures: what lies outside of a picture is not drawn
+    canvas = _Canvas(Image.new("RGB", (width, blank.top), _PAPER), width)
+    canvas.draw_all(rows, note)
+    return canvas.picture
+
+
+class _Canvas:
+    """Draws from the top down; `top` is where the next thing goes."""
+
+    def __init__(self, picture: Image.Image, width: int) -> None:
+        self.picture, self.width, self.top = picture, width, _GAP
+        self._draw = ImageDraw.Draw(picture)
+        self._title, self._caption = ImageFont.load_default(_TITLE), ImageFont.load_default(_CAPTION)
+
+    def draw_all(self, rows: Sequence[Row], note: str) -> None:
+        for row in rows:
+            self._text(row.title, self._title, _TEXT)
+            for first in range(0, len(row.columns), COLUMNS):
+                self._columns(row.columns[first : first + COLUMNS])
+        if note:
+            self._text(note, self._caption, _SOFT)
+
+    def _text(self, text: str, font: Font, colour: tuple[int, int, int]) -> None:
+        lines = wrapped(text, self.width - 2 * _GAP, len(text), font.getlength)
+        for line in lines:
+            self._draw.text((_GAP, self.top), line, fill=colour, font=font)
+            self.top += _line_height(font)
+        self.top += _GAP // 2
+
+    def _columns(self, columns: Sequence[Column]) -> None:
+        if any(column.above for column in columns):
+            self._line([column.above for column in columns], 1)
+        for level in range(max(len(column.images) for column in columns)):
+            shown = [column.images[level] if level < len(column.images) else None for column in columns]
+            self.top += _FRAME
+            for place, one in enumerate(shown):
+                if one is not None:
+                    self._image(one, _GAP + place * (CELL + _GAP))
+            self.top += CELL + _FRAME + 2
+            self._line([one.caption if one is not None else "" for one in shown], _CAPTION_LINES)
+        self.top += _GAP
+
+    def _image(self, shown: Shown, left: int) -> None:
+        small = fitted(shown.image, CELL)
+        left, top = left + (CELL - small.width) // 2, self.top + CELL - small.height  # beside the caption
+        if shown.unknown:
+            box = (left - _FRAME, top - _FRAME, left + small.width + _FRAME - 1, top + small.height + _FRAME - 1)
+            self._draw.rectangle(box, outline=UNKNOWN_COLOUR, width=_FRAME)
+        self.picture.paste(small, (left, top))
+
+    def _line(self, texts: Sequence[str], most: int) -> None:
+        """Texts side by side, each centred in the width of a cell, in as many lines as the longest needs."""
+        font, height = self._caption, _line_height(self._caption)
+        all_lines = [wrapped(text, CELL + _GAP - 4, most, font.getlength) for text in texts]
+        for place, lines in enumerate(all_lines):
+            for number, line in enumerate(lines):
+                left = _GAP + place * (CELL + _GAP) + (CELL - font.getlength(line)) / 2
+                self._draw.text((left, self.top + number * height), line, fill=_TEXT, font=font)
+        self.top += max(map(len, all_lines)) * height
+
+
+def fitted(image: Image.Image, side: int) -> Image.Image:
+    """An image enlarged by the greatest whole factor that fits into a square, or shrunk into it."""
+    factor = side // max(image.size)
+    if factor >= 1:
+        return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
+    small = image.copy()
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    return small
+
+
+def _line_height(font: Font) -> int:
+    box = font.getbbox("Ag|")
+    return math.ceil(box[3]) + 3

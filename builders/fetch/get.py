@@ -1,0 +1,183 @@
+"""Gets the files of sources into one folder each: downloads those that have a plain address, checks the others.
+
+A file has its own name only once it is whole and has the published size and digest. Before that it is `<name>.part`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from builders.errors import BuildError
+from builders.fetch.http import Log, download, part_of
+from builders.fetch.integrity import problem, refuse_other
+from builders.fetch.unzip import unzip
+from builders.sources.base import Source
+from builders.sources.obtain import OwnerFile
+from builders.storage.atomic import inside
+from builders.storage.locks import held
+
+Advance = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class FileState:
+    """One of the owner's files, and how much of it is in the source's folder.
+
+    Args:
+        source: the source.
+        file: the owner's file.
+        path: where it is or will be.
+        have: its bytes that are there; its size if it is there under its own name or unpacked.
+        done: whether it is there, though it may still have to be checked.
+    """
+
+    source: Source
+    file: OwnerFile
+    path: Path
+    have: int
+    done: bool
+
+    @property
+    def remaining(self) -> int:
+        """Bytes that remain to be downloaded, as far as the size is known."""
+        return 0 if self.done else max(0, self.file.size - self.have)
+
+    @property
+    def words(self) -> str:
+        """The state for a person."""
+        if self.done:
+            return "there"
+        if not self.file.url:
+            return "to be downloaded by hand"
+        return f"{self.have:,} bytes there" if self.have else "to be downloaded"
+
+
+def states(source: Source, into: Path) -> list[FileState]:
+    """Look which of a source's files are in its folder below `into`."""
+    return [_state(source, file, into / source.key) for file in source.obtain.files] if source.obtain else []
+
+
+def toml_line(source: Source, into: Path) -> str:
+    """The line of a sources file that names the folder of a source."""
+    return f"{source.key} = {json.dumps(str((into / source.key).absolute()), ensure_ascii=False)}"
+
+
+def needed_bytes(found: Sequence[FileState]) -> int:
+    """Bytes of disk that the downloads take, with those of what is unpacked beside its zip."""
+    plain = [state for state in found if not state.done and state.file.url]
+    return sum(state.remaining + (state.file.size if state.file.unpacked else 0) for state in plain)
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that are free on the disk of a folder, which need not exist yet."""
+    absolute = folder.absolute()
+    return shutil.disk_usage(next(path for path in (absolute, *absolute.parents) if path.exists())).free
+
+
+def get(sources: Sequence[Source], into: Path, log: Log, *, quiet: bool = False) -> list[str]:
+    """Download and check the files of some sources.
+
+    Args:
+        sources: the sources.
+        into: the folder that gets a folder for each of them.
+        log: prints progress lines.
+        quiet: draw no bar.
+
+    Returns:
+        For each source that is not complete, since it has files without a plain address, what to do, in words.
+
+    Raises:
+        BuildError: a file cannot be downloaded or is not the published one, or the disk has no room.
+        OSError: a file cannot be written.
+    """
+    found = {source.key: states(source, into) for source in sources}
+    every = [state for of_source in found.values() for state in of_source]
+    needed, free = needed_bytes(every), free_bytes(into)
+    if needed > free:
+        raise BuildError(
+            f"The files need {needed:,} bytes, and the disk of {into} has {free:,} left. Choose a folder on a larger "
+            "disk with --into, or get fewer sources at a time."
+        )
+    into.mkdir(parents=True, exist_ok=True)
+    todo = []
+    with held(into / ".get.lock", f"Another run is getting files into {into}. Wait for it, or choose another --into."):
+        for source in sources:
+            for state in found[source.key]:
+                _bring(state, log, quiet=quiet)
+            absent = [state for state in states(source, into) if not state.done]
+            if absent or not found[source.key]:
+                todo.append(by_hand(source, into, absent))
+    return todo
+
+
+def by_hand(source: Source, into: Path, absent: Sequence[FileState]) -> str:
+    """What to do to get a source whose files have no plain address."""
+    if source.obtain is None:
+        raise ValueError(f"{source.key} is made, not obtained")
+    lines = [f"{source.title}: go to {source.obtain.page} and {source.obtain.steps}"]
+    if absent:
+        lines[0] += f", into {into / source.key}:"
+    for state in absent:
+        size = f"{state.file.size:,} bytes" if state.file.exact_size else "size not published"
+        digests = [f"{name} {value}" for name, value in (("SHA-256", state.file.sha256), ("MD5", state.file.md5))]
+        lines.append(f"  {state.file.name} ({', '.join([size, *(one for one in digests if one.split()[1:])])})")
+    if source.obtain.mirror and source.obtain.mirror.at:
+        gate = ", once your account has accepted its terms" if source.obtain.mirror.gated else ""
+        lines.append(f"  or build with --{source.key} {source.obtain.mirror.at}{gate}")
+    return "\n".join(lines)
+
+
+def _state(source: Source, file: OwnerFile, folder: Path) -> FileState:
+    path = inside(folder, file.name)
+    if (file.unpacked and (folder / file.unpacked).exists()) or path.is_file():
+        return FileState(source, file, path, file.size, True)
+    part = part_of(path)
+    return FileState(source, file, path, part.stat().st_size if part.is_file() else 0, False)
+
+
+def _bring(state: FileState, log: Log, *, quiet: bool) -> None:
+    """Make one file whole, or leave it where it must be downloaded by hand."""
+    file, path = state.file, state.path
+    title = f"{state.source.key}: {file.name}"
+    if file.unpacked and (path.parent / file.unpacked).exists():
+        return
+    if path.is_file():
+        with _bar(f"checking {title}", path.stat().st_size, 0, quiet=quiet) as advance:
+            refuse_other(file, path, advance)
+    elif not file.url:
+        return
+    else:
+        log(f"{title}: downloading {file.url}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _bar(title, file.size, state.have, quiet=quiet) as advance:
+            part = download(file.url, path, file.exact_size, log, advance)
+        with _bar(f"checking {title}", part.stat().st_size, 0, quiet=quiet) as advance:
+            wrong = problem(file, part, advance)
+        if wrong:
+            part.unlink()
+            raise BuildError(
+                f"{file.url} gave another file than the published one: {wrong}. It was removed. Run the same command "
+                "again; if it says so again, the owner's file has changed."
+            )
+        part.replace(path)
+    if file.unpacked:
+        log(f"{title}: unpacking {file.unpacked}")
+        unzip(path, file.unpacked, path.parent)
+        path.unlink()
+
+
+@contextmanager
+def _bar(title: str, total: int, initial: int, *, quiet: bool) -> Iterator[Advance]:
+    hidden = True if quiet else None  # None: hidden unless stderr is a terminal
+    with tqdm(
+        desc=title, total=total or None, initial=initial, unit="B", unit_scale=True, disable=hidden, file=sys.stderr
+    ) as bar:
+        yield bar.update

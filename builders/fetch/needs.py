@@ -1,0 +1,153 @@
+"""What is known of each source: who needs it, its size and licence, how to get it, and whether it is here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builders.benchmark import Benchmark
+from builders.errors import BuildError
+from builders.hub.place import HubPlace
+from builders.pipeline.request import needed_partitions
+from builders.registry import BENCHMARKS
+from builders.sources.base import Source
+
+MAY_PUBLISH: Mapping[str, str] = {
+    "open": "images",
+    "gated": "images, not publicly",
+    "ids-only": "ids only",
+}
+"""What a licence lets one publish, in a few words."""
+
+_LICENCE = 32
+"""Characters of a licence's name in the table; `show` and `--json` have all of it."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """One source, and its copy on this machine.
+
+    Args:
+        source: the source.
+        needed_by: the splits that need it, by benchmark; with a flag of a variant behind the benchmark's name.
+        folder: where the copy is, or an address on the Hub; None if none is named.
+        found: the partitions that were recognised there; None if nobody looked.
+    """
+
+    source: Source
+    needed_by: Mapping[str, tuple[str, ...]]
+    folder: Path | HubPlace | None = None
+    found: tuple[str, ...] | None = None
+
+    @property
+    def size(self) -> str:
+        """Gigabytes of the owner's files together, as far as their sizes are published."""
+        sizes = [file.size for file in self.source.obtain.files] if self.source.obtain else []
+        if not sum(sizes):
+            return "not published"
+        return f"{sum(sizes) / 1e9:,.1f} GB" + ("" if all(sizes) else " and more")
+
+    @property
+    def how(self) -> str:
+        """How it can be had: by the command `get`, from the Hub, or by hand."""
+        obtain = self.source.obtain
+        ways = ["get"] if obtain and obtain.is_plain else []
+        if obtain and obtain.mirror and obtain.mirror.at:
+            ways.append("Hub (account)" if obtain.mirror.gated else "Hub")
+        return ", ".join(ways) or "by hand"
+
+    @property
+    def here(self) -> str:
+        """Whether it is on this machine."""
+        if self.folder is None:
+            return "no"
+        if isinstance(self.folder, Path) and not self.folder.is_dir():
+            return f"no folder {self.folder}"
+        if self.found is None:
+            return str(self.folder)
+        return f"{self.folder} ({', '.join(self.found) or 'not recognised'})"
+
+    def cells(self) -> list[str]:
+        """The source's line of the table."""
+        needed = ", ".join(f"{name} ({len(splits)})" for name, splits in self.needed_by.items())
+        licence = self.source.licence
+        named = licence.name if len(licence.name) <= _LICENCE else f"{licence.name[: _LICENCE - 3]}..."
+        return [self.source.key, needed, self.size, named, MAY_PUBLISH[licence.publish], self.how, self.here]
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for programs."""
+        source, obtain = self.source, self.source.obtain
+        files = obtain.files if obtain else ()
+        mirror = obtain.mirror if obtain else None
+        return {
+            "source": source.key,
+            "title": source.title,
+            "edition": source.edition,
+            "needed_by": {name: list(splits) for name, splits in self.needed_by.items()},
+            "licence": {
+                "name": source.licence.name,
+                "url": source.licence.url,
+                "publish": source.licence.publish,
+            },
+            "page": obtain.page if obtain else None,
+            "files": [
+                {
+                    "name": file.name,
+                    "bytes": file.exact_size or None,
+                    "url": file.url or None,
+                    "md5": file.md5 or None,
+                    "sha256": file.sha256 or None,
+                }
+                for file in files
+            ],
+            "hub": {"place": mirror.at, "gated": mirror.gated} if mirror and mirror.at else None,
+            "folder": None if self.folder is None else str(self.folder),
+            "folder_exists": self.folder.is_dir() if isinstance(self.folder, Path) else None,
+            "partitions_found": None if self.found is None else list(self.found),
+        }
+
+
+HEADINGS = ("source", "needed by (splits)", "size", "licence", "may publish", "from", "here")
+"""The first line of the table."""
+
+
+def overview(source: Source, folder: Path | HubPlace | None = None, *, scan: bool = False) -> Overview:
+    """Say what is known of a source.
+
+    Args:
+        source: the source.
+        folder: its folder, or a place on the Hub, as the user named it.
+        scan: whether to look which partitions the folder holds, which lists all its files.
+    """
+    found = _recognised(source, folder) if scan and isinstance(folder, Path) and folder.is_dir() else None
+    return Overview(source, needed_by(source), folder, found)
+
+
+def needed_by(source: Source) -> dict[str, tuple[str, ...]]:
+    """The splits that need a source, by benchmark, in declared order."""
+    needed = {}
+    for name, benchmark in BENCHMARKS.items():
+        if splits := _splits_of(benchmark, source):
+            needed[name] = splits
+        for variant in benchmark.variants:
+            if variant.source is source:
+                of_variant = _splits_of(benchmark.with_variants([variant.name]), source)
+                needed[f"{name} --{variant.name}"] = of_variant
+    return needed
+
+
+def _splits_of(benchmark: Benchmark, source: Source) -> tuple[str, ...]:
+    keys = benchmark.parts()
+    return tuple(key for key in keys if source in needed_partitions(benchmark, (key,)))
+
+
+def _recognised(source: Source, folder: Path) -> tuple[str, ...]:
+    found = []
+    for partition in source.expected():
+        with contextlib.suppress(BuildError):
+            source.scan(folder, (partition,))
+            found.append(partition)
+    return tuple(found)

@@ -1,0 +1,235 @@
+"""Downloads the partitions of a source that a build needs from a Parquet mirror on the Hub.
+
+Files are kept below a cache folder of ours as the Hub's client names its own,
+`datasets--ORG--NAME/snapshots/<commit>/<path>`. They get there only once their digest has been checked, so a file that
+is there is whole. The client resumes a cut download with a range request; after a killed process it begins the
+file in flight again (huggingface_hub 2 keeps no part of it), and files that are there are not downloaded again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tqdm import tqdm
+
+from builders.errors import NAMED, BuildError, more, os_errors_as_build_errors
+from builders.hub.client import hub_settings
+from builders.hub.place import HubPlace, parse_place
+from builders.hub.repository import RemoteFile, Repository
+from builders.hub.retry import Log
+from builders.sources.base import Source
+from builders.sources.readers.nesting import DEPTH
+from builders.sources.readers.parquet_files import split_names
+from builders.storage.atomic import inside
+from builders.storage.locks import held
+
+_STAGING = "staging"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The files of a mirror that a build needs.
+
+    Args:
+        place: where they are.
+        commit: the commit that the place named when it was looked up.
+        home: the repository's folder in the cache.
+        files: all files that are needed.
+        absent: those that the cache lacks.
+    """
+
+    place: HubPlace
+    commit: str
+    home: Path
+    files: tuple[RemoteFile, ...]
+    absent: tuple[RemoteFile, ...]
+
+    @property
+    def root(self) -> Path:
+        """The folder that the source's reader is given."""
+        return self.home / "snapshots" / self.commit / self.place.folder
+
+    @property
+    def size(self) -> int:
+        """Bytes that remain to be downloaded."""
+        return sum(file.size for file in self.absent)
+
+    def describe(self) -> str:
+        """What remains to be downloaded, and where to."""
+        return f"{len(self.absent):,} of {len(self.files):,} files, {self.size:,} bytes, into {self.home}"
+
+
+def wanted_files(source: Source, place: HubPlace, partitions: Sequence[str], cache: Path, log: Log) -> Wanted:
+    """Look up which files hold some partitions of a source.
+
+    Args:
+        source: the declaration.
+        place: what the user gave.
+        partitions: their names.
+        cache: the folder that holds what was downloaded.
+        log: prints every wait.
+
+    Raises:
+        BuildError: the source has no reader of Parquet files, there is no such place, or it lacks a partition.
+    """
+    mirror = source.obtain.mirror if source.obtain else None
+    if mirror is None:
+        page = f" Get it from {source.obtain.page}, and" if source.obtain else ""
+        raise BuildError(
+            f"{source.title} cannot be read from Parquet files alone, so {place} is no copy of it.{page} give its "
+            f"folder with --{source.key}."
+        )
+    if mirror.at and not place.folder and (known := parse_place(mirror.at)).repo == place.repo:
+        place = HubPlace(place.repo, place.revision, known.folder)
+    repository = Repository(place.repo, log)
+    commit = _commit(repository, place)
+    tree = repository.tree(commit)
+    paths = {}
+    for partition in partitions:
+        paths.update(dict.fromkeys(_partition(source, place, tree, mirror.splits[partition], partition)))
+    home = cache / f"datasets--{place.repo.replace('/', '--')}"
+    files = tuple(tree[path] for path in sorted(paths))
+    snapshot = home / "snapshots" / commit
+    for file in files:
+        inside(snapshot, file.path)
+    absent = tuple(file for file in files if not _is_there(snapshot / file.path, file))
+    return Wanted(place, commit, home, files, absent)
+
+
+def download(source: Source, wanted: Wanted, log: Log, *, quiet: bool = False) -> Path:
+    """Download what the cache lacks, and return the folder for the source's reader.
+
+    Args:
+        source: the declaration.
+        wanted: what is needed.
+        log: prints progress lines and every wait.
+        quiet: draw no bar.
+
+    Raises:
+        BuildError: the Hub refuses, the connection fails for good, or the disk is full.
+    """
+    if not wanted.absent:
+        return wanted.root
+    log(f"{source.title}: downloading {wanted.describe()}")
+    with os_errors_as_build_errors("write the files from the Hub"):
+        wanted.home.mkdir(parents=True, exist_ok=True)
+        _refuse_full_disk(wanted)
+        busy = f"Another run is downloading into {wanted.home}. Wait for it, or choose another --cache."
+        with held(wanted.home / ".lock", busy):
+            _download(wanted, log, quiet=quiet)
+    return wanted.root
+
+
+def _commit(repository: Repository, place: HubPlace) -> str:
+    commit = repository.resolve(place.revision)
+    if commit is not None:
+        return commit
+    if repository.info() is None:
+        raise BuildError(
+            f"There is no dataset {place.repo} on {repository.host}, or your token may not see it. Check the name, "
+            "and log in with `hf auth login` or set HF_TOKEN."
+        )
+    raise BuildError(f"{place.repo} has no revision {place.revision} on {repository.host}. Check {place}.")
+
+
+def _partition(
+    source: Source,
+    place: HubPlace,
+    tree: dict[str, RemoteFile],
+    alternatives: Sequence[Sequence[str]],
+    partition: str,
+) -> list[str]:
+    """The paths of a partition's files in a repository, in the first folder that has them."""
+    below = f"{place.folder}/" if place.folder else ""
+    names = [path.removeprefix(below) for path in tree if path.startswith(below) and path.endswith(".parquet")]
+    folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
+    for depth in range(DEPTH + 1):
+        found = {}
+        for folder in sorted(folders):
+            parts = () if folder == "." else PurePosixPath(folder).parts
+            if len(parts) == depth:
+                inner = "".join(f"{part}/" for part in parts)
+                files = _first(alternatives, [name.removeprefix(inner) for name in names if name.startswith(inner)])
+                if files:
+                    found[folder] = [f"{below}{inner}{name}" for name in files]
+        if len(found) > 1:
+            folders_found = list(found)
+            raise BuildError(
+                f"{source.title}: {place} has the partition {partition} in several folders, "
+                f"{', '.join(folders_found[:NAMED])}{more(folders_found)}. Name one of them, for instance "
+                f"{place}/{folders_found[0]}."
+            )
+        if found:
+            return next(iter(found.values()))
+    wanted = " or ".join(f"{' and '.join(splits)}" for splits in alternatives)
+    raise BuildError(
+        f"{source.title}: {place} has no Parquet files of the partition {partition}, which mirrors name {wanted}. "
+        f"Give another mirror or a folder with --{source.key}."
+    )
+
+
+def _first(alternatives: Sequence[Sequence[str]], names: Sequence[str]) -> list[str]:
+    """The files of the first alternative that has any."""
+    found = ([name for split in splits for name in split_names(names, split)] for splits in alternatives)
+    return next(filter(None, found), [])
+
+
+def _is_there(path: Path, file: RemoteFile) -> bool:
+    return path.is_file() and path.stat().st_size == file.size
+
+
+def _refuse_full_disk(wanted: Wanted) -> None:
+    free = shutil.disk_usage(wanted.home).free
+    if wanted.size > free:
+        raise BuildError(
+            f"{wanted.place} needs {wanted.size:,} bytes more, and the disk of {wanted.home} has {free:,} left. "
+            "Choose a folder on a larger disk with --cache."
+        )
+
+
+def _forwarding(bar: Any) -> Any:
+    """A bar for the Hub's client, which makes one for each file and each try: it draws nothing and moves ours."""
+
+    class Forwarding(tqdm):  # type: ignore[type-arg]
+        def __init__(self, *_: object, **__: object) -> None:
+            super().__init__(disable=True)
+
+        def update(self, n: float | None = 1) -> None:
+            bar.update(n)
+
+        # With these two the client counts the bytes that come over Xet once: as files, and not also as transfers.
+        def update_transfer(self, n: float | None = 1) -> None:
+            pass
+
+        def set_transfer_postfix_str(self, *_: object, **__: object) -> None:
+            pass
+
+    return Forwarding
+
+
+def _download(wanted: Wanted, log: Log, *, quiet: bool) -> None:
+    """Download one file after the other, so that Ctrl-C ends the run at once."""
+    staging = wanted.home / _STAGING
+    shutil.rmtree(staging, ignore_errors=True)  # of a killed run
+    snapshot = wanted.home / "snapshots" / wanted.commit
+    hidden = True if quiet else None  # None: hidden unless stderr is a terminal
+    with hub_settings(), tqdm(total=wanted.size, unit="B", unit_scale=True, disable=hidden, file=sys.stderr) as bar:
+        repository = Repository(wanted.place.repo, log)
+        done = 0
+        try:
+            for file in wanted.absent:
+                bar.set_description(file.path.rpartition("/")[2])
+                local = repository.fetch(file, wanted.commit, staging, bar=_forwarding(bar))
+                target = inside(snapshot, file.path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                local.replace(target)
+                done += file.size
+                bar.n = done  # a file that was downloaded twice is counted once
+                bar.refresh()
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)

@@ -1,0 +1,46 @@
+"""Names of dataset repositories, and whether a text means a folder or one of them.
+
+Tested by `tests/hf_scripts/test_verify_hub.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+
+from builders.errors import BuildError
+
+# The rule of huggingface_hub.utils.validate_repo_id, with a required account.
+_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+
+
+def is_repository(text: str) -> bool:
+    """Whether a text has the form ORG/NAME."""
+    return _NAME.fullmatch(text) is not None and ".." not in text and "--" not in text
+
+
+def folder_or_repository(text: str, revision: str | None) -> Path | str:
+    """Return the path of a folder that exists, or else the name of a repository.
+
+    Args:
+        text: DIR or ORG/NAME, as the user wrote it.
+        revision: the revision that the user asks for, which only a repository has.
+
+    Raises:
+        BuildError: there is no such folder, and the text is, or looks like, a path.
+    """
+    path = Path(text)
+    if path.exists():
+        return path
+    beside = sorted(one.name for one in path.parent.iterdir()) if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, beside, n=1)
+    hint = f" (did you mean {path.parent / near[0]}?)" if near else ""
+    if not is_repository(text):
+        raise BuildError(f"There is no folder {text}{hint}, and a repository on the Hub is named ORG/NAME. Check it.")
+    if revision is None and path.parent.is_dir():
+        raise BuildError(
+            f"There is no folder {text}{hint}. Check the path, or give --revision, too, for the dataset repository of "
+            "this name on the Hub."
+        )
+    return text

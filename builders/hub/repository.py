@@ -1,0 +1,341 @@
+"""One dataset repository on the Hub, as publishing and verifying use it.
+
+Every request goes through `retry.with_retries`. Outcomes that a caller handles (no such repository, a tag that
+exists) are return values; all others raise `BuildError`.
+
+Tested by `tests/hf_scripts/test_push.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import huggingface_hub
+from huggingface_hub import (
+    CommitOperationAdd,
+    CommitOperationCopy,
+    CommitOperationDelete,
+    HfApi,
+    HfFileSystem,
+    RepoFile,
+)
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
+
+from builders.errors import BuildError
+from builders.hub.background import in_background
+from builders.hub.retry import ChecksumError, Log, with_retries
+from builders.release.digests import file_sha256
+from builders.storage.atomic import inside
+
+GITATTRIBUTES = ".gitattributes"
+"""The file that the Hub adds to every repository, with the patterns of LFS files."""
+
+_TOKEN = re.compile(r"[!-~]+")
+"""Visible ASCII, the only characters that an HTTP header can hold in one word (RFC 9110, 5.5)."""
+
+_BATCH = 8
+"""Files that are uploaded between two progress updates. The client uploads five of them at a time."""
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a commit: its path, size in bytes, git blob id, and SHA-256 (empty for files outside LFS)."""
+
+    path: str
+    size: int
+    oid: str
+    sha256: str
+
+    def has_content_of(self, path: Path, sha256: str = "") -> bool:
+        """Whether a local file has the same content. A known `sha256` of it saves reading the file."""
+        if path.stat().st_size != self.size:
+            return False
+        if self.sha256:
+            return (sha256 or file_sha256(path)) == self.sha256
+        return git_oid(path) == self.oid
+
+
+@dataclass(frozen=True)
+class Info:
+    """The newest commit of a repository, and who may read it."""
+
+    head: str
+    private: bool
+    gated: bool
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} instead of text")
+    return value
+
+
+def git_oid(path: Path) -> str:
+    """The git blob id of a file: SHA-1 of `blob`, its length, a zero byte and the content."""
+    digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+    with path.open("rb") as opened:
+        while block := opened.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def addition(path: str, local: Path, sha256: str = "") -> CommitOperationAdd:
+    """A file to add with `Repository.upload` and `Repository.commit`. A known `sha256` saves reading it again."""
+    made = CommitOperationAdd(path, local)
+    if sha256:
+        made.upload_info.sha256 = bytes.fromhex(sha256)
+    return made
+
+
+class Repository:
+    """A dataset repository.
+
+    Args:
+        name: ORG/NAME.
+        log: prints every wait and the Hub's warnings.
+
+    Raises:
+        BuildError: the client's token is malformed.
+    """
+
+    def __init__(self, name: str, log: Log) -> None:
+        self.name = name
+        self.log = log
+        self.api = HfApi()
+        self.host = urlsplit(self.api.endpoint).netloc
+        token = huggingface_hub.get_token()
+        if token is not None and _TOKEN.fullmatch(token) is None:
+            # The client would fail to send it, and quote it.
+            raise BuildError(
+                f"The token for {self.host} has characters that no token has. Copy it again, and log in with "
+                "`hf auth login` or set HF_TOKEN."
+            )
+
+    # Account and repository
+
+    def has_token(self) -> bool:
+        """Whether the client finds a token."""
+        return huggingface_hub.get_token() is not None
+
+    def check_account(self) -> None:
+        """Check that there is a valid token with write access, of a member of ORG.
+
+        Raises:
+            BuildError: there is none. The permissions of a fine-grained token are unknown until it is used.
+        """
+        if not self.has_token():
+            raise BuildError(
+                f"There is no token for {self.host}. Log in with `hf auth login`, or set HF_TOKEN to a token with "
+                "write access."
+            )
+        me = with_retries("check the token", self.api.whoami, self.log)
+        owner = self.name.split("/")[0]
+        if me.get("auth", {}).get("accessToken", {}).get("role") == "read":
+            raise BuildError(
+                f"The token of {me['name']} can only read on {self.host}. Create one with write access in the "
+                "account's settings there."
+            )
+        mine = [me["name"], *(org["name"] for org in me.get("orgs", []))]
+        if owner not in mine:
+            raise BuildError(
+                f"The token is of {me['name']}, who cannot write to {owner} on {self.host}, only to "
+                f"{', '.join(mine)}. Use a token of {owner} or of one of its members, or another --repo."
+            )
+
+    def check_write(self) -> None:
+        """Check that the token may write to this repository, which must exist."""
+        with_retries(
+            f"check the write access to {self.name}",
+            lambda: self.api.auth_check(self.name, repo_type="dataset", write=True),
+            self.log,
+        )
+
+    def info(self) -> Info | None:
+        """The current state of the repository; None if it does not exist or the token may not see it."""
+
+        def ask() -> Info | None:
+            try:
+                found = self.api.dataset_info(self.name)
+            except GatedRepoError:
+                raise  # which is a kind of the next
+            except RepositoryNotFoundError:
+                return None
+            return Info(str(found.sha), bool(found.private), bool(found.gated))
+
+        return with_retries(f"read {self.name} on {self.host}", ask, self.log)
+
+    def create(self, *, private: bool) -> None:
+        """Create the repository. An existing one stays as it is, including who may read it."""
+        with_retries(
+            f"create {self.name}",
+            # None lets the organisation's default decide, which may be private.
+            lambda: self.api.create_repo(self.name, repo_type="dataset", private=private or None, exist_ok=True),
+            self.log,
+        )
+
+    # Reading
+
+    def resolve(self, revision: str) -> str | None:
+        """The commit of a branch, tag or commit; None if there is no such repository or revision."""
+
+        def ask() -> str | None:
+            try:
+                return str(self.api.dataset_info(self.name, revision=revision).sha)
+            except GatedRepoError:
+                raise
+            except (RepositoryNotFoundError, RevisionNotFoundError):
+                return None
+
+        unreached = f"Check the connection; if a folder is meant, there is no {self.name} here."
+        return with_retries(f"find {self.name} at {revision} on {self.host}", ask, self.log, unreached=unreached)
+
+    def tags(self) -> dict[str, str]:
+        """The commit of every tag; empty if there is no repository."""
+
+        def ask() -> dict[str, str]:
+            try:
+                refs = self.api.list_repo_refs(self.name, repo_type="dataset")
+            except RepositoryNotFoundError:
+                return {}
+            return {_text(tag.name): _text(tag.target_commit) for tag in refs.tags}
+
+        return with_retries(f"list the tags of {self.name}", ask, self.log)
+
+    def history(self) -> list[tuple[str, str]]:
+        """The commits of the branch main with their titles, newest first; empty if there is no repository."""
+
+        def ask() -> list[tuple[str, str]]:
+            try:
+                commits = self.api.list_repo_commits(self.name, repo_type="dataset")
+            except RepositoryNotFoundError:
+                return []
+            return [(_text(commit.commit_id), _text(commit.title)) for commit in commits]
+
+        return with_retries(f"list the commits of {self.name}", ask, self.log)
+
+    def tree(self, commit: str, *, recursive: bool = True) -> dict[str, RemoteFile]:
+        """The files of a commit by path, without the one that the Hub adds; `recursive` includes folders."""
+
+        def ask() -> list[RemoteFile]:
+            entries = self.api.list_repo_tree(self.name, recursive=recursive, revision=commit, repo_type="dataset")
+            return [
+                RemoteFile(
+                    _text(entry.path),
+                    int(entry.size),
+                    _text(entry.blob_id),
+                    _text(entry.lfs.sha256 if entry.lfs else ""),
+                )
+                for entry in entries
+                if isinstance(entry, RepoFile)
+            ]
+
+        files = with_retries(f"list the files of {self.name}", ask, self.log)
+        return {file.path: file for file in files if file.path != GITATTRIBUTES}
+
+    def fetch(self, stored: RemoteFile, commit: str, into: Path, bar: Any = None) -> Path:
+        """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest.
+
+        `bar` is called for something like a tqdm, whose `update` gets the bytes that have come.
+        """
+        inside(into, stored.path)  # the client would follow `..` in a path of the commit
+
+        def ask() -> Path:
+            local = Path(
+                self.api.hf_hub_download(
+                    self.name,
+                    stored.path,
+                    repo_type="dataset",
+                    revision=commit,
+                    local_dir=into,
+                    # Else the client would copy a file of the shared cache, which need not match the Hub's.
+                    cache_dir=into / ".cache" / "none",
+                    tqdm_class=bar,
+                )
+            )
+            # The client only compares sizes.
+            if not stored.has_content_of(local):
+                local.unlink()
+                raise ChecksumError(f"the downloaded {stored.path} has other bytes than the Hub lists")
+            return local
+
+        return with_retries(f"download {stored.path} of {self.name}", ask, self.log)
+
+    def open(self, path: str, commit: str) -> Any:
+        """Open a file of a commit, to read parts of it."""
+        # Instances are shared by default, with cached listings.
+        files = HfFileSystem(endpoint=self.api.endpoint, skip_instance_cache=True)
+        return files.open(f"datasets/{self.name}@{commit}/{path}", "rb", block_size=1 << 16)
+
+    # Writing
+
+    def upload(self, additions: Sequence[CommitOperationAdd]) -> Iterator[int]:
+        """Upload contents ahead of their commit, a few files at a time; yields the bytes of each batch.
+
+        Contents that the Hub has already are not sent. Nothing is visible before the commit.
+        """
+        for start in range(0, len(additions), _BATCH):
+            batch = additions[start : start + _BATCH]
+            send = functools.partial(
+                self.api.preupload_lfs_files,
+                self.name,
+                batch,
+                repo_type="dataset",
+                free_memory=False,
+                # Else the rules of a .gitignore in the repository would silently drop files.
+                gitignore_content="",
+            )
+            more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
+            waiting = functools.partial(in_background, send)
+            with_retries(f"upload {batch[0].path_in_repo}{more}", waiting, self.log)
+            yield sum(addition.upload_info.size for addition in batch)
+
+    def commit(
+        self, additions: Sequence[CommitOperationAdd], deletions: Sequence[str], *, title: str, parent: str
+    ) -> str | None:
+        """Commit to the branch main; returns the new commit, or None if `parent` is no longer the newest.
+
+        If the answer to a commit was lost, the next attempt is also refused: the caller must check whether the newest
+        commit is its own.
+        """
+        operations: list[CommitOperationAdd | CommitOperationCopy | CommitOperationDelete] = list(additions)
+        operations += [CommitOperationDelete(path, is_folder=False) for path in deletions]
+
+        def ask() -> str | None:
+            # The client raises the Hub's warnings about a card as Python warnings.
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", UserWarning)
+                try:
+                    made = self.api.create_commit(
+                        self.name, operations, commit_message=title, repo_type="dataset", parent_commit=parent
+                    )
+                except HfHubHTTPError as error:
+                    if error.response.status_code == 412:
+                        return None
+                    raise
+            for warning in caught:
+                self.log(f"note: {' '.join(str(warning.message).split())}")
+            return str(made.oid)
+
+        return with_retries(f"commit to {self.name}", ask, self.log)
+
+    def tag(self, tag: str, commit: str) -> str:
+        """Tag a commit unless the tag exists; returns the commit that it names."""
+
+        def ask() -> None:
+            try:
+                self.api.create_tag(self.name, tag=tag, revision=commit, repo_type="dataset")
+            except HfHubHTTPError as error:
+                # It exists: set by an attempt whose answer was lost, or by another publisher.
+                if error.response.status_code != 409:
+                    raise
+
+        with_retries(f"set the tag {tag} of {self.name}", ask, self.log)
+        return self.tags().get(tag, "")

@@ -1,0 +1,73 @@
+"""Writes one HTML page about a release: `python -m builders.report RELEASE`.
+
+Tested by `tests/builders/report/test_main.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast, get_args
+
+import click
+
+from builders.audit.record import audited
+from builders.cli.runner import exit_code
+from builders.errors import BuildError, os_errors_as_build_errors
+from builders.report.pictures import Shown
+from builders.storage.atomic import write_text
+from unknown_detection.help import helpful
+from unknown_detection.pages.content import byte_text
+
+
+@helpful("python -m builders.report", examples=("python -m builders.report build/unknown-detection --out page.html",))
+@click.argument("release", metavar="RELEASE", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The page. It lies outside the release, so that it is never published.  [default: RELEASE.html, beside it]",
+)
+@click.option(
+    "--pictures",
+    type=click.Choice(get_args(Shown)),
+    default="all",
+    show_default=True,
+    help="publishable: only of sources whose images anybody may be shown, for a page to pass on. none: no pictures.",
+)
+def command(release: Path, out: Path | None, pictures: str) -> None:
+    """Write one HTML page about the release in RELEASE, which needs no other file and no network.
+
+    It has each config's counts beside the published ones, sample images, all classes with what was left out and why,
+    audits, duplicates, digests, licences, and how to load and rebuild the release.
+    """
+    from builders.report.page import page
+
+    with os_errors_as_build_errors("write the page"), audited(release, dry_run=True) as manifest:
+        full = release.resolve()
+        path = full.with_name(f"{full.name}.html") if out is None else out
+        _check_out(full, path)
+        text = page(release, manifest, cast(Shown, pictures))
+        write_text(path, text)
+    click.echo(f"wrote {path} ({byte_text(len(text.encode()))}): open it in a browser")
+
+
+def _check_out(release: Path, out: Path) -> None:
+    """Refuse a page inside the release, which is what is published, and a folder."""
+    if out.resolve().is_relative_to(release):
+        raise BuildError(
+            f"{out} lies inside the release {release}, and the page may show images that must not be published. Give "
+            "another --out."
+        )
+    if out.is_dir():
+        raise BuildError(f"{out} is a folder. Give the name of a file with --out.")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    return exit_code(command, argv, stopped="stopped; no page was written.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""What audits left in the release, and the commands of those that were not run.
+
+Tested by `tests/builders/report/test_audits.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from builders.release.duplicates import KNOWN_ROLE, counted, is_known_and_unknown, read_pairs
+from builders.release.entries import AuditEntry, Manifest
+from builders.release.layout import Layout
+from builders.release.schema import ROLES
+from builders.report.charts import chip
+from builders.storage.text_files import read_csv
+from unknown_detection.pages.content import Cell, Column, Style, Table, Value, anchor
+
+_AREA = re.compile(r"[01]\.\d{1,10}")
+_ADVICE = "Run the audit again with python -m builders.audit."
+_OVERLAP = ("split", "known_class", "unknown_class", "unknown_class_name", "rows", "rows_of_split")
+_ARTIFACTS = ("split", "role", "number", "auroc", "flagged")
+
+
+@dataclass(frozen=True)
+class Audit:
+    """An audit: its summary and tables if it was run, otherwise the command that runs it."""
+
+    title: str
+    summary: str = ""
+    tables: tuple[Table, ...] = ()
+    command: str = ""
+
+
+def overlap(root: Path, manifest: Manifest) -> Audit:
+    """The audit of unknown classes that overlap known ones.
+
+    Raises:
+        BuildError: its table cannot be read.
+    """
+    entry = manifest.audits.get("overlap")
+    if entry is None:
+        return Audit("Overlap", command=_command("overlap", root))
+    rows: list[list[Value | Cell]] = [
+        [
+            Cell(line["split"], style="code"),
+            _class(line["unknown_class"], line["unknown_class_name"]),
+            line["known_class"],
+            _number(line["rows"]),
+        ]
+        for line in _lines(root, entry, _OVERLAP)
+    ]
+    columns = [Column("split"), Column("unknown class"), Column("known class"), Column("rows", numeric=True)]
+    table = Table(
+        "overlap-table", "Unknown classes that overlap a known one", columns, rows, searchable=True, first=12
+    )
+    return Audit("Overlap", tables=(table,))
+
+
+def overlapping_rows(manifest: Manifest) -> Table:
+    """Rows of each split whose class overlaps a known one, as the column `id_overlap` says."""
+    rows: list[list[Value | Cell]] = [
+        [Cell(key, style="code"), split.overlaps, split.rows]
+        for key, _, split in manifest.splits()
+        if split.overlaps is not None and split.roles != (KNOWN_ROLE,)
+    ]
+    columns = [Column("split"), Column("overlapping", numeric=True), Column("rows", numeric=True)]
+    return Table("overlapping-rows", "Rows whose class overlaps a known one", columns, rows, first=12)
+
+
+def artifacts(root: Path, manifest: Manifest, config: str) -> Audit:
+    """The audit of a config for numbers that separate splits without a model: a table of splits by numbers.
+
+    Raises:
+        BuildError: its table cannot be read.
+    """
+    entry = manifest.audits.get(f"{config}/artifacts")
+    if entry is None:
+        return Audit(config, command=_command("artifacts", root, config))
+    cells: dict[tuple[str, str], dict[str, Cell]] = {}
+    numbers: dict[str, None] = {}
+    for line in _lines(root, entry, _ARTIFACTS):
+        numbers.setdefault(line["number"])
+        area = f"{float(line['auroc']):.2f}" if _AREA.fullmatch(line["auroc"]) else line["auroc"] or None
+        style: Style = "strong" if line["flagged"] == "yes" else ""
+        cells.setdefault((line["split"], line["role"]), {})[line["number"]] = Cell(area, style=style)
+    rows: list[list[Value | Cell]] = [
+        [Cell(split.partition("/")[2], style="code"), _role(role), *(found.get(name) for name in numbers)]
+        for (split, role), found in cells.items()
+    ]
+    columns = [Column("split"), Column("role"), *(Column(name.replace("_", " "), numeric=True) for name in numbers)]
+    caption = f"AUROC of single numbers in {config}, without a model; 0.5 is chance, bold is flagged"
+    table = Table(anchor("artifacts", config), caption, columns, rows)
+    return Audit(config, plain(entry.summary), (table,))
+
+
+def others(manifest: Manifest) -> list[tuple[str, AuditEntry]]:
+    """The audits that the page has no table for, with the paths of theirs."""
+    own = {"overlap", *(f"{config}/artifacts" for config in manifest.configs)}
+    return [(key, audit) for key, audit in sorted(manifest.audits.items()) if key not in own]
+
+
+def duplicates(root: Path, manifest: Manifest) -> tuple[Table, int] | None:
+    """Pairs of rows with the same picture by splits, and how many are of a known and an unknown row.
+
+    Returns:
+        None for releases from before there was a table of duplicates.
+
+    Raises:
+        BuildError: the table cannot be read.
+    """
+    if manifest.duplicates is None:
+        return None
+    pairs = read_pairs(Layout(root).inside(manifest.duplicates.path))
+    rows: list[list[Value | Cell]] = [
+        [
+            Cell(count.split, style="code"),
+            Cell(count.other_split, style="code"),
+            count.pairs,
+            count.two_roles,
+            count.two_classes,
+        ]
+        for count in counted(pairs)
+    ]
+    numeric = [Column(title, numeric=True) for title in ("pairs", "of two roles", "of two classes")]
+    columns = [Column("split"), Column("and split"), *numeric]
+    table = Table("pairs", "Pairs of rows that show one picture", columns, rows, searchable=True, first=12)
+    return table, sum(map(is_known_and_unknown, pairs))
+
+
+def compared(manifest: Manifest) -> list[tuple[str, str]]:
+    """What was compared for duplicates: the method, and the splits as text."""
+    if manifest.duplicates is None:
+        return []
+    return [
+        (
+            entry.by,
+            f"{', '.join(entry.splits)}, with each other and within each"
+            if entry.splits == entry.others
+            else f"{', '.join(entry.splits)} with {', '.join(entry.others)}",
+        )
+        for entry in manifest.duplicates.compared
+    ]
+
+
+def plain(summary: str) -> str:
+    """A line of the card without its Markdown."""
+    return summary.replace("**", "").replace("`", "")
+
+
+def _lines(root: Path, entry: AuditEntry, columns: tuple[str, ...]) -> list[Mapping[str, str]]:
+    return [line for _, line in read_csv(Layout(root).inside(entry.table.path), columns, _ADVICE)]
+
+
+def _class(class_id: str, name: str) -> str:
+    return class_id if name in ("", class_id) else f"{name} ({class_id})"
+
+
+def _role(text: str) -> str:
+    return next((chip(role) for role in ROLES if role == text), text)
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else text
+
+
+def _command(audit: str, root: Path, *more: str) -> str:
+    return shlex.join(["python", "-m", "builders.audit", audit, str(root), *more])

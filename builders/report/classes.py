@@ -1,0 +1,164 @@
+"""The classes of a release's sources as trees: which splits have them, and why others leave them out.
+
+Classes whose ids are synsets of WordNet stand in its tree; those of CIFAR-100 below their superclasses. Other sources
+have no tree: their classes stand below what they are in the release.
+
+Tested by `tests/builders/report/test_classes.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from builders.release.schema import ROLES, Role
+from builders.release.tables import Exclusion
+from builders.report.roles import ROLE_NAMES
+from builders.report.rows import SplitRows
+from taxonomy import tables
+from taxonomy.wordnet.nouns import load
+
+_WNID = re.compile(r"n\d{8}")
+
+_SMALLEST = 6
+"""Classes that a synset must have below it to be a branch of its own (ours: fewer are no help to a reader)."""
+
+_NEARLY_ALL = 0.75
+"""Share of a synset's classes that lets a hyponym stand in its place (ours), as "animal" does for "organism"."""
+
+LEFT_OUT = "in no split"
+
+
+@dataclass
+class Leaf:
+    """A class of a source.
+
+    Attributes:
+        class_id: its id in the source.
+        name: its name there.
+        kept: rows by split (`config/split`) and role.
+        left: what splits or their parts leave out of it, in the order of the tables of exclusions.
+    """
+
+    class_id: str
+    name: str
+    kept: dict[tuple[str, Role], int] = field(default_factory=dict)
+    left: list[Exclusion] = field(default_factory=list)
+
+    @property
+    def roles(self) -> list[Role]:
+        """The roles of its rows, in the format's order."""
+        return [role for role in ROLES if any(role == found for _, found in self.kept)]
+
+
+@dataclass
+class Branch:
+    """Classes that belong together, and branches below."""
+
+    title: str
+    branches: list[Branch] = field(default_factory=list)
+    leaves: list[Leaf] = field(default_factory=list)
+
+
+def class_trees(
+    titles: Mapping[str, str], splits: Iterable[SplitRows], excluded: Iterable[Exclusion]
+) -> dict[str, Branch]:
+    """The tree of each source, sorted by key.
+
+    Args:
+        titles: names of the sources by key.
+        splits: what is read of the indexes.
+        excluded: what was left out; lines of single images and stray files are passed over.
+    """
+    found: dict[str, dict[str, Leaf]] = {key: {} for key in sorted(titles)}
+    for split in splits:
+        for one in split.classes:
+            leaf = found[one.source].setdefault(one.class_id, Leaf(one.class_id, one.name))
+            leaf.kept[split.key, one.role] = leaf.kept.get((split.key, one.role), 0) + one.rows
+    for line in excluded:
+        if line.class_id and not line.image and line.source in found:
+            leaf = found[line.source].setdefault(line.class_id, Leaf(line.class_id, line.class_name))
+            leaf.left.append(line)
+    return {key: _tree(titles[key], list(leaves.values())) for key, leaves in found.items() if leaves}
+
+
+def _tree(title: str, leaves: list[Leaf]) -> Branch:
+    wordnet = load()
+    known = set(wordnet.offsets.tolist())
+    synsets = [leaf for leaf in leaves if _WNID.fullmatch(leaf.class_id) and int(leaf.class_id[1:]) in known]
+    if len(synsets) == len(leaves):
+        return Branch(title, *_below(_wordnet(leaves)))
+    superclasses = {row.fine: row.coarse for row in tables.cifar100()}
+    if all(leaf.class_id in superclasses for leaf in leaves):
+        return Branch(title, _grouped(leaves, {leaf.class_id: superclasses[leaf.class_id] for leaf in leaves}))
+    return Branch(title, _grouped(leaves, {leaf.class_id: _outcome(leaf) for leaf in leaves}))
+
+
+def _outcome(leaf: Leaf) -> str:
+    return " and ".join(ROLE_NAMES[role] for role in leaf.roles) or LEFT_OUT
+
+
+def _grouped(leaves: Iterable[Leaf], groups: Mapping[str, str]) -> list[Branch]:
+    found: dict[str, Branch] = {}
+    for leaf in sorted(leaves, key=_by_name):
+        title = groups[leaf.class_id].replace("_", " ")
+        found.setdefault(title, Branch(title)).leaves.append(leaf)
+    return [found[title] for title in sorted(found, key=lambda title: (title == LEFT_OUT, title))]
+
+
+def _by_name(leaf: Leaf) -> tuple[str, str]:
+    return leaf.name.casefold(), leaf.class_id
+
+
+@dataclass
+class _Node:
+    """A synset on the way to some classes; `leaf` is the class that it is itself."""
+
+    children: dict[int, _Node] = field(default_factory=dict)
+    leaf: Leaf | None = None
+    leaves: int = 0
+
+    @property
+    def dominated(self) -> bool:
+        """Whether one hyponym has nearly all its classes."""
+        return any(child.leaves >= _NEARLY_ALL * self.leaves for child in self.children.values())
+
+
+def _wordnet(leaves: Sequence[Leaf]) -> _Node:
+    """The part of WordNet's tree above some classes, each by its shortest path to the root."""
+    wordnet, root = load(), _Node()
+    for leaf in leaves:
+        node = root
+        node.leaves += 1
+        for row in reversed(wordnet.path_up(wordnet.row(leaf.class_id))[:-1]):
+            node = node.children.setdefault(row, _Node())
+            node.leaves += 1
+        node.leaf = leaf
+    return root
+
+
+def _below(node: _Node) -> tuple[list[Branch], list[Leaf]]:
+    """The branches and classes below a synset.
+
+    Synsets with few classes, and those of which one hyponym has nearly all, are no branches: what they have moves up.
+    """
+    wordnet = load()
+    branches: list[Branch] = []
+    leaves = [node.leaf] if node.leaf is not None else []
+    for above, under in node.children.items():
+        row, child = _narrowest(above, under)
+        below, own = _below(child)
+        if child.leaves < _SMALLEST or child.dominated:
+            branches += below
+            leaves += own
+        else:
+            branches.append(Branch(wordnet.lemmas(row)[0], below, own))
+    return sorted(branches, key=lambda branch: branch.title.casefold()), sorted(leaves, key=_by_name)
+
+
+def _narrowest(row: int, node: _Node) -> tuple[int, _Node]:
+    """The lowest synset that has all the classes below a synset."""
+    while node.leaf is None and len(node.children) == 1:
+        ((row, node),) = node.children.items()
+    return row, node

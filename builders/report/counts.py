@@ -1,0 +1,200 @@
+"""What was built and what the papers publish, what is left out, and the files: tables from the manifest.
+
+Tested by `tests/builders/report/test_counts.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from builders.release.entries import ConfigEntry, Manifest, PartEntry
+from builders.release.tables import Exclusion
+from builders.report.charts import chip, filled, stacked
+from builders.report.roles import ROLE_NAMES
+from builders.sources import broken
+from taxonomy.decisions import RULES
+from unknown_detection.pages.content import Cell, Column, Table, Value, anchor, byte_text
+
+MOST_IMAGES = 500
+"""Single images that the page lists as left out, at most (ours); the tables of exclusions have all."""
+
+_OUR_RULES = {
+    broken.RULE: "the image is broken in its owner's archive, too",
+    "class-drawn": "the class is drawn for the other side of this split",
+    "class-not-drawn": "other classes were drawn, by keyed rank",
+    "demo-classes": "a demo makes images of the first classes only",
+    "duplicate": "another row shows the same picture, in this variant without duplicates",
+    "image-not-drawn": "other images of the class were drawn, by keyed rank",
+    "in-other-split": "another split has the image",
+    "limit-per-class": "beyond the limit that was given for a quick look",
+    "not-adopted": "not in the copy of the benchmark that was adopted",
+    "outside": "not a class that the rules look at",
+    "stray": "a file that is no image of the source",
+    "unreadable": "the image does not decode",
+    "withdrawn": "taken out of the release",
+}
+"""What the rules of the builders say; those of the taxonomy have sentences of their own (`RULES`)."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a split, or a part of one, has other rows than the paper's table, or the sources' owners let expect."""
+
+    split: str
+    difference: str
+    sentences: tuple[str, ...]
+
+
+def overview(manifest: Manifest) -> Table:
+    """The configs with their rows, bytes, and the shares of each role."""
+    rows: list[list[Value | Cell]] = []
+    for name, config in sorted(manifest.configs.items()):
+        pieces = [piece for split in config.splits.values() for piece in split.pieces()]
+        roles = [(role, ROLE_NAMES[role], sum(p.rows for p in pieces if p.role == role)) for role in ROLE_NAMES]
+        size = sum(file.size for split in config.splits.values() for file in split.files)
+        count = sum(piece.rows for piece in pieces)
+        bar = stacked([role for role in roles if role[2]])
+        rows.append(
+            [
+                Cell(name, href=f"#{anchor('config', name)}"),
+                len(config.splits),
+                count,
+                Cell(byte_text(size), size),
+                bar,
+            ]
+        )
+    columns = [Column("config")] + [Column(title, numeric=True) for title in ("splits", "rows", "size")]
+    return Table("overview", "Configs", [*columns, Column("roles", sortable=False)], rows)
+
+
+def splits_table(manifest: Manifest, name: str) -> Table:
+    """The splits of a config: what was built, what complete sources give, and what the paper says."""
+    config = manifest.configs[name]
+    published = bool(manifest.benchmarks[config.benchmark].citation)
+    rows: list[list[Value | Cell]] = []
+    for split, piece in _pieces(config):
+        title = f"{split}.{piece.name}" if piece.name else split
+        bar = filled(piece.rows, piece.paper if published else piece.expected)
+        rows.append(
+            [
+                Cell(title, style="code"),
+                chip(piece.role),
+                f"{manifest.sources[piece.source].title}, {' and '.join(piece.partitions)}",
+                piece.rows,
+                bar,
+                piece.expected,
+                piece.paper if published else None,
+                piece.rows - piece.paper if published else None,
+            ]
+        )
+    numeric = [Column(title, numeric=True) for title in ("expected", "published", "difference")]
+    columns = [
+        Column("split"),
+        Column("role"),
+        Column("source"),
+        Column("built", numeric=True),
+        Column("share", sortable=False),
+    ]
+    return Table(anchor("splits", name), "Rows, built and published", [*columns, *numeric], rows)
+
+
+def _pieces(config: ConfigEntry) -> Iterator[tuple[str, PartEntry]]:
+    for split, entry in sorted(config.splits.items()):
+        for piece in entry.pieces():
+            yield split, piece
+
+
+def reasons(manifest: Manifest, name: str) -> list[Reason]:
+    """Why the splits of a config have other rows than published, in the order of its table."""
+    config = manifest.configs[name]
+    published = bool(manifest.benchmarks[config.benchmark].citation)
+    found = []
+    for split, entry in sorted(config.splits.items()):
+        difference = _difference(entry.rows - entry.paper) if published else ""
+        why = dict.fromkeys([entry.why, *(piece.why for piece in entry.pieces())])
+        sentences = [text for text in why if text] + list(entry.shortfalls)
+        if entry.withdrawn:
+            sentences.append(f"withdrawn: {len(entry.withdrawn):,}")
+        if difference and not sentences:
+            sentences.append("the manifest gives no reason")
+        if sentences:
+            found.append(Reason(split, difference, tuple(sentences)))
+    return found
+
+
+def _difference(rows: int) -> str:
+    if not rows:
+        return ""
+    return f"{abs(rows):,} {'more' if rows > 0 else 'fewer'} than published"
+
+
+def rules_table(manifest: Manifest) -> Table:
+    """Images left out of each split, by rule."""
+    rows: list[list[Value | Cell]] = []
+    for key, _, split in manifest.splits():
+        for rule, images in sorted(split.excluded_by_rule.items()):
+            rows.append([Cell(key, style="code"), rule, images, RULES.get(rule) or _OUR_RULES.get(rule, "")])
+    columns = [Column("split"), Column("rule"), Column("images", numeric=True), Column("what the rule says")]
+    return Table("rules", "Images left out, by rule", columns, rows, searchable=True, first=12)
+
+
+def images_table(excluded: Sequence[Exclusion]) -> Table:
+    """The single images and stray files that are left out."""
+    single = [line for line in excluded if line.image]
+    rows: list[list[Value | Cell]] = [
+        [Cell(line.image, style="code"), Cell(line.split, style="code"), line.rule, line.evidence]
+        for line in single[:MOST_IMAGES]
+    ]
+    note = f"The first {MOST_IMAGES:,} of {len(single):,}; excluded/ has all." if len(single) > MOST_IMAGES else ""
+    columns = [Column("image or file"), Column("split"), Column("rule"), Column("evidence")]
+    return Table("images", "Single images and files left out", columns, rows, note=note, searchable=True, first=12)
+
+
+def withdrawn_table(manifest: Manifest) -> Table:
+    """The withdrawn rows."""
+    rows: list[list[Value | Cell]] = [
+        [Cell(row.id, style="code"), Cell(row.split, style="code"), row.reason] for row in manifest.withdrawn
+    ]
+    columns = [Column("id"), Column("split"), Column("reason")]
+    return Table("withdrawn", "Withdrawn rows", columns, rows, searchable=True, first=12)
+
+
+def digests_table(manifest: Manifest) -> Table:
+    """The digest of each split's rows."""
+    rows: list[list[Value | Cell]] = [
+        [Cell(key, style="code"), split.rows, Cell(split.digest, style="code")] for key, _, split in manifest.splits()
+    ]
+    columns = [Column("split"), Column("rows", numeric=True), Column("SHA-256 over id, label, role and content")]
+    note = "Two releases with equal digests have the same rows with the same images, whatever made them."
+    return Table("split-digests", "Rows of each split", columns, rows, note=note, searchable=True, first=12)
+
+
+def files_table(manifest: Manifest) -> Table:
+    """The files of the release."""
+    rows: list[list[Value | Cell]] = [
+        [Cell(file.path, style="code"), file.size, Cell(file.sha256, style="code")]
+        for file in sorted(manifest.files_and_card(), key=lambda file: file.path)
+    ]
+    columns = [Column("file"), Column("bytes", numeric=True), Column("SHA-256")]
+    return Table("files", "Files", columns, rows, searchable=True, first=12)
+
+
+def sources_table(manifest: Manifest) -> Table:
+    """The sources with their licences, and the rows that come from them."""
+    by_source: dict[str, int] = {}
+    for _, _, split in manifest.splits():
+        for piece in split.pieces():
+            by_source[piece.source] = by_source.get(piece.source, 0) + piece.rows
+    rows: list[list[Value | Cell]] = [
+        [
+            source.title,
+            source.edition,
+            Cell(source.licence.name, href=source.licence.url),
+            source.licence.publish,
+            by_source.get(key, 0),
+        ]
+        for key, source in sorted(manifest.sources.items())
+    ]
+    columns = [Column(title) for title in ("source", "edition", "licence", "may be published")]
+    return Table("source-table", "Sources", [*columns, Column("rows", numeric=True)], rows)

@@ -1,0 +1,206 @@
+"""Gathers what the page of a release shows, and renders it.
+
+Tested by `tests/builders/report/test_page.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from builders.errors import BuildError
+from builders.registry import BENCHMARKS
+from builders.release.entries import ConfigEntry, Manifest
+from builders.release.layout import INDEX_SUFFIX, Layout
+from builders.release.schema import Role
+from builders.release.tables import Exclusion, read_excluded
+from builders.report import audits, counts
+from builders.report.charts import chip
+from builders.report.class_data import class_data
+from builders.report.classes import class_trees
+from builders.report.pictures import Shown, Thumbnail, may_be_published, pictured_sources, thumbnails
+from builders.report.roles import ROLE_NAMES
+from builders.report.rows import read_rows
+from builders.sources.registry import SOURCES
+from unknown_detection.pages.content import Entry, anchor, byte_text
+from unknown_detection.pages.render import render
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class PicturedRole:
+    """Pictures of one role of a split; `why_none` says why there are none."""
+
+    split: str
+    role: Role
+    thumbnails: Sequence[Thumbnail]
+    why_none: str = ""
+
+
+def page(root: Path, manifest: Manifest, pictures: Shown) -> str:
+    """Render the page of a release.
+
+    Args:
+        root: the release folder.
+        manifest: its manifest.
+        pictures: of which sources it shows images: all, those that anybody may be shown, or none.
+
+    Raises:
+        BuildError: a file of the release cannot be read.
+    """
+    pictured = pictured_sources(manifest, pictures)
+    read = [read_rows(root, key, split, pictured) for key, _, split in manifest.splits()]
+    excluded = _excluded(root, manifest)
+    titles = {key: source.title for key, source in manifest.sources.items()}
+    found = thumbnails(root, manifest, read)
+    files = manifest.files_and_card()
+    return render(
+        "release.html.j2",
+        folders=[_HERE],
+        style=(_HERE / "release.css").read_text(encoding="utf-8"),
+        script=(_HERE / "classes.js").read_text(encoding="utf-8"),
+        title=f"{root.resolve().name}{f' {manifest.version}' if manifest.version else ''}",
+        contents=_contents(manifest),
+        manifest=manifest,
+        release=str(root),
+        quoted=shlex.quote(str(root)),
+        facts=_facts(manifest, sum(file.size for file in files), len(files)),
+        demo=any(benchmark.demo for benchmark in manifest.benchmarks.values()),
+        partial=[key for key, _, split in manifest.splits() if split.shortfalls],
+        local=_local(manifest, found),
+        chip=chip,
+        roles=[role for role in ROLE_NAMES if any(role in split.roles for _, _, split in manifest.splits())],
+        overview=counts.overview(manifest),
+        splits={name: counts.splits_table(manifest, name) for name in manifest.configs},
+        reasons={name: counts.reasons(manifest, name) for name in manifest.configs},
+        pictures={name: _pictures(name, config, found, pictures) for name, config in manifest.configs.items()},
+        class_data=class_data(class_trees(titles, read, excluded).values()),
+        tables={
+            "rules": counts.rules_table(manifest),
+            "images": counts.images_table(excluded),
+            "withdrawn": counts.withdrawn_table(manifest),
+            "digests": counts.digests_table(manifest),
+            "files": counts.files_table(manifest),
+            "sources": counts.sources_table(manifest),
+            "overlapping": audits.overlapping_rows(manifest),
+        },
+        overlap=audits.overlap(root, manifest),
+        artifacts=[audits.artifacts(root, manifest, name) for name in sorted(manifest.configs)],
+        other_audits=audits.others(manifest),
+        duplicates=audits.duplicates(root, manifest),
+        compared=audits.compared(manifest),
+        plain=audits.plain,
+        loading=_loading(root, manifest),
+        rebuilding=_rebuilding(manifest),
+        citations=_citations(manifest),
+    )
+
+
+def _excluded(root: Path, manifest: Manifest) -> list[Exclusion]:
+    found = []
+    for _, config in sorted(manifest.configs.items()):
+        path = Layout(root).inside(config.excluded.path)
+        try:
+            found += read_excluded(path)
+        except OSError as error:
+            raise BuildError(
+                f"Cannot read {path}: {error.strerror}. Check the release with python -m hf_scripts.verify {root}."
+            ) from error
+    return found
+
+
+def _contents(manifest: Manifest) -> list[Entry]:
+    configs = [Entry(anchor("config", name), name) for name in sorted(manifest.configs)]
+    return [
+        Entry("summary", "Summary"),
+        Entry("configs", "Configs", configs),
+        Entry("classes", "Classes"),
+        Entry("left-out", "Left out"),
+        Entry("audits", "Audits", [Entry("overlap", "Overlap"), Entry("artifacts", "Artifacts")]),
+        Entry("duplicates", "Duplicates"),
+        Entry("digests", "Digests"),
+        Entry("licences", "Sources and licences"),
+        Entry("use", "Load and rebuild", [Entry("load", "Load"), Entry("rebuild", "Rebuild"), Entry("cite", "Cite")]),
+    ]
+
+
+def _facts(manifest: Manifest, size: int, files: int) -> list[tuple[str, str | int, str]]:
+    rows = sum(split.rows for _, _, split in manifest.splits())
+    version = manifest.version or "not published"
+    splits = len(manifest.by_key())
+    return [
+        ("version", version, f"after {manifest.previous}" if manifest.previous else ""),
+        ("rows", rows, f"in {splits:,} splits"),
+        ("configs", len(manifest.configs), f"of {len(manifest.benchmarks):,} benchmarks"),
+        ("size", byte_text(size), f"in {files:,} files"),
+        ("sources", len(manifest.sources), ""),
+    ]
+
+
+def _local(manifest: Manifest, found: Mapping[tuple[str, Role], Sequence[Thumbnail]]) -> list[str]:
+    """Titles of the sources with pictures on the page that not everybody may be shown."""
+    by_key = manifest.by_key()
+    shown = {source for (key, _), some in found.items() if some for source in by_key[key].sources}
+    return [manifest.sources[key].title for key in sorted(shown) if not may_be_published(key)]
+
+
+def _pictures(
+    name: str, config: ConfigEntry, found: Mapping[tuple[str, Role], Sequence[Thumbnail]], pictures: Shown
+) -> list[PicturedRole]:
+    listed = []
+    for split, entry in sorted(config.splits.items()):
+        for role in entry.roles:
+            some = found.get((f"{name}/{split}", role), ())
+            if pictures == "none":
+                why = "the page was made without pictures"
+            elif not entry.data:
+                why = "the release has the split's index alone"
+            elif not entry.rows:
+                why = "the split has no rows"
+            elif pictures == "publishable":
+                why = "not everybody may be shown images of its sources"
+            else:
+                why = "the page has no room for more pictures"
+            listed.append(PicturedRole(split, role, some, "" if some else why))
+    return listed
+
+
+def _loading(root: Path, manifest: Manifest) -> str:
+    lines = ["from datasets import load_dataset", ""]
+    for name, config in sorted(manifest.configs.items()):
+        split = sorted(config.splits)[0]
+        loaded = name if any(entry.data for entry in config.splits.values()) else f"{name}{INDEX_SUFFIX}"
+        lines.append(f'{name.replace("-", "_")} = load_dataset({json.dumps(str(root))}, "{loaded}", split="{split}")')
+    return "\n".join(lines)
+
+
+def _rebuilding(manifest: Manifest) -> list[tuple[str, str]]:
+    """The command that builds each benchmark's configs again, by its title."""
+    found = []
+    for key, benchmark in sorted(manifest.benchmarks.items()):
+        configs = {name: config for name, config in sorted(manifest.configs.items()) if config.benchmark == key}
+        words = ["python", "-m", "builders.folder_benchmark"]
+        if key in BENCHMARKS:
+            words = ["python", "-m", f"builders.{key}_benchmark", "--splits", ",".join(configs)]
+            words += ["--demo"] if benchmark.demo else _source_flags(configs.values())
+        if benchmark.seed:
+            words += ["--seed", str(benchmark.seed)]
+        if benchmark.limit_per_class is not None:
+            words += ["--limit-per-class", str(benchmark.limit_per_class)]
+        found.append((f"{benchmark.title}, {benchmark.version}", shlex.join([*words, "--out", "build/again"])))
+    return found
+
+
+def _source_flags(configs: Iterable[ConfigEntry]) -> list[str]:
+    used = {source for config in configs for split in config.splits.values() for source in split.sources}
+    return [word for key in sorted(used) if key in SOURCES and SOURCES[key].on_disk for word in (f"--{key}", "DIR")]
+
+
+def _citations(manifest: Manifest) -> list[str]:
+    listed = [benchmark.citation for _, benchmark in sorted(manifest.benchmarks.items())]
+    listed += [source.citation for _, source in sorted(manifest.sources.items())]
+    return list(dict.fromkeys(text.strip() for text in listed if text.strip()))

@@ -1,0 +1,137 @@
+"""Thumbnails of the first rows of each role of a split, small enough for a page.
+
+Rows stand in the order of a keyed hash, so the first ones are a random sample.
+
+Tested by `tests/builders/report/test_pictures.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from PIL import Image
+
+from builders.audit.row_groups import row_groups, undecodable
+from builders.release import images
+from builders.release.entries import Manifest, SplitEntry
+from builders.release.schema import Role
+from builders.report.rows import FIRST, SplitRows
+from builders.sources.noise import NOISE
+from builders.sources.registry import SOURCES
+
+BUDGET = 3_000_000
+"""Bytes of all thumbnails of a page, as they are written into it."""
+
+Shown = Literal["all", "publishable", "none"]
+
+_SIDE = 144
+"""Pixels of a thumbnail's longer side: half as many again as it is shown with, for dense screens (ours)."""
+
+_AS_IT_IS = 64
+"""Images up to this size keep their pixels (CIFAR's have 32)."""
+
+_QUALITY = 70
+_TYPICAL = 6_000
+"""Bytes that a photograph takes in the page as a thumbnail; measured on ILSVRC2012-like JPEGs: 4,000 to 7,000."""
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A picture of a row: a data: URI, its size in pixels, and the name of the row's class."""
+
+    uri: str
+    width: int
+    height: int
+    name: str
+    exact: bool
+
+
+def pictured_sources(manifest: Manifest, shown: Shown) -> frozenset[str]:
+    """The sources whose pictures a page shows.
+
+    The licences are those that `builders.sources` declares, and not the manifest's, which anybody can edit. A source
+    that is not declared counts as `ids-only`.
+    """
+    if shown == "none":
+        return frozenset()
+    return frozenset(key for key in manifest.sources if shown == "all" or may_be_published(key))
+
+
+def may_be_published(source: str) -> bool:
+    """Whether anybody may be shown images of a source."""
+    declared = NOISE if source == NOISE.key else SOURCES.get(source)
+    return declared is not None and declared.licence.publish == "open"
+
+
+def thumbnails(
+    root: Path, manifest: Manifest, splits: Sequence[SplitRows], budget: int = BUDGET
+) -> dict[tuple[str, Role], list[Thumbnail]]:
+    """Make thumbnails of each role of each split, as many as the budget allows, from each equally many.
+
+    Args:
+        root: the release folder.
+        manifest: its manifest.
+        splits: what is read of the indexes, with the first rows of each role.
+        budget: upper limit on the bytes of all `data:` URIs.
+
+    Raises:
+        BuildError: a shard cannot be read, or an image does not decode.
+    """
+    groups = sum(len(split.first) for split in splits)
+    most = max(1, min(FIRST, budget // (_TYPICAL * max(groups, 1))))
+    entries, made = manifest.by_key(), {}
+    for split in splits:
+        wanted = {role: dict(itertools.islice(rows.items(), most)) for role, rows in split.first.items()}
+        names = {place: name for rows in wanted.values() for place, name in rows.items()}
+        if not names:
+            continue
+        places = sorted(names)
+        found = dict(zip(places, _decoded(root, split.key, entries, places), strict=True))
+        for role, rows in wanted.items():
+            made[split.key, role] = [_thumbnail(found[place], name) for place, name in rows.items()]
+    return _within(made, budget)
+
+
+def _decoded(root: Path, key: str, entries: Mapping[str, SplitEntry], places: Sequence[int]) -> Iterator[Image.Image]:
+    for group in row_groups(root, key, entries[key], np.array(places, np.int64)):
+        for number, data in enumerate(group.images()):
+            try:
+                yield images.decode(data).convert("RGB")
+            except images.DECODE_ERRORS as error:
+                raise undecodable(group, number, error) from error
+
+
+def _thumbnail(image: Image.Image, name: str) -> Thumbnail:
+    exact = max(image.size) <= _AS_IT_IS
+    file = io.BytesIO()
+    if exact:
+        image.save(file, "PNG", optimize=True)
+    else:
+        image.thumbnail((_SIDE, _SIDE))
+        image.save(file, "JPEG", quality=_QUALITY, optimize=True)
+    kind = "png" if exact else "jpeg"
+    uri = f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+    return Thumbnail(uri, image.width, image.height, name, exact)
+
+
+def _within(
+    made: Mapping[tuple[str, Role], Sequence[Thumbnail]], budget: int
+) -> dict[tuple[str, Role], list[Thumbnail]]:
+    """As many thumbnails as fit: the first of every group, then the second of every group, and so on."""
+    kept: dict[tuple[str, Role], list[Thumbnail]] = {group: [] for group in made}
+    used = 0
+    for line in itertools.zip_longest(*made.values()):
+        for group, thumbnail in zip(made, line, strict=True):
+            if thumbnail is not None:
+                used += len(thumbnail.uri)
+                if used > budget:
+                    return kept
+                kept[group].append(thumbnail)
+    return kept

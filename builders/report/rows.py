@@ -1,0 +1,95 @@
+"""What the page reads of the indexes: rows by class, and the first rows of each role.
+
+Tested by `tests/builders/report/test_rows.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.audit.row_groups import read_index
+from builders.errors import BuildError
+from builders.release.entries import SplitEntry
+from builders.release.schema import ROLES, Role
+
+_COLUMNS = ("role", "source", "class_id", "class_name")
+
+FIRST = 12
+"""Rows of each role of a split that are looked at for pictures (ours: a line or two on a desktop)."""
+
+
+@dataclass(frozen=True)
+class ClassRows:
+    """A class of a source in a split, with its role there and its number of rows."""
+
+    source: str
+    class_id: str
+    name: str
+    role: Role
+    rows: int
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """A split (`config/split`): its rows by class, and by role the places of its first rows, with their classes."""
+
+    key: str
+    classes: tuple[ClassRows, ...]
+    first: dict[Role, dict[int, str]]
+
+
+def read_rows(root: Path, key: str, split: SplitEntry, pictured: Set[str]) -> SplitRows:
+    """Read the index of a split.
+
+    Args:
+        root: the release folder.
+        key: the split (`config/split`).
+        split: its entry in the manifest.
+        pictured: the sources whose pictures are shown; first rows are of these.
+
+    Raises:
+        BuildError: the index cannot be read, or contradicts the manifest.
+    """
+    table = read_index(root, split, _COLUMNS)
+    for name in _COLUMNS:
+        if table[name].null_count:
+            raise _wrong(root, split, f"has rows without a {name}")
+    codes = table["role"].to_numpy()
+    if len(codes) and not (codes.min() >= 0 and codes.max() < len(ROLES)):
+        raise _wrong(root, split, "has roles that no release has")
+    if unknown := sorted(set(pc.unique(table["source"]).to_pylist()) - set(split.sources)):
+        raise _wrong(root, split, f"has rows of a source that the manifest does not name for it ({unknown[0]})")
+    return SplitRows(key, _classes(table), _first(table, codes, pictured) if split.data else {})
+
+
+def _classes(table: pa.Table) -> tuple[ClassRows, ...]:
+    counted = table.group_by(list(_COLUMNS)).aggregate([([], "count_all")]).to_pylist()
+    found = [
+        ClassRows(row["source"], row["class_id"], row["class_name"], ROLES[row["role"]], row["count_all"])
+        for row in counted
+    ]
+    return tuple(sorted(found, key=lambda one: (one.source, one.class_id, one.name, ROLES.index(one.role))))
+
+
+def _first(table: pa.Table, codes: npt.NDArray[np.int64], pictured: Set[str]) -> dict[Role, dict[int, str]]:
+    shown = pc.is_in(table["source"], pa.array(sorted(pictured), pa.string())).to_numpy()
+    found: dict[Role, dict[int, str]] = {}
+    for code, role in enumerate(ROLES):
+        places = np.flatnonzero(shown & (codes == code))[:FIRST]
+        if len(places):
+            names = table["class_name"].take(pa.array(places)).to_pylist()
+            found[role] = dict(zip(places.tolist(), names, strict=True))
+    return found
+
+
+def _wrong(root: Path, split: SplitEntry, reason: str) -> BuildError:
+    return BuildError(
+        f"{root / split.index.path} {reason}. Check the release with python -m hf_scripts.verify {root}."
+    )

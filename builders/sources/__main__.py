@@ -1,0 +1,132 @@
+"""Show the sources and get their files: `python -m builders.sources`.
+
+Tested by `tests/builders/sources/test_main.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from builders.cli.runner import exit_code
+from builders.cli.source_flags import listed_sources, sources_option
+from builders.cli.tables import aligned
+from builders.errors import BuildError, os_errors_as_build_errors
+from builders.fetch.get import free_bytes, get, needed_bytes, states, toml_line
+from builders.fetch.needs import HEADINGS, MAY_PUBLISH, overview
+from builders.sources.base import Source
+from builders.sources.registry import SOURCES
+from unknown_detection.help import HelpGroup
+
+
+@click.group(
+    name="python -m builders.sources",
+    invoke_without_command=True,
+    cls=HelpGroup,
+    examples=("python -m builders.sources get cifar100 svhn dtd --into sources",),
+)
+@sources_option()
+@click.option("--scan", is_flag=True, help="Look into each folder and say which partitions are recognised.")
+@click.option("--json", "as_json", is_flag=True, help="Print all that is known as JSON.")
+@click.pass_context
+def command(context: click.Context, sources: Path | None, scan: bool, as_json: bool) -> None:
+    """Show every source: who needs it, its size and licence, how to get it, and where it is on this machine."""
+    if context.invoked_subcommand is not None:
+        return
+    with os_errors_as_build_errors("read the sources"):
+        folders = listed_sources(sources)
+        found = [overview(source, folders.get(key), scan=scan) for key, source in SOURCES.items()]
+    if as_json:
+        click.echo(json.dumps([one.as_json() for one in found], indent=2))
+        return
+    for line in aligned([HEADINGS, *(one.cells() for one in found)]):
+        click.echo(line)
+
+
+@command.command("show", examples=("python -m builders.sources show imagenet",))
+@click.argument("name", type=click.Choice(list(SOURCES)), metavar="SOURCE")
+@click.pass_context
+def show(context: click.Context, name: str) -> None:
+    """Show one source: its splits, licence, files with checksums, and the layouts that are recognised."""
+    source = SOURCES[name]
+    one = overview(source)
+    click.echo(f"{source.title}; {source.edition}")
+    for benchmark, splits in one.needed_by.items():
+        click.echo(f"needed by  {benchmark}: {', '.join(splits)}")
+    click.echo(f"licence    {source.licence.name} ({source.licence.url}): {source.licence.statement}")
+    click.echo(f"publish    {MAY_PUBLISH[source.licence.publish]}")
+    if source.obtain is not None:
+        click.echo(f"page       {source.obtain.page}: {source.obtain.steps}")
+        if source.obtain.is_plain:
+            click.echo(f"get        {context.parent.command_path if context.parent else ''} get {name} --into DIR")
+        if source.obtain.mirror and source.obtain.mirror.at:
+            gate = ", once your account has accepted its terms" if source.obtain.mirror.gated else ""
+            click.echo(f"Hub        --{name} {source.obtain.mirror.at}{gate}")
+        for file in source.obtain.files:
+            size = f"{file.size:,} bytes" if file.exact_size else "size not published"
+            digest = f"SHA-256 {file.sha256}" if file.sha256 else f"MD5 {file.md5}" if file.md5 else "no checksum"
+            click.echo(f"file       {file.name} ({size}, {digest}){f' from {file.url}' if file.url else ''}")
+    for layout in source.layouts:
+        click.echo(f"layout     {layout}")
+
+
+@command.command("get", examples=("python -m builders.sources get cifar100 --into sources",))
+@click.argument("names", type=click.Choice(list(SOURCES)), nargs=-1, required=True, metavar="SOURCE...")
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    metavar="DIR",
+    help="Folder that gets a folder for each source.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be downloaded and whether the disk has room.")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+def get_command(names: tuple[str, ...], into: Path, dry_run: bool, quiet: bool) -> None:
+    """Download and check the files of sources, and print their lines for sources.toml.
+
+    A cut download goes on where it was cut when the same command is run again. Of a source that asks for an account
+    the files and their checksums are printed; those that are there already are checked.
+    """
+    chosen = [SOURCES[name] for name in dict.fromkeys(names)]
+    with os_errors_as_build_errors("get the sources"):
+        if dry_run:
+            _dry_run(chosen, into)
+            return
+        todo = get(chosen, into, lambda line: None if quiet else click.echo(line, err=True), quiet=quiet)
+    for source in chosen:
+        if source.obtain and source.obtain.files and all(state.done for state in states(source, into)):
+            click.echo(toml_line(source, into))
+    if todo:
+        after = "Then run the same command again to check them."
+        raise BuildError("\n".join(["Some files must be downloaded by hand:", *todo, after]))
+
+
+def _dry_run(chosen: Sequence[Source], into: Path) -> None:
+    found = [state for source in chosen for state in states(source, into)]
+    lines = [("source", "file", "bytes", "state")]
+    lines += [
+        (one.source.key, one.file.name, f"{one.file.size:,}" if one.file.size else "not published", one.words)
+        for one in found
+    ]
+    for line in aligned(lines):
+        click.echo(line)
+    needed, free = needed_bytes(found), free_bytes(into)
+    fits = "there is room" if needed <= free else "there is no room"
+    click.echo(f"{needed:,} bytes of disk are needed and {free:,} are free in {into}: {fits}")
+    for source in chosen:
+        if source.obtain and not source.obtain.files:
+            click.echo(f"{source.key}: by hand, from {source.obtain.page}: {source.obtain.steps}")
+    click.echo("dry run: nothing was downloaded")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    return exit_code(command, argv, stopped="stopped; run the same command again and it goes on where it stopped.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Reports: figures, tables, plots and one page."""

@@ -1,0 +1,200 @@
+"""Chooses a report's pictures: which rows and figures to plot.
+
+Tested by `tests/evaluation/reports/test_report.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from evaluation.files import file_name
+from evaluation.metrics.metrics import aurc, risk_coverage
+from evaluation.protocols import broad, calibration, facets, unknown_detection
+from evaluation.protocols.figures import AS_PUBLISHED
+from evaluation.protocols.registry import PROTOCOLS
+from evaluation.protocols.results import Line, grouped
+from evaluation.reports import plots
+from evaluation.reports.inputs import ScoredRun
+from evaluation.reports.judging import confidences
+from evaluation.reports.layouts import headlines
+from evaluation.reports.names import BASELINE, detector_name, metric, set_name
+from evaluation.scoring.rows import Rows, unknown_splits
+
+_MAPPED = {unknown_detection.NAME: "ood_detection", broad.NAME: "dsd", facets.NAME: "ood_detection"}
+"""Settings for which AUROC is plotted as a heatmap, with a column per OoD set."""
+
+_PANELS = 12
+"""Number of detectors whose scores are plotted: the best by the headline figure, and the baseline."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture to be drawn.
+
+    Attributes:
+        protocol: the protocol of its rows or figures.
+        name: name of its files, without their ending.
+        title: one-line title.
+        draw: returns the matplotlib figure.
+    """
+
+    protocol: str
+    name: str
+    title: str
+    draw: Callable[..., Any]
+
+    def figure(self) -> Any:
+        """Draw it."""
+        return self.draw(title=self.title)
+
+
+def pictures(scored: Sequence[ScoredRun], lines: Sequence[Line], wanted: Mapping[str, Sequence[str]]) -> list[Picture]:
+    """Choose the pictures of a report.
+
+    Args:
+        scored: the loaded scores files.
+        lines: the lines of all figures.
+        wanted: the configs of each protocol.
+
+    Returns:
+        For each training method: heatmaps of AUROC, changes against the baseline, risk-coverage curves and score
+        densities of the first run for each config of unknown detection and FACETS, and reliability diagrams.
+    """
+    found: list[Picture] = []
+    variants = list(dict.fromkeys(one.run.variant for one in scored))
+    for variant in variants:
+        runs = [one for one in scored if one.run.variant == variant]
+        runs.sort(key=lambda one: (one.run.seed is None, one.run.seed or 0, one.run.name))
+        labels = [variant] if len(variants) > 1 else []
+        mine = [line for line in lines if line["variant"] == variant and line["rows"] == AS_PUBLISHED]
+        found += _heatmaps(mine, labels)
+        found += _changes(mine, labels)
+        for protocol in (unknown_detection.NAME, facets.NAME):
+            for config in wanted.get(protocol, ()):
+                first = next((one for one in runs if config in one.configs), None)
+                found += [] if first is None else _of_rows(first, protocol, config, mine, labels)
+        for config in dict.fromkeys(line["config"] for line in mine if line["protocol"] == calibration.NAME):
+            first = next(one for one in runs if config in one.configs and confidences(one))
+            title = f"Reliability on {config}, {first.run.name}"
+            name = file_name(calibration.NAME, config, *labels)
+            found.append(Picture(calibration.NAME, name, title, partial(_draw_reliability, first, config)))
+    return found
+
+
+def _of_rows(
+    scored: ScoredRun, protocol: str, config: str, lines: Sequence[Line], labels: Sequence[str]
+) -> Iterator[Picture]:
+    evaluated = {name: _evaluated(rows.where(rows.config == config), protocol) for name, rows in scored.rows.items()}
+    where = f"{config}, {scored.run.name}"
+    if any(rows.prediction is not None for rows in evaluated.values()):
+        title = f"Risk-coverage curves of unknown detection on {where}"
+        yield Picture(protocol, file_name("risk-coverage", config, *labels), title, partial(_draw_curves, evaluated))
+    best = [line for line in headlines(lines, protocol) if line["config"] == config and line["detector"] in evaluated]
+    sign = -1 if best and metric(best[0]["metric"]).better == "higher" else 1
+    order = list(dict.fromkeys(line["detector"] for line in sorted(best, key=lambda line: sign * line["value"])))
+    names = (order or list(evaluated))[:_PANELS]
+    if BASELINE in evaluated and BASELINE not in names:
+        names[-1] = BASELINE
+    which = f", {len(names)} of {len(evaluated)} detectors, best first" if len(names) < len(evaluated) else ""
+    title = f"Scores by role on {where}{which}"
+    chosen = {name: evaluated[name] for name in names}
+    yield Picture(protocol, file_name("densities", config, *labels), title, partial(_draw_densities, chosen))
+
+
+def _evaluated(rows: Rows, protocol: str) -> Rows:
+    """Return the rows of a config that the protocol evaluates."""
+    if protocol == facets.NAME:
+        return rows.where(rows.split == "test")
+    splits = list(unknown_splits(rows, ("near_ood", "far_ood")))
+    return rows.where((rows.known & (rows.split == "test")) | np.isin(rows.split, splits))
+
+
+def _draw_curves(evaluated: Mapping[str, Rows], title: str) -> Any:
+    curves = {}
+    for name, rows in evaluated.items():
+        if rows.prediction is not None:
+            errors = rows.wrong | ~rows.known
+            curves[detector_name(name)] = (*risk_coverage(rows.score, errors), 1000 * aurc(rows.score, errors))
+    return plots.risk_coverage(curves, baseline=detector_name(BASELINE), title=title)
+
+
+def _draw_densities(evaluated: Mapping[str, Rows], title: str) -> Any:
+    scores = {
+        detector_name(name): {role: rows.score[rows.role == role] for role in np.unique(rows.role).tolist()}
+        for name, rows in evaluated.items()
+    }
+    return plots.densities(scores, title=title)
+
+
+def _draw_reliability(scored: ScoredRun, config: str, title: str) -> Any:
+    bins = {}
+    for name, rows in confidences(scored):
+        found = calibration.reliability(rows.where(rows.config == config))
+        if found is not None:
+            bins[detector_name(name)] = (found.rows, found.confidence, found.accuracy, found.ece)
+    return plots.reliability(bins, title=title)
+
+
+def _changes(lines: Sequence[Line], labels: Sequence[str]) -> Iterator[Picture]:
+    """Plot the change of each protocol's headline figure against the baseline, run by run."""
+    for protocol in PROTOCOLS:
+        for (config, name), found in grouped(headlines(lines, protocol), "config", "metric"):
+            changed = _against_baseline({(line["run"], line["detector"]): line["value"] for line in found}, name)
+            if changed:
+                unit = "gain (points)" if metric(name).better == "higher" else "reduction (%)"
+                baseline = detector_name(BASELINE)
+                where = ", ".join([config, *labels])
+                title = f"{metric(name).title} against {baseline}: {PROTOCOLS[protocol].title} on {where}"
+                draw = partial(plots.changes, changed, axis=f"{unit}, right of 0 is better than {baseline}")
+                yield Picture(protocol, file_name("changes", protocol, config, *labels), title, draw)
+
+
+def _against_baseline(values: Mapping[tuple[str, str], float], name: str) -> dict[str, tuple[float, float | None]]:
+    """Return mean and deviation of each detector's change: in points, or in percent if lower is better."""
+    baselines = {run: value for (run, detector), value in values.items() if detector == BASELINE}
+    changes: dict[str, list[float]] = {}
+    for (run, detector), value in values.items():
+        if not baselines or detector == BASELINE:
+            continue
+        # A run without the baseline combines several models, as an ensemble; it is compared with their mean.
+        baseline = baselines.get(run, float(np.mean(list(baselines.values()))))
+        if metric(name).better == "higher":
+            changes.setdefault(detector, []).append(100 * (value - baseline))
+        elif baseline > 0:
+            changes.setdefault(detector, []).append(100 * (baseline - value) / baseline)
+    return {
+        detector_name(one): (float(np.mean(found)), float(np.std(found, ddof=1)) if len(found) > 1 else None)
+        for one, found in changes.items()
+        if np.isfinite(found).all()
+    }
+
+
+def _heatmaps(lines: Sequence[Line], labels: Sequence[str]) -> Iterator[Picture]:
+    """Plot mean AUROC over runs, detectors x OoD sets, with the best detector on top."""
+    for protocol, setting in _MAPPED.items():
+        named = {"protocol": protocol, "setting": setting, "metric": "auroc", "statistic": ""}
+        matching = [line for line in lines if named.items() <= line.items()]
+        # FACETS distinguishes OoD sets by config, the others by split; split names are specific to a config.
+        for names, found in grouped(matching, *(["config"] if protocol == unknown_detection.NAME else [])):
+            column = "config" if protocol == facets.NAME else "unknown"
+            if len({line[column] for line in found}) < 2:
+                continue  # bars are clearer
+            where = ", ".join([PROTOCOLS[protocol].title, *names, *labels])
+            title = f"AUROC by detector and unknowns: {where}"
+            name = file_name("auroc", protocol, *names, *labels)
+            yield Picture(protocol, name, title, partial(_draw_map, found, column))
+
+
+def _draw_map(lines: Sequence[Line], column: str, title: str) -> Any:
+    cells = {names: [line["value"] for line in found] for names, found in grouped(lines, "detector", column)}
+    across = list(dict.fromkeys(line[column] for line in lines))
+    down = list(dict.fromkeys(line["detector"] for line in lines))
+    values = np.array([[np.mean(cells.get((detector, name), np.nan)) for name in across] for detector in down])
+    order = np.argsort(-np.nan_to_num(np.mean(values, axis=1)), kind="stable")
+    names = [detector_name(down[number]) for number in order]
+    return plots.heatmap(values[order], names, [set_name(name) for name in across], title=title, bar="AUROC (%)")

@@ -1,0 +1,344 @@
+"""Plots of results that fit a paper's column, each as a matplotlib figure; equal data produce equal files.
+
+Independent of protocols: callers provide the numbers and the labels. Matplotlib is imported within functions, since
+tables and figures do not need it.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from evaluation.files import atomic_path
+
+Floats = npt.NDArray[np.float64]
+
+COLUMN, PAGE = 3.25, 6.75
+"""Widths in inches of one column and of both, in the two-column style of ICML and CVPR."""
+
+DPI = 300
+"""Resolution of PNGs in dots per inch."""
+
+ON_SCREEN = 130
+"""Pixels per inch on a page, on which 7 points are read easily."""
+
+INK = "#1a1a1a"
+"""Colour of words and lines, which on a page follow the colour of its text."""
+
+# Okabe and Ito's palette, which colour-blind readers can distinguish.
+ROLES: Mapping[str, tuple[str, str]] = {
+    "in_distribution": ("known", "#0072B2"),
+    "near_ood": ("near-OoD", "#E69F00"),
+    "far_ood": ("far-OoD", "#CC3311"),
+    "external": ("external", "#888888"),
+    "novel_class": ("novel class", "#D55E00"),
+    "adversarial": ("adversarial", "#CC79A7"),
+    "synthetic": ("synthetic", "#009E73"),
+    "corruption": ("corruption", "#56B4E9"),
+    "multi_label": ("multi-label", "#666666"),
+}
+"""Label and colour of each role, in the order of legends."""
+
+_LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_OTHERS, _GRID = "#999999", "#99999955"
+
+_STYLE: Mapping[str, Any] = {
+    "font.size": 7,
+    "axes.titlesize": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": _GRID,
+    "legend.frameon": False,
+    "figure.titlesize": 8,
+    "pdf.fonttype": 42,  # fonts that journals accept
+    "svg.fonttype": "none",  # keep text as text, for search and screen readers
+    "svg.hashsalt": "unknown-detection",
+}
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Apply our style while drawing, independent of the user's matplotlib settings."""
+
+    @functools.wraps(draw)
+    def styled(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        import matplotlib
+
+        with matplotlib.rc_context():
+            matplotlib.rcdefaults()
+            matplotlib.rcParams.update(_STYLE)
+            return draw(*args, **kwargs)
+
+    return styled
+
+
+@styled
+def risk_coverage(
+    curves: Mapping[str, tuple[Floats, Floats, float]], *, baseline: str, title: str, shown: int = 5
+) -> Any:
+    """Plot risk-coverage curves: the best few in colour, the baseline in black, all others in grey.
+
+    Args:
+        curves: by detector, coverage and risk, each of shape (n,), and the AURC x 1,000.
+        baseline: title of the baseline's curve.
+        title: title of the plot.
+        shown: number of curves to name, besides the baseline.
+    """
+    ranked = sorted(curves, key=lambda name: (curves[name][2], name))
+    named = [name for name in ranked if name != baseline][:shown]
+    figure, ((axes,),) = _figure(title, COLUMN, 2.6 + 0.13 * (len(named) // 2 + 2))
+    for name in ranked:
+        coverage, risk, area = curves[name]
+        at = _thinned(len(risk))
+        look: dict[str, Any] = {"color": _OTHERS, "linewidth": 0.5, "alpha": 0.5}
+        if name in named or name == baseline:
+            color = INK if name == baseline else _LINES[named.index(name) % len(_LINES)]
+            look = {"color": color, "linewidth": 1.2, "zorder": 3, "label": f"{name} ({area:.1f})"}
+        axes.plot(coverage[at] * 100, risk[at] * 100, **look)
+    others = len(ranked) - len({*named, baseline} & {*ranked})
+    if others:
+        axes.plot([], [], color=_OTHERS, linewidth=0.5, label=f"{others} others")
+    # The first few rows make a curve jump between 0 and 1; the axis is scaled to the rest.
+    top = max(float(risk[len(risk) // 50 :].max()) for _, risk, _ in curves.values())
+    axes.set(xlim=(0, 100), ylim=(0, max(108 * top, 1)), xlabel="coverage (%)", ylabel="risk (% errors)")
+    axes.grid()
+    figure.legend(title="AURC × 1,000, best first", loc="outside lower center", ncols=2)
+    return figure
+
+
+@styled
+def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
+    """Plot densities of scores by role, with one panel per detector.
+
+    Args:
+        scores: by detector title, the scores of each role's rows.
+        title: title of the plot.
+    """
+    wide = min(4, len(scores))
+    high = -(-len(scores) // wide)
+    figure, panels = _figure(title, PAGE if wide > 2 else COLUMN, 1.25 * high + 0.9, high, wide)
+    roles = [role for role in ROLES if any(role in by_role for by_role in scores.values())]
+    for place, (name, by_role) in zip(panels.flat, scores.items(), strict=False):
+        edges = np.linspace(*_range(by_role), 41)
+        # Bars of the values outside the range are cut off if they would dwarf all others.
+        inside = max(np.histogram(values, edges)[0].max() / len(values) for values in by_role.values())
+        top = 110 * inside or 100.0
+        highest = 0.0
+        for role in filter(by_role.__contains__, roles):
+            heights = np.histogram(by_role[role].clip(edges[0], edges[-1]), edges)[0] / len(by_role[role]) * 100
+            highest = max(highest, heights.max())
+            place.stairs(heights, edges, fill=True, color=ROLES[role][1], alpha=0.35)
+            place.stairs(heights, edges, color=ROLES[role][1], linewidth=0.8)
+        if highest > top:
+            place.text(0.5, 0.98, f"cut, up to {highest:.0f} %", transform=place.transAxes, ha="center", va="top",
+                       fontsize=6)  # fmt: skip
+        place.set(title=name, ylim=(0, top))
+        place.locator_params(nbins=3)
+    for number, place in enumerate(panels.flat):
+        place.set_visible(number < len(scores))
+        if number + wide >= len(scores):
+            place.set_xlabel("score")
+        if number % wide == 0:
+            place.set_ylabel("rows (%)")
+    from matplotlib.patches import Patch
+
+    handles = [Patch(facecolor=ROLES[role][1], alpha=0.6, label=ROLES[role][0]) for role in roles]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(roles), 3 if wide < 3 else 6))
+    return figure
+
+
+@styled
+def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, axis: str) -> Any:
+    """Plot bars of the change against a baseline, the best on top; above 0 is better.
+
+    A bar that would dwarf the others is cut, and carries its value.
+
+    Args:
+        changed: mean and standard deviation of each detector's change, by title.
+        title: title of the plot.
+        axis: label of the axis, with the unit.
+    """
+    figure, ((axes,),) = _figure(title, COLUMN, 0.15 * len(changed) + 1.1)
+    ordered = sorted(changed.items(), key=lambda item: (item[1][0], item[0]))
+    values = np.array([value for _, (value, _) in ordered])
+    limit = 3 * float(np.quantile(np.abs(values), 0.75)) or np.inf
+    spread = [np.nan if deviation is None or abs(value) > limit else deviation for _, (value, deviation) in ordered]
+    colors = [_LINES[2] if value >= 0 else _LINES[1] for value in values]
+    axes.barh([name for name, _ in ordered], values.clip(-limit, limit), color=colors, height=0.7, xerr=spread,
+              error_kw={"elinewidth": 0.7, "capsize": 1.5, "ecolor": INK})  # fmt: skip
+    for place, value in enumerate(values):
+        if abs(value) > limit:
+            side = "left" if value < 0 else "right"
+            axes.text(np.sign(value) * limit, place, f" cut: {value:+.0f} ", ha=side, va="center", fontsize=6,
+                      color=readable(colors[place]))  # fmt: skip
+    axes.axvline(0, color=INK, linewidth=0.6)
+    axes.grid(axis="x")
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(_wrapped(figure, axis, 1.9, 7))
+    axes.margins(y=0.01)
+    return figure
+
+
+@styled
+def heatmap(values: Floats, rows: Sequence[str], columns: Sequence[str], *, title: str, bar: str) -> Any:
+    """Plot a matrix of rates, with the values in percent in the cells; those below chance share one colour.
+
+    Args:
+        values: shape (r, c); NaN for missing values.
+        rows: r names, from the top.
+        columns: c names.
+        title: title of the plot.
+        bar: label of the colour bar.
+    """
+    import matplotlib
+
+    figure, ((axes,),) = _figure(title, COLUMN if len(columns) <= 4 else PAGE, 0.14 * len(rows) + 1.5)
+    colors, scale = matplotlib.colormaps["viridis"], matplotlib.colors.Normalize(50, 100)
+    image = axes.imshow(values * 100, cmap=colors, norm=scale, aspect="auto")
+    for row, column in np.ndindex(values.shape):
+        value = values[row, column] * 100
+        text, color = (f"{value:.1f}", readable(colors(scale(value)))) if np.isfinite(value) else ("-", INK)
+        axes.text(column, row, text, ha="center", va="center", fontsize=6, color=color)
+    axes.set_xticks(range(len(columns)), columns, rotation=30, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    figure.colorbar(image, ax=axes, label=bar, extend="min", aspect=40, pad=0.02)
+    return figure
+
+
+@styled
+def reliability(bins: Mapping[str, tuple[npt.NDArray[np.int64], Floats, Floats, float]], *, title: str) -> Any:
+    """Plot reliability diagrams: accuracy against confidence, on the diagonal if a model is calibrated.
+
+    Args:
+        bins: by name, rows, mean confidence and accuracy of each bin, shape (B,), NaN for empty ones, and the ECE.
+        title: title of the plot.
+    """
+    figure, ((axes,),) = _figure(title, COLUMN, 2.6 + 0.13 * len(bins))
+    axes.plot([0, 100], [0, 100], color=INK, linewidth=0.8, linestyle="--", label="calibrated")
+    for number, (name, (rows, confidence, accuracy, error)) in enumerate(bins.items()):
+        full, color = rows > 0, _LINES[number % len(_LINES)]
+        x, y = confidence[full] * 100, accuracy[full] * 100
+        axes.plot(x, y, linewidth=0.8, color=color, label=f"{name} (ECE {100 * error:.2f} %)")
+        axes.scatter(x, y, s=3 + 60 * rows[full] / rows.sum(), color=color, zorder=3, clip_on=False)
+    axes.set(xlim=(0, 100), ylim=(0, 100), xlabel="confidence (%); dots by rows", ylabel="accuracy (%)")
+    axes.grid()
+    figure.legend(loc="outside lower center")
+    return figure
+
+
+@styled
+def save(figure: Any, folder: Path, name: str, suffixes: Sequence[str] = (".png", ".svg")) -> list[str]:
+    """Write a figure as `name` with each suffix, such as `.png`, `.svg` or `.pdf`.
+
+    Returns:
+        The names of the files.
+    """
+    _settle(figure)
+    # No dates or versions in the metadata: equal figures produce equal bytes.
+    metadata = {
+        ".png": {"Software": None},
+        ".svg": {"Date": None, "Creator": None},
+        ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    }
+    for suffix in suffixes:
+        with atomic_path(folder / f"{name}{suffix}") as temporary:
+            figure.savefig(temporary, dpi=DPI, metadata=metadata[suffix])
+    return [f"{name}{suffix}" for suffix in suffixes]
+
+
+@styled
+def inline_svg(figure: Any, name: str) -> str:
+    """Return a figure as an SVG element for a page, in the colour of the page's text.
+
+    Its ids begin with `name`, since those of all figures on a page have to differ.
+    """
+    _settle(figure)
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
+    size = " ".join(
+        f'{side}="{ON_SCREEN * inches:.0f}"'
+        for side, inches in zip(("width", "height"), figure.get_size_inches(), strict=True)
+    )
+    size += ' class="wide"' if figure.get_size_inches()[0] > COLUMN else ""
+    svg = re.sub(r'width="[^"]+" height="[^"]+"', size, svg, count=1)
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
+
+
+def readable(color: Any) -> str:
+    """Return black or white, whichever is easier to read on a colour: at least 4.5 to 1 (WCAG 2, contrast)."""
+    from matplotlib.colors import to_rgb
+
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(color)]
+    luminance = float(np.dot([0.2126, 0.7152, 0.0722], linear))
+    return "black" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "white"
+
+
+def _figure(title: str, width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+    """Return a figure without a window or global state, and its panels, shape (rows, columns)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    heading = _wrapped(figure, title, width - 0.2, 8)
+    figure.set_size_inches(width, height + 0.13 * heading.count("\n"))
+    figure.suptitle(heading)
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _settle(figure: Any) -> None:
+    """Compute the layout once, not for each file."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
+def _wrapped(figure: Any, text: str, width: float, size: float) -> str:
+    """Break text into lines that are at most `width` inches long at a font size."""
+    from matplotlib.font_manager import FontProperties
+
+    font, renderer = FontProperties(size=size), figure.canvas.get_renderer()
+    for letters in range(int(width * 30), 1, -1):
+        lines = textwrap.wrap(text, letters)
+        if all(renderer.get_text_width_height_descent(line, font, False)[0] <= width * figure.dpi for line in lines):
+            return "\n".join(lines)
+    return text
+
+
+def _range(by_role: Mapping[str, Floats]) -> tuple[float, float]:
+    """Return the range to plot: nearly all scores, with known ones on at least a quarter of the axis."""
+    low, high = np.percentile(np.concatenate(list(by_role.values())), [1, 99])
+    if "in_distribution" in by_role:
+        bottom, top = np.percentile(by_role["in_distribution"], [1, 99])
+        around = 1.5 * (top - bottom) if top > bottom else np.inf
+        low, high = max(low, bottom - around), min(high, top + around)
+    return float(low), float(high if high > low else low + 1.0)
+
+
+def _thinned(rows: int, points: int = 400) -> npt.NDArray[np.int64]:
+    """Return the points of a long curve to draw: all near its start, where it changes, then a sample."""
+    if rows <= points:
+        return np.arange(rows)
+    sample = np.linspace(0, rows - 1, points // 2).round().astype(int)
+    return np.unique(np.concatenate([np.arange(points // 2), sample]))

@@ -1,0 +1,184 @@
+"""Tables, and their output as CSV, LaTeX, part of a page and lines in a terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from unknown_detection.pages import content
+
+_ARROWS = {"higher": " ↑", "lower": " ↓", "": ""}
+_LATEX = str.maketrans(
+    {"±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "\\": r"\textbackslash{}"}
+    | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number in the paper's unit: a value or mean over runs, NaN if undefined, and the deviation over runs."""
+
+    value: float
+    deviation: float | None = None
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A column heading: the group it shares with its neighbours, its own title, and which values are better."""
+
+    group: str
+    title: str
+    better: Literal["higher", "lower", ""] = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: its name, and a cell for each column with one or more numbers, or none."""
+
+    name: str
+    cells: tuple[tuple[Number, ...], ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        name: name of its files, without an ending.
+        title: one line.
+        note: text below the table, with units and conventions.
+        stub: heading of the column with the rows' names.
+        columns: c headings.
+        rows: each with c cells.
+        digits: number of decimals.
+        ranked: what is bold: the best cell of each column, the best cell of each row (by its last number), or nothing.
+            A column without `better` has no best cell.
+    """
+
+    name: str
+    title: str
+    note: str
+    stub: str
+    columns: tuple[Heading, ...]
+    rows: tuple[Row, ...]
+    digits: int = 2
+    ranked: Literal["columns", "rows", ""] = "columns"
+
+    def best(self) -> frozenset[tuple[int, int]]:
+        """The bold cells, as (row, column); ties at the printed precision are all bold, unless most cells tie.
+
+        Where some numbers are means over runs, single runs are not compared with them.
+        """
+        down, across = range(len(self.rows)), range(len(self.columns))
+        lines = [[(row, column) for row in down] for column in across]
+        if self.ranked == "rows":
+            lines = [[(row, column) for column in across] for row in down]
+        found: set[tuple[int, int]] = set()
+        for line in lines if self.ranked else []:
+            better = self.columns[line[0][1]].better if line else ""
+            cells = {place: cell[-1] for place in line if (cell := self.rows[place[0]].cells[place[1]])}
+            if any(number.deviation is not None for number in cells.values()):  # a mean does not rank below one run
+                cells = {place: number for place, number in cells.items() if number.deviation is not None}
+            values = {place: round(number.value, self.digits) for place, number in cells.items()}
+            values = {place: value for place, value in values.items() if value == value}
+            if better and len(values) > 1:
+                top = (max if better == "higher" else min)(values.values())
+                ties = {place for place, value in values.items() if value == top}
+                found |= ties if len(ties) <= max(2, len(values) // 2) else set()
+        return frozenset(found)
+
+    def text(self, cell: Sequence[Number]) -> str:
+        """Format a cell, such as `90.00 ± 1.25`; several numbers are divided by slashes."""
+        return " / ".join(number_text(number, self.digits) for number in cell) or "-"
+
+
+def as_page(table: Table, *, first: int = 0) -> content.Table:
+    """Return a table as a page shows it, with `first` rows until the reader asks for all; 0 shows all."""
+    best = table.best()
+    columns = [content.Column(head.title + _ARROWS[head.better], True, head.group) for head in table.columns]
+    rows: list[Sequence[content.Value | content.Cell]] = []
+    for number, row in enumerate(table.rows):
+        cells = [
+            content.Cell(
+                table.text(cell),
+                order=cell[-1].value if cell and cell[-1].value == cell[-1].value else None,
+                style="strong" if (number, column) in best else "",
+            )
+            for column, cell in enumerate(row.cells)
+        ]
+        rows.append([row.name, *cells])
+    columns = [content.Column(table.stub), *columns]
+    anchor = content.anchor("table", table.name)
+    return content.Table(anchor, table.title, columns, rows, table.note, len(rows) > first > 0, first)
+
+
+def as_csv(table: Table) -> str:
+    """Format a table as CSV with a mean and a deviation column for each number, in full precision."""
+    several = max((len(cell) for row in table.rows for cell in row.cells), default=1)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    head = [table.stub]
+    for heading in table.columns:
+        names = heading.title.split(" / ") if several > 1 else [heading.title]
+        for name in names if len(names) == several else [f"{heading.title} {number + 1}" for number in range(several)]:
+            full = f"{heading.group} {name}".strip()
+            head += [full, f"{full} std"]
+    writer.writerow(head)
+    for row in table.rows:
+        numbers = [number for cell in row.cells for number in cell or (Number(float("nan")),) * several]
+        values = [value for number in numbers for value in (number.value, number.deviation)]
+        writer.writerow(
+            [row.name, *("" if value is None or value != value else repr(float(value)) for value in values)]
+        )
+    return text.getvalue()
+
+
+def latex(table: Table) -> str:
+    """Format a table as LaTeX, for the package booktabs."""
+    best = table.best()
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(f'{table.title}. {table.note}')}}}"]
+    lines += [rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}", r"\toprule"]
+    groups = [(name, len(list(found))) for name, found in itertools.groupby(head.group for head in table.columns)]
+    if any(name for name, _ in groups):
+        spans = [rf"\multicolumn{{{width}}}{{c}}{{{_escaped(name)}}}" for name, width in groups]
+        lines.append(" & ".join(["", *spans]) + r" \\")
+    titles = [_escaped(heading.title + _ARROWS[heading.better]) for heading in table.columns]
+    lines += [" & ".join([_escaped(table.stub), *titles]) + r" \\", r"\midrule"]
+    for number, row in enumerate(table.rows):
+        cells = [_escaped(table.text(cell)) for cell in row.cells]
+        bold = [rf"\textbf{{{text}}}" if (number, column) in best else text for column, text in enumerate(cells)]
+        lines.append(" & ".join([_escaped(row.name), *bold]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+
+def number_text(number: Number, digits: int = 2) -> str:
+    """Format a number for tables, such as `90.00 ± 1.25`, or `-` for NaN."""
+    if number.value != number.value:
+        return "-"
+    deviation = "" if number.deviation is None else f" ± {number.deviation:.{digits}f}"
+    return f"{number.value:.{digits}f}{deviation}"
+
+
+def aligned(lines: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:
+    """Align lines of cells in columns, for a terminal.
+
+    Args:
+        lines: lines with the same number of cells.
+        left: columns to align left; the others are aligned right.
+    """
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_LATEX)

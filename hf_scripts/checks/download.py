@@ -1,0 +1,129 @@
+"""Downloads a release from the Hub into a folder, where `verify` checks it like any other.
+
+Tested by `tests/hf_scripts/test_verify_hub.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from builders.errors import BuildError, os_errors_as_build_errors
+from builders.hub.client import hub_settings
+from builders.hub.repository import RemoteFile, Repository
+from builders.hub.retry import Log
+from builders.release.entries import Manifest
+from builders.storage.scratch import scratch_folder
+from hf_scripts.checks import manifest as check_manifest
+from hf_scripts.checks.problems import Problems
+from unknown_detection.terminal.progress import bar
+
+# Enough to keep the connection busy while files are hashed, and few enough to stay below the rate limit.
+_PARALLEL_DOWNLOADS = 4
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """A downloaded release: its folder, its name for messages, its unlisted files as problems, and its origin."""
+
+    root: Path
+    name: str
+    problems: Problems
+    repository: Repository
+    commit: str
+
+
+@contextlib.contextmanager
+def downloaded(
+    name: str, revision: str, keep: Path | None, log: Log, chosen: Callable[[Manifest, str], Collection[str]]
+) -> Iterator[Downloaded]:
+    """Download a release into a new folder, without using the local cache.
+
+    Args:
+        name: ORG/NAME.
+        revision: a branch, tag or commit. It is resolved once, and all files are of that commit.
+        keep: a new or empty folder for the files; without it they are deleted when the block ends.
+        log: prints the source and size of the download, and every wait.
+        chosen: given the manifest and the release's name, the splits (`config/split`) whose images are downloaded.
+
+    Raises:
+        BuildError: there is no such release, or not enough disk space.
+    """
+    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise BuildError(f"The folder {keep} is not empty. Give a new or empty one with --keep.")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(hub_settings())
+        into = keep or stack.enter_context(scratch_folder("verify"))
+        with os_errors_as_build_errors("write what is downloaded"):
+            into.mkdir(parents=True, exist_ok=True)
+            repository = Repository(name, log)
+            commit = _resolve(repository, revision)
+            label = f"{name} at {revision} (commit {commit[:12]})"
+            files, problems = _listed_files(repository, commit, into, chosen)
+            size = sum(file.size for file in files)
+            kept = f"into {keep}" if keep else "into a temporary folder"
+            log(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {kept}")
+            _check_disk_space(size, into)
+            _download(repository, commit, files, into)
+        yield Downloaded(into, label, problems, repository, commit)
+
+
+def _resolve(repository: Repository, revision: str) -> str:
+    commit = repository.resolve(revision)
+    if commit is not None:
+        return commit
+    if repository.info() is None:
+        raise BuildError(
+            f"There is no folder {repository.name} here and no such dataset repository on {repository.host}. "
+            "Check the name, and log in with `hf auth login` if the repository is private."
+        )
+    tags = ", ".join(sorted(repository.tags())) or "none"
+    raise BuildError(
+        f"{repository.name} has no revision {revision} on {repository.host}. Give one of its tags: {tags}."
+    )
+
+
+def _listed_files(
+    repository: Repository, commit: str, into: Path, chosen: Callable[[Manifest, str], Collection[str]]
+) -> tuple[list[RemoteFile], Problems]:
+    """The files of a commit that its manifest lists for the chosen splits, and its unlisted files as problems."""
+    tree = repository.tree(commit)
+    where = f"{repository.name} at commit {commit[:12]}"
+    if "manifest.json" not in tree:
+        raise BuildError(
+            f"{where} is not a release: it has no manifest.json. Give another --revision, or another repository."
+        )
+    repository.fetch(tree["manifest.json"], commit, into)
+    manifest = check_manifest.load(into, Problems(), where)
+    if manifest is None:
+        return [], Problems()  # checking the folder reports why
+    images = {file.path for _, _, split in manifest.splits() for file in (*split.data, *split.sealed)}
+    wanted = {file.path for file in check_manifest.files_in(manifest, chosen(manifest, where))}
+    listed = {file.path for file in manifest.files_and_card()} - (images - wanted)
+    return [tree[path] for path in sorted(listed & tree.keys())], check_manifest.check_unlisted(tree, manifest)
+
+
+def _check_disk_space(size: int, into: Path) -> None:
+    free = shutil.disk_usage(into).free
+    if size > free:
+        raise BuildError(
+            f"The download needs {size:,} bytes, and the disk has {free:,} left. Give a folder on a larger disk with "
+            "--keep."
+        )
+
+
+def _download(repository: Repository, commit: str, files: list[RemoteFile], into: Path) -> None:
+    size = sum(file.size for file in files)
+    pool = ThreadPoolExecutor(_PARALLEL_DOWNLOADS)
+    try:
+        with bar(size, "downloading", unit="B") as shown:
+            for file, _ in zip(files, pool.map(lambda file: repository.fetch(file, commit, into), files), strict=True):
+                shown.update(file.size)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nobody waits for the files under way
+    # The client's own records of its downloads are not part of the release.
+    shutil.rmtree(into / ".cache", ignore_errors=True)

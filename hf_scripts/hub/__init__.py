@@ -1,1 +1,0 @@
-"""Talking to the Hub: repositories, retries, downloads."""

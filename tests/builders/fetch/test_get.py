@@ -1,0 +1,169 @@
+"""From an owner's server to a folder that the builders read."""
+
+import dataclasses
+import hashlib
+import zipfile
+
+import pytest
+
+from builders.cli.source_flags import listed_sources
+from builders.errors import BuildError
+from builders.fetch import get as getting
+from builders.fetch.get import get, needed_bytes, states, toml_line
+from builders.sources.base import open_source
+from builders.sources.obtain import OwnerFile
+from builders.sources.registry import SOURCES
+from builders.storage.locks import held
+from tests.builders import broad_layouts, cifar_layouts, facets_layouts, layouts
+from tests.builders.trees import contents, opened
+
+AS_DOWNLOADED = {
+    "food101": layouts.food101_archive,
+    "caltech256": layouts.caltech256_archive,
+    "cifar100": cifar_layouts.cifar100_archive,
+    "dtd": layouts.dtd_archive,
+    "sun397": facets_layouts.sun397_archive,
+    "svhn_full": facets_layouts.svhn_full_archives,
+    "inaturalist": broad_layouts.inaturalist_archive,
+    "imagenet_o": broad_layouts.imagenet_o_archive,
+}
+"""The layout that an owner's archives make, of sources whose demo is laid out otherwise."""
+
+ZIPPED = {"lsun": ("test_lmdb",), "coco2017": ("train2017", "annotations")}
+"""The folders of a demo that the owner zips."""
+
+
+def offered(site, key, files, **changes):
+    """A source whose files a site serves: as declared, but for their sizes and digests."""
+    source = SOURCES[key]
+    declared = {file.name: file for file in source.obtain.files}
+    assert sorted(files) == sorted(declared)
+    made = []
+    for name, data in files.items():
+        path = f"{key}/{name}"
+        site.files[path] = data
+        sha256 = hashlib.sha256(data).hexdigest()
+        ours = {"size": len(data), "url": site.url(path), "md5": "", "sha256": sha256, "rounded": False}
+        made.append(dataclasses.replace(declared[name], **{**ours, **changes}))
+    return dataclasses.replace(source, obtain=dataclasses.replace(source.obtain, files=tuple(made)))
+
+
+def zips(root, folders, tmp_path):
+    for folder in folders:
+        path = tmp_path / "x.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for file in sorted((root / folder).rglob("*")):
+                archive.write(file, file.relative_to(root).as_posix())
+        yield path.read_bytes()
+
+
+def files_of(key, demo, laid_out, tmp_path):
+    """What an owner would offer, made of the demo."""
+    names = [file.name for file in SOURCES[key].obtain.files]
+    if key in ZIPPED:
+        return dict(zip(names, zips(demo[key], ZIPPED[key], tmp_path), strict=True))
+    root = laid_out(key, AS_DOWNLOADED[key]) if key in AS_DOWNLOADED else demo[key]
+    return {name: (root / name).read_bytes() for name in names}
+
+
+def ran(*sources, into):
+    said = []
+    return get(sources, into, said.append, quiet=True), said
+
+
+@pytest.fixture
+def svhn(site, demo):
+    names = ("train_32x32.mat", "test_32x32.mat")
+    return offered(site, "svhn", {name: (demo["svhn"] / name).read_bytes() for name in names})
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("key", [key for key, source in SOURCES.items() if source.obtain.is_plain])
+def test_what_was_got_is_what_the_builders_read(key, site, demo, laid_out, tmp_path):
+    source = offered(site, key, files_of(key, demo, laid_out, tmp_path))
+    todo, _ = ran(source, into=tmp_path / "data")
+    assert todo == []
+    partitions = tuple(source.expected())
+    assert contents(open_source(source, tmp_path / "data" / key, partitions)) == contents(opened(key, demo[key]))
+    (tmp_path / "sources.toml").write_text(f"{toml_line(source, tmp_path / 'data')}\n")
+    assert listed_sources(tmp_path / "sources.toml") == {key: tmp_path / "data" / key}
+    before = len(site.requests)
+    assert ran(source, into=tmp_path / "data")[0] == []
+    assert len(site.requests) == before
+
+
+def test_a_file_with_another_checksum_is_removed_and_never_has_its_own_name(svhn, site, tmp_path):
+    site.files["svhn/test_32x32.mat"] = site.files["svhn/test_32x32.mat"][:-1] + b"\0"
+    with pytest.raises(BuildError, match=r"svhn/test_32x32.mat gave another file than the published one: its SHA-256"):
+        ran(svhn, into=tmp_path)
+    assert names_in(tmp_path / "svhn") == ["train_32x32.mat"]
+
+
+def test_a_cut_run_leaves_a_part_that_the_next_one_goes_on_with(svhn, site, waits, tmp_path):
+    site.faults.extend([70_000, *["no answer"] * 6])
+    with pytest.raises(BuildError, match="it resumes"):
+        ran(svhn, into=tmp_path)
+    (name,) = names_in(tmp_path / "svhn")
+    assert name == "train_32x32.mat.part"
+    with pytest.raises(BuildError, match=r"the partition train .* is not in"):
+        svhn.scan(tmp_path / "svhn", ("train",))
+    ran(svhn, into=tmp_path)
+    assert site.asked()[-2].startswith("bytes=")
+    assert [state.done for state in states(svhn, tmp_path)] == [True, True]
+
+
+def test_a_file_that_somebody_else_put_there_is_checked(svhn, tmp_path):
+    (tmp_path / "svhn").mkdir()
+    path = tmp_path / "svhn" / "train_32x32.mat"
+    path.write_bytes(b"short")
+    with pytest.raises(BuildError, match=f"{path} is not the owner's file: it has 5 bytes, and the published file"):
+        ran(svhn, into=tmp_path)
+    assert path.read_bytes() == b"short"
+
+
+def test_what_needs_an_account_is_told_with_files_and_checksums_and_checked_once_it_is_there(site, tmp_path):
+    imagenet = SOURCES["imagenet"]
+    (todo,), _ = ran(imagenet, into=tmp_path)
+    assert "https://www.image-net.org/download.php" in todo
+    assert f"into {tmp_path / 'imagenet'}" in todo
+    assert "ILSVRC2012_img_val.tar (6,744,924,160 bytes, SHA-256 c7e06a6c" in todo
+    assert "MD5 29b22e2961454d5413ddabcf34fc5622" in todo
+    assert "--imagenet hf://datasets/ILSVRC/imagenet-1k, once your account has accepted its terms" in todo
+    assert site.requests == []
+    (tmp_path / "imagenet").mkdir()
+    (tmp_path / "imagenet" / "ILSVRC2012_devkit_t12.tar.gz").write_bytes(b"other")
+    with pytest.raises(BuildError, match=r"ILSVRC2012_devkit_t12\.tar\.gz is not the owner's file: its MD5 is"):
+        ran(imagenet, into=tmp_path)
+
+
+def test_a_full_disk_is_told_before_anything_is_downloaded(svhn, site, tmp_path, monkeypatch):
+    needed = needed_bytes(states(svhn, tmp_path))
+    assert needed == sum(len(data) for data in site.files.values())
+    monkeypatch.setattr(getting, "free_bytes", lambda _: 10)
+    with pytest.raises(BuildError, match=f"need {needed:,} bytes, and the disk of .* has 10 left"):
+        ran(svhn, into=tmp_path / "data")
+    assert site.requests == []
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_zip_takes_its_size_twice_and_is_gone_once_it_is_unpacked(site, demo, tmp_path):
+    lsun = offered(site, "lsun", files_of("lsun", demo, None, tmp_path))
+    size = lsun.obtain.files[0].size
+    assert needed_bytes(states(lsun, tmp_path / "data")) == 2 * size
+    ran(lsun, into=tmp_path / "data")
+    assert names_in(tmp_path / "data" / "lsun") == ["test_lmdb"]
+    assert needed_bytes(states(lsun, tmp_path / "data")) == 0
+
+
+def test_two_runs_do_not_write_into_one_folder(svhn, tmp_path):
+    with held(tmp_path / ".get.lock", "busy"), pytest.raises(BuildError, match="Another run is getting files into"):
+        ran(svhn, into=tmp_path)
+
+
+def test_no_name_of_a_file_leaves_the_folder(svhn, tmp_path):
+    bad = dataclasses.replace(svhn, obtain=dataclasses.replace(svhn.obtain, files=(OwnerFile("../../x", 1),)))
+    with pytest.raises(BuildError, match="does not lie inside"):
+        states(bad, tmp_path / "data")

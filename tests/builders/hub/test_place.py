@@ -1,0 +1,50 @@
+import pytest
+
+from builders.errors import BuildError
+from builders.hub.place import HubPlace, is_hub_place, parse_place
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("hf://datasets/ILSVRC/imagenet-1k", HubPlace("ILSVRC/imagenet-1k")),
+        ("hf://datasets/org/name/", HubPlace("org/name")),
+        ("hf://datasets/org/name@v1.0", HubPlace("org/name", "v1.0")),
+        ("hf://datasets/org/name@v1.0/a/b", HubPlace("org/name", "v1.0", "a/b")),
+        ("hf://datasets/org/name/a/b", HubPlace("org/name", "main", "a/b")),
+        # The Hub's own references have slashes (huggingface_hub, HfFileSystem).
+        ("hf://datasets/org/name@refs/convert/parquet", HubPlace("org/name", "refs/convert/parquet")),
+        ("hf://datasets/org/name@refs/pr/3/data", HubPlace("org/name", "refs/pr/3", "data")),
+    ],
+)
+def test_a_place_is_read_and_written(text, place):
+    assert is_hub_place(text)
+    assert parse_place(text) == place
+    assert str(place) == text.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hf://ILSVRC/imagenet-1k",
+        "hf://datasets/imagenet-1k",
+        "hf://models/org/name",
+        "hf://datasets/org/na--me",
+        "hf://datasets/org/name/../x",
+        "hf://datasets/org/name/..",
+        "hf://datasets/org/name/a//b",
+        "hf://datasets/org/name@",
+        "hf://datasets/org/name/a\x1b[2J",
+        "hf://datasets/org/n\u00e4me",
+    ],
+)
+def test_what_is_no_place_is_one_sentence(text):
+    with pytest.raises(BuildError) as caught:
+        parse_place(text)
+    assert str(caught.value).startswith("hf://")
+    assert str(caught.value).isprintable()
+
+
+def test_a_folder_is_no_place():
+    assert not is_hub_place("/data/imagenet")
+    assert not is_hub_place("hf:/datasets/x")

@@ -1,0 +1,90 @@
+import shlex
+
+import msgspec
+import pytest
+
+from builders.errors import BuildError
+from builders.release.entries import AuditEntry
+from builders.release.layout import Layout
+from builders.release.manifest import file_entry, read_manifest
+from builders.report import audits
+
+OVERLAP = """split,known_class,unknown_class,unknown_class_name,rows,rows_of_split
+bench/near_ood,n01,unknown,a class,3,4
+bench/near_ood,n02,x,x,many,4
+"""
+ARTIFACTS = """split,role,number,auroc,direction,flagged,images,known_images
+bench/near_ood,near_ood,width,0.9876,larger,yes,4,4
+bench/near_ood,near_ood,jpeg_quality,,none,no,4,4
+bench/test,a role,width,1e9,larger,no,4,4
+"""
+
+
+def texts(table):
+    return [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
+
+
+def with_audit(root, key, text):
+    """The manifest of a release that lists an audit with this table."""
+    path = Layout(root).audit_table(key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    manifest = read_manifest(root)
+    entry = AuditEntry(summary="**What** was `found`.", splits={}, table=file_entry(Layout(root), path))
+    return msgspec.structs.replace(manifest, audits={**manifest.audits, key: entry})
+
+
+def test_an_audit_that_was_not_run_gives_its_command(small, tmp_path):
+    manifest = read_manifest(small)
+    folder = tmp_path / "with a space"
+    assert shlex.split(audits.overlap(folder, manifest).command)[3:] == ["overlap", str(folder)]
+    assert shlex.split(audits.artifacts(folder, manifest, "bench").command)[3:] == ["artifacts", str(folder), "bench"]
+
+
+def test_overlapping_classes_are_listed_with_their_rows(small):
+    found = audits.overlap(small, with_audit(small, "overlap", OVERLAP))
+    assert not found.command
+    assert texts(found.tables[0]) == [
+        ["bench/near_ood", "a class (unknown)", "n01", 3],
+        ["bench/near_ood", "x", "n02", "many"],
+    ]
+
+
+def test_artifacts_are_a_table_of_splits_by_numbers(small):
+    found = audits.artifacts(small, with_audit(small, "bench/artifacts", ARTIFACTS), "bench")
+    (table,) = found.tables
+    assert [column.title for column in table.columns] == ["split", "role", "width", "jpeg quality"]
+    near, test = texts(table)
+    assert near[0] == "near_ood"
+    assert "near-OoD" in near[1]
+    assert near[2:] == ["0.99", None]
+    assert test[1:] == ["a role", "1e9", None]
+    assert [cell.style for cell in table.rows[0][2:]] == ["strong", ""]
+    assert found.summary == "What was found."
+
+
+def test_a_table_that_is_none_is_refused(small):
+    with pytest.raises(BuildError, match=r"artifacts\.csv lacks the columns"):
+        audits.artifacts(small, with_audit(small, "bench/artifacts", "a,b\n"), "bench")
+
+
+def test_other_audits_are_named(small):
+    manifest = with_audit(small, "bench/sheet", "split,row,id\n")
+    assert [key for key, _ in audits.others(manifest)] == ["bench/sheet"]
+    assert audits.others(with_audit(small, "overlap", OVERLAP)) == []
+
+
+def test_duplicates_are_counted_from_their_table(imagenet_release, manifest):
+    table, known_and_unknown = audits.duplicates(imagenet_release, manifest)
+    # The README's lines of verify, of the same build.
+    assert ["imagenet/near_ood", "imagenet/test", 1, 1, 1] in texts(table)
+    assert sum(row[2] for row in texts(table)) == 6
+    assert known_and_unknown == 4
+    assert audits.duplicates(imagenet_release, msgspec.structs.replace(manifest, duplicates=None)) is None
+    assert {by for by, _ in audits.compared(manifest)} == {"bytes"}
+
+
+def test_overlapping_rows_are_those_of_unknown_splits(manifest):
+    found = {row[0]: row[1] for row in texts(audits.overlapping_rows(manifest))}
+    assert found["imagenet/far_ood_food32"] == manifest.by_key()["imagenet/far_ood_food32"].overlaps == 193
+    assert "imagenet/test" not in found

@@ -1,0 +1,93 @@
+import base64
+import io
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from builders.errors import BuildError
+from builders.release.manifest import read_manifest
+from builders.report.pictures import BUDGET, may_be_published, pictured_sources, thumbnails
+from builders.report.rows import FIRST, read_rows
+
+
+def read(root, manifest, shown="all"):
+    sources = pictured_sources(manifest, shown)
+    return [read_rows(root, key, split, sources) for key, _, split in manifest.splits()]
+
+
+def decoded(thumbnail):
+    return Image.open(io.BytesIO(base64.b64decode(thumbnail.uri.partition(",")[2])))
+
+
+def size(made):
+    return sum(len(one.uri) for some in made.values() for one in some)
+
+
+def test_every_role_of_every_split_is_shown_within_the_budget(imagenet_release, manifest):
+    rows = read(imagenet_release, manifest)
+    made = thumbnails(imagenet_release, manifest, rows)
+    assert {key: len(some) for key, some in made.items()} == {
+        (key, role): FIRST for key, _, split in manifest.splits() for role in split.roles
+    }
+    assert size(made) <= BUDGET
+    first = made["imagenet/test", "in_distribution"][0]
+    assert decoded(first).size == (first.width, first.height)
+
+    # The picture is the one of the first row: of a smooth image the thumbnail has the mean colour.
+    shard = imagenet_release / manifest.by_key()["imagenet/test"].data[0].path
+    row = pq.read_table(shard).slice(0, 1).to_pylist()[0]
+    original = np.asarray(Image.open(io.BytesIO(row["image"]["bytes"])).convert("RGB"), float)
+    assert first.name == row["class_name"]
+    assert np.abs(np.asarray(decoded(first), float).mean((0, 1)) - original.mean((0, 1))).max() < 4
+
+
+def test_a_small_budget_is_shared_fairly_and_never_exceeded(imagenet_release, manifest):
+    rows = read(imagenet_release, manifest)
+    for budget in (100_000, 20_000, 1_000):
+        made = thumbnails(imagenet_release, manifest, rows, budget)
+        counts = {len(some) for some in made.values()}
+        assert size(made) <= budget
+        assert max(counts) - min(counts) <= 1
+
+
+def test_only_sources_that_are_declared_open_may_be_passed_on(imagenet_release, manifest):
+    # What the sources' modules say of their owners' terms; the manifest may say what it likes.
+    lying = msgspec.structs.replace(
+        manifest,
+        sources={
+            key: msgspec.structs.replace(source, licence=msgspec.structs.replace(source.licence, publish="open"))
+            for key, source in manifest.sources.items()
+        },
+    )
+    assert pictured_sources(lying, "publishable") == {"caltech256"}
+    assert pictured_sources(lying, "all") == set(manifest.sources)
+    assert pictured_sources(lying, "none") == set()
+    assert may_be_published("noise")
+    assert not may_be_published("a source that nobody declared")
+    made = thumbnails(imagenet_release, lying, read(imagenet_release, lying, "publishable"))
+    assert {key for key, _ in made} == {"imagenet/far_ood_caltech45"}
+
+
+def test_small_images_keep_their_pixels(small):
+    manifest = read_manifest(small)
+    made = thumbnails(small, manifest, read(small, manifest))["bench/test", "in_distribution"]
+    shard = pq.read_table(small / manifest.by_key()["bench/test"].data[0].path)["image"].to_pylist()
+    assert [decoded(one).tobytes() for one in made] == [
+        Image.open(io.BytesIO(row["bytes"])).tobytes() for row in shard
+    ]
+    assert all(one.exact for one in made)
+
+
+def test_an_image_that_does_not_decode_is_named(small):
+    manifest = read_manifest(small)
+    path = small / manifest.by_key()["bench/test"].data[0].path
+    table = pq.read_table(path)
+    images = pa.array([{"bytes": b"GIF89a", "path": ""}] * 4, table.schema.field("image").type)
+    pq.write_table(table.set_column(0, table.schema.field("image"), images), path)
+    with pytest.raises(BuildError, match="row 0") as refused:
+        thumbnails(small, manifest, read(small, manifest))
+    assert str(path) in str(refused.value)

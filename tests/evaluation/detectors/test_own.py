@@ -1,0 +1,183 @@
+"""Detectors of the user's own: the example's by hand, in the command and in Python, and what is refused."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evaluation
+from evaluation import EvaluationError, Method
+from evaluation.__main__ import main
+from evaluation.detectors.images import ODIN
+from evaluation.detectors.own import choose, load_own, own_method
+from evaluation.scoring.scores import read_scores
+from tests.evaluation.detectors.toy import toy_features
+from tests.evaluation.scoring.test_fit import NEAR, TEST, TRAIN, fill
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "own_detector.py"
+ROWS = toy_features(rows=20)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    fill(tmp_path_factory.mktemp("own") / "toy")
+    return tmp_path_factory.getbasetemp() / "own0" / "toy"
+
+
+def by_hand(features, order):
+    """Distances of rows to the class means of the training rows, by loops."""
+    means = [np.mean([z.astype(float) for z in TRAIN.penultimate[TRAIN.labels == c]], axis=0) for c in range(4)]
+    return [
+        min(sum(abs(a - b) ** order for a, b in zip(z, mean, strict=True)) ** (1 / order) for mean in means)
+        for z in features.penultimate.astype(float)
+    ]
+
+
+def test_the_example_scores_beside_the_built_in_detectors(folder, tmp_path, capsys):
+    out = tmp_path / "scores.parquet"
+    asked = ["score", "--features", str(folder), "--out", str(out), "--detectors", "msp", "--quiet"]
+    asked += ["--detector", f"{EXAMPLE}:spread", "--detector", f"{EXAMPLE}:NEAREST_MEAN"]
+    assert main([*asked, "--set", "nearest_mean.order=3"]) == 0
+    assert "nearest_mean: order=3" in capsys.readouterr().out
+    table, about = read_scores(out)
+    rows = {(row["detector"], row["id"]): row for row in table.to_pylist()}
+    assert {name for name, _ in rows} == {"msp", "spread", "nearest_mean"}
+    for features in (TEST, NEAR):
+        for name, expected in (
+            ("spread", [-np.std([float(x) for x in logits]) for logits in features.logits]),
+            ("nearest_mean", by_hand(features, 3)),
+        ):
+            found = [rows[name, id_]["score"] for id_ in features.ids.tolist()]
+            np.testing.assert_allclose(found, expected, rtol=1e-9)
+    digest = hashlib.sha256(EXAMPLE.read_bytes()).hexdigest()
+    assert about.own == {"spread": digest, "nearest_mean": digest}
+    assert about.rows["nearest_mean"]["fitted_on"] == "toy-train/train"
+    assert not list(EXAMPLE.parent.glob("__pycache__"))
+    assert main([*asked, "--detector", f"{EXAMPLE}:spread"]) == 2
+    assert capsys.readouterr().err == "error: Two detectors have the name spread. Give one of them another.\n"
+
+
+def test_alone_it_is_searched_like_any_other(folder, tmp_path, capsys):
+    out = tmp_path / "scores.parquet"
+    asked = ["score", "--features", str(folder), "--out", str(out), "--quiet"]
+    assert main([*asked, "--detector", f"{EXAMPLE}:NEAREST_MEAN"]) == 0
+    assert "the best of 2 with AUROC" in capsys.readouterr().out
+    assert set(read_scores(out)[0]["detector"].to_pylist()) == {"nearest_mean"}
+
+
+def test_methods_and_functions_work_from_python(folder):
+    def width(features):
+        """A list is as good as an array."""
+        return [float(len(row)) for row in features.logits]
+
+    method = Method("twice", "Twice", "ours", lambda features, head, times=2: _Times(times), grid={"times": (2, 3)})
+    table = evaluation.score(folder, ["msp", method, width, _Times(5)], search=False)
+    scores = {name: set() for name in ("msp", "twice", "width", "_Times")}
+    for row in table.to_pylist():
+        scores[row["detector"]].add(row["score"])
+    assert (scores["twice"], scores["width"], scores["_Times"]) == ({2.0}, {4.0}, {5.0})
+    assert len(scores["msp"]) > 100
+
+
+class _Times:
+    """A detector that needs no fitting, with a prediction of its own."""
+
+    def __init__(self, times):
+        self.times = times
+
+    def score(self, features):
+        return np.full(len(features), self.times)
+
+    def predict(self, features):
+        return np.full(len(features), -1)
+
+
+def test_predictions_of_its_own_are_its_own(folder):
+    table = evaluation.score(folder, [_Times(1)], search=False)
+    assert set(table["prediction"].to_pylist()) == {-1}
+
+
+def test_several_that_are_scored_together_are_checked_too():
+    def together(detectors, features):
+        return [np.full(len(features), each.times) for each in detectors]
+
+    method = Method("mine", "Mine", "ours", lambda features, head, times=1.0: _Times(times), score_together=together)
+    checked = own_method(method)
+    detectors = [checked.make(None, None, times=times) for times in (3.0, np.nan)]
+    with pytest.raises(EvaluationError, match="mine gives 20 of 20 rows a score that is NaN or infinite"):
+        checked.score_together(detectors, ROWS)
+    assert checked.score_together(detectors[:1], ROWS)[0].tolist() == [3.0] * 20
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("missing.py:f", "There is no file missing.py to load f from; check the path."),
+        ("mine.py", "mine.py does not name a detector; write FILE.py:NAME."),
+        ("mine.txt:f", "mine.txt:f does not name a detector; write FILE.py:NAME."),
+        ("mine.py:spraed", "'spraed' is not a name in mine.py; the closest names are spread."),
+        ("mine.py:THREE", "THREE is int, not a detector. Make it a Method, or a function that returns the scores"),
+        ("mine.py:Class", "Class is type, not a detector"),
+        ("mine.py:msp", "msp is the name of a built-in detector. Give yours another name."),
+        ("broken.py:f", "broken.py is not a Python file: invalid syntax"),
+    ],
+)
+def test_what_is_no_detector_is_refused_in_one_sentence(tmp_path, monkeypatch, capsys, folder, spec, says):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("THREE = 3\ndef spread(f): ...\ndef msp(f): ...\nclass Class: ...\n")
+    Path("broken.py").write_text("def f(:\n")
+    with pytest.raises(EvaluationError) as refused:
+        load_own(spec)
+    assert str(refused.value).startswith(says)
+    if spec == "mine.py:spraed":
+        assert main(["score", "--features", str(folder), "--out", "s.parquet", "--detector", spec]) == 2
+        assert capsys.readouterr().err == f"error: {says}\n"
+        assert not Path("s.parquet").exists()
+
+
+def gives(value):
+    return own_method(lambda features: value, name="mine").make(None, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (
+            None,
+            r"mine returned NoneType of shape \(\) and type object for 20 rows. Return an array of one real",
+        ),
+        (np.zeros((20, 1)), r"mine returned ndarray of shape \(20, 1\)"),
+        (np.zeros(19), r"of shape \(19,\)"),
+        (np.zeros(20, complex), "type complex128"),
+        (np.zeros(20, bool), "type bool"),
+        (["1"] * 20, "type <U1"),
+        ([[1], [1, 2]], "mine returned list"),
+        ([*[1.0] * 19, np.nan], "mine gives 1 of 20 rows a score that is NaN or infinite, the first '{last}'. Mend"),
+        ([*[1.0] * 19, np.inf], "NaN or infinite, the first '{last}'"),
+    ],
+)
+def test_what_is_no_column_of_scores_is_refused(value, says):
+    with pytest.raises(EvaluationError, match=says.format(last=ROWS.ids[-1])):
+        gives(value).score(ROWS)
+
+
+def test_methods_that_cannot_be_used_are_refused():
+    for name in ("", "a,b", "all", "a b", "../x", "a.b", "-a"):
+        with pytest.raises(EvaluationError, match="cannot be the name of a detector"):
+            own_method(Method(name, "T", "ours", lambda features, head: _Times(1)))
+    with pytest.raises(EvaluationError, match="mine reads images but has no pass"):
+        own_method(Method("mine", "T", "ours", lambda features, head: _Times(1), reads="images"))
+    with pytest.raises(EvaluationError, match="mine makes NoneType, which has no method score"):
+        own_method(Method("mine", "T", "ours", lambda features, head: None)).make(None, None)
+    with pytest.raises(EvaluationError, match="msp is the name of a built-in detector"):
+        own_method(ODIN.__class__("msp", "T", "ours", ODIN.make, reads="images", image_pass=ODIN.image_pass))
+
+
+def test_an_error_of_the_user_s_code_keeps_its_traceback():
+    def fails(features):
+        return 1 / 0
+
+    (method,) = choose([fails])[1].values()
+    with pytest.raises(ZeroDivisionError):
+        method.make(None, None).score(ROWS)

@@ -1,0 +1,264 @@
+"""The transition graph and its pruning: eighteen images counted by hand, and a plain loop over many."""
+
+import csv
+import random
+from collections import Counter
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+pytest.importorskip("networkx", reason="needs the extra `evaluate`")
+
+import networkx
+
+from evaluation.errors import EvaluationError
+from evaluation.graph.pruning import STEPS, heaviest, prune, write_edges, write_graphml
+from evaluation.graph.transitions import Image, Transitions, make_class
+
+# Own class, predicted class, whether in-distribution, and the scores of these images.
+IMAGES = (
+    ("places365:fountain", "places365:fountain", True, (0.1, 0.1, 0.1)),
+    ("places365:fountain", "places365:tower", True, (0.1, 0.9)),
+    ("sun397:fountain", "places365:fountain", True, (0.2, 0.9)),
+    ("sun397:water tower", "places365:water_tower", False, (0.1, 0.2, 0.3, 0.4)),
+    ("imagenet:beagle", "places365:pet_shop", False, (0.5, 0.6, 0.7)),
+    ("imagenet:beagle", "places365:kennel", False, (0.5,)),
+    ("imagenet:bed", "places365:bedroom", True, (0.1, 0.2, 0.95)),
+)
+
+
+def transitions(lines=IMAGES, roles=True):
+    rows = [(own, predicted, known, score) for own, predicted, known, scores in lines for score in scores]
+    images = [
+        Image(make_class(*own.split(":")), make_class(*predicted.split(":")), score, known if roles else None)
+        for own, predicted, known, score in rows
+    ]
+    return Transitions(images, "msp")
+
+
+def shuffled(images):
+    order = list(range(len(images.images)))
+    random.Random(0).shuffle(order)
+    return replace(images, images=[images.images[number] for number in order])
+
+
+def edges(graph):
+    """Weights and mean scores by the keys of both ends, in the graph's order of weights."""
+    found = heaviest(graph)
+    return {(own, taken): (edge["weight"], pytest.approx(edge["mean_score"])) for own, taken, edge in found}
+
+
+def nodes(graph):
+    return list(graph)
+
+
+def counts(stages):
+    return {stage.step: (stage.nodes, stage.edges, stage.images) for stage in stages}
+
+
+def test_every_step_takes_what_the_paper_takes_and_is_counted():
+    # Of the 10 in-distribution images the detector accepts 7: five score 0.1, two 0.2. Four of them are left by then.
+    graph, stages = prune(transitions(), min_weight=2, accepted=0.7)
+    assert counts(stages) == {
+        "": (10, 7, 18),
+        "self-loops": (10, 6, 15),
+        "evident-id": (10, 6, 11),
+        "same-names": (10, 5, 10),
+        "same-dataset": (10, 4, 9),
+        "light-edges": (10, 2, 7),
+        "isolated": (4, 2, 7),
+    }
+    assert list(edges(graph).items()) == [
+        (("sun397:water tower", "places365:water_tower"), (4, 0.25)),
+        (("imagenet:beagle", "places365:pet_shop"), (3, 0.6)),
+    ]
+    assert nodes(graph) == ["imagenet:beagle", "places365:pet_shop", "places365:water_tower", "sun397:water tower"]
+    assert not any(stage.skipped for stage in stages)
+
+
+def test_a_step_that_is_kept_takes_nothing():
+    for step in STEPS:
+        _, stages = prune(transitions(), min_weight=2, accepted=0.7, keep=[step])
+        place = list(STEPS).index(step)
+        assert [stage.step for stage in stages if stage.skipped] == [step]
+        assert stages[place + 1].images == stages[place].images
+        assert (stages[place + 1].nodes, stages[place + 1].edges) == (stages[place].nodes, stages[place].edges)
+
+
+def test_all_steps_kept_leave_the_whole_graph():
+    graph, _ = prune(transitions(), keep=list(STEPS))
+    assert edges(graph)["places365:fountain", "places365:fountain"] == (3, 0.1)
+    assert edges(graph)["places365:fountain", "places365:tower"] == (2, 0.5)
+    assert graph.size(weight="weight") == 18
+    assert len(nodes(graph)) == 10
+
+
+def test_without_roles_nobody_is_evidently_in_distribution():
+    _, stages = prune(transitions(roles=False), min_weight=1)
+    assert {stage.step: stage.skipped for stage in stages if stage.skipped} == {"evident-id": "roles are unknown"}
+    assert counts(stages)["evident-id"] == counts(stages)["self-loops"]
+
+
+def test_with_a_share_of_one_no_in_distribution_image_counts():
+    graph, _ = prune(transitions(), min_weight=1, accepted=1)
+    assert {weight for weight, _ in edges(graph).values()} == {4, 3, 1}
+
+
+@pytest.mark.parametrize(("accepted", "evident"), [(0.95, 95), (0.07, 7), (0.071, 8), (1, 100)])
+def test_the_share_that_is_accepted_is_exact(accepted, evident):
+    """0.07 * 100 is 7.000000000000001 in floats, which rounded up would accept 8."""
+    lines = [
+        ("imagenet:a", "places365:b", True, [number / 100 for number in range(100)]),
+        ("imagenet:c", "places365:b", False, [0.0]),
+    ]
+    _, stages = prune(transitions(lines), min_weight=1, accepted=accepted)
+    assert counts(stages)["evident-id"][2] == 101 - evident
+
+
+def test_images_that_tie_with_the_last_accepted_are_accepted_too():
+    lines = [("imagenet:a", "places365:b", True, [1, 2, 2, 2, 3])]
+    _, stages = prune(transitions(lines), min_weight=1, accepted=0.4)
+    assert counts(stages)["evident-id"][2] == 1
+
+
+def test_names_are_the_same_only_letter_by_letter():
+    lines = [
+        ("sun397:" + own, "places365:" + predicted, False, [0])
+        for own, predicted in [("a b", "a_b"), ("a b", "b a"), ("A b", "a b"), ("a b", "a b")]
+    ]
+    _, stages = prune(transitions(lines), min_weight=1)
+    assert counts(stages)["same-names"][2] == 3
+
+
+def in_two_orders():
+    """One graph from images in two orders, whose sums of scores depend on the order that they are added in."""
+    images = transitions()
+    scores = (np.random.default_rng(0).normal(size=len(images.images)) * 1e3).tolist()
+    of_images = [image._replace(score=score) for image, score in zip(images.images, scores, strict=True)]
+    images = replace(images, images=of_images)
+    for name, given in (("one", images), ("two", shuffled(images))):
+        yield name, prune(given, min_weight=1, keep=["same-names", "same-dataset"])[0]
+
+
+def test_the_order_of_images_makes_no_difference(tmp_path):
+    for name, graph in in_two_orders():
+        write_edges(graph, tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_the_order_of_images_makes_no_difference_to_graphml(tmp_path):
+    for name, graph in in_two_orders():
+        write_graphml(graph, tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_many_images_are_counted_as_a_loop_counts_them():
+    numbers = np.random.default_rng(1)
+    names = [f"{dataset}:{letter}" for dataset in ("imagenet", "places365", "sun397") for letter in "abcdef"]
+    lines = [
+        (names[own], names[6 + predicted], bool(known), [score])
+        for own, predicted, known, score in zip(
+            numbers.integers(18, size=3000),
+            numbers.integers(6, size=3000),
+            numbers.integers(2, size=3000),
+            numbers.integers(50, size=3000),
+            strict=True,
+        )
+    ]
+    known = sorted(scores[0] for _, _, known, scores in lines if known)
+    threshold = next(score for score in known if sum(other <= score for other in known) >= 0.5 * len(known))
+    expected = Counter()
+    for own, predicted, known, (score,) in lines:
+        (dataset, name), (other, label) = own.split(":"), predicted.split(":")
+        if name != label and dataset != other and not (known and score <= threshold):
+            expected[own, predicted] += 1
+    graph, _ = prune(transitions(lines), min_weight=22, accepted=0.5)
+    found = {ends: weight for ends, (weight, _) in edges(graph).items()}
+    assert found == {ends: weight for ends, weight in expected.items() if weight >= 22}
+    assert 0 < len(found) < len(expected)
+    assert list(found) == sorted(found, key=lambda ends: (-found[ends], ends))
+
+
+def refusal(lines, **how):
+    with pytest.raises(EvaluationError) as refused:
+        prune(transitions(lines), **how)
+    return str(refused.value)
+
+
+def test_the_step_that_leaves_nothing_is_named():
+    assert "The step self-loops leaves no edge: it removes the last 1 " in refusal(IMAGES[:1])
+    assert "The step evident-id leaves no edge: it removes the last 1 " in refusal(IMAGES[6:], accepted=1)
+    assert "The step same-dataset leaves no edge: it removes the last 1 " in refusal(IMAGES[:2], accepted=0.1)
+    assert "The step same-names leaves no edge: it removes the last 1 " in refusal(IMAGES[2:3], accepted=0.1)
+    # 95 % of 10 images is all of them, so that the three edges of unknown images are left.
+    said = refusal(IMAGES)
+    assert "The step light-edges leaves no edge: it removes the last 3 " in said
+    assert "at most 4 images each, but the minimum is 10. Lower --min-weight." in said
+
+
+def test_no_such_step():
+    assert "'self-loop' is not a pruning step; the closest names are self-loops" in refusal(IMAGES, keep=["self-loop"])
+
+
+def test_edges_are_a_table_with_the_heaviest_first(tmp_path):
+    graph, _ = prune(transitions(), min_weight=2, accepted=0.7)
+    write_edges(graph, tmp_path / "edges.csv")
+    with (tmp_path / "edges.csv").open(encoding="utf-8", newline="") as opened:
+        lines = list(csv.DictReader(opened))
+    assert [float(line.pop("mean_score")) for line in lines] == pytest.approx([0.25, 0.6])
+    assert lines == [
+        {
+            "source": "sun397:water tower",
+            "target": "places365:water_tower",
+            "weight": "4",
+            "source_dataset": "sun397",
+            "source_name": "water tower",
+            "target_dataset": "places365",
+            "target_name": "water_tower",
+        },
+        {
+            "source": "imagenet:beagle",
+            "target": "places365:pet_shop",
+            "weight": "3",
+            "source_dataset": "imagenet",
+            "source_name": "beagle",
+            "target_dataset": "places365",
+            "target_name": "pet_shop",
+        },
+    ]
+
+
+def test_graphml_is_read_back_by_networkx(tmp_path):
+    graph, _ = prune(transitions(), min_weight=2, accepted=0.7)
+    graph.nodes["imagenet:beagle"]["label"] = 'Beagle <"&"> ü'
+    graph.graph["detector"] = "msp"
+    write_graphml(graph, tmp_path / "g.graphml")
+    found = networkx.read_graphml(tmp_path / "g.graphml")
+    assert found.is_directed()
+    assert found.graph["detector"] == "msp"
+    assert sorted(found) == nodes(graph)
+    assert found.nodes["imagenet:beagle"] == {"label": 'Beagle <"&"> ü', "dataset": "imagenet"}
+    data = {ends: (found.edges[ends]["weight"], found.edges[ends]["mean_score"]) for ends in found.edges}
+    assert data == edges(graph)
+
+
+def test_graphml_is_what_the_standard_says(tmp_path):
+    """Every datum has a declared key, and edges join declared nodes: read as XML, without a library for graphs."""
+    graph, _ = prune(transitions(), min_weight=2, accepted=0.7)
+    write_graphml(graph, tmp_path / "g.graphml")
+    space = "{http://graphml.graphdrawing.org/xmlns}"
+    root = ElementTree.parse(tmp_path / "g.graphml").getroot()
+    assert root.tag == f"{space}graphml"
+    kinds = {(key.get("for"), key.get("id")): key.get("attr.type") for key in root.iter(f"{space}key")}
+    assert kinds["edge", "weight"] in ("int", "long")
+    assert kinds["edge", "mean_score"] == "double"
+    written = root.find(f"{space}graph")
+    assert written.get("edgedefault") == "directed"
+    ids = {node.get("id") for node in written.iter(f"{space}node")}
+    assert ids == set(nodes(graph))
+    assert {(edge.get("source"), edge.get("target")) for edge in written.iter(f"{space}edge")} == set(edges(graph))
+    for kind in ("node", "edge"):
+        for element in written.iter(space + kind):
+            assert {(kind, datum.get("key")) for datum in element.iter(f"{space}data")} <= set(kinds)

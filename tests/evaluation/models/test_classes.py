@@ -1,0 +1,58 @@
+"""Label maps: which logits are a release's classes, from a file and by wnids."""
+
+import numpy as np
+import pytest
+
+from evaluation.errors import EvaluationError
+from evaluation.models.classes import of_wnids, read_classes
+
+NAMES = ("cat", "dog", "newt")
+
+
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_a_file_gives_the_logit_of_each_class_in_the_order_of_the_release(tmp_path):
+    """Other classes may stand there, in any order and quoted."""
+    path = write(tmp_path / "map.csv", '\ufeffclass,index\ndog,7\n"wolf, grey",3\ncat,0\nnewt,9\n')
+    assert read_classes(path, NAMES, 10) == (0, 7, 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("class,index\ncat,0\ndog,1\n", "lacks 1 of the release's 3 classes, such as newt. Add them"),
+        ("class,index\ncat,0\ndog,1\nnewt,10\n", "Line 4 .* has the index '10', but the model's logits are 0 to 9"),
+        ("class,index\ncat,0\ndog,1\nnewt,-1\n", "has the index '-1'"),
+        ("class,index\ncat,0\ndog,1\nnewt,\u0663\n", "Line 4"),
+        ("class,index\ncat,0\ncat,1\n", r"Line 3 .* repeats a class or an index \(cat, 1\)"),
+        ("class,index\ncat,0\ndog,0\n", r"Line 3 .* repeats a class or an index \(dog, 0\)"),
+        ("index,class\n0,cat\n", "must have the two columns class,index"),
+        ("class,index\ncat\n", "must have the two columns class,index"),
+        ("", "must have the two columns class,index"),
+        (b"class,index\n\xff,1\n", "Cannot read .*map.csv"),
+        ('class,index\n"cat,1\n', "Cannot read .*map.csv"),
+    ],
+)
+def test_a_file_that_is_no_label_map(tmp_path, text, found):
+    with pytest.raises(EvaluationError, match=found):
+        read_classes(write(tmp_path / "map.csv", text), NAMES, 10)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(EvaluationError, match="No such file"):
+        read_classes(tmp_path / "map.csv", NAMES, 10)
+
+
+def test_wnids_are_in_the_order_of_imagenets_classes():
+    """Which is that of the sorted wnids for ImageNet-1k (ILSVRC2012); tench is 0, the hammerhead 4, tissue 999."""
+    pytest.importorskip("timm", reason="has the lists of wnids")
+    assert of_wnids(("n15075141", "n01440764", "n01494475"), 1000) == (999, 0, 4)
+    assert of_wnids(("n01440764", "cat"), 1000) is None
+    assert of_wnids(("n01440764",), 7) is None
+    from timm.data import ImageNetInfo
+
+    names = ImageNetInfo("imagenet-1k").label_names()
+    assert np.array_equal(of_wnids(sorted(names), 1000), range(1000))

@@ -1,0 +1,239 @@
+"""Tables of papers, set from their own numbers: the cells come out where the paper prints them."""
+
+import re
+
+import pytest
+
+from evaluation.protocols import broad, facets
+from evaluation.protocols.figures import Figure, means
+from evaluation.protocols.registry import figures
+from evaluation.protocols.results import Run, over_runs, tidy
+from evaluation.reports.layouts import headlines, paper_tables
+from evaluation.reports.page import PageContents, render_page
+from evaluation.reports.tables import as_csv
+from tests.evaluation.made_rows import make_rows
+from tests.evaluation.reports.as_text import text_lines
+
+
+def run(variant="", seed=0):
+    return Run(f"{variant}-{seed}", variant, seed, "m", f"{variant} {seed}", {}, {})
+
+
+def figure(value, metric="auroc", **named):
+    plain = {
+        "protocol": "broad",
+        "config": "c",
+        "setting": "dsd",
+        "known": "test",
+        "unknown": "u",
+        "positive": "",
+        "rows": "as_published",
+        "statistic": "",
+        "fitted_on": "",
+        "factor": 100.0,
+        "n_known": 2,
+        "n_unknown": 2,
+    }
+    return Figure(**{**plain, **named, "metric": metric, "value": value})
+
+
+def tables(*judged):
+    lines = over_runs(tidy(judged, release="r", release_digest="d"))
+    return {placed.table.name: placed for placed in paper_tables(lines)}
+
+
+# FACETS, table VI, two of its rows: FPR@95%TPR / detection error / AUROC.
+TABLE_VI = {
+    "Baseline": {"MSP": (22.36, 13.68, 94.79), "TS": (4.50, 4.75, 99.02), "OODL": (0.37, 1.61, 99.81)},
+    "T2": {"MSP": (82.44, 43.72, 69.83), "TS": (74.01, 39.51, 76.38), "OODL": (81.49, 43.25, 68.43)},
+}
+
+
+def facets_figures(method, metrics=facets.IN_TABLES):
+    return [
+        figure(value / 100, metric, protocol="facets", config=config, setting="ood_detection")
+        for config, cells in TABLE_VI.items()
+        for metric, value in zip(metrics, cells[method], strict=True)
+    ]
+
+
+def test_facets_is_set_as_data_sets_by_methods_with_the_best_auroc_bold():
+    found = tables(*((run(), method, facets_figures(method)) for method in ("MSP", "TS", "OODL")))
+    assert list(found) == ["facets-ood-detection"]
+    lines = text_lines(found["facets-ood-detection"].table)
+    assert lines[1:] == [
+        "| Baseline | 22.36 / 13.68 / 94.79 | 4.50 / 4.75 / 99.02 | **0.37 / 1.61 / 99.81** |",
+        "| T2 | 82.44 / 43.72 / 69.83 | **74.01 / 39.51 / 76.38** | 81.49 / 43.25 / 68.43 |",
+    ]
+
+
+def test_facets_with_many_methods_is_turned():
+    names = [f"D{number}" for number in range(9)]
+    found = tables(*((run(), name, facets_figures("TS")) for name in names))
+    lines = text_lines(found["facets-ood-detection"].table)
+    assert lines[1] == "| D0 | 4.50 / 4.75 / 99.02 | 74.01 / 39.51 / 76.38 |"
+    assert len(lines) == 1 + 9
+
+
+# BROAD, table 8 (ResNet-50): in-distribution, adversarial attacks, corruptions, average.
+TABLE_8 = {"MSP": (86.31, 74.04, 95.93, 85.43), "GradNorm": (58.07, 62.49, 92.73, 71.10)}
+
+
+@pytest.mark.parametrize("order", [("MSP", "GradNorm"), ("GradNorm", "MSP")])
+def test_broad_s_kinds_and_their_average_stand_in_its_columns(order):
+    judged = []
+    for method in order:
+        kinds = dict(zip(("in_distribution", "adversarial", "corruption"), TABLE_8[method], strict=False))
+        of_kinds = {kind: [figure(value / 100, setting="ed", unknown=f"{kind} x")] for kind, value in kinds.items()}
+        judged.append((run(), method, broad.averaged(of_kinds)))
+    found = tables(*judged)
+    assert {name: placed.shown for name, placed in found.items()} == {"broad-ed": True, "broad-ed-splits": False}
+    lines = text_lines(found["broad-ed"].table)
+    assert lines[0] == "| Method | in distribution ↑ | adversarial ↑ | corruption ↑ | average ↑ |"
+    assert {line.replace("*", "") for line in lines[1:]} == {
+        "| MSP | 86.31 | 74.04 | 95.93 | 85.43 |",
+        "| GradNorm | 58.07 | 62.49 | 92.73 | 71.10 |",
+    }
+
+
+def unified(accuracy, unknown, near):
+    """Figures of the unified protocol in the order in which it gives them."""
+    named = {"protocol": "unknown-detection", "config": "cifar"}
+    every = {**named, "setting": "unknown_detection", "unknown": "test, wrong + near_ood"}
+    wrong = {**named, "setting": "misclassification_detection", "unknown": "test, wrong"}
+    far = figure(0.5, **named, setting="ood_detection", unknown="far_ood_svhn")
+    return [
+        figure(unknown / 1000, "aurc", **every, factor=1000.0),
+        figure(accuracy / 100, "accuracy", **wrong),
+        figure(near / 100, **named, setting="ood_detection", unknown="near_ood"),
+        far,
+        *means([far]),
+    ]
+
+
+def test_the_unified_benchmark_is_set_by_method_with_mean_and_deviation_over_runs():
+    # Kim, Koo and Hwang, table 6, MCP: accuracy 74.43 +- 0.51, AURC 773.15 +- 12.77; two runs that have these.
+    runs = [unified(74.43 + sign * 0.51 / 2**0.5, 773.15 + sign * 12.77 / 2**0.5, 70.0) for sign in (-1, 1)]
+    found = tables(*((run(seed=seed), "msp", figures) for seed, figures in enumerate(runs)))
+    table = found["unknown-detection-cifar"].table
+    lines = text_lines(table)
+    assert lines[0] == "| Method | Accuracy ↑ | Unknown AURC ↓ | Near-OoD AUROC ↑ | SVHN AUROC ↑ | Far mean AUROC ↑ |"
+    assert lines[1].startswith("| MSP | 74.43 ± 0.51 | 773.15 ± 12.77 | 70.00 ± 0.00 |")
+    assert "over 2 runs" in table.note
+
+
+def test_openood_has_means_first_and_splits_behind_a_link():
+    rows = make_rows(
+        ("c", "test", "in_distribution", [0, 1, 2, 3], {"wrong": [False, False, False, True]}),
+        ("c", "near_ood", "near_ood", [1.5, 4]),
+        ("c", "far_ood_a", "far_ood", [5, 6]),
+        ("c", "far_ood_b", "far_ood", [-1, 6]),
+        ("s", "snow", "corruption", [7, 8], {"label": [0, 0]}),
+    )
+    lines = figures("openood", rows)
+    found = tables((run(), "msp", lines))
+    assert [name for name, placed in found.items() if placed.shown] == [
+        f"openood-c-s-{setting}" for setting in ("standard", "open-set", "full-spectrum")
+    ]
+    # AUROC 6 of 8 pairs against the near, 8 and 4 of 8 against the far; OSCR of three right rows of four.
+    standard = found["openood-c-s-standard"].table
+    assert [heading.group for heading in standard.columns[::2]] == ["Near-OoD mean", "Far-OoD mean"]
+    assert "| MSP | 50.00 | 75.00 | 50.00 | 75.00 |" in text_lines(standard)
+    assert "| MSP | 62.50 | 56.25 |" in text_lines(found["openood-c-s-open-set"].table)
+    assert "Known rows: test + snow." in found["openood-c-s-full-spectrum"].table.note
+    splits = found["openood-c-s-standard-splits"].table
+    assert [heading.group for heading in splits.columns[::2]] == ["Near-OoD", "a", "b"]
+    summary = over_runs(tidy([(run(), "msp", lines)], release="r", release_digest="d"))
+    (headline,) = headlines(summary, "openood")
+    assert (headline["unknown"], headline["mean"]) == ("near_ood", 0.75)
+
+
+def test_figures_without_duplicates_stand_beside_those_of_all_rows():
+    published = unified(74.0, 773.0, 70.0)
+    clean = [Figure(**{**vars(one), "rows": "without_duplicates", "value": one.value / 2}) for one in published]
+    found = tables((run(), "msp", [*published, *clean]))
+    assert set(found) == {
+        "unknown-detection-cifar",
+        "unknown-detection-cifar-without-duplicates",
+        "duplicates-unknown-detection-cifar",
+    }
+    assert not found["unknown-detection-cifar-without-duplicates"].shown
+    head, line = as_csv(found["duplicates-unknown-detection-cifar"].table).splitlines()
+    cells = dict(zip(head.split(","), line.split(","), strict=True))
+    assert (cells["Unknown detection AURC all"], cells["Unknown detection AURC without"]) == ("773.0", "386.5")
+    assert (cells["Near-OoD AUROC all"], cells["Near-OoD AUROC without"]) == ("70.0", "35.0")
+
+
+def test_a_single_run_is_not_bold_beside_means(tmp_path):
+    """As a deep ensemble of all seeds beside detectors of each; nor is it the best at a glance."""
+    judged = [
+        (run(seed=seed), name, unified(74.0 + seed, value, 70.0))
+        for name, value in (("msp", 700), ("knn", 600))
+        for seed in (0, 1)
+    ]
+    judged.append((run("", 7), "ensemble", unified(90.0, 500, 90.0)))
+    found = tables(*judged)["unknown-detection-cifar"].table
+    lines = {line.split(" | ")[0]: line for line in text_lines(found)}
+    assert "**" not in lines["| ensemble"]
+    assert "**600.00 ± 0.00**" in lines["| KNN"]
+    assert "sample standard deviation (of n - 1) over 1 to 2 runs" in found.note
+    figures = tidy(judged, release="r", release_digest="d")
+    record = {"release": "r", "release_digest": "d", "notes": ["a note"], "runs": [], "protocols": {}}
+    page = render_page(PageContents(record, figures, []))
+    glance = re.sub(r"\s*<[^>]+>\s*", "|", page.partition('id="glance-caption"')[2].partition("</table>")[0])
+    words = list(filter(None, glance.split("|")))
+    assert words[1:7] == ["Protocol", "Config", "Figure", "Best", "Its value", "MSP"], (
+        "training is not named, no column"
+    )
+    assert words[7:] == ["Unknown detection", "cifar", "AURC ↓", "KNN", "600.00 ± 0.00", "700.00 ± 0.00"]
+    assert "chosen on the very rows that it is evaluated on" in page
+
+
+def robust(unknown, setting, variant="*"):
+    named = {"protocol": "optimizer-robustness", "setting": setting, "unknown": unknown}
+    return [figure(0.5, **named, statistic=name) for name in ("mixture_mean", "mixture_variance", "robustness")]
+
+
+def test_every_robustness_table_has_a_file_of_its_own():
+    """BROAD's sets are of one setting: three tables of it had one name, and two were lost."""
+    figures = [one for unknown in ("inaturalist", "pgd_vit", "snow") for one in robust(unknown, "dsd")]
+    figures += robust("near_ood", "ood_detection") + robust("test, wrong", "misclassification_detection")
+    summarized = over_runs(tidy([(run("*"), "msp", figures)], release="r", release_digest="d"))
+    names = [placed.table.name for placed in paper_tables(summarized)]
+    assert names == [
+        "optimizer-robustness-c-Distribution-shift-detection-iNaturalist",
+        "optimizer-robustness-c-Distribution-shift-detection-PGD-ViT",
+        "optimizer-robustness-c-Distribution-shift-detection-snow",
+        "optimizer-robustness-c-Near-OoD",
+        "optimizer-robustness-c-Misclassification-detection",
+    ]
+    # Names that differ in signs only.
+    figures = robust("a_b", "dsd") + robust("a b", "dsd")
+    summarized = over_runs(tidy([(run("*"), "msp", figures)], release="r", release_digest="d"))
+    names = [placed.table.name for placed in paper_tables(summarized)]
+    name = "optimizer-robustness-c-Distribution-shift-detection-a-b"
+    assert names == [name, f"{name}-2"]
+
+
+def test_ways_of_training_have_tables_of_their_own():
+    judged = [(run(variant), "msp", unified(74.0, 773.0, 70.0)) for variant in ("adam", "sgd")]
+    found = tables(*judged)
+    assert list(found) == ["unknown-detection-cifar-adam", "unknown-detection-cifar-sgd"]
+    assert found["unknown-detection-cifar-sgd"].table.title == "Unknown detection on cifar, sgd"
+
+
+def test_what_duplicates_change_on_many_configs_is_linked_and_not_shown():
+    def both(configs):
+        all_rows = [figure(0.8, protocol="facets", config=name, setting="ood_detection") for name in configs]
+        without = [Figure(**{**vars(one), "rows": "without_duplicates", "value": 0.7}) for one in all_rows]
+        found = tables((run(), "msp", [*all_rows, *without]))
+        return {name: placed for name, placed in found.items() if name.startswith("duplicates-")}
+
+    few, many = both(["t1"]), both(["t1", "t2", "t3", "t4"])
+    assert {name: placed.shown for name, placed in few.items()} == {"duplicates-facets-t1": True}
+    assert {placed.shown for placed in many.values()} == {False}
+    assert len(many) == 4
+    assert text_lines(few["duplicates-facets-t1"].table) == [
+        "| Method | OOD detection AUROC all ↑ | OOD detection AUROC without ↑ |",
+        "| MSP | 80.00 | 70.00 |",
+    ]

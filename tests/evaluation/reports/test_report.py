@@ -1,0 +1,543 @@
+"""`python -m evaluation report` on a real release: figures against scikit-learn's, refusals, and files on disk."""
+
+import csv
+import functools
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import evaluation
+from evaluation.__main__ import main
+from evaluation.commands import report as command
+from evaluation.demo.release import CONFIG, MIXED, make_release
+from evaluation.protocols.results import COLUMNS, read_figures, read_record
+from evaluation.releases import open_release
+from evaluation.reports import report as report_module
+from evaluation.scoring.fit_splits import in_fit_half
+from evaluation.scoring.joining import release_index
+from evaluation.scoring.scores import Provenance, write_scores
+from tests.browser import look_at
+from tests.evaluation.reports.as_text import page_of
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report") / "digits"
+    make_release(folder)
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def opened_once():
+    """Lets all reports read the rows of one opened release; nothing here changes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "open_release", functools.cache(open_release))
+        yield
+
+
+@pytest.fixture(scope="module")
+def rows(root):
+    """The rows of the config `digits` with made-up scores of two detectors and predictions, a set for each seed."""
+    found = release_index(open_release(str(root)), [CONFIG]).rows
+
+    def made(seed):
+        numbers = np.random.default_rng(seed)
+        level = np.select([found.role == "near_ood", found.role == "far_ood"], [0.8, 1.6], 0.0)
+        wrong = numbers.random(len(found)) < 0.1
+        return {
+            "id": found.id,
+            "role": found.role,
+            "split": found.split,
+            "label": found.label,
+            "duplicate": found.duplicate,
+            "prediction": np.where(wrong, (found.label + 1) % 6, np.maximum(found.label, 0)),
+            "msp": level + wrong + numbers.normal(size=len(found)).round(1),
+            "mine": 2 * level + numbers.normal(size=len(found)).round(1),
+        }
+
+    return made
+
+
+def write(path, root, made, detectors=("msp", "mine"), seed=0, keep=None, **more):
+    keep = np.ones(len(made["id"]), bool) if keep is None else keep
+    tables = [
+        pa.table(
+            {
+                "id": made["id"][keep],
+                "detector": [name] * keep.sum(),
+                "score": made[name][keep],
+                "prediction": made["prediction"][keep],
+            }
+        )
+        for name in detectors
+    ]
+    path.parent.mkdir(exist_ok=True)
+    digest = open_release(str(root)).digest
+    about = Provenance(
+        digest,
+        (CONFIG,),
+        f"folder/net.py:make {path.stem}",
+        path.stem,
+        seed,
+        {"mine": {"k": 3.0}},
+        {"torch": "2"},
+        **more,
+    )
+    write_scores(path, pa.concat_tables(tables), about)
+    return str(path)
+
+
+def report(out, root, *words):
+    return main(["report", "--release", str(root), "--out", str(out), "--no-plots", *map(str, words)])
+
+
+def value(figures, **named):
+    (found,) = [line["value"] for line in figures.to_pylist() if named.items() <= line.items()]
+    return found
+
+
+def test_the_public_function_gives_the_figures_of_the_command(tmp_path, root, rows):
+    path = write(tmp_path / "run.parquet", root, rows(0))
+    assert report(tmp_path / "out", root, "--scores", path) == 0
+    assert evaluation.evaluate([path], open_release(str(root))).equals(read_figures(tmp_path / "out"))
+
+
+def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, root, rows):
+    made = rows(0)
+    shuffled = np.random.default_rng(1).permutation(len(made["id"]))
+    mixed = {name: values[shuffled] for name, values in made.items()}
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, mixed)) == 0
+    figures = read_figures(tmp_path / "out")
+    for detector in ("msp", "mine"):
+        for split in ("near_ood", "far_ood_noise", "far_ood_textures"):
+            for which, kept in (("as_published", True), ("without_duplicates", ~made["duplicate"])):
+                chosen = np.isin(made["split"], ("test", split)) & kept
+                expected = roc_auc_score(made["split"][chosen] == split, made[detector][chosen])
+                named = {"detector": detector, "unknown": split, "metric": "auroc", "rows": which}
+                assert value(figures, **named, setting="ood_detection") == pytest.approx(expected, abs=1e-12)
+    judged = np.isin(made["split"], ("test", "near_ood", "far_ood_noise", "far_ood_textures"))
+    errors = (made["prediction"] != made["label"])[judged]
+    # AURC by its definition, with the expectation over ties from many shuffles.
+    areas = []
+    for seed in range(200):
+        order = np.random.default_rng(seed).permutation(judged.sum())
+        ranked = errors[order][np.argsort(made["msp"][judged][order], kind="stable")]
+        areas.append(np.mean(np.cumsum(ranked) / np.arange(1, len(ranked) + 1)))
+    found = value(figures, detector="msp", setting="unknown_detection", metric="aurc", rows="as_published")
+    assert found == pytest.approx(np.mean(areas), abs=4 * np.std(areas) / 200**0.5 + 1e-12)
+
+
+def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_path, root, rows, capsys):
+    """Their rows have no scores, and a file that says so is whole without them."""
+    made = rows(0)
+    validation = made["split"] == "validation"
+    fits = np.zeros(len(validation), bool)
+    fits[validation] = in_fit_half(made["id"][validation].tolist(), made["label"][validation])
+    path = write(tmp_path / "run.parquet", root, made, keep=~fits, fit_half=f"{CONFIG}/validation")
+    assert report(tmp_path / "out", root, "--scores", path, "--protocol", "od-test") == 0
+    assert f"note: detectors of run were fitted on half of {CONFIG}/validation" in capsys.readouterr().out
+    assert f"fitted on half of {CONFIG}/validation" in page_of(tmp_path / "out")
+    # The least of the thresholds with the best balanced accuracy on the tune half and near_ood.
+    score = made["mine"]
+    known, unknown = score[validation & ~fits], score[made["split"] == "near_ood"]
+    cuts = np.unique([*known, *unknown])
+    gains = (known[:, None] <= cuts).mean(axis=0) + (unknown[:, None] > cuts).mean(axis=0)
+    cut = cuts[np.argmax(gains.round(12))]
+    test, far = score[made["split"] == "test"], score[made["split"] == "far_ood_noise"]
+    named = {"detector": "mine", "fitted_on": "near_ood", "unknown": "far_ood_noise", "rows": "as_published"}
+    found = value(read_figures(tmp_path / "out"), **named, setting="od_test", statistic="")
+    assert found == pytest.approx(((test <= cut).mean() + (far > cut).mean()) / 2)
+    path = write(tmp_path / "other.parquet", root, made, keep=~fits)
+    assert report(tmp_path / "other", root, "--scores", path) == 2
+
+
+def test_every_line_says_of_what_and_by_whom(tmp_path, root, rows):
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0), seed=7)) == 0
+    line = read_figures(tmp_path / "out").to_pylist()[-1]
+    assert (line["release"], line["release_digest"]) == ("digits", open_release(str(root)).digest)
+    assert (line["run"], line["seed"], line["model_digest"]) == ("run", 7, "run")
+    assert line["model"] == line["variant"] == "net.py:make run", "no path of this machine"
+    assert (line["detector"], json.loads(line["hyperparameters"])) == ("mine", {"k": 3.0})
+    versions = json.loads(line["versions"])
+    assert versions["scored"] == {"torch": "2"}
+    assert versions["judged"]["numpy"] == np.__version__
+
+
+def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, root, rows, capsys):
+    made = rows(0)
+    keep = ~np.isin(made["split"], ("validation", "external_validation"))
+    table = pa.table({"id": made["id"][keep], "score": made["mine"][keep]})
+    pa.csv.write_csv(table, tmp_path / "theirs.csv")
+    assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", tmp_path / "theirs.csv") == 0
+    figures = read_figures(tmp_path / "out")
+    assert set(figures["detector"].to_pylist()) == {"theirs"}
+    assert set(figures["setting"].to_pylist()) == {"ood_detection"}, "what needs predictions is left out"
+    note = "no predictions of theirs, so no figures of Unknown detection, Misclassification detection"
+    assert f"note: {note}\n" in capsys.readouterr().out
+    assert f" {note}. " in page_of(tmp_path / "out")
+    assert report(tmp_path / "out", root, "--scores", tmp_path / "theirs.csv") == 2
+    assert "Name the configs of the scores with --splits" in capsys.readouterr().err
+
+
+def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, root, rows):
+    """Not detectors of their own, the best seed of which would be the best detector."""
+    for seed in (1, 2, 10):
+        made = rows(seed)
+        table = pa.table({"id": made["id"], "score": made["mine"]})
+        pa.csv.write_csv(table, tmp_path / f"mine-seed{seed}.csv")
+    files = [tmp_path / f"mine-seed{seed}.csv" for seed in (1, 2, 10)]
+    assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", *files) == 0
+    lines = read_figures(tmp_path / "out").to_pylist()
+    assert {(line["detector"], line["seed"]) for line in lines} == {("mine", 1), ("mine", 2), ("mine", 10)}
+    page = page_of(tmp_path / "out")
+    assert "over 3 runs" in page
+    assert " mine " in page
+
+
+def test_a_sign_that_may_be_reversed_is_hinted_at(tmp_path, root, rows, capsys):
+    made = rows(0)
+    made["mine"] = -made["mine"]
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, made)) == 0
+    hint = "every AUROC of mine is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
+    assert f"note: {hint}\n" in (said := capsys.readouterr().out)
+    assert "AUROC of msp" not in said
+    assert f" {hint}. " in page_of(tmp_path / "out")
+
+
+def test_a_report_of_a_demo_release_says_so(tmp_path, root, rows, capsys):
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 0
+    warning = "digits is a demo release: its figures try the tools out, and are no results"
+    assert f"note: {warning}\n" in capsys.readouterr().out
+    page = page_of(tmp_path / "out")
+    assert page.index(f" {warning}. ") < page.index("At a glance")
+
+
+def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, root, rows):
+    files = []
+    for number, variant in enumerate(("adam", "sgd")):
+        for seed in range(2):
+            path = tmp_path / f"{variant}-{seed}.parquet"
+            files.append(f"{variant}={write(path, root, rows(10 * number + seed), seed=seed)}")
+    assert report(tmp_path / "out", root, "--scores", *files) == 0
+    lines = read_figures(tmp_path / "out").to_pylist()
+    robust = [line for line in lines if line["protocol"] == "optimizer-robustness"]
+    assert {line["variant"] for line in robust} == {"*", "adam", "sgd"}
+    # One way of training is mixed over the three sets of unknowns, and not over what is one set already.
+    mixed = {line["unknown"] for line in robust if line["variant"] == "adam"}
+    assert mixed == {"near_ood + far_ood_noise + far_ood_textures"}
+    named = {"variant": "*", "detector": "msp", "metric": "auroc", "unknown": "near_ood", "rows": "as_published"}
+    (mean,) = [line for line in robust if {**named, "statistic": "mixture_mean"}.items() <= line.items()]
+    runs = [
+        line["value"]
+        for line in lines
+        if {**named, "variant": line["variant"], "protocol": "unknown-detection"}.items() <= line.items()
+    ]
+    assert len(runs) == 4
+    assert min(runs) <= mean["value"] <= max(runs)
+    assert "Robustness to the training method" in page_of(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda made: made["split"] != "near_ood", "lacks scores of .* of the 120 rows of digits/near_ood"),
+        (
+            lambda made: made["id"] != made["id"][made["split"] == "test"][3],
+            r"lacks scores of msp for 1 id \(sklearn-digits/\d+\)",
+        ),
+    ],
+)
+def test_missing_ids_are_refused_in_a_sentence(tmp_path, root, rows, capsys, spoil, says):
+    made = rows(0)
+    path = write(tmp_path / "run.parquet", root, made, keep=spoil(made))
+    assert report(tmp_path / "out", root, "--scores", path) == 2
+    said = capsys.readouterr().err
+    assert re.search(says, said)
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_extra_and_repeated_ids_are_refused(tmp_path, root, rows, capsys):
+    made = rows(0)
+    extra = {name: np.append(values, values[:1]) for name, values in made.items()}
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "twice.parquet", root, extra)) == 2
+    assert "has several scores of msp for 1 id" in capsys.readouterr().err
+    extra["id"] = np.append(made["id"], "elsewhere/1")
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "extra.parquet", root, extra)) == 2
+    assert "has 1 id (elsewhere/1) that digits of the release does not have" in capsys.readouterr().err
+
+
+def test_scores_of_another_release_are_refused(tmp_path, root, rows, capsys):
+    path = tmp_path / "run.parquet"
+    write(path, root, rows(0))
+    table = pq.read_table(path)
+    about = json.loads(table.schema.metadata[b"unknown_detection"])
+    write_scores(path, table, Provenance(**{**about, "configs": (CONFIG,), "release_digest": "ab" * 32}))
+    assert report(tmp_path / "out", root, "--scores", path) == 2
+    assert "has scores of a release with digest abababababab" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--protocol", "unkown-detection"), "the closest names are unknown-detection"),
+        (("--protocol", "od-test=cifar"), "'cifar' is not a config with scores"),
+        (("--splits", "facets-digits"), "'facets-digits' is not a config with scores"),
+        (("--protocol", "facets"), "test of digits has in-distribution rows only"),
+        (("--protocol", "optimizer-robustness"), "two or more models for each of two or more training methods"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(tmp_path, root, rows, capsys, words, says):
+    assert report(tmp_path / "out", root, *words, "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_two_files_of_one_name_and_one_run_twice_are_refused(tmp_path, root, rows, capsys):
+    (tmp_path / "b").mkdir()
+    paths = [write(tmp_path / name / "run.parquet", root, rows(0)) for name in (".", "b")]
+    assert report(tmp_path / "out", root, "--scores", *paths) == 2
+    assert "Several scores files have the name run; rename them" in capsys.readouterr().err
+    again = tmp_path / "again.parquet"
+    again.write_bytes((tmp_path / "run.parquet").read_bytes())
+    assert report(tmp_path / "out", root, "--scores", paths[0], again) == 2
+    assert "run and again both have" in capsys.readouterr().err
+
+
+def test_ways_of_training_whose_files_would_have_one_name_are_refused(tmp_path, root, rows, capsys):
+    paths = [write(tmp_path / f"{name}.parquet", root, rows(0)) for name in "ab"]
+    assert report(tmp_path / "out", root, "--scores", f"x y={paths[0]}", f"x/y={paths[1]}") == 2
+    assert "The training methods 'x y' and 'x/y'" in capsys.readouterr().err
+
+
+def test_a_dry_run_checks_and_writes_nothing(tmp_path, root, rows, capsys):
+    assert report(tmp_path / "out", root, "--dry-run", "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 0
+    said = capsys.readouterr().out
+    assert "unknown-detection: digits" in said
+    assert f"nothing was written; the report would go to {tmp_path / 'out'}" in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.parquet"]
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, root, rows):
+    path = write(tmp_path / "run.parquet", root, rows(0))
+    for out in ("one", "two"):
+        assert report(tmp_path / out, root, "--scores", path) == 0
+    found = contents(tmp_path / "one")
+    assert found == contents(tmp_path / "two")
+    assert sorted(found) == ["figures.parquet", "report.html"]
+    figures = read_figures(tmp_path / "one")
+    assert sorted(read_record(figures)["files"]) == sorted(found)
+    assert all(f"<code>{name}</code>" in found["report.html"].decode() for name in COLUMNS)
+
+
+def test_tables_are_written_on_demand_in_full_precision_and_for_latex(tmp_path, root, rows):
+    path = write(tmp_path / "run.parquet", root, rows(0))
+    assert report(tmp_path / "out", root, "--scores", path, "--csv", "--latex") == 0
+    found = contents(tmp_path / "out")
+    name = "tables/unknown-detection-digits"
+    assert {"figures.csv", f"{name}.csv", f"{name}.tex", f"{name}-without-duplicates.csv"} < set(found)
+    (line,) = [line for line in csv.DictReader(found[f"{name}.csv"].decode().splitlines()) if line["Method"] == "mine"]
+    auroc = value(
+        read_figures(tmp_path / "out"), detector="mine", metric="auroc", unknown="near_ood", rows="as_published"
+    )
+    assert float(line["Near-OoD AUROC"]) == 100 * auroc
+    assert f"mine & {float(line['Accuracy']):.2f}" in found[f"{name}.tex"].decode().replace(r"\textbf{", "").replace(
+        "}", ""
+    )
+    assert len(found["figures.csv"].splitlines()) == 1 + len(read_figures(tmp_path / "out"))
+
+
+def test_python_gives_the_same_report_as_the_command(tmp_path, root, rows):
+    path = write(tmp_path / "run.parquet", root, rows(0))
+    said = []
+    figures = evaluation.report(
+        [path], root, tmp_path / "python", splits=CONFIG, plots=False, csv=True, log=said.append
+    )
+    assert report(tmp_path / "command", root, "--scores", path, "--splits", CONFIG, "--csv") == 0
+    assert contents(tmp_path / "python") == contents(tmp_path / "command")
+    assert figures.equals(read_figures(tmp_path / "python"))
+    assert any("demo release" in text for text in said)
+
+
+def test_splits_that_are_not_chosen_need_no_scores(tmp_path, root, rows, capsys):
+    made = rows(0)
+    path = write(tmp_path / "run.parquet", root, made, keep=made["split"] != "far_ood_noise")
+    chosen = ",".join(f"{CONFIG}/{name}" for name in ("test", "near_ood", "far_ood_textures"))
+    assert report(tmp_path / "out", root, "--scores", path) == 2
+    assert report(tmp_path / "out", root, "--scores", path, "--splits", chosen) == 0
+    whole = write(tmp_path / "whole" / "run.parquet", root, made)
+    assert report(tmp_path / "all", root, "--scores", whole, "--splits", chosen) == 0
+    figures = [read_figures(tmp_path / name) for name in ("out", "all")]
+    assert figures[0].equals(figures[1])
+    assert "far_ood_noise" not in " ".join(figures[0]["unknown"].to_pylist())
+    capsys.readouterr()
+    assert report(tmp_path / "none", root, "--scores", path, "--splits", f"{CONFIG}/far_ood") == 2
+    assert "'far_ood' is not a split of digits" in capsys.readouterr().err
+
+
+def test_calibration_is_that_of_the_confidences_in_the_file(tmp_path, root, rows):
+    """Accuracy, and the gap to the confidence over 15 bins, with a loop over the bins."""
+    made = rows(0)
+    confidence = np.random.default_rng(3).uniform(0.1, 1, len(made["id"]))
+    table = pa.table({name: made[name] for name in ("id", "prediction")})
+    table = table.append_column("score", pa.array(made["mine"])).append_column("confidence", pa.array(confidence))
+    pa.csv.write_csv(table, tmp_path / "mine.csv")
+    assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", tmp_path / "mine.csv") == 0
+    test = made["split"] == "test"
+    right = (made["prediction"] == made["label"])[test]
+    error = 0.0
+    for low in range(15):
+        of_bin = (confidence[test] > low / 15) & (confidence[test] <= (low + 1) / 15)
+        error += abs(right[of_bin].sum() - confidence[test][of_bin].sum()) / test.sum()
+    figures = read_figures(tmp_path / "out")
+    assert value(figures, protocol="calibration", metric="ece") == pytest.approx(error, abs=1e-12)
+    assert value(figures, protocol="calibration", metric="accuracy") == pytest.approx(right.mean())
+    assert f" {100 * error:.2f} " in page_of(tmp_path / "out").partition("ECE: mean gap")[0]
+
+
+def test_a_report_is_replaced_but_nothing_else(tmp_path, root, rows, capsys):
+    path, out = write(tmp_path / "run.parquet", root, rows(0)), tmp_path / "out"
+    assert report(out, root, "--scores", path, "--csv") == 0
+    (out / "tables" / "left-over.md").write_text("mine")
+    assert report(out, root, "--scores", path) == 2
+    assert "1, such as tables/left-over.md. Choose another folder" in capsys.readouterr().err
+    (out / "tables" / "left-over.md").unlink()
+    assert report(out, root, "--protocol", "od-test", "--scores", path) == 0
+    assert sorted(contents(out)) == ["figures.parquet", "report.html"]
+    assert report(path, root, "--scores", path) == 2
+    assert "is a file, not a folder for the report; choose another" in capsys.readouterr().err
+
+
+def test_a_report_that_breaks_off_leaves_the_old_one(tmp_path, root, rows, monkeypatch):
+    path, out = write(tmp_path / "run.parquet", root, rows(0)), tmp_path / "out"
+    assert report(out, root, "--scores", path) == 0
+    before = contents(out)
+    monkeypatch.setattr(report_module, "render_page", lambda *words: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        report(out, root, "--protocol", "od-test", "--scores", path)
+    assert contents(out) == before
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["out", "run.parquet"]
+
+
+def test_reports_are_compared_on_the_command_line(tmp_path, root, rows, capsys):
+    for name, seed in (("a", 0), ("b", 1)):
+        assert report(tmp_path / name, root, "--scores", write(tmp_path / f"{name}.parquet", root, rows(seed))) == 0
+    capsys.readouterr()
+    both = ["compare", str(tmp_path / "a"), str(tmp_path / "b")]
+    assert main([*both, "--detector", "mine", "--metric", "auroc", "--all"]) == 0
+    # Three sets of unknowns and the mean over far ones, each on all rows and without duplicates.
+    assert len([line for line in capsys.readouterr().out.splitlines() if line.startswith("mine ")]) == 8
+    assert main([*both, "--splits", f"{CONFIG}/near_ood", "--detector", "mine", "--metric", "auroc", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["unknown"], one["rows"]) for one in found] == [
+        ("near_ood", "as_published"),
+        ("near_ood", "without_duplicates"),
+    ]
+    named = {"detector": "mine", "metric": "auroc", "unknown": "near_ood", "rows": "as_published"}
+    sides = [100 * value(read_figures(tmp_path / name), **named) for name in "ab"]
+    assert [found[0]["first"], found[0]["second"]] == sides
+    assert found[0]["difference"] == pytest.approx(sides[1] - sides[0])
+    assert main([*both, "--metric", "auc"]) == 2
+    assert main([*both, "--splits", "cifar"]) == 2
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "none")]) == 2
+
+
+def test_a_comparison_begins_with_what_counts(tmp_path, root, rows, capsys):
+    """Also of scores of one's own, whose detectors are named after their files."""
+    for name, seed in (("first", 0), ("second", 1)):
+        made = rows(seed)
+        pa.csv.write_csv(pa.table({"id": made["id"], "score": made["mine"]}), tmp_path / f"{name}.csv")
+        assert report(tmp_path / name, root, "--splits", CONFIG, "--scores", tmp_path / f"{name}.csv") == 0
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "first"), str(tmp_path / "second")]) == 0
+    said = capsys.readouterr().out
+    lines = [read_figures(tmp_path / name).to_pylist() for name in ("first", "second")]
+    # Higher is better for AUROC, lower for FPR.
+    signs = {"auroc": 1, "fpr_at_95_tpr_known_positive": -1}
+    gains = [(two["value"] - one["value"]) * signs[one["metric"]] for one, two in zip(*lines, strict=True)]
+    assert said.startswith(f"{len(gains)} figures in both: {sum(gain > 0 for gain in gains)} better, ")
+    assert f"{sum(gain < 0 for gain in gains)} worse" in said
+    (largest,) = [line for line in said.splitlines() if line.startswith("first, second ")][:1]
+    top = max((two["value"] - one["value"] for one, two in zip(*lines, strict=True)), key=abs)
+    assert f"{100 * top:+.2f}" in largest
+    assert len(said.splitlines()) < 30
+
+
+def test_what_is_asked_of_several_runs_needs_another_protocol(tmp_path, root, rows, capsys):
+    files = [
+        f"{name[0]}={write(tmp_path / f'{name}.parquet', root, rows(0), seed=seed)}"
+        for seed, name in enumerate(["a0", "a1", "b0", "b1"])
+    ]
+    assert report(tmp_path / "out", root, "--protocol", "optimizer-robustness", "--scores", *files) == 2
+    assert "optimizer-robustness compares the figures of another protocol" in capsys.readouterr().err
+    assert report(tmp_path / "out", root, "--scores", *files[:3]) == 0
+    assert "optimizer-robustness" not in capsys.readouterr().out, "not asked for, and one b is too few"
+
+
+def test_a_package_that_is_missing_is_named_before_anything_is_done(tmp_path, root, rows, capsys, monkeypatch):
+    path = write(tmp_path / "run.parquet", root, rows(0))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["report", "--release", str(root), "--out", str(tmp_path / "out"), "--scores", path]) == 2
+    assert "matplotlib is not installed, but needed to draw plots" in capsys.readouterr().err
+
+
+NAMES = {
+    "auroc-unknown-detection-digits",
+    "calibration-digits",
+    "changes-unknown-detection-digits",
+    "densities-digits",
+    "risk-coverage-digits",
+}
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory, root, rows):
+    """A report with plots, of confident predictions."""
+    pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
+    folder = tmp_path_factory.mktemp("drawn")
+    made = rows(0)
+    made["msp"] = 1 / (1 + np.exp(-made["msp"]))  # our `score` writes one minus a probability
+    path = write(folder / "run.parquet", root, made)
+    assert main(["report", "--release", str(root), "--out", str(folder / "out"), "--scores", path, "--plots"]) == 0
+    return folder / "out"
+
+
+def test_pictures_are_drawn_on_the_page_and_as_files(drawn):
+    found = contents(drawn)
+    plots = {f"plots/{name}.{suffix}" for name in NAMES for suffix in ("pdf", "png", "svg")}
+    assert set(found) == plots | {"figures.parquet", "report.html"}
+    page = found["report.html"].decode()
+    assert page.count("<svg") == len(NAMES)
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids)), "pictures on one page have ids of their own"
+    assert all(f"#{anchor}" in page for anchor in ("overview", "unknown-detection", "calibration", "columns"))
+
+
+def test_the_page_reads_well_in_a_browser(drawn, open_page):
+    page = look_at(open_page, drawn / "report.html")
+    assert page.title() == "Results on digits"
+    page.get_by_role("link", name="Calibration", exact=True).first.click()
+    assert page.url.endswith("#calibration")
+
+
+def test_facets_configs_are_judged_by_facets_unasked(tmp_path, root):
+    index = release_index(open_release(str(root)), [MIXED])
+    scores = np.where(index.rows.known, 0.0, 1.0)
+    write_scores(
+        tmp_path / "perfect.parquet",
+        pa.table({"id": index.rows.id, "score": scores}),
+        Provenance(open_release(str(root)).digest, (MIXED,), "m", "m", 0, {}, {}),
+    )
+    assert report(tmp_path / "out", root, "--scores", tmp_path / "perfect.parquet") == 0
+    figures = read_figures(tmp_path / "out")
+    assert set(figures["protocol"].to_pylist()) == {"facets"}
+    assert value(figures, metric="auroc", rows="as_published") == 1.0

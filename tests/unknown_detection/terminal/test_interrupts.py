@@ -1,0 +1,146 @@
+"""Ctrl-C at chosen moments: one line on stderr, exit code 130, no traceback of any process, the same bytes later."""
+
+import shutil
+import signal
+import sys
+import time
+
+import pytest
+
+from tests.builders.conftest import files_of
+from tests.unknown_detection.terminal.running import interrupted, screen_of
+from unknown_detection.terminal import interrupts
+
+RESUMES = "stopped; run the same command again and it goes on where this run stopped.\n"
+
+
+def ended(done):
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "imported"),
+    [
+        ("builders.imagenet_benchmark", ["--demo"], "builders.benchmark"),
+        ("builders.audit", ["overlap", "x"], "pyarrow"),
+        ("hf_scripts.push", ["x"], "click"),
+        ("evaluation", ["demo"], "click"),
+        ("taxonomy", ["freeze"], "numpy"),
+    ],
+)
+def test_ctrl_c_while_a_command_imports(module, arguments, imported):
+    done = interrupted(module, *arguments, at=f"import:{imported}")
+    assert ended(done) == (130, "", "stopped.\n")
+
+
+def test_ctrl_c_while_a_build_indexes_writes_and_finishes(built, tmp_path):
+    """One moment after the other, each in the run that goes on after the one before; the second at a keyboard."""
+    out = tmp_path / "out"
+    said = [interrupted(*built.arguments, "--out", out, at="os.listdir:/val/")]
+    code, lines = screen_of(*built.arguments, "--out", out, typed=lambda text: b"\x03" * ("planned" in text))
+    assert (code, lines[-1]) == (130, RESUMES.strip())
+    assert sum("stopped;" in line for line in lines) == 1
+    assert not any("Traceback" in line or "Exception" in line for line in lines)
+    said.append(interrupted(*built.arguments, "--out", out, at="os.rename:manifest.json"))
+    for done in said:
+        code, printed, err = ended(done)
+        assert (code, printed) == (130, "")
+        # Notes stand above it; what ends a run is this one line.
+        assert err.endswith(f"\n{RESUMES}") and err.count("stopped;") == 1
+        assert "Traceback" not in err and "Exception" not in err
+    assert interrupted(*built.arguments, "--out", out, at="").returncode == 0
+    assert files_of(out) == built.files
+
+
+def test_ctrl_c_while_a_release_is_verified(built):
+    arguments = ("hf_scripts.verify", built.folder, "--check", "fast", "--workers", "2")
+    done = interrupted(*arguments, at="socket.__new__:socket")
+    assert ended(done) == (130, "", "stopped; nothing was changed.\n")
+
+
+def test_an_exception_that_a_library_makes_of_it_is_no_error():
+    def lost():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except interrupts.Stopped as error:
+            raise RuntimeError("the client failed") from error
+
+    assert interrupts.run_stoppable(lost, "stopped.") == 130
+
+
+def test_one_that_python_cannot_raise_comes_again():
+    class Held:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    def lost():
+        Held()
+        for _ in range(500):
+            time.sleep(0.02)
+        return 0
+
+    assert interrupts.run_stoppable(lost, "stopped.") == 130
+
+
+def test_what_is_kept_is_said_only_where_it_is(capsys):
+    def work():
+        with interrupts.stopping_says("stopped; finished splits are kept."):
+            pass
+        signal.raise_signal(signal.SIGINT)
+
+    def inside():
+        with interrupts.stopping_says("stopped; finished splits are kept."):
+            signal.raise_signal(signal.SIGINT)
+
+    assert interrupts.run_stoppable(work, "stopped.") == 130
+    assert interrupts.run_stoppable(inside, "stopped.") == 130
+    assert capsys.readouterr().err == "stopped.\nstopped; finished splits are kept.\n"
+
+
+def test_another_handler_stays_and_other_exceptions_pass():
+    def fails():
+        raise ValueError("no interrupt")
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(ValueError, match="no interrupt"):
+        interrupts.run_stoppable(fails, "stopped.")
+    assert signal.getsignal(signal.SIGINT) is before
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert interrupts.run_stoppable(lambda: signal.raise_signal(signal.SIGINT) or 3, "stopped.") == 3
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_library_watches_no_program_of_somebody_else(monkeypatch):
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(sys, "argv", ["-m"])
+    for command in (["python", "-m", "their.program", "builders"], ["python", "their.py"]):
+        monkeypatch.setattr(sys, "orig_argv", command)
+        interrupts.watch_imports("evaluation")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["build", "verify"])
+def test_ctrl_c_at_many_moments(built, tmp_path, command):
+    """Spread over all audit events of the command; only after the last of its work may it end as without Ctrl-C."""
+    out = tmp_path / "out"
+    arguments = (*built.arguments, "--out", out)
+    if command == "verify":
+        arguments = ("hf_scripts.verify", built.folder, "--workers", "2")
+    plain = interrupted(*arguments, at="", count=tmp_path / "count")
+    last = int((tmp_path / "count").read_text())
+    for number in range(30):
+        shutil.rmtree(out, ignore_errors=True)
+        done = interrupted(*arguments, at=1 + (last - 1) * number // 29)
+        assert "Traceback" not in done.stderr and "Exception" not in done.stderr, number
+        if done.returncode == 0:
+            assert done.stdout == plain.stdout, number
+        else:
+            assert done.returncode == 130, number
+            assert done.stderr.splitlines()[-1].startswith("stopped"), number
+            assert done.stdout == "", number
+        if command == "build":
+            assert interrupted(*arguments, at="").returncode == 0
+            assert files_of(out) == built.files, number

@@ -1,0 +1,72 @@
+"""Bars: their label, their end, and lines and errors beside them."""
+
+import contextlib
+import io
+
+import click
+import pytest
+
+from builders.cli.progress import TerminalMeter
+from tests.unknown_detection.terminal.running import drawn
+from unknown_detection.terminal.progress import bar, log, result
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+    @property
+    def lines(self):
+        return drawn(self.getvalue().replace("\n", "\r\n").encode())
+
+
+@contextlib.contextmanager
+def terminal():
+    """Stdout and stderr as one terminal."""
+    made = Screen()
+    with contextlib.redirect_stdout(made), contextlib.redirect_stderr(made):
+        yield made
+
+
+def test_a_bar_is_full_at_the_end_of_its_block():
+    with terminal() as screen, bar(3, "counting") as shown:
+        shown.update(1)  # an earlier run has done the others
+    (line,) = screen.lines
+    assert line.startswith("counting: 100%|")
+    assert "3.00/3.00" in line
+
+
+def test_after_an_error_it_stays_where_it_is():
+    with terminal() as screen, pytest.raises(ValueError, match="broken"), bar(4, "counting") as shown:
+        shown.update(1)
+        raise ValueError("broken")
+    assert screen.lines[0].startswith("counting:  25%|")
+
+
+@pytest.mark.parametrize(("total", "quiet"), [(0, False), (5, True)])
+def test_nothing_to_do_and_quiet_draw_nothing(total, quiet):
+    with terminal() as screen, bar(total, "counting", quiet=quiet) as shown:
+        shown.update(total)
+    assert screen.getvalue() == ""
+
+
+def test_lines_stand_above_the_bar():
+    with terminal() as screen, bar(2, "counting") as shown:
+        log("a note")
+        result("a result")
+        shown.update(2)
+    assert screen.lines[:2] == ["a note", "a result"]
+    assert [line[:14] for line in screen.lines[2:]] == ["counting: 100%"]
+
+
+def test_a_meter_ends_each_step_before_the_next_and_before_results():
+    with terminal() as screen, TerminalMeter(quiet=False) as meter:
+        meter.step("first", 10)
+        meter.advance(4)
+        meter.step("second", 5)
+        meter.note("a note")
+        meter.advance(5, 1000)
+        meter.done()
+        click.echo("split  rows")
+    shown = screen.lines
+    assert [line.partition("|")[0] for line in shown] == ["first: 100%", "a note", "second: 100%", "split  rows"]

@@ -1,0 +1,140 @@
+"""The table of commands: which module runs each, and how messages name it.
+
+Code and messages name a command as `python -m MODULE`, which always works. `as_started` rewrites that for somebody who
+started `unknown-detection`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAM = "unknown-detection"
+"""The installed command."""
+
+MODULE = "python -m unknown_detection"
+"""The same command in a checkout that is not installed."""
+
+_OVERVIEWS = ("unknown_detection", "builders", "hf_scripts")
+"""The packages whose `__main__` is the command `unknown-detection`."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of `unknown-detection`.
+
+    Attributes:
+        name: its words, such as `build imagenet`.
+        module: the module that `python -m` runs; its function `main` takes the arguments and returns the exit code.
+        summary: its line in the overview, in the imperative.
+        section: the heading that it stands under in the overview.
+        inside: for one of several commands of a module, its name there.
+        declared: whether the module only declares a benchmark, and `BUILDER` makes its click command. Else the module
+            has it as `command`, or makes it with `make_command`.
+    """
+
+    name: str
+    module: str
+    summary: str
+    section: str
+    inside: str = ""
+    declared: bool = False
+
+    @property
+    def python(self) -> str:
+        """How Python starts it."""
+        return f"python -m {self.module} {self.inside}".rstrip()
+
+    @property
+    def entry(self) -> str:
+        """The module that has `main` and the click command."""
+        return self.module if "." in self.module and self.module not in _PACKAGES else f"{self.module}.__main__"
+
+
+_PACKAGES = ("builders.audit", "builders.report", "builders.sources")
+"""The modules of commands that are packages, besides those at the top."""
+
+_BUILD, _CHECK, _SHARE, _EVALUATE = "Build a release", "Look into it", "Share it", "Evaluate detectors"
+
+BUILDER = "builders.pipeline.command"
+"""The module whose `make_command` takes the `BENCHMARK` that a module declares."""
+
+COMMANDS = (
+    Command("sources", "builders.sources", "List the source datasets: where to get them, what is here.", _BUILD),
+    Command(
+        "build imagenet",
+        "builders.imagenet_benchmark",
+        "The unified benchmark on ImageNet-200 (Kim, Koo and Hwang).",
+        _BUILD,
+        declared=True,
+    ),
+    Command(
+        "build cifar",
+        "builders.cifar_benchmark",
+        "The unified benchmark on CIFAR-40 (Kim, Koo and Hwang).",
+        _BUILD,
+        declared=True,
+    ),
+    Command(
+        "build facets",
+        "builders.facets_benchmark",
+        "FACETS: is a class one of Places365?",
+        _BUILD,
+        declared=True,
+    ),
+    Command(
+        "build broad",
+        "builders.broad_benchmark",
+        "BROAD: kinds of shift from ImageNet-1k.",
+        _BUILD,
+        declared=True,
+    ),
+    Command(
+        "build folder",
+        "builders.folder_benchmark",
+        "A benchmark of your own folders of images.",
+        _BUILD,
+    ),
+    Command("verify", "hf_scripts.verify", "Check every digest, row and image, of a folder or on the Hub.", _CHECK),
+    Command("audit", "builders.audit", "Find overlaps, duplicates and artifacts that spoil results.", _CHECK),
+    Command("explain", "taxonomy", "Explain why a class is in or out.", _CHECK, inside="explain"),
+    Command("report", "builders.report", "Write one HTML page about the release.", _CHECK),
+    Command("push", "hf_scripts.push", "Publish on the Hugging Face Hub, as one commit and a tag.", _SHARE),
+    Command(
+        "materialize",
+        "hf_scripts.materialize",
+        "Build a published index with your own images.",
+        _SHARE,
+    ),
+    Command("export", "hf_scripts.export", "Write OpenOOD lists, class folders or webdataset tars.", _SHARE),
+    Command("card", "hf_scripts.card", "Render the dataset card, or check that it is up to date.", _SHARE),
+    Command("evaluate", "evaluation", "Extract features, score, report, compare, graph, demo.", _EVALUATE),
+)
+"""All commands, in the order of the overview."""
+
+GROUPS = {"build": "Build a benchmark: imagenet, cifar, facets, broad or folder."}
+"""The first words that several commands share, each with its line in the overview."""
+
+_BY_PYTHON = {command.python: command.name for command in COMMANDS} | {MODULE: ""}
+_NAMED = re.compile(
+    "(" + "|".join(re.escape(name) for name in sorted(_BY_PYTHON, key=len, reverse=True)) + r")(?!\.?\w)"
+)
+
+
+def program() -> str:
+    """How the user started `unknown-detection`; empty where Python runs another module, or a test or notebook."""
+    started = Path(sys.argv[0])
+    if started.name == "__main__.py":
+        return MODULE if started.parent.name in _OVERVIEWS else ""
+    return PROGRAM if started.stem.removesuffix("-script") == PROGRAM else ""
+
+
+def as_started(text: str) -> str:
+    """Text in which every `python -m MODULE` of the table is named as the command that the user started.
+
+    Only what is printed goes through this. A file says `python -m`, so that its bytes are the same for everybody.
+    """
+    started = program()
+    return _NAMED.sub(lambda found: f"{started} {_BY_PYTHON[found[0]]}".rstrip(), text) if started else text

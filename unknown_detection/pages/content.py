@@ -1,0 +1,135 @@
+"""What a page is made of, as values that its templates show: contents, tables, cells and links.
+
+All text is data. The templates escape it, so it may come from anyone; only `markupsafe.Markup` passes as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup
+
+Value = str | int | float | None
+"""A cell without a style of its own; None is shown as a dash and sorted last. `Markup` is a text, shown as it is."""
+
+Style = Literal["", "code", "strong", "muted"]
+
+_URL = re.compile(r"https?://[^\s<>\"'`\\]+")
+_BESIDE = re.compile(r"#[\w.-]+|(?!/)[\w./-]+")
+"""A place on the page, or a file beside it or below it. Without a colon it names no scheme."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the table of contents: the anchor that it leads to, its title, and the entries below it."""
+
+    anchor: str
+    title: str
+    entries: Sequence[Entry] = ()
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Numeric ones are aligned to the right; equal neighbouring groups share a heading above. A column of pictures is not
+    `sortable`.
+    """
+
+    title: str
+    numeric: bool = False
+    group: str = ""
+    sortable: bool = True
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table that is more than a value.
+
+    Attributes:
+        text: what it shows; numbers are shown with thousands separators.
+        order: what it is sorted by, if not by `text`.
+        href: where it leads: a web address, an anchor of the page (`#...`) or a file beside the page. Others are shown
+            without a link.
+        style: `code`, `strong` (bold), or `muted`.
+    """
+
+    text: Value
+    order: str | int | float | None = None
+    href: str = ""
+    style: Style = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, which a reader can sort, and also search if it is `searchable`.
+
+    Attributes:
+        anchor: its id on the page, unique there.
+        caption: its title.
+        columns: headings, the first of which names the rows.
+        rows: the cells of each row, as many as there are columns.
+        note: a sentence below it.
+        searchable: it has a field to search its rows.
+        first: with more rows than these, only so many are shown until the reader asks for all; 0 shows all.
+    """
+
+    anchor: str
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Value | Cell]]
+    note: str = ""
+    searchable: bool = False
+    first: int = 0
+
+    def groups(self) -> list[tuple[str, int]]:
+        """The headings above the columns, with the number of columns below each; empty if no column has a group."""
+        found: list[tuple[str, int]] = []
+        for column in self.columns:
+            if found and found[-1][0] == column.group:
+                found[-1] = (column.group, found[-1][1] + 1)
+            else:
+                found.append((column.group, 1))
+        return found if any(name for name, _ in found) else []
+
+
+def as_cell(value: Value | Cell) -> Cell:
+    """A value as a cell."""
+    return value if isinstance(value, Cell) else Cell(value)
+
+
+def shown(value: Value) -> str:
+    """A value as a page shows it: integers with thousands separators, other numbers as Python prints them."""
+    if value is None:
+        return "–"
+    if isinstance(value, Markup):
+        return value
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def byte_text(size: int) -> str:
+    """A number of bytes in the decimal unit that leaves one to three digits before the point."""
+    if size < 1000:
+        return f"{size} bytes"
+    number, unit = size / 1000, "kB"
+    for larger in ("MB", "GB", "TB"):
+        if number < 999.5:  # less would be rounded to 1000
+            break
+        number, unit = number / 1000, larger
+    return f"{number:,.0f} {unit}" if number >= 99.95 else f"{number:.3g} {unit}"
+
+
+def anchor(*parts: str) -> str:
+    """An id made of names: lower-case letters, digits and hyphens. Other characters become hyphens."""
+    return "-".join(re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)
+
+
+def safe_href(url: str) -> str:
+    """The address, if it is a web address, an anchor or a file beside the page; otherwise an empty text.
+
+    A link to `javascript:` or `file:` that somebody wrote into a manifest leads nowhere.
+    """
+    return url if _URL.fullmatch(url) or (_BESIDE.fullmatch(url) and ".." not in url) else ""

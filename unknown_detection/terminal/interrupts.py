@@ -1,0 +1,220 @@
+"""Ctrl-C ends a command with one line on stderr and exit code 130, at whatever moment it comes.
+
+While a command imports what it needs, nothing has been done yet, so it prints the line and exits at once: a
+`KeyboardInterrupt` there would come out as a traceback, or be lost in a library's own handling of failed imports.
+While the command works, `Stopped` is raised, so that everything that it holds is closed. Afterwards, while Python
+ends, the process exits at once with the code that the command has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+EXIT_CODE = 130
+"""The exit code after Ctrl-C: what a shell reports of a process that SIGINT ended, 128 + 2."""
+
+_RETRY_SECONDS = 0.05
+"""How long after Python has swallowed `Stopped`, in a callback or a `__del__`, it is raised again."""
+
+
+class Stopped(BaseException):
+    """Ctrl-C while a command works.
+
+    Not a `KeyboardInterrupt`, before which click prints an empty line.
+
+    Attributes:
+        says: the line that tells the user what is kept; empty for the command's own.
+    """
+
+    says = ""
+
+
+class _Process:
+    """What Ctrl-C does now.
+
+    Attributes:
+        watched: whether the process runs a command of ours from its first import on.
+        running: whether a command works, so that `Stopped` has somebody who catches it.
+        code: the exit code after the command; None before.
+    """
+
+    def __init__(self) -> None:
+        self.watched = False
+        self.running = False
+        self.came = False
+        self.code: int | None = None
+        self.pid = os.getpid()
+
+    def interrupted(self, number: int, frame: FrameType | None) -> None:
+        """Handle SIGINT in the main thread."""
+        if os.getpid() != self.pid:
+            return  # a forked worker, which ends when its parent closes the pipe
+        if self.running:
+            self.came = True
+            raise Stopped
+        if self.code is None:
+            _say("stopped.")
+        os._exit(EXIT_CODE if self.code is None else self.code)
+
+
+_process = _Process()
+
+
+def watch_imports(package: str) -> None:
+    """Let Ctrl-C end a command of a package properly while it still imports; nothing in any other process.
+
+    That is `python -m PACKAGE...`, or the installed command of the package's name.
+
+    A package calls this as the first thing that it does.
+
+    Args:
+        package: name of the package.
+    """
+    # While Python looks for the module of `-m`, and so imports its packages, the first argument is "-m" (`sys.argv`).
+    named = {argument.removeprefix("-m").partition(".")[0] for argument in sys.orig_argv[1:]}
+    command = sys.argv[0].rpartition(os.sep)[2].removesuffix(".exe").removesuffix("-script.py") if sys.argv else ""
+    if (sys.argv[:1] == ["-m"] and package in named) or command == package.replace("_", "-"):
+        watch()
+
+
+def watch() -> None:
+    """Let Ctrl-C end this process with one line from now on; for the first line of an installed command."""
+    if _process.watched or not _may_handle():
+        return
+    _process.watched, _process.pid = True, os.getpid()
+    signal.signal(signal.SIGINT, _process.interrupted)
+    sys.excepthook = _uncaught
+
+
+def run_stoppable(work: Callable[[], int], says: str) -> int:
+    """Run a command's work to its end or to Ctrl-C.
+
+    Args:
+        work: does everything and returns the exit code.
+        says: the line after Ctrl-C, unless `stopping_says` has a better one.
+
+    Returns:
+        The exit code, 130 after Ctrl-C.
+    """
+    handles = _may_handle(_process.interrupted)
+    before = signal.signal(signal.SIGINT, _process.interrupted) if handles else None
+    hook = sys.unraisablehook
+    sys.unraisablehook = _unraisable(hook)
+    _process.came, _process.pid, _process.running = False, os.getpid(), handles
+    code = 1
+    try:
+        code = work()
+        _flush()
+        _process.running = False
+        if _process.came:  # a library has lost it
+            code = EXIT_CODE
+            _say(says)
+    except BaseException as error:
+        _process.running = False
+        # Libraries turn it into errors of their own.
+        if not _process.came and not isinstance(error, Stopped | KeyboardInterrupt):
+            raise
+        code = EXIT_CODE
+        _say((error.says if isinstance(error, Stopped) else "") or says)
+    finally:
+        sys.unraisablehook = hook
+        _process.code = code if _process.watched else None
+        if handles:
+            signal.signal(signal.SIGINT, before)
+    if _process.watched and code == EXIT_CODE:
+        os._exit(code)  # threads of a client may still wait for the network
+    return code
+
+
+@contextlib.contextmanager
+def stopping_says(text: str) -> Iterator[None]:
+    """Tell what is kept if Ctrl-C comes inside this block.
+
+    Args:
+        text: the line for the user.
+    """
+    try:
+        yield
+    except Stopped as stopped:
+        stopped.says = stopped.says or text
+        raise
+
+
+@contextlib.contextmanager
+def left_to_the_parent() -> Iterator[None]:
+    """Keep Ctrl-C, which the terminal sends to all processes, from those that are started inside this block.
+
+    The main process is told of it when the block ends.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _may_handle(*own: object) -> bool:
+    # Whoever ignores SIGINT (a shell, for what it runs in the background) or handles it, has a reason.
+    mine = (signal.default_int_handler, *own)
+    return threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) in mine
+
+
+def _say(line: str) -> None:
+    """Print the line on stderr, in the place of the ^C that a terminal shows."""
+    _flush()
+    if sys.stderr is None:
+        return
+    text = f"\r{line}\n" if sys.stderr.isatty() else f"{line}\n"
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except RuntimeError:  # Ctrl-C came while something was written there
+        os.write(sys.stderr.fileno(), text.encode())
+    except (OSError, ValueError):
+        pass  # nobody reads it any more
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # as under pythonw
+            with contextlib.suppress(OSError, ValueError, RuntimeError):  # closed, or interrupted in the middle
+                stream.flush()
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """End the process after a second Ctrl-C between two lines of `run_stoppable`; show any other exception."""
+    if isinstance(error, Stopped):
+        os._exit(EXIT_CODE)
+    sys.__excepthook__(kind, error, trace)
+
+
+def _unraisable(before: Callable[[Any], object]) -> Callable[[Any], object]:
+    """Return a hook for exceptions that Python cannot raise, which has `Stopped` raised again a moment later."""
+
+    def hook(what: Any) -> None:
+        if isinstance(what.exc_value, Stopped):
+            again = threading.Timer(_RETRY_SECONDS, _again)
+            again.daemon = True
+            again.start()
+        else:
+            before(what)
+
+    return hook
+
+
+def _again() -> None:
+    if _process.running:
+        if hasattr(signal, "pthread_kill"):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        else:
+            signal.raise_signal(signal.SIGINT)
