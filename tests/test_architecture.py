@@ -73,8 +73,8 @@ broad                   : benchmark generate generate.adversarial generate.exact
                           taxonomy.tables
 broad_benchmark         : benchmark broad executors generate.exact papers sources
 registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
-cli                     : benchmark errors generate release sources sources.base storage unknown_detection.commands
-                          unknown_detection.help
+cli                     : benchmark errors executors generate release sources sources.base storage
+                          unknown_detection.commands unknown_detection.help
 demo.write              : demo errors sources
 demo.__main__           : cli demo.write errors registry unknown_detection.help
 audit                   : cli duplicates errors executors generate generate.exact release sources sources.base
