@@ -17,7 +17,8 @@ from builders.executors.ray_worker import Answer, Driver, Worker, work
 from builders.executors.worker import answered
 
 _RETRIES = 3
-"""How often Ray runs a task again whose worker died; its own default for tasks (`ray.remote`, `max_retries`)."""
+"""How often Ray runs a task again whose worker died, or starts an actor again; its own default for tasks
+(`ray.remote`, `max_retries`)."""
 
 
 def check_cluster(address: str | None) -> None:
@@ -116,17 +117,21 @@ class _Run:
         self.results: dict[int, Any] = {}
         self.failures: dict[int, BaseException] = {}
         self._for_actors: dict[Resources, deque[int]] = {}
-        once, again = self._ray.remote(work), self._ray.remote(Worker)
         for number, task in enumerate(tasks):
             if task.resources.gpus:
                 self._for_actors.setdefault(task.resources, deque()).append(number)
-            else:
-                send = once.options(**_asked(task.resources), max_retries=_RETRIES)
-                self.running[send.remote(pickle.dumps(task), driver)] = (number, None)
+        # Actors first: behind a long queue of tasks they would wait for their cores.
         for resources, numbers in self._for_actors.items():
-            actor = again.options(**_asked(resources), max_restarts=-1, max_task_retries=_RETRIES)
+            # Without end, since Ray also counts how often it asks an actor whose node has died before it knows that.
+            # What ends it are the actor's restarts.
+            actor = self._ray.remote(Worker).options(**_asked(resources), max_restarts=_RETRIES, max_task_retries=-1)
             for _ in range(min(len(numbers), room[resources])):
                 self._hand(actor.remote(), resources)
+        send = self._ray.remote(work)
+        for number, task in enumerate(tasks):
+            if not task.resources.gpus:
+                once = send.options(**_asked(task.resources), max_retries=_RETRIES)
+                self.running[once.remote(pickle.dumps(task), driver)] = (number, None)
 
     def _hand(self, actor: Any, resources: Resources) -> None:
         """Give an actor its next task. Without one its last reference goes, and Ray gives what it held to others."""

@@ -145,9 +145,11 @@ def test_a_worker_that_is_killed_costs_its_task_alone(executor, tmp_path, need):
 
 @needs_ray
 @pytest.mark.slow
-def test_a_task_that_kills_every_worker_ends_the_run_with_a_sentence(executor):
-    with pytest.raises(BuildError, match=r"^The Ray cluster gave up a task \(WorkerCrashedError: .*it resumes\.$"):
-        executor.run([Call(tasks.die_at_work)], nothing)
+@pytest.mark.parametrize(("need", "kind"), [(Resources(), "WorkerCrashedError"), (GPU, "ActorDiedError")])
+def test_a_task_that_kills_every_worker_ends_the_run_with_a_sentence(executor, need, kind):
+    with pytest.raises(BuildError, match=rf"^The Ray cluster gave up a task \({kind}: .*it resumes\.$") as caught:
+        executor.run([Call(tasks.die_at_work, need)], nothing)
+    assert "\n" not in str(caught.value)
     assert executor.run([Square(3)], nothing) == [9]
 
 
