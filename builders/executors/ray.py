@@ -36,6 +36,7 @@ class RayExecutor:
 
     Tasks without a GPU are Ray's tasks, whose processes Ray uses again for the next ones. Tasks with a GPU run in
     actors, as many as the cluster has GPUs for, because a process that has opened a GPU cannot change to another one.
+    After a task has failed, those that Ray starts before it hears of it still run.
     Entering it joins the cluster, and leaving it ends whatever the cluster still runs for it.
 
     Args:

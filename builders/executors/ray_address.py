@@ -17,6 +17,8 @@ DEFAULT = "127.0.0.1:6379"
 _PATIENCE = 3.0
 """Seconds for everything: looking up the name, connecting, and the first answer."""
 
+_SILENCE = f"no answer within {_PATIENCE:g} seconds"
+
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """The beginning of an HTTP/2 connection, on which gRPC stands: a fixed text and a SETTINGS frame that is empty. The
 server's first frame has to be SETTINGS, too (RFC 9113, sections 3.4 and 4.1)."""
@@ -52,7 +54,7 @@ def answering_address(given: str | None) -> str:
 
 def _problem(host: str, port: int) -> str:
     """Say in a few words why no gRPC server answers; empty if one does."""
-    problems = [f"no answer within {_PATIENCE:g} seconds"]
+    problems = [_SILENCE]
     # In a thread, because looking up a name cannot be given a time limit.
     asking = threading.Thread(target=lambda: problems.append(_ask(host, port)), daemon=True)
     asking.start()
@@ -67,6 +69,8 @@ def _ask(host: str, port: int) -> str:
                 return ""  # the first bytes would be TLS's; Ray itself finds out the rest
             connection.sendall(_PREFACE)
             frame = connection.recv(_HEADER)
+    except TimeoutError:
+        return _SILENCE
     except OSError as error:
         return one_line(error.strerror or error)
     return "" if frame[_TYPE : _TYPE + 1] == bytes([_SETTINGS]) else "something else than Ray listens there"
