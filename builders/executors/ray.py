@@ -51,6 +51,13 @@ class RayExecutor:
     def __enter__(self) -> RayExecutor:
         ray = _imported()
         self._address = answering_address(self._given)
+        # Ray itself looks for a node on this machine for a minute, by the same function.
+        find_nodes = getattr(ray._private.services, "find_node_ids", None)
+        if find_nodes is not None and not find_nodes():
+            raise BuildError(
+                f"This machine is no node of the Ray cluster at {self._address}, or of any. Run this command on one "
+                f"of its nodes, or add this machine with `ray start --address={self._address}`."
+            )
         # Ray tells of lost workers at length on stdout, where results stand. What it could not mend is raised.
         ray._private.worker._worker_logs_enabled = False
         try:

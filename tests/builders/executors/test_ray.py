@@ -76,6 +76,7 @@ def test_results_are_in_the_order_of_the_tasks_and_progress_adds_up(executor):
 
 
 @needs_ray
+@pytest.mark.slow
 def test_the_first_failure_in_order_is_raised_and_waiting_tasks_are_cancelled(executor, tmp_path):
     for resources in (Resources(), HALF):
         folder = tmp_path / str(resources.gpus)
@@ -134,7 +135,7 @@ def test_tasks_that_no_node_can_run_are_refused_before_any_runs(executor, tmp_pa
 
 
 @needs_ray
-@pytest.mark.parametrize("need", [Resources(), GPU], ids=["task", "actor"])
+@pytest.mark.parametrize("need", [Resources(), pytest.param(GPU, marks=pytest.mark.slow)], ids=["task", "actor"])
 def test_a_worker_that_is_killed_costs_its_task_alone(executor, tmp_path, need):
     total = Total()
     work = [DieOnce(tmp_path / "once", need), *[Square(n, resources=need) for n in range(5)]]
@@ -303,6 +304,13 @@ def test_an_address_that_does_not_answer_is_refused_at_once(listening, tmp_path,
     assert imagenet_benchmark.main(build) == 2
     assert "ray://head:10001 is no address of a Ray cluster. Give the HOST:PORT" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@needs_ray
+def test_a_machine_that_is_no_node_is_told_so_at_once(cluster, monkeypatch):
+    monkeypatch.setattr("ray._private.services.find_node_ids", set)
+    with pytest.raises(BuildError, match=rf"^This machine is no node .* `ray start --address={cluster}`\.$"):
+        RayExecutor(cluster).__enter__()
 
 
 def test_without_the_extra_a_sentence_names_it(tmp_path, capsys, monkeypatch):
