@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from builders.cli.documents import check_json, json_option, print_document
+from builders.cli.executor_flags import EXECUTOR_FLAGS, check_executor, chosen_executor, executor_options
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
@@ -19,8 +20,6 @@ from builders.cli.source_places import Downloads, cache_option
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.cli.tables import aligned
 from builders.errors import BuildError, os_errors_as_build_errors
-from builders.executors.cores import usable_cores
-from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
 from builders.hub.client import hub_settings
 from builders.hub.repo_id import folder_or_repository
@@ -49,13 +48,14 @@ def _command(**flags: Any) -> None:
             "rows out, build the benchmark from its sources, with --withdraw."
         )
     check_json(as_json=flags["as_json"], dry_run=flags["dry_run"])
+    check_executor(flags)
     with (
         TerminalMeter(quiet=flags["quiet"]) as meter,
         os_errors_as_build_errors("read the sources and write the release"),
         _published(flags["target"], flags["splits"], flags["revision"], meter) as configs,
     ):
         roots = _roots(configs, flags, meter)
-        with LocalExecutor(flags["workers"], preload=_WORKER_IMPORTS) as executor:
+        with chosen_executor(flags, preload=_WORKER_IMPORTS) as executor:
             for published in configs:
                 if flags["dry_run"]:
                     find(published, roots, flags["out"], meter, executor)
@@ -178,7 +178,7 @@ def make_command() -> click.Command:
         help=_command.__doc__,
         sections={
             ESSENTIALS: ("splits", "revision", "out", "dry_run"),
-            "How it runs": ("workers", "quiet", "as_json"),
+            "How it runs": (*EXECUTOR_FLAGS, "quiet", "as_json"),
             "Sources (run without any to see which are needed)": [*sources, "sources"],
         },
         examples=(
@@ -193,13 +193,7 @@ def make_command() -> click.Command:
         click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Release folder."),
         click.option("--dry-run", is_flag=True, help="Look for the rows in the sources, and write nothing."),
         json_option(only="--dry-run"),
-        click.option(
-            "--workers",
-            type=click.IntRange(min=1),
-            default=usable_cores,
-            show_default="all usable cores",
-            help="Processes that write shards.",
-        ),
+        *executor_options(),
         sources_option(),
         cache_option(),
         click.option("--withdraw", hidden=True),

@@ -13,6 +13,7 @@ from types import CodeType, FunctionType
 
 from builders import cifar_benchmark, facets_benchmark, imagenet_benchmark
 from builders.executors.local import LocalExecutor
+from builders.executors.ray import RayExecutor
 from builders.pipeline import from_index, run
 from tests.hub.server import Hub
 
@@ -21,6 +22,7 @@ COSTLY = (
     subprocess,
     multiprocessing,
     LocalExecutor,
+    RayExecutor,
     Hub,
     run.write_release,
     from_index.rebuild,

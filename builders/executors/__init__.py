@@ -1,1 +1,1 @@
-"""Runs tasks: the interface of executors (`base`), and the executor on this machine's cores (`local`)."""
+"""Runs tasks: the interface of executors (`base`), on this machine's cores (`local`) or a cluster's (`ray`)."""

@@ -15,6 +15,7 @@ from collections.abc import MutableSequence
 from multiprocessing.connection import Connection
 from typing import Any
 
+from builders.executors.base import Progress
 from builders.executors.processes import end_with_parent, without_pandas
 
 READY = b""
@@ -60,19 +61,20 @@ def serve(connection: Connection, shared: MutableSequence[int], worker: int) -> 
     try:
         connection.send_bytes(READY)
         while True:
-            connection.send_bytes(_answer(connection.recv_bytes(), progress))
+            connection.send_bytes(answer(connection.recv_bytes(), progress))
     except (EOFError, OSError):  # the parent has closed its end
         return
 
 
-def _answer(task: bytes, progress: Counters) -> bytes:
+def answer(task: bytes, progress: Progress) -> bytes:
+    """Run a pickled task and pickle its answer: whether it succeeded, and its result or exception."""
     try:
         return pickle.dumps((True, pickle.loads(task).run(progress)))
     except Exception as error:  # noqa: BLE001 - the parent raises it
-        return _failure(error)
+        return failure(error)
 
 
-def _failure(error: Exception) -> bytes:
+def failure(error: Exception) -> bytes:
     """Pickle a task's exception with its traceback as a note, or the traceback alone if it cannot be pickled."""
     text = "".join(traceback.format_exception(error))
     error.add_note(f"\nIn the worker:\n{text}")

@@ -14,6 +14,7 @@ import click
 from builders.benchmark import Benchmark, Variant, split_of
 from builders.cli.demo_models import NO_MODELS, ModelsOfDemo, left_out, without
 from builders.cli.documents import check_json, json_option, print_document
+from builders.cli.executor_flags import EXECUTOR_FLAGS, check_executor, chosen_executor, executor_options
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.setting_flags import given_values, setting_flags, setting_options
@@ -29,7 +30,6 @@ from builders.cli.source_places import Downloads, cache_option, refuse_wrong_fol
 from builders.cli.split_choice import is_named, named, refuse_unknown, splits_option
 from builders.cli.variant_flags import chosen_reading, every_source, variant_options
 from builders.errors import NAMED, BuildError, more, os_errors_as_build_errors
-from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generator
 from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
@@ -111,7 +111,7 @@ def make_command(benchmark: Benchmark) -> click.Command:
 
 
 ESSENTIAL = ("demo", "out", "splits", "dry_run")
-HOW = ("index_only", "allow_partial", "check", "workers", "quiet", "as_json")
+HOW = ("index_only", "allow_partial", "check", *EXECUTOR_FLAGS, "quiet", "as_json")
 """The options of `build_options`, in sections of the help."""
 
 
@@ -162,13 +162,7 @@ def build_options(seed: int, splits: Sequence[str] = ()) -> list[Callable[[Any],
             show_default=True,
             help="fast: look at every image's signature and end, decode those that look cut. decode: decode all.",
         ),
-        click.option(
-            "--workers",
-            type=click.IntRange(min=1),
-            default=usable_cores,
-            show_default="all usable cores",
-            help="Processes that write shards. The result does not depend on it.",
-        ),
+        *executor_options(),
         click.option(
             "--seed",
             type=int,
@@ -221,6 +215,7 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
     out: Path = flags["out"]
     variant = flags["withdraw"] == DUPLICATES
     refuse_foreign(out)
+    check_executor(flags)
     with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
         if flags["demo"]:
             refuse_sources_of_demo(every_source(benchmark), flags, meter.note)
@@ -263,7 +258,8 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
                 meter.note(f"{key}: left out, since it is made with {benchmark.needs(key)}")
         started = time.monotonic()
         gpus = max((made.resources.gpus for made in generators_of(benchmark, splits).values()), default=0)
-        with LocalExecutor(1 if flags["dry_run"] else flags["workers"], gpus=gpus, preload=WORKER_IMPORTS) as executor:
+        work = LocalExecutor(1) if flags["dry_run"] else chosen_executor(flags, gpus=gpus, preload=WORKER_IMPORTS)
+        with work as executor:
             planned = prepare(Run.of(benchmark, request, executor, meter))
             images = sum(len(split.rows) for split in planned.planned)
             meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")

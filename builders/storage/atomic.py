@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from builders.errors import BuildError
 
 TEMPORARY = ".tmp"
 """Suffix of every temporary file."""
+
+_MACHINE = secrets.randbelow(10**9)
+"""Separates processes of equal numbers on machines, or in containers, that share a folder."""
 
 
 def inside(root: Path, path: str | Path) -> Path:
@@ -36,7 +40,7 @@ def inside(root: Path, path: str | Path) -> Path:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` if the block succeeds, else remove it."""
     # The process id separates two processes that write the same file. Files of killed processes are removed later.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{_MACHINE:09d}{TEMPORARY}")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         yield temporary

@@ -40,8 +40,11 @@ def complete(benchmark, roots):
     return dataclasses.replace(benchmark, configs=configs)
 
 
-def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, **changes):
-    """Build a benchmark (ImageNet's if none is given) from the demo sources; returns the manifest as JSON."""
+def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, executor=None, **changes):
+    """Build a benchmark (ImageNet's if none is given) from the demo sources; returns the manifest as JSON.
+
+    It runs on this machine's cores if no executor is given.
+    """
     values = {
         "out": out,
         "splits": benchmark.ready(),
@@ -51,7 +54,8 @@ def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, **changes):
         "demo": True,
     }
     request = BuildRequest(**(values | changes))
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(workers, preload=WORKER_IMPORTS) as executor:
+    local = LocalExecutor(workers, preload=WORKER_IMPORTS)
+    with TerminalMeter(quiet=True) as meter, executor or local as executor:
         return as_json(write_release(prepare(Run.of(benchmark, request, executor, meter))))
 
 

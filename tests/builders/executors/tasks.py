@@ -57,6 +57,42 @@ class Touch:
 
 
 @dataclass(frozen=True)
+class DieOnce:
+    """Kills its process the first time that it runs, and says the second time which process that was."""
+
+    path: Path
+    resources: Resources = ONE_CORE
+
+    def run(self, progress):
+        progress(1, 1)
+        if not self.path.exists():
+            self.path.write_text(str(os.getpid()))
+            die()
+        return int(self.path.read_text()), os.getpid()
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Notes the Ray node that it runs on, waits, notes that it has ended, and returns the node."""
+
+    folder: Path
+    number: int
+    seconds: float
+    resources: Resources = ONE_CORE
+
+    def run(self, progress):
+        import ray
+
+        node = ray.get_runtime_context().get_node_id()
+        for moment in ("began", "ended"):
+            with (self.folder / f"{self.number}-{moment}").open("a") as file:
+                file.write(f"{node}\n")
+            time.sleep(self.seconds if moment == "began" else 0)
+        progress(1, 1)
+        return node
+
+
+@dataclass(frozen=True)
 class Fail:
     """Waits, and raises a BuildError."""
 

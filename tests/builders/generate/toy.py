@@ -224,8 +224,8 @@ def write_photographs(root, images=10):
     return root
 
 
-def build_toy(photographs, out, *, splits=(), workers=1, gpus=1, benchmark=None, **changes):
-    """Build the toy; returns the manifest."""
+def build_toy(photographs, out, *, splits=(), workers=1, gpus=1, benchmark=None, executor=None, **changes):
+    """Build the toy, on this machine's cores if no executor is given; returns the manifest."""
     benchmark = benchmark or toy_benchmark()
     keys = [key for key in benchmark.parts() if not splits or key in splits or key.split("/")[0] in splits]
     request = BuildRequest(
@@ -234,7 +234,7 @@ def build_toy(photographs, out, *, splits=(), workers=1, gpus=1, benchmark=None,
     before = batches._BATCH_BYTES
     batches._BATCH_BYTES = BATCH
     try:
-        with TerminalMeter(quiet=True) as meter, LocalExecutor(workers, gpus=gpus) as executor:
+        with TerminalMeter(quiet=True) as meter, executor or LocalExecutor(workers, gpus=gpus) as executor:
             return write_release(prepare(Run.of(benchmark, request, executor, meter)))
     finally:
         batches._BATCH_BYTES = before

@@ -1,0 +1,239 @@
+"""Runs tasks on an existing Ray cluster, which schedules them and runs them again where a worker or node is lost."""
+
+from __future__ import annotations
+
+import logging
+import math
+import pickle
+from collections import deque
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any
+
+from builders.errors import BuildError, one_line
+from builders.executors.base import Progress, Resources, Result, Task
+from builders.executors.ray_address import answering_address
+from builders.executors.ray_worker import Answer, Driver, Worker, work
+from builders.executors.worker import answered
+
+_RETRIES = 3
+"""How often Ray runs a task again whose worker died, or starts an actor again; its own default for tasks
+(`ray.remote`, `max_retries`)."""
+
+
+def check_cluster(address: str | None) -> None:
+    """Check that Ray is installed, and that something answers at a cluster's address.
+
+    Raises:
+        BuildError: it is not, or nothing does.
+    """
+    _imported()
+    answering_address(address)
+
+
+class RayExecutor:
+    """A `builders.executors.base.Executor` on the nodes of a Ray cluster, one of which is this machine.
+
+    Tasks without a GPU are Ray's tasks, whose processes Ray uses again for the next ones. Tasks with a GPU run in
+    actors, as many as the cluster has GPUs for, because a process that has opened a GPU cannot change to another one.
+    After a task has failed, those that Ray starts before it hears of it still run.
+    Entering it joins the cluster, and leaving it ends whatever the cluster still runs for it.
+
+    Args:
+        address: `HOST:PORT` of the cluster; None takes `RAY_ADDRESS` or this machine's.
+    """
+
+    def __init__(self, address: str | None) -> None:
+        self._given = address
+        self._address = ""
+        self._driver = Driver.here()
+
+    def __enter__(self) -> RayExecutor:
+        ray = _imported()
+        self._address = answering_address(self._given)
+        # Ray itself looks for a node on this machine for a minute, by the same function.
+        find_nodes = getattr(ray._private.services, "find_node_ids", None)
+        if find_nodes is not None and not find_nodes():
+            raise BuildError(
+                f"This machine is no node of the Ray cluster at {self._address}, or of any. Run this command on one "
+                f"of its nodes, or add this machine with `ray start --address={self._address}`."
+            )
+        # Ray tells of lost workers at length on stdout, where results stand. What it could not mend is raised.
+        ray._private.worker._worker_logs_enabled = False
+        try:
+            ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
+        except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise BuildError(
+                f"Cannot join the Ray cluster at {self._address}: {one_line(error)}. Run this command on a machine of "
+                "the cluster (`ray start --address=...` adds one), with the cluster's versions of Ray and Python."
+            ) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _imported().shutdown()
+
+    def run(self, tasks: Sequence[Task[Result]], progress: Progress) -> list[Result]:
+        """Run every task; see `builders.executors.base.Executor`."""
+        room = self._room({task.resources for task in tasks})
+        run = _Run(tasks, room, self._driver)
+        try:
+            while run.running:
+                run.listen(progress)
+        except BaseException:
+            run.stop()
+            while run.running:  # until a second Ctrl-C
+                run.listen(progress)
+            raise
+        if run.failures:
+            raise run.failures[min(run.failures)]
+        results: list[Result] = [run.results[number] for number in range(len(tasks))]
+        return results
+
+    def _room(self, wanted: Iterable[Resources]) -> dict[Resources, int]:
+        """How many tasks of each kind the cluster could run at a time.
+
+        Raises:
+            BuildError: no node can run one of them, which Ray would wait for without end.
+        """
+        nodes = [node["Resources"] for node in _imported().nodes() if node["Alive"]]
+        room = {need: sum(_fitting(need, node) for node in nodes) for need in wanted}
+        for need in sorted((need for need in room if not room[need]), key=repr):
+            most = max((node.get("GPU", 0) for node in nodes), default=0)
+            if need.gpus > most:
+                raise BuildError(
+                    f"Too few GPUs: a task needs {need.gpus:g}, and no node of the Ray cluster at {self._address} has "
+                    f"more than {most:g}. Add a node that has them with `ray start --address=... --num-gpus=...`."
+                )
+            raise BuildError(
+                f"No node of the Ray cluster at {self._address} has what a task needs ({_in_words(need)}). Add one "
+                "that has, with `ray start --address=...`."
+            )
+        return room
+
+
+class _Run:
+    """The state of one call of `RayExecutor.run`."""
+
+    def __init__(self, tasks: Sequence[Task[Any]], room: dict[Resources, int], driver: Driver) -> None:
+        self._ray = _imported()
+        self._tasks, self._driver = tasks, driver
+        self._stopped = False
+        self.running: dict[Any, tuple[int, Any]] = {}
+        """The number of each task that was sent, and its actor if it has one, by Ray's reference to the answer."""
+        self.results: dict[int, Any] = {}
+        self.failures: dict[int, BaseException] = {}
+        self._for_actors: dict[Resources, deque[int]] = {}
+        for number, task in enumerate(tasks):
+            if task.resources.gpus:
+                self._for_actors.setdefault(task.resources, deque()).append(number)
+        # Actors first: behind a long queue of tasks they would wait for their cores.
+        for resources, numbers in self._for_actors.items():
+            # Without end, since Ray also counts how often it asks an actor whose node has died before it knows that.
+            # What ends it are the actor's restarts.
+            actor = self._ray.remote(Worker).options(**_asked(resources), max_restarts=_RETRIES, max_task_retries=-1)
+            for _ in range(min(len(numbers), room[resources])):
+                self._hand(actor.remote(), resources)
+        send = self._ray.remote(work)
+        for number, task in enumerate(tasks):
+            if not task.resources.gpus:
+                once = send.options(**_asked(task.resources), max_retries=_RETRIES)
+                self.running[once.remote(pickle.dumps(task), driver)] = (number, None)
+
+    def _hand(self, actor: Any, resources: Resources) -> None:
+        """Give an actor its next task. Without one its last reference goes, and Ray gives what it held to others."""
+        numbers = self._for_actors[resources]
+        if numbers:
+            number = numbers.popleft()
+            self.running[actor.work.remote(pickle.dumps(self._tasks[number]), self._driver)] = (number, actor)
+
+    def listen(self, progress: Progress) -> None:
+        """Wait for an answer."""
+        (ref,), _ = self._ray.wait(list(self.running), num_returns=1)
+        number, actor = self.running.pop(ref)
+        try:
+            answer: Answer = self._ray.get(ref)
+        except self._ray.exceptions.TaskCancelledError:
+            if not self._stopped:
+                self._fail(number, BuildError("A task was cancelled from outside. Run the same command again."))
+            return
+        except self._ray.exceptions.RayError as error:
+            self._fail(number, _lost(error))
+            return
+        well, value = answered(answer.data)
+        if well:
+            self.results[number] = value
+        else:
+            self._fail(number, _in_a_sentence(value, answer.node))
+        progress(answer.images, answer.size)
+        if actor is not None:
+            self._hand(actor, self._tasks[number].resources)
+
+    def _fail(self, number: int, error: BaseException) -> None:
+        self.failures[number] = error
+        self.stop()
+
+    def stop(self) -> None:
+        """Let no other task start."""
+        if self._stopped:
+            return
+        self._stopped = True
+        for numbers in self._for_actors.values():
+            numbers.clear()
+        for ref, (_, actor) in self.running.items():
+            if actor is None:
+                self._ray.cancel(ref)  # which workers ignore once they run it
+
+
+def _imported() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise BuildError(
+            "--executor ray needs the package ray, which is not installed. Run pip install 'unknown-detection[ray]' "
+            "(in a checkout: pip install -e '.[ray]')."
+        ) from error
+    return ray
+
+
+def _asked(resources: Resources) -> dict[str, float | None]:
+    """What a task asks of Ray, as options of `ray.remote`."""
+    return {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "memory": resources.memory or None}
+
+
+def _fitting(need: Resources, node: dict[str, float]) -> int:
+    """How many tasks that need this a node can run at a time."""
+    needs = {"CPU": need.cpus, "GPU": need.gpus, "memory": need.memory}
+    shares = [node.get(name, 0) / amount for name, amount in needs.items() if amount]
+    return math.floor(min(shares, default=1))
+
+
+def _in_words(need: Resources) -> str:
+    memory = f", {need.memory / 1e9:,.1f} GB of memory" if need.memory else ""
+    return f"{need.cpus:g} cores, {need.gpus:g} GPUs{memory}"
+
+
+def _lost(error: Exception) -> BuildError:
+    """What a user can do where Ray gave a task up."""
+    last = (str(error).strip().splitlines() or [""])[-1]
+    return BuildError(
+        f"The Ray cluster gave up a task ({type(error).__name__}: {one_line(last)}). If workers were killed, usually "
+        "for lack of memory, start the nodes with fewer --num-cpus; the project and its packages have to be installed "
+        "on all of them. Run the same command again; it resumes."
+    )
+
+
+def _in_a_sentence(error: BaseException, node: str) -> BaseException:
+    """What a task raised, as a sentence where its node lacks something."""
+    if isinstance(error, FileNotFoundError):
+        return BuildError(
+            f"A file that a task needs is not on the Ray node {node}: {one_line(error)}. The release folder with its "
+            ".state and the sources must be at the same paths on all nodes, on a shared filesystem."
+        )
+    if isinstance(error, ImportError):
+        return BuildError(
+            f"A package that a task needs is not on the Ray node {node}: {one_line(error)}. Install the same extras "
+            "on all nodes."
+        )
+    return error
