@@ -2,430 +2,398 @@
 
     python examples/train.py --release build/unknown-detection --known cifar-train --method ce --out runs/ce-0
 
-The recipes are those of Kim, Koo and Hwang (section 4.1 and table 5) and, where that paper refers to a method's own,
-of its paper. SGD with Nesterov momentum; at 32 x 32 a ResNet-18 for 200 epochs, at 224 a ResNet-152 for 90. Images are
-decoded once and kept as bytes on the device, where they are also cropped and flipped. The folder `--out` gets
-`log.jsonl`, `checkpoint.pt` after every epoch, from which the same command goes on to the same weights, and in the end
-`weights.safetensors` for `python -m evaluation extract --model examples/train.py:resnet18_32`.
+The recipes are those of Kim, Koo and Hwang (section 4.1, table 5 and their published code) and, where these are
+silent, those of each method's own paper. Images are decoded once and stay on the device as bytes. The folder `--out`
+gets `log.jsonl`, one line an epoch; `checkpoint.pt`, from which the same command goes on to the same weights; and in
+the end `weights.safetensors` for `python -m evaluation extract --model examples/train.py:resnet18_32`.
 
 | method | loss | source |
 |---|---|---|
-| `ce` | cross-entropy | the baseline |
-| `crl` | with a ranking loss of confidences | Moon et al., ICML 2020 |
-| `edl` | of a Dirichlet distribution, with its own head activation | Sensoy et al., NeurIPS 2018 |
-| `mcdropout` | cross-entropy, with dropout behind every block | Gal and Ghahramani, ICML 2016 |
-| `augmix` | cross-entropy of mixed augmentations | Hendrycks et al., ICLR 2020 |
-| `oe` | with uniform outputs on external images | Hendrycks, Mazeika and Dietterich, ICLR 2019 |
+| `ce` | cross-entropy | the baseline, MCP |
+| `crl` | cross-entropy and correctness ranking | Moon et al., ICML 2020 |
+| `edl` | log loss of a Dirichlet with evidence exp(logits) | Sensoy et al., NeurIPS 2018 |
+| `mcdropout` | cross-entropy of a network with dropout | Gal and Ghahramani, ICML 2016 |
+| `augmix` | cross-entropy of images mixed by AugMix, without its consistency loss | Hendrycks et al., ICLR 2020 |
+| `oe` | cross-entropy, and uniform outputs on external images | Hendrycks, Mazeika and Dietterich, ICLR 2019 |
 | `energy` | fine-tuning with margins of energy on external images | Liu et al., NeurIPS 2020 |
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
-import datasets
 import numpy as np
 import torch
 import torchvision
 from PIL import Image
-from safetensors.torch import load_file, save_file
+from pytorch_ood.loss import EnergyRegularizedLoss
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - as torch's own documentation names it
+from torchvision.models.resnet import BasicBlock, Bottleneck
 from tqdm import tqdm
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+from evaluation.errors import EvaluationError
+from evaluation.models.blueprints import make_blueprint
+from evaluation.models.weights import load_weights, read_weights
+from evaluation.releases import Release, open_release
+
 METHODS = ("ce", "crl", "edl", "mcdropout", "augmix", "oe", "energy")
-WITH_EXTERNAL = ("oe", "energy")
-DROPOUT = 0.3  # ours: the rates are missing from the published text
+
+# The channels of CIFAR-100's and of ImageNet's training images, as in the benchmark's code.
+CIFAR = {"size": 32, "mean": (0.507, 0.487, 0.441), "std": (0.267, 0.256, 0.276)}
+IMAGENET = {"size": 224, "resize": 256, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 
-# Models, as `--model examples/train.py:NAME` of the evaluation finds them.
-
-
-def resnet18_32(num_classes: int, *, dropout: float = 0.0) -> nn.Module:
-    """A ResNet-18 for images of 32 x 32: a stem of 3 x 3 without stride or pooling (He et al., section 4.2)."""
+def resnet18_32(num_classes: int) -> nn.Module:
+    """A ResNet-18 for images of 32 x 32: the stem of He et al., section 4.2, 3 x 3 without stride or pooling."""
     model = torchvision.models.resnet18(num_classes=num_classes)
-    model.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
-    model.maxpool = nn.Identity()
-    return _finished(model, 32, dropout)
-
-
-def resnet18_32_dropout(num_classes: int) -> nn.Module:
-    """The same with dropout behind each block and before the last layer, as `--method mcdropout` trains it."""
-    return resnet18_32(num_classes, dropout=DROPOUT)
-
-
-def resnet152(num_classes: int, *, dropout: float = 0.0) -> nn.Module:
-    """A ResNet-152 for images of 224 x 224."""
-    return _finished(torchvision.models.resnet152(num_classes=num_classes), 224, dropout)
-
-
-def resnet152_dropout(num_classes: int) -> nn.Module:
-    """The same with dropout."""
-    return resnet152(num_classes, dropout=DROPOUT)
-
-
-def _finished(model: nn.Module, size: int, dropout: float) -> nn.Module:
-    if dropout:
-        for layer in (model.layer1, model.layer2, model.layer3, model.layer4):
-            for number, block in enumerate(layer):
-                layer[number] = nn.Sequential(block, nn.Dropout(dropout))
-        model.fc = nn.Sequential(nn.Dropout(dropout), model.fc)
-    model.preprocessing = {"size": size, "mean": list(MEAN), "std": list(STD)}
+    model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
+    model.preprocessing = CIFAR
     return model
 
 
-# Losses. All compute in float32 and above, whatever precision the logits have.
+def resnet152(num_classes: int) -> nn.Module:
+    """A ResNet-152 for images of 224 x 224."""
+    model = torchvision.models.resnet152(num_classes=num_classes)
+    model.preprocessing = IMAGENET
+    return model
+
+
+def resnet18_32_dropout(num_classes: int) -> nn.Module:
+    """The small network for `--method mcdropout`."""
+    return _with_dropout(resnet18_32(num_classes))
+
+
+def resnet152_dropout(num_classes: int) -> nn.Module:
+    """The large network for `--method mcdropout`."""
+    return _with_dropout(resnet152(num_classes))
+
+
+def _with_dropout(model: nn.Module, rate: float = 0.1) -> nn.Module:
+    """Add dropout behind each convolution of a block and before the last layer, as in the benchmark's code.
+
+    There the last layer's rate is 0.1, and the others' an option without a stated value: 0.1 for all is ours.
+    """
+    for block in model.modules():
+        if isinstance(block, (BasicBlock, Bottleneck)):
+            for name in [name for name, _ in block.named_children() if name.startswith("bn")]:
+                setattr(block, name, nn.Sequential(getattr(block, name), nn.Dropout(rate)))
+    model.fc = nn.Sequential(nn.Dropout(rate), model.fc)
+    return model
+
+
+def _at_least_float32(values: Tensor) -> Tensor:
+    """For losses, which compute in float32 or float64, whatever the precision of the logits."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def crl_loss(confidences: Tensor, correctness: Tensor) -> Tensor:
-    """The correctness ranking loss of neighbours in the batch (Moon et al., equation 2).
+    """Correctness ranking loss over pairs of neighbours in the batch (Moon et al., equation 2).
 
-    Args:
-        confidences: greatest probabilities, shape (B,).
-        correctness: share of the epochs in which each image was classified right, scaled to [0, 1], shape (B,).
+    A pair's loss is max(0, |c_i - c_j| - sign(c_i - c_j) (k_i - k_j)), with k the greatest probabilities, shape (B,),
+    and c the shares of past epochs in which the images were classified right. The last row's neighbour is the first.
     """
-    confidences = confidences.to(torch.promote_types(confidences.dtype, torch.float32))
+    confidences = _at_least_float32(confidences)
     gaps = correctness - correctness.roll(-1)
     return F.relu(gaps.abs() - gaps.sign() * (confidences - confidences.roll(-1))).mean()
 
 
 def edl_loss(logits: Tensor, labels: Tensor, weight: float) -> Tensor:
-    """The log loss of a Dirichlet with evidence exp(logits) (Sensoy et al., equations 3 and 5).
+    """Log loss of Dirichlet distributions and a penalty on false evidence (Sensoy et al., equation 3 and section 4).
 
-    Args:
-        logits: shape (B, C).
-        labels: shape (B,).
-        weight: of the divergence that evidence for other classes is punished with, min(1, epoch / 10) in the paper.
+    Evidence is exp(logit), with logits, shape (B, C), clamped to [-10, 10] as in the benchmark's code. The penalty is
+    the divergence of the Dirichlet distribution without the label's evidence from the uniform one.
     """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    alpha = 1 + logits.exp()
-    data = alpha.sum(dim=1).log() - alpha.gather(1, labels[:, None])[:, 0].log()
+    alpha = 1 + _at_least_float32(logits).clamp(-10, 10).exp()
+    log_loss = alpha.sum(dim=1).log() - alpha.gather(1, labels[:, None])[:, 0].log()
     others = alpha.scatter(1, labels[:, None], 1.0)
     total = others.sum(dim=1, keepdim=True)
-    classes = torch.tensor(float(logits.shape[1]), dtype=logits.dtype, device=logits.device)
-    divergence = (
-        (total.lgamma()[:, 0] - classes.lgamma() - others.lgamma().sum(dim=1))
-        + ((others - 1) * (others.digamma() - total.digamma())).sum(dim=1)
-    )  # fmt: skip
-    return (data + weight * divergence).mean()
+    divergence = total.lgamma()[:, 0] - math.lgamma(logits.shape[1]) - others.lgamma().sum(dim=1)
+    divergence = divergence + ((others - 1) * (others.digamma() - total.digamma())).sum(dim=1)
+    return (log_loss + weight * divergence).mean()
 
 
 def oe_loss(known: Tensor, labels: Tensor, external: Tensor, weight: float = 0.5) -> Tensor:
-    """Cross-entropy and the one to the uniform distribution on outliers, each over its own rows (section 3)."""
-    known, external = (part.to(torch.promote_types(part.dtype, torch.float32)) for part in (known, external))
-    return F.cross_entropy(known, labels) - weight * F.log_softmax(external, dim=1).mean()
+    """Cross-entropy, and cross-entropy of external rows to the uniform distribution, each a mean over its own rows.
+
+    Source: Hendrycks et al., section 3; the weight is theirs for images (section 4.3).
+    """
+    uniform = -F.log_softmax(_at_least_float32(external), dim=1).mean()
+    return F.cross_entropy(_at_least_float32(known), labels) + weight * uniform
 
 
 def energy_loss(known: Tensor, labels: Tensor, external: Tensor, margins: tuple[float, float]) -> Tensor:
-    """Cross-entropy and squared hinges of the energies of both sides (Liu et al., eqs. 7 to 9), with pytorch-ood."""
-    from pytorch_ood.loss import EnergyRegularizedLoss
+    """Cross-entropy, and squared hinges of energies on the wrong side of their margins, known rows' first.
 
-    logits = torch.cat([known, external])
-    outliers = labels.new_full((len(external),), -1)
+    Source: Liu et al., equations 6 to 9; by pytorch-ood. Known rows should lie below, external rows above.
+    """
     loss = EnergyRegularizedLoss(alpha=0.1, margin_in=margins[0], margin_out=margins[1])
-    return loss(logits.to(torch.promote_types(logits.dtype, torch.float32)), torch.cat([labels, outliers]))
+    outliers = labels.new_full((len(external),), -1)
+    return loss(_at_least_float32(torch.cat([known, external])), torch.cat([labels, outliers]))
 
 
-# Images.
+def load_images(release: Release, where: str, size: int, resize: int | None, device: str) -> tuple[Tensor, Tensor]:
+    """Decode a split, CONFIG/SPLIT; return pixels (N, 3, S, S) as bytes, and labels (N,).
 
-
-@dataclass
-class Images:
-    """Pixels (N, 3, S, S) as bytes and labels (N,), on one device."""
-
-    pixels: Tensor
-    labels: Tensor
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-
-def load_images(release: str, config: str, split: str, side: int, device: str) -> Images:
-    """Decode a split; images of another size get their shorter side resized and their centre cropped."""
-    rows = datasets.load_dataset(release, config, split=split)
+    With `resize`, the shorter side gets this length and the middle square is kept; else images get `size` x `size`.
+    """
+    rows = release.images(*where.split("/"))
+    side = resize or size
 
     def decoded(number: int) -> np.ndarray:
         image = rows[number]["image"].convert("RGB")
-        if image.size != (side, side):
-            ratio = side / min(image.size)
-            image = image.resize(
-                [max(side, round(ratio * length)) for length in image.size], Image.Resampling.BILINEAR
-            )
-            left, top = ((length - side) // 2 for length in image.size)
-            image = image.crop((left, top, left + side, top + side))
-        return np.asarray(image)
+        if resize:
+            lengths = [max(side, round(side * length / min(image.size))) for length in image.size]
+            left, top = ((length - side) // 2 for length in lengths)
+            image = image.resize(lengths, Image.Resampling.BILINEAR).crop((left, top, left + side, top + side))
+        return np.array(image if image.size == (side, side) else image.resize((side, side), Image.Resampling.BILINEAR))
 
     pixels = torch.empty(len(rows), 3, side, side, dtype=torch.uint8)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for number, array in enumerate(tqdm(threads.map(decoded, range(len(rows))), f"{config}/{split}", len(rows))):
+        for number, array in enumerate(threads.map(decoded, range(len(rows)))):
             pixels[number] = torch.from_numpy(array).permute(2, 0, 1)
-    return Images(pixels.to(device), torch.tensor(rows["label"], device=device))
+    return pixels.to(device), torch.tensor(rows["label"], device=device)
 
 
-def cropped(pixels: Tensor, drawn: torch.Generator) -> Tensor:
-    """Shift each image by up to four pixels over black, and mirror half of them; (B, 3, S, S), bytes."""
+def random_crops(pixels: Tensor, drawn: torch.Generator) -> Tensor:
+    """Shift each image by up to an eighth (4 pixels of 32) over black, and mirror half of them; bytes."""
     count, _, side, _ = pixels.shape
-    padded = F.pad(pixels, (4, 4, 4, 4))
-    offsets = torch.randint(0, 9, (2, count, 1), generator=drawn).to(pixels.device)
+    edge = side // 8
+    padded = F.pad(pixels, (edge, edge, edge, edge)).permute(0, 2, 3, 1)
+    offsets = torch.randint(0, 2 * edge + 1, (2, count, 1), generator=drawn).to(pixels.device)
     rows, columns = offsets + torch.arange(side, device=pixels.device)
-    mirrored = torch.rand(count, generator=drawn).to(pixels.device) < 0.5
-    columns = torch.where(mirrored[:, None], columns.flip(1), columns)
+    mirrored = (torch.rand(count, 1, generator=drawn) < 0.5).to(pixels.device)
+    columns = torch.where(mirrored, columns.flip(1), columns)
     images = torch.arange(count, device=pixels.device)[:, None, None]
-    return padded.permute(0, 2, 3, 1)[images, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    return padded[images, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
-def resized_crops(pixels: Tensor, side: int, drawn: torch.Generator) -> Tensor:
-    """Crop 8 to 100 % of each image, 3:4 to 4:3, scale it to `side` and mirror half; (B, 3, side, side), bytes."""
+def random_resized_crops(pixels: Tensor, side: int, drawn: torch.Generator) -> Tensor:
+    """Scale 8 to 100 % of each image, 3:4 to 4:3, to `side` x `side` and mirror half of them; bytes."""
     count = len(pixels)
     area = torch.empty(count).uniform_(0.08, 1.0, generator=drawn)
-    ratio = torch.exp(torch.empty(count).uniform_(np.log(3 / 4), np.log(4 / 3), generator=drawn))
-    lengths = torch.stack([(area * ratio).sqrt(), (area / ratio).sqrt()]).clamp(max=1.0)  # width, height
-    centres = (torch.rand(2, count, generator=drawn) * 2 - 1) * (1 - lengths)
+    ratio = torch.empty(count).uniform_(math.log(3 / 4), math.log(4 / 3), generator=drawn).exp()
+    width, height = (area * ratio).sqrt().clamp(max=1.0), (area / ratio).sqrt().clamp(max=1.0)
+    x, y = (torch.rand(2, count, generator=drawn) * 2 - 1) * (1 - torch.stack([width, height]))
     mirror = torch.where(torch.rand(count, generator=drawn) < 0.5, -1.0, 1.0)
     zero = torch.zeros(count)
-    places = [torch.stack([lengths[0] * mirror, zero, centres[0]]), torch.stack([zero, lengths[1], centres[1]])]
-    grid = F.affine_grid(torch.stack(places).permute(2, 0, 1), [count, 3, side, side], align_corners=False)
-    found = F.grid_sample(pixels.float(), grid.to(pixels.device), align_corners=False, padding_mode="reflection")
+    places = torch.stack([torch.stack([width * mirror, zero, x]), torch.stack([zero, height, y])]).permute(2, 0, 1)
+    grid = F.affine_grid(places, [count, 3, side, side], align_corners=False).to(pixels.device)
+    found = F.grid_sample(pixels.float(), grid, align_corners=False, padding_mode="reflection")
     return found.round().clamp(0, 255).to(torch.uint8)
 
 
-def normalized(pixels: Tensor) -> Tensor:
-    """Bytes as float32 with the mean and deviation that the models expect."""
-    mean, std = (torch.tensor(values, device=pixels.device).reshape(3, 1, 1) for values in (MEAN, STD))
-    return (pixels.float() / 255 - mean) / std
-
-
-# Training.
-
-
-@dataclass
-class Settings:
-    """What a run depends on. Numbers left at None follow from method and size (`recipe`)."""
-
-    release: str
-    known: str
-    method: str = "ce"
-    external: str = ""
-    validation: str = ""
-    size: int = 32
-    seed: int = 0
-    epochs: int | None = None
-    batch: int | None = None
-    rate: float | None = None
-    margins: tuple[float, float] = (-23.0, -5.0)  # of Liu et al., section 4.1: m_in and m_out for CIFAR
-    init: str = ""
-    precision: str = "float32"
-    milestones: list[int] = field(default_factory=list)
-
-    def recipe(self) -> Settings:
-        """Fill in the papers' numbers."""
-        small, tuned = self.size == 32, self.method == "energy"
-        epochs = self.epochs or (10 if tuned else 200 if small else 90)
-        cuts = [] if tuned else [0.6, 0.8] if small else [1 / 3, 2 / 3]  # 120 and 160 of 200; 30 and 60 of 90
-        values = asdict(self) | {
-            "epochs": epochs,
-            "batch": self.batch or (128 if small else 256),
-            "rate": self.rate or (0.001 if tuned else 0.1),
-            "milestones": [round(cut * epochs) for cut in cuts],
-        }
-        return Settings(**values)
-
-
 class Training:
-    """A model, its optimizer and what a method remembers of earlier epochs."""
+    """A model, its optimizer, and what a method remembers of earlier epochs.
 
-    def __init__(self, settings: Settings, known: Images, external: Images | None, device: str) -> None:
+    `settings` has what the weights depend on: the options of `main` from --known to --precision, and the digest of
+    the release. Where one is None, the recipe's number is taken.
+    """
+
+    def __init__(self, settings: SimpleNamespace, release: Release, device: str, images_on: str) -> None:
         torch.manual_seed(settings.seed)
-        self.settings, self.known, self.external, self.device = settings, known, external, device
-        make = resnet18_32 if settings.size == 32 else resnet152
-        classes = int(known.labels.max()) + 1
-        model = make(classes, dropout=DROPOUT if settings.method == "mcdropout" else 0.0)
+        self.settings, self.device = settings, device
+        spec = settings.model if ":" in settings.model else f"{Path(__file__)}:{settings.model}"
+        classes = release.label_names(settings.known.partition("/")[0])
+        made = make_blueprint(spec, len(classes), pretrained=False)
         if settings.init:
-            model.load_state_dict(load_file(settings.init))
-        self.model = model.to(device, memory_format=torch.channels_last)
-        decay = 5e-4 if settings.size == 32 else 1e-4
-        self.optimizer = torch.optim.SGD(
-            self.model.parameters(), settings.rate, momentum=0.9, weight_decay=decay, nesterov=settings.size == 32
-        )
-        half = settings.precision == "float16" and device != "cpu"
-        self.scaler = torch.amp.GradScaler(device.partition(":")[0], enabled=half)
-        self.correct = torch.zeros(len(known), device=device)
-        self.run: Callable[[Tensor], Tensor] = self.model
-        self.augmix = torchvision.transforms.AugMix(severity=3, mixture_width=3)
-        self.epoch = 0
+            path = Path(settings.init)
+            load_weights(made.module, read_weights(path), head="", name=settings.model, path=path)
+        self.model = made.module.to(device, memory_format=torch.channels_last)
+        self.run = self.model
+        shown = made.preprocessing
+        self.mean, self.std = torch.tensor([shown.mean, shown.std], device=device)[..., None, None]
+        self.size = shown.size[0]
+        resize, names = shown.description.get("resize"), ["known", "validation"]
+        names += ["external"] if settings.method in ("oe", "energy") else []
+        where = {name: getattr(settings, name) for name in names}
+        self.images = {name: load_images(release, at, self.size, resize, images_on) for name, at in where.items()}
+        # The recipe: the benchmark's for CIFAR, and for large images that of torch's ImageNet example, as there.
+        large, tuned = self.size > 64, settings.method == "energy"
+        self.epochs = settings.epochs or (10 if tuned else 90 if large else 200)
+        self.batch = settings.batch or (256 if large else 128)
+        self.first_rate = settings.rate or (0.001 if tuned else 0.1)
+        self.cuts = [1 / 3, 2 / 3] if large else [0.6, 0.8]  # epochs 30 and 60 of 90; 120 and 160 of 200
+        decay = 1e-4 if large else 5e-4
+        self.optimizer = torch.optim.SGD(self.model.parameters(), momentum=0.9, weight_decay=decay, nesterov=not large)
+        self.scaler = torch.amp.GradScaler(torch.device(device).type, enabled=settings.precision == "float16")
+        # Its code has severity 3 for CIFAR and 1 for ImageNet, and leaves out the operations of ImageNet-C.
+        self.augmix = torchvision.transforms.AugMix(severity=1 if large else 3, all_ops=False)
+        self.correct = torch.zeros(len(self.images["known"][1]), device=device)
+        self.log: list[dict[str, float]] = []
 
     def state(self) -> dict[str, Any]:
-        """All that an epoch leaves."""
-        parts = {"model": self.model, "optimizer": self.optimizer, "scaler": self.scaler}
-        state = {name: part.state_dict() for name, part in parts.items()}
-        return state | {"correct": self.correct, "epoch": self.epoch, "settings": asdict(self.settings)}
+        """All that later epochs depend on."""
+        parts = {name: getattr(self, name).state_dict() for name in ("model", "optimizer", "scaler")}
+        return parts | {"correct": self.correct, "log": self.log, "settings": vars(self.settings)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go back to where a run was."""
         for name in ("model", "optimizer", "scaler"):
             getattr(self, name).load_state_dict(state[name])
-        self.correct, self.epoch = state["correct"].to(self.device), state["epoch"]
+        self.correct, self.log = state["correct"], state["log"]
 
-    def one_epoch(self, advance: Callable[[int], Any]) -> dict[str, float]:
-        """Train for an epoch, all of whose random numbers follow from the seed and its number."""
-        settings, started = self.settings, time.perf_counter()
-        torch.manual_seed(settings.seed * 1_000_003 + self.epoch)
-        drawn = torch.Generator().manual_seed(settings.seed * 1_000_003 + self.epoch)
-        for group in self.optimizer.param_groups:
-            group["lr"] = settings.rate * 0.1 ** sum(self.epoch >= cut for cut in settings.milestones)
+    def one_epoch(self, advance: Callable[[int], Any]) -> None:
+        """Train for an epoch, all of whose random numbers follow from the seed and the epoch's number."""
+        started, epoch = time.perf_counter(), len(self.log)
+        torch.manual_seed(self.settings.seed * 1_000_003 + epoch)
+        drawn = torch.Generator().manual_seed(self.settings.seed * 1_000_003 + epoch)
         self.model.train()
-        total, right = 0.0, 0
-        right_now = torch.zeros(len(self.known), device=self.device)
-        for rows, others in self._batches(drawn):
-            labels = self.known.labels[rows]
-            loss, logits = self._loss(rows, labels, others, drawn)
+        total = torch.zeros((), device=self.device)
+        right = torch.zeros_like(self.correct)
+        labels = self.images["known"][1].to(self.device)
+        for progress, rows, others in self._batches(drawn):
+            self.optimizer.param_groups[0]["lr"] = self._rate(epoch + progress)
+            inputs = self._inputs("known", rows, drawn)
+            if others is not None:
+                inputs = torch.cat([inputs, self._inputs("external", others, drawn)])
+            half = getattr(torch, self.settings.precision)
+            with torch.autocast(torch.device(self.device).type, half, enabled=half != torch.float32):
+                logits, external = self.run(inputs).split([len(rows), len(inputs) - len(rows)])
+            rows = rows.to(self.device)
+            loss = self._loss(logits, labels[rows], external, rows)
             self.optimizer.zero_grad(set_to_none=True)
             self.scaler.scale(loss).backward()
             self.scaler.step(self.optimizer)
             self.scaler.update()
-            right_now[rows] = (logits.detach().argmax(dim=1) == labels).float()
-            total += float(loss.detach()) * len(rows)
+            right[rows] = (logits.detach().argmax(dim=1) == labels[rows]).float()
+            total += loss.detach() * len(rows)
             advance(len(rows))
-        self.correct += right_now
-        right = int(right_now.sum())
-        self.epoch += 1
-        return {
-            "epoch": self.epoch,
-            "loss": total / len(self.known),
-            "train_accuracy": right / len(self.known),
-            "rate": self.optimizer.param_groups[0]["lr"],
-            "seconds": round(time.perf_counter() - started, 2),
-        }
+        self.correct += right
+        entry = {"epoch": epoch + 1, "loss": float(total) / len(right), "train_accuracy": float(right.mean())}
+        if not math.isfinite(entry["loss"]):
+            raise EvaluationError(f"The loss is {entry['loss']} in epoch {epoch + 1}. Give a smaller --rate.")
+        entry |= {"validation_accuracy": self.accuracy(), "rate": self.optimizer.param_groups[0]["lr"]}
+        self.log.append(entry | {"seconds": round(time.perf_counter() - started, 2)})
 
-    def _batches(self, drawn: torch.Generator) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """Rows of known images, all once, and twice as many of external ones."""
-        order = torch.randperm(len(self.known), generator=drawn).to(self.device)
-        for rows in order.split(self.settings.batch):
-            if self.external is None:
-                yield rows, None
-            else:
-                yield rows, torch.randint(len(self.external), (2 * len(rows),), generator=drawn).to(self.device)
+    def _rate(self, epochs: float) -> float:
+        """The learning rate after some epochs: in steps of a tenth; when fine-tuning, Liu et al.'s cosine to 1e-6."""
+        if self.settings.method == "energy":
+            return 1e-6 + (self.first_rate - 1e-6) * (1 + math.cos(math.pi * epochs / self.epochs)) / 2
+        return self.first_rate * 0.1 ** sum(epochs >= round(cut * self.epochs) for cut in self.cuts)
 
-    def _prepared(self, pixels: Tensor, drawn: torch.Generator) -> Tensor:
-        small = self.settings.size == 32
-        pixels = cropped(pixels, drawn) if small else resized_crops(pixels, self.settings.size, drawn)
-        if self.settings.method == "augmix":
-            # One draw of operations for eight images, which torchvision then mixes with weights of their own.
+    def _batches(self, drawn: torch.Generator) -> Iterator[tuple[float, Tensor, Tensor | None]]:
+        """How much of the epoch is done, rows of known images, each once, and twice as many of external ones."""
+        count = len(self.correct)
+        order, others = torch.randperm(count, generator=drawn), None
+        if "external" in self.images:
+            number = len(self.images["external"][1])
+            others = torch.cat([torch.randperm(number, generator=drawn) for _ in range(-(-2 * count // number))])
+        for start in range(0, count, self.batch):
+            rows = order[start : start + self.batch]
+            yield start / count, rows, None if others is None else others[2 * start : 2 * (start + len(rows))]
+
+    def _inputs(self, name: str, rows: Tensor, drawn: torch.Generator) -> Tensor:
+        """Rows of the training images, augmented."""
+        stored = self.images[name][0]
+        pixels = stored[rows.to(stored.device)].to(self.device)
+        large = pixels.shape[-1] != self.size
+        pixels = random_resized_crops(pixels, self.size, drawn) if large else random_crops(pixels, drawn)
+        if self.settings.method == "augmix":  # eight images share a draw of operations, for speed (ours)
             pixels = torch.cat([self.augmix(some) for some in pixels.split(8)])
-        return normalized(pixels).contiguous(memory_format=torch.channels_last)
+        return self._normalized(pixels)
 
-    def _loss(
-        self, rows: Tensor, labels: Tensor, others: Tensor | None, drawn: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """The loss of a batch, and the logits of its known images."""
-        settings = self.settings
-        inputs = self._prepared(self.known.pixels[rows], drawn)
-        if others is not None and self.external is not None:
-            inputs = torch.cat([inputs, self._prepared(self.external.pixels[others], drawn)])
-        kind = getattr(torch, settings.precision)
-        with torch.autocast(self.device.partition(":")[0], kind, enabled=kind != torch.float32):
-            logits = self.run(inputs)
-        logits, external = logits[: len(rows)], logits[len(rows) :]
-        if settings.method == "crl":
-            confidences = logits.float().softmax(dim=1).max(dim=1).values
-            return F.cross_entropy(logits.float(), labels) + crl_loss(confidences, self._correctness(rows)), logits
-        if settings.method == "edl":
-            return edl_loss(logits, labels, min(1.0, self.epoch / 10)), logits
-        if settings.method == "oe":
-            return oe_loss(logits, labels, external), logits
-        if settings.method == "energy":
-            return energy_loss(logits, labels, external, settings.margins), logits
-        return F.cross_entropy(logits.float(), labels), logits
+    def _normalized(self, pixels: Tensor) -> Tensor:
+        return ((pixels.float() / 255 - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
 
-    def _correctness(self, rows: Tensor) -> Tensor:
-        """How often images were right, between the least and the greatest count of all (Moon et al., section 3.3)."""
-        least, greatest = self.correct.min(), self.correct.max()
-        return (self.correct[rows] - least) / (greatest - least).clamp(min=1)
+    def _loss(self, logits: Tensor, labels: Tensor, external: Tensor, rows: Tensor) -> Tensor:
+        method, epoch = self.settings.method, len(self.log)
+        if method == "edl":
+            return edl_loss(logits, labels, min(1.0, epoch / 10))  # annealed as by Sensoy et al., section 4
+        if method == "oe":
+            return oe_loss(logits, labels, external)
+        if method == "energy":
+            return energy_loss(logits, labels, external, self.settings.margins)
+        loss = F.cross_entropy(_at_least_float32(logits), labels)
+        if method == "crl":
+            confidences = _at_least_float32(logits).softmax(dim=1).amax(dim=1)
+            loss = loss + crl_loss(confidences, self.correct[rows] / max(1, epoch))
+        return loss
 
     @torch.no_grad()
-    def accuracy(self, images: Images) -> float:
-        """Share of images that are classified right."""
+    def accuracy(self) -> float:
+        """Share of the validation images that are classified right, without augmentation."""
         self.model.eval()
-        side, right = self.settings.size, 0
-        edge = (images.pixels.shape[-1] - side) // 2
-        for rows in torch.arange(len(images), device=self.device).split(512):
-            pixels = images.pixels[rows][..., edge : edge + side, edge : edge + side]
-            right += int((self.model(normalized(pixels)).argmax(dim=1) == images.labels[rows]).sum())
-        return right / len(images)
+        right, (pixels, labels) = 0, self.images["validation"]
+        edge = (pixels.shape[-1] - self.size) // 2
+        for some, theirs in zip(pixels.split(512), labels.split(512), strict=True):
+            middle = some[..., edge : edge + self.size, edge : edge + self.size].to(self.device)
+            right += int((self.model(self._normalized(middle)).argmax(dim=1) == theirs.to(self.device)).sum())
+        return right / len(labels)
 
 
-def train(settings: Settings, out: Path, *, device: str, compiled: bool = False) -> dict[str, float]:
-    """Train to the end, from the last checkpoint if there is one; returns the last line of the log."""
-    settings = settings.recipe()
-    side = 32 if settings.size == 32 else 256
-    known = load_images(settings.release, settings.known, "train", side, device)
-    external = None
-    if settings.method in WITH_EXTERNAL:
-        external = load_images(settings.release, settings.external, "train", side, device)
-    validation = load_images(settings.release, settings.validation, "validation", side, device)
+def train(
+    settings: SimpleNamespace, release: Release, out: Path, *, device: str, images_on: str | None, compiled: bool
+) -> None:
+    """Train to the end, from the last checkpoint if there is one."""
     torch.backends.cudnn.deterministic = True
-    training = Training(settings, known, external, device)
+    training = Training(settings, release, device, images_on or device)
+    training.run = torch.compile(training.model) if compiled else training.model
     out.mkdir(parents=True, exist_ok=True)
-    checkpoint, log = out / "checkpoint.pt", out / "log.jsonl"
-    if checkpoint.exists():
-        state = torch.load(checkpoint, map_location=device, weights_only=True)
-        if state["settings"] != json.loads(json.dumps(asdict(settings))):
-            raise click.ClickException(f"{out} holds a run with other settings. Give another --out.")
+    if (out / "checkpoint.pt").exists():
+        state = torch.load(out / "checkpoint.pt", map_location=device, weights_only=True)
+        if other := [name for name, value in vars(settings).items() if state["settings"].get(name) != value]:
+            raise EvaluationError(f"{out} holds a run with another {', '.join(other)}. Give another --out.")
         training.restore(state)
-    if compiled:
-        training.run = torch.compile(training.model)
-    lines = log.read_text().splitlines()[: training.epoch] if log.exists() else []
-    log.write_text("".join(f"{line}\n" for line in lines))
-    last: dict[str, float] = json.loads(lines[-1]) if lines else {}
-    with tqdm(desc=settings.method, total=settings.epochs * len(known), initial=training.epoch * len(known)) as bar:
-        while training.epoch < settings.epochs:
-            last = training.one_epoch(bar.update)
-            last["validation_accuracy"] = training.accuracy(validation)
-            bar.set_postfix(loss=f"{last['loss']:.3f}", accuracy=f"{last['validation_accuracy']:.3f}")
-            state = training.state() | {"settings": json.loads(json.dumps(asdict(settings)))}
-            torch.save(state, out / "checkpoint.tmp")
-            (out / "checkpoint.tmp").replace(checkpoint)
-            with log.open("a") as file:
-                file.write(json.dumps(last) + "\n")
+    count = len(training.correct)
+    with tqdm(desc=out.name, total=training.epochs * count, initial=len(training.log) * count) as bar:
+        while len(training.log) < training.epochs:
+            training.one_epoch(bar.update)
+            bar.set_postfix({name: f"{training.log[-1][name]:.3f}" for name in ("loss", "validation_accuracy")})
+            torch.save(training.state(), out / "checkpoint.tmp")
+            (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
+            (out / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in training.log))
     weights = {name: value.contiguous().cpu() for name, value in training.model.state_dict().items()}
-    save_file(weights, out / "weights.safetensors")
-    return last
+    save_file(weights, out / "weights.tmp")
+    (out / "weights.tmp").replace(out / "weights.safetensors")
+    click.echo(f"{out / 'weights.safetensors'}: validation accuracy {training.log[-1]['validation_accuracy']:.4f}")
 
 
-@click.command(epilog="Example: python examples/train.py --release build/cifar --known cifar-train --out runs/ce-0")
+@click.command()
 @click.option("--release", required=True, help="A release folder, or ORG/NAME on the Hub.")
 @click.option("--known", required=True, help="Config with the training images, such as cifar-train.")
-@click.option("--validation", help="Config with the split validation.  [default: --known without -train]")
-@click.option("--external", help="Config with external images, for oe and energy.  [default: ...-external]")
+@click.option("--external", help="CONFIG[/SPLIT] of external images, for oe and energy.  [default: ...-external]")
 @click.option("--method", type=click.Choice(METHODS), default="ce", show_default=True)
-@click.option("--size", type=click.Choice([32, 224]), default=32, show_default=True)
+@click.option("--model", default="resnet18_32", show_default=True, help="Or resnet152, FILE.py:FUNCTION, timm:NAME.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--epochs", type=click.IntRange(1), help="Instead of the recipe's; the rate falls in proportion.")
-@click.option("--batch", type=click.IntRange(1))
-@click.option("--rate", type=float, help="Learning rate at the start.")
-@click.option("--margins", type=(float, float), default=(-23.0, -5.0), show_default=True, help="Of energy: in, out.")
-@click.option("--init", default="", help="Weights to start from; needed for energy.")
+@click.option("--batch", type=click.IntRange(1), help="Known images in a batch.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Learning rate at the start.")
+@click.option("--margins", type=(float, float), default=(-27.0, -5.0), show_default=True, help="Of energy: in, out.")
+@click.option("--init", default="", help="Weights to start from; energy needs them.")
 @click.option("--precision", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32")
 @click.option("--device", default="cuda" if torch.cuda.is_available() else "cpu", show_default=True)
+@click.option("--images-on", help="Device that holds the images, cpu where the GPU is too small.  [default: --device]")
 @click.option("--compile", "compiled", is_flag=True, help="Compile the model (torch.compile).")
 @click.option("--out", type=click.Path(path_type=Path), required=True)
-def main(out: Path, device: str, compiled: bool, validation: str | None, external: str | None, **values: Any) -> None:
+def main(release: str, out: Path, device: str, images_on: str | None, compiled: bool, **options: Any) -> None:
     """Train a classifier on a release."""
-    if values["method"] == "energy" and not values["init"]:
+    settings = SimpleNamespace(**options)
+    base = settings.known.removesuffix("-train")
+    external = settings.external or f"{base}-external"
+    settings.external = external if "/" in external else f"{external}/train"
+    settings.known, settings.validation = f"{settings.known}/train", f"{base}/validation"
+    if settings.method == "mcdropout" and ":" not in settings.model:
+        settings.model += "_dropout"
+    if settings.method == "energy" and not settings.init:
         raise click.UsageError("energy fine-tunes a model. Give its weights with --init.")
-    base = values["known"].removesuffix("-train")
-    settings = Settings(**values, validation=validation or base, external=external or f"{base}-external")
-    last = train(settings, out, device=device, compiled=compiled)
-    click.echo(f"{out / 'weights.safetensors'}: validation accuracy {last['validation_accuracy']:.4f}")
+    try:
+        opened = open_release(release)
+        settings.digest = opened.digest
+        train(settings, opened, out, device=device, images_on=images_on, compiled=compiled)
+    except EvaluationError as error:
+        click.echo(f"error: {error}", err=True)
+        raise SystemExit(2) from error
 
 
 if __name__ == "__main__":
