@@ -3,3 +3,4 @@
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+SHARED = EXAMPLES.parents[1] / "shared"

@@ -180,6 +180,8 @@ def test_the_recipes_have_the_papers_numbers(digits_release):
     for one, decay, nesterov in ((small, 5e-4, True), (large, 1e-4, False)):
         defaults = one.optimizer.defaults
         assert (defaults["momentum"], defaults["weight_decay"], defaults["nesterov"]) == (0.9, decay, nesterov)
+    named = training(digits_release, model="resnet18_32")
+    assert (named.size, named.mean.flatten().tolist()) == (32, pytest.approx([0.507, 0.487, 0.441]))
     steps = {0: 0.1, 119.99: 0.1, 120: 0.01, 159: 0.01, 160: 0.001, 199: 0.001}
     assert [small._rate(epoch) for epoch in steps] == pytest.approx(list(steps.values()))
     assert [large._rate(epoch) for epoch in (29, 30, 59, 60)] == pytest.approx([0.1, 0.01, 0.01, 0.001])
