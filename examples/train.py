@@ -226,7 +226,7 @@ class Training:
         decay = 1e-4 if large else 5e-4
         self.optimizer = torch.optim.SGD(self.model.parameters(), momentum=0.9, weight_decay=decay, nesterov=not large)
         self.scaler = torch.amp.GradScaler(torch.device(device).type, enabled=settings.precision == "float16")
-        # The benchmark's code draws a strength of up to 3 (CIFAR) or 1 tenths, torchvision one of so many ninths from 0.
+        # The benchmark's code draws strengths up to 3 tenths (CIFAR) or 1, torchvision one of so many ninths from 0.
         self.augmix = torchvision.transforms.AugMix(severity=2 if large else 4, all_ops=False)
         self.correct = torch.zeros(len(self.images["known"][1]), device=device)
         self.log: list[dict[str, float]] = []

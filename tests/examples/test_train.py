@@ -13,11 +13,16 @@ from tests.killing import killed_at_rename
 
 torch = pytest.importorskip("torch", reason="training needs torch, of the extra train")
 pytest.importorskip("pytorch_ood", reason="training needs pytorch-ood, of the extra train")
+save_file = pytest.importorskip("safetensors.torch", reason="training needs safetensors, of the extra train").save_file
+pytest.importorskip("timm", reason="training needs timm, of the extra train")
 torchvision = pytest.importorskip("torchvision", reason="training needs torchvision, of the extra train")
 
 from evaluation.errors import EvaluationError  # noqa: E402
+from evaluation.models.blueprints import make_blueprint  # noqa: E402
+from evaluation.models.models import open_model  # noqa: E402
 from evaluation.releases import open_release  # noqa: E402
-from examples import train  # noqa: E402
+from examples import resnet20, train  # noqa: E402
+from tests.examples.paths import EXAMPLES  # noqa: E402
 
 NETS = Path(__file__).with_name("small_nets.py")
 PRECISIONS = (torch.float16, torch.bfloat16, torch.float64)
@@ -226,6 +231,30 @@ def test_dropout_stands_behind_every_convolution_of_a_block():
         assert torch.equal(model.eval()(images), model(images))
 
 
+def test_the_evaluation_opens_the_networks_and_finds_their_dropout(tmp_path):
+    """With the weights of their own function; dropout is off for features, and drawn by `mc_dropout`."""
+    for file, name, rates in (
+        ("train.py", "resnet18_32_dropout", 17),
+        ("resnet20.py", "resnet20_dropout", 2 * 9 + 1),
+        ("resnet20.py", "resnet20", 0),
+    ):
+        spec = f"{EXAMPLES / file}:{name}"
+        path = tmp_path / f"{name}.safetensors"
+        torch.manual_seed(0)
+        save_file(make_blueprint(spec, 40, pretrained=False).module.state_dict(), path)
+        opened = open_model(spec, path, [str(number) for number in range(40)], device="cpu")
+        assert opened.dropout.rates == [0.1] * rates and not opened.dropout.always
+        assert opened.preprocessing.size == (32, 32) and opened.head.weight.shape[0] == 40
+
+
+def test_resnet20_has_the_size_of_its_paper():
+    """He et al., table 6: 0.27 million weights for ten classes; and twenty layers beside the shortcuts."""
+    model = resnet20.resnet20(10)
+    assert 0.265e6 < sum(one.numel() for one in model.parameters()) < 0.275e6
+    layers = [one for one in model.modules() if isinstance(one, (torch.nn.Conv2d, torch.nn.Linear))]
+    assert len([one for one in layers if getattr(one, "kernel_size", None) != (1, 1)]) == 20
+
+
 # Whole runs.
 
 QUICK = ("--epochs=4", "--batch=32", "--external=digits/external_validation", "--device=cpu")
@@ -306,8 +335,9 @@ def test_a_killed_run_goes_on_to_the_same_weights(digits_release, runs, tmp_path
     assert same(tmp_path / "out", runs / method) and log(tmp_path / "out") == log(runs / method)
 
 
-def test_half_precision_trains(digits_release, tmp_path):
-    assert run(digits_release, tmp_path / "out", "--method=edl", "--rate=0.03", "--precision=bfloat16") == 0
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_half_precision_trains(digits_release, tmp_path, precision):
+    assert run(digits_release, tmp_path / "out", "--method=edl", "--rate=0.03", f"--precision={precision}") == 0
     assert log(tmp_path / "out")[-1]["validation_accuracy"] > 0.7
 
 
