@@ -1,0 +1,36 @@
+"""Vacuity, the uncertainty of a network that was trained with `examples/train.py --method edl`, as an own detector.
+
+For `--detector examples/edl_vacuity.py:EDL_VACUITY` of `python -m evaluation score`.
+"""
+
+import numpy as np
+from scipy.special import logsumexp
+
+from evaluation import Features, Method
+
+
+def vacuity(features: Features) -> np.ndarray:
+    """Vacuity C / S of a Dirichlet distribution with alpha_c = 1 + exp(l_c) and S = sum_c alpha_c.
+
+    In (0, 1): 1 where no class has evidence. Logits are clamped to [-10, 10] as they are for the loss. Source: Sensoy,
+    Kaplan and Kandemir, Evidential Deep Learning to Quantify Classification Uncertainty, NeurIPS 2018, section 3.
+    """
+    logits = features.logits.astype(np.float64).clip(-10, 10)
+    classes = logits.shape[1]
+    return 1 / (1 + np.exp(logsumexp(logits, axis=1)) / classes)
+
+
+class Vacuity:
+    """A detector that needs no fitting."""
+
+    def score(self, features: Features) -> np.ndarray:
+        """Return one score per row; shape (n,)."""
+        return vacuity(features)
+
+
+def make_vacuity(features: Features | None, head: object) -> Vacuity:
+    """Nothing is fitted."""
+    return Vacuity()
+
+
+EDL_VACUITY = Method("edl_vacuity", "EDL", "Sensoy et al. 2018, section 3", make_vacuity)

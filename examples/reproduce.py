@@ -1,0 +1,308 @@
+"""Reproduce tables 6 and 7 of Kim, Koo and Hwang: train every method with several seeds, score, and compare.
+
+    python examples/reproduce.py --release build/unknown-detection --config cifar --out runs/cifar \
+        --devices cuda:0,cuda:1
+
+Each step is a command that you could type, of `examples/train.py` or `python -m evaluation`. `OUT/logs` has what they
+print, first the command itself. What is finished is not done again, so the same command goes on after an interruption.
+With several devices, one process works on each. The margins of energy are chosen with seed 0 from the range of Liu et
+al. by the AUROC of validation against external_validation images, as `score` chooses the hyperparameters of detectors.
+`OUT/table.md` sets the means over seeds beside the published ones, and `OUT/table.csv` has both.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import queue
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from evaluation import auroc, open_release
+from evaluation.errors import EvaluationError
+from evaluation.protocols.results import read_figures
+from evaluation.scoring.scores import read_scores
+
+HERE = Path(__file__).parent
+PUBLISHED = HERE / "published_unified.csv"
+
+# The paper's rows, in its order: what is trained, and the detector that scores it.
+ROWS = {
+    "MCP": ("ce", "msp"),
+    "CRL": ("crl", "msp"),
+    "EDL": ("edl", "edl_vacuity"),
+    "MCdropout": ("mcdropout", "mc_dropout"),
+    "Ensemble": ("ensemble", "deep_ensemble"),
+    "AugMix": ("augmix", "msp"),
+    "ODIN": ("ce", "odin"),
+    "OE": ("oe", "msp"),
+    "Energy": ("energy", "energy"),
+    "ReAct": ("ce", "react"),
+    "OpenMax": ("ce", "openmax"),
+}
+OWN = {"edl_vacuity": f"{HERE / 'edl_vacuity.py'}:EDL_VACUITY"}
+
+# Liu et al., section 4.1, where the two ranges have each other's names: known images have the lower energies.
+MARGINS = tuple(itertools.product((-27, -23, -19, -15), (-5, -3, -7)))
+
+Column = tuple[str, str, str]
+"""Setting, unknown split (empty if there are several) and metric of a figure."""
+
+TITLES = {
+    "accuracy": "accuracy",
+    "aurc": "AURC",
+    "fpr_at_95_tpr_known_positive": "FPR at 95 % TPR",
+    "auroc": "AUROC",
+}
+PAPERS_METRICS = {
+    "misclassification_detection": ("accuracy", "aurc"),
+    "unknown_detection": ("aurc",),
+    "ood_detection": ("fpr_at_95_tpr_known_positive", "auroc"),
+}
+
+
+def execute(command: Sequence[str], log: Path) -> None:
+    """Run a command, with its output in a file.
+
+    Raises:
+        EvaluationError: it fails.
+    """
+    with log.open("a") as file:
+        file.write(f"$ {shlex.join(command)}\n")
+        file.flush()
+        code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
+    if code:
+        raise EvaluationError(f"A command ended with code {code}. {log} has what it printed; mend that and run again.")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The trainings of a config, and the folder that they are in."""
+
+    release: str
+    config: str
+    out: Path
+    devices: tuple[str, ...]
+    seeds: int = 5
+    methods: tuple[str, ...] = tuple(dict.fromkeys(method for method, _ in ROWS.values() if method != "ensemble"))
+    model: str = "resnet18_32"
+    train_options: tuple[str, ...] = ()
+    margins: tuple[tuple[float, float], ...] = MARGINS
+    execute: Callable[[Sequence[str], Path], None] = execute
+
+    def run(self) -> None:
+        """Train, extract and score everything that is not there yet."""
+        for folder in ("logs", "models", "features", "scores"):
+            (self.out / folder).mkdir(parents=True, exist_ok=True)
+        self._on_devices(
+            [self._job(method, seed) for method in self.methods if method != "energy" for seed in self._all]
+        )
+        if "energy" in self.methods:
+            self._on_devices([self._job("energy", 0, margins) for margins in self.margins])
+            chosen = max(self.margins, key=self._external_auroc)
+            self._on_devices([self._job("energy", seed, chosen) for seed in self._all])
+        if "ce" in self.methods and self.seeds > 1:
+            first, *others = (str(self.out / "features" / f"ce-seed{seed}") for seed in self._all)
+            members = [word for other in others for word in ("--member", other)]
+            self._score("ensemble", "ensemble", ["--features", first, *members, "--quiet"])
+
+    @property
+    def _all(self) -> range:
+        return range(self.seeds)
+
+    def scores(self) -> dict[str, list[Path]]:
+        """The scores files of each training method, seed by seed; `ensemble` has one."""
+        found = {method: [self._scores(f"{method}-seed{seed}") for seed in self._all] for method in self.methods}
+        if "energy" in found:
+            margins = max(self.margins, key=self._external_auroc)
+            found["energy"] = [self._scores(_name("energy", seed, margins)) for seed in self._all]
+        if "ce" in found and self.seeds > 1:
+            found["ensemble"] = [self._scores("ensemble")]
+        return found
+
+    def _scores(self, name: str) -> Path:
+        return self.out / "scores" / f"{name}.parquet"
+
+    def _on_devices(self, jobs: Sequence[Callable[[str], None]]) -> None:
+        """Give every job a device of its own while it runs."""
+        free: queue.Queue[str] = queue.Queue()
+        for device in self.devices:
+            free.put(device)
+
+        def on_a_device(job: Callable[[str], None]) -> None:
+            device = free.get()
+            try:
+                job(device)
+            finally:
+                free.put(device)
+
+        with ThreadPoolExecutor(len(self.devices)) as threads:
+            list(threads.map(on_a_device, jobs))
+
+    def _job(self, method: str, seed: int, margins: tuple[float, float] | None = None) -> Callable[[str], None]:
+        name = _name(method, seed, margins)
+
+        def job(device: str) -> None:
+            if self._scores(name).exists():
+                return
+            trained, features = self.out / "models" / name, self.out / "features" / name
+            # train.py takes the network with dropout by itself, but not from somebody's own file.
+            model = self.model + "_dropout" * (method == "mcdropout" and ":" in self.model)
+            command = ["--release", self.release, "--known", f"{self.config}-train", "--method", method]
+            command += ["--seed", str(seed), "--model", model, "--device", device, "--out", str(trained)]
+            if margins is not None:
+                start = self.out / "models" / f"ce-seed{seed}" / "weights.safetensors"
+                command += ["--init", str(start), "--margins", *map(str, margins)]
+            if not (trained / "weights.safetensors").exists():
+                self._do(name, [str(HERE / "train.py"), *command, *self.train_options])
+            spec = self.model if ":" in self.model else f"{HERE / 'train.py'}:{self.model}"
+            of_model = ["--release", self.release, "--model", spec + "_dropout" * (method == "mcdropout")]
+            of_model += ["--weights", str(trained / "weights.safetensors"), "--device", device, "--quiet"]
+            splits = f"{self.config},{self.config}-train"
+            self._do(name, ["-m", "evaluation", "extract", *of_model, "--splits", splits, "--out", str(features)])
+            self._score(name, method, ["--features", str(features), "--seed", str(seed), *of_model])
+            click.echo(f"{name}: trained and scored on {device}")
+
+        return job
+
+    def _score(self, name: str, method: str, given: Sequence[str]) -> None:
+        if self._scores(name).exists():
+            return
+        detectors = [detector for trained, detector in ROWS.values() if trained == method]
+        built_in = [detector for detector in detectors if detector not in OWN]
+        named = ["--detectors", ",".join(built_in)] if built_in else []
+        named += [word for detector in detectors if detector in OWN for word in ("--detector", OWN[detector])]
+        command = ["-m", "evaluation", "score", *given, *named, "--splits", self.config]
+        self._do(name, [*command, "--out", str(self._scores(name))])
+
+    def _do(self, name: str, command: Sequence[str]) -> None:
+        self.execute([sys.executable, *command], self.out / "logs" / f"{name}.log")
+
+    def _external_auroc(self, margins: tuple[float, float]) -> float:
+        """AUROC of validation against external_validation rows of the energies after training with margins."""
+        release = open_release(self.release)
+        table, _ = read_scores(self._scores(_name("energy", 0, margins)))
+        scores = dict(zip(table["id"].to_pylist(), table["score"].to_pylist(), strict=True))
+        splits = [
+            release.rows(self.config, split)["id"].to_pylist() for split in ("validation", "external_validation")
+        ]
+        ids = [id_ for split in splits for id_ in split]
+        return auroc([scores[id_] for id_ in ids], [False] * len(splits[0]) + [True] * len(splits[1]))
+
+
+def _name(method: str, seed: int, margins: tuple[float, float] | None) -> str:
+    return f"{method}{'' if margins is None else '{:g}{:g}'.format(*margins)}-seed{seed}"
+
+
+def report(grid: Grid) -> dict[tuple[str, Column], list[float]]:
+    """Write a report of all scores; return the figures of each of the paper's rows and columns, run by run."""
+    folder, config = grid.out / "report", grid.config
+    given = [f"--scores={method}={path}" for method, paths in grid.scores().items() for path in paths]
+    command = [
+        "-m",
+        "evaluation",
+        "report",
+        "--release",
+        grid.release,
+        f"--protocol=unknown-detection={config}",
+        *given,
+    ]
+    grid._do("report", [*command, "--no-plots", "--quiet", "--out", str(folder)])
+    names = {value: name for name, value in ROWS.items()}
+    found: dict[tuple[str, Column], list[float]] = {}
+    for line in read_figures(folder).to_pylist():
+        name = names.get((line["variant"], line["detector"]))
+        wanted = line["metric"] in PAPERS_METRICS.get(line["setting"], ()) and not line["statistic"]
+        if name is None or not wanted or line["rows"] != "as_published":
+            continue
+        split = line["unknown"] if line["setting"] == "ood_detection" else ""
+        found.setdefault((name, (line["setting"], split, line["metric"])), []).append(line["value"] * line["factor"])
+    return found
+
+
+def published(config: str) -> dict[tuple[str, Column], tuple[str, str]]:
+    """Mean and standard deviation (empty for the ensemble) of the paper's tables, as printed."""
+    with PUBLISHED.open(encoding="utf-8", newline="") as file:
+        return {
+            (row["method"], (row["setting"], row["unknown"], row["metric"])): (row["mean"], row["std"])
+            for row in csv.DictReader(file)
+            if row["config"] == config
+        }
+
+
+def write_tables(
+    out: Path, ours: Mapping[tuple[str, Column], Sequence[float]], theirs: Mapping[tuple[str, Column], tuple[str, str]]
+) -> None:
+    """Write `table.csv` and `table.md`: each cell has our mean and deviation over seeds, and below the published."""
+    columns = list(dict.fromkeys(column for _, column in (*theirs, *ours)))
+    titles = [
+        " ".join(filter(None, (setting.replace("_", " "), split, TITLES[metric])))
+        for setting, split, metric in columns
+    ]
+    text = ["| method | " + " | ".join(titles) + " |", "|---|" + "---:|" * len(columns)]
+    with (out / "table.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(
+            ["method", "setting", "unknown", "metric", "mean", "std", "runs", "published", "published_std"]
+        )
+        for method in ROWS:
+            cells = []
+            for column in columns:
+                values, printed = ours.get((method, column), ()), theirs.get((method, column), ("", ""))
+                mean = f"{statistics.fmean(values):.2f}" if values else ""
+                std = f"{statistics.stdev(values):.2f}" if len(values) > 1 else ""
+                writer.writerow([method, *column, mean, std, len(values), *printed])
+                shown = [" ± ".join(filter(None, pair)) or "-" for pair in ((mean, std), printed)]
+                cells.append(f"{shown[0]} ({shown[1]})")
+            text.append(f"| {method} | " + " | ".join(cells) + " |")
+    (out / "table.md").write_text("\n".join([*text, "", "In parentheses: as published.", ""]), encoding="utf-8")
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--release", required=True, help="A release folder, or ORG/NAME on the Hub.")
+@click.option("--config", default="cifar", show_default=True, help="cifar, imagenet, or one of your own.")
+@click.option("--model", default="resnet18_32", show_default=True, help="As for train.py; resnet152 for imagenet.")
+@click.option("--methods", default=",".join(Grid.methods), show_default=True, help="What is trained.")
+@click.option("--seeds", type=click.IntRange(1), default=5, show_default=True, help="Trainings of each method.")
+@click.option("--devices", default="cpu", show_default=True, help="Such as cuda:0,cuda:1: a process on each.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of all that is made.")
+@click.argument("train_options", nargs=-1, type=click.UNPROCESSED)
+def main(
+    release: str,
+    config: str,
+    model: str,
+    methods: str,
+    seeds: int,
+    devices: str,
+    out: Path,
+    train_options: tuple[str, ...],
+) -> None:
+    """Train every method with several seeds, score it, and set the figures beside the published ones.
+
+    Other options, such as --compile and --precision bfloat16, are passed to train.py.
+    """
+    wanted = tuple(method for method in Grid.methods if method in methods.split(","))
+    if unknown := sorted({*methods.split(",")} - {*wanted}):
+        raise click.UsageError(f"{', '.join(unknown)} is no method. Choose among {', '.join(Grid.methods)}.")
+    if "energy" in wanted and "ce" not in wanted:
+        raise click.UsageError("energy fine-tunes the models of ce. Add ce to --methods.")
+    grid = Grid(release, config, out, tuple(devices.split(",")), seeds, wanted, model, train_options)
+    try:
+        grid.run()
+        write_tables(out, report(grid), published(config))
+    except EvaluationError as error:
+        click.echo(f"error: {error}", err=True)
+        raise SystemExit(2) from error
+    click.echo((out / "table.md").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,400 @@
+"""Train a classifier on a release with one of the unified benchmark's methods: plain torch, one file, to be read.
+
+    python examples/train.py --release build/unknown-detection --known cifar-train --method ce --out runs/ce-0
+
+The recipes are those of Kim, Koo and Hwang (section 4.1, table 5 and their published code) and, where these are
+silent, those of each method's own paper. Images are decoded once and stay on the device as bytes. The folder `--out`
+gets `log.jsonl`, one line an epoch; `checkpoint.pt`, from which the same command goes on to the same weights; and in
+the end `weights.safetensors` for `python -m evaluation extract --model examples/train.py:resnet18_32`.
+
+| method | loss | source |
+|---|---|---|
+| `ce` | cross-entropy | the baseline, MCP |
+| `crl` | cross-entropy and correctness ranking | Moon et al., ICML 2020 |
+| `edl` | log loss of a Dirichlet with evidence exp(logits) | Sensoy et al., NeurIPS 2018 |
+| `mcdropout` | cross-entropy of a network with dropout | Gal and Ghahramani, ICML 2016 |
+| `augmix` | cross-entropy of images mixed by AugMix, without its consistency loss | Hendrycks et al., ICLR 2020 |
+| `oe` | cross-entropy, and uniform outputs on external images | Hendrycks, Mazeika and Dietterich, ICLR 2019 |
+| `energy` | fine-tuning with margins of energy on external images | Liu et al., NeurIPS 2020 |
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import numpy as np
+import torch
+import torchvision
+from PIL import Image
+from pytorch_ood.loss import EnergyRegularizedLoss
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - as torch's own documentation names it
+from torchvision.models.resnet import BasicBlock, Bottleneck
+from tqdm import tqdm
+
+from evaluation.errors import EvaluationError
+from evaluation.models.blueprints import make_blueprint
+from evaluation.models.weights import load_weights, read_weights
+from evaluation.releases import Release, open_release
+
+METHODS = ("ce", "crl", "edl", "mcdropout", "augmix", "oe", "energy")
+
+# The channels of CIFAR-100's and of ImageNet's training images, as in the benchmark's code.
+CIFAR = {"size": 32, "mean": (0.507, 0.487, 0.441), "std": (0.267, 0.256, 0.276)}
+IMAGENET = {"size": 224, "resize": 256, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+
+
+def resnet18_32(num_classes: int) -> nn.Module:
+    """A ResNet-18 for images of 32 x 32: the stem of He et al., section 4.2, 3 x 3 without stride or pooling."""
+    model = torchvision.models.resnet18(num_classes=num_classes)
+    model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
+    model.preprocessing = CIFAR
+    return model
+
+
+def resnet152(num_classes: int) -> nn.Module:
+    """A ResNet-152 for images of 224 x 224."""
+    model = torchvision.models.resnet152(num_classes=num_classes)
+    model.preprocessing = IMAGENET
+    return model
+
+
+def resnet18_32_dropout(num_classes: int) -> nn.Module:
+    """The small network for `--method mcdropout`."""
+    return _with_dropout(resnet18_32(num_classes))
+
+
+def resnet152_dropout(num_classes: int) -> nn.Module:
+    """The large network for `--method mcdropout`."""
+    return _with_dropout(resnet152(num_classes))
+
+
+def _with_dropout(model: nn.Module, rate: float = 0.1) -> nn.Module:
+    """Add dropout behind each convolution of a block and before the last layer, as in the benchmark's code.
+
+    There the last layer's rate is 0.1, and the others' an option without a stated value: 0.1 for all is ours.
+    """
+    for block in model.modules():
+        if isinstance(block, (BasicBlock, Bottleneck)):
+            for name in [name for name, _ in block.named_children() if name.startswith("bn")]:
+                setattr(block, name, nn.Sequential(getattr(block, name), nn.Dropout(rate)))
+    model.fc = nn.Sequential(nn.Dropout(rate), model.fc)
+    return model
+
+
+def _at_least_float32(values: Tensor) -> Tensor:
+    """For losses, which compute in float32 or float64, whatever the precision of the logits."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def crl_loss(confidences: Tensor, correctness: Tensor) -> Tensor:
+    """Correctness ranking loss over pairs of neighbours in the batch (Moon et al., equation 2).
+
+    A pair's loss is max(0, |c_i - c_j| - sign(c_i - c_j) (k_i - k_j)), with k the greatest probabilities, shape (B,),
+    and c the shares of past epochs in which the images were classified right. The last row's neighbour is the first.
+    """
+    confidences = _at_least_float32(confidences)
+    gaps = correctness - correctness.roll(-1)
+    return F.relu(gaps.abs() - gaps.sign() * (confidences - confidences.roll(-1))).mean()
+
+
+def edl_loss(logits: Tensor, labels: Tensor, weight: float) -> Tensor:
+    """Log loss of Dirichlet distributions and a penalty on false evidence (Sensoy et al., equation 3 and section 4).
+
+    Evidence is exp(logit), with logits, shape (B, C), clamped to [-10, 10] as in the benchmark's code. The penalty is
+    the divergence of the Dirichlet distribution without the label's evidence from the uniform one.
+    """
+    alpha = 1 + _at_least_float32(logits).clamp(-10, 10).exp()
+    log_loss = alpha.sum(dim=1).log() - alpha.gather(1, labels[:, None])[:, 0].log()
+    others = alpha.scatter(1, labels[:, None], 1.0)
+    total = others.sum(dim=1, keepdim=True)
+    divergence = total.lgamma()[:, 0] - math.lgamma(logits.shape[1]) - others.lgamma().sum(dim=1)
+    divergence = divergence + ((others - 1) * (others.digamma() - total.digamma())).sum(dim=1)
+    return (log_loss + weight * divergence).mean()
+
+
+def oe_loss(known: Tensor, labels: Tensor, external: Tensor, weight: float = 0.5) -> Tensor:
+    """Cross-entropy, and cross-entropy of external rows to the uniform distribution, each a mean over its own rows.
+
+    Source: Hendrycks et al., section 3; the weight is theirs for images (section 4.3).
+    """
+    uniform = -F.log_softmax(_at_least_float32(external), dim=1).mean()
+    return F.cross_entropy(_at_least_float32(known), labels) + weight * uniform
+
+
+def energy_loss(known: Tensor, labels: Tensor, external: Tensor, margins: tuple[float, float]) -> Tensor:
+    """Cross-entropy, and squared hinges of energies on the wrong side of their margins, known rows' first.
+
+    Source: Liu et al., equations 6 to 9; by pytorch-ood. Known rows should lie below, external rows above.
+    """
+    loss = EnergyRegularizedLoss(alpha=0.1, margin_in=margins[0], margin_out=margins[1])
+    outliers = labels.new_full((len(external),), -1)
+    return loss(_at_least_float32(torch.cat([known, external])), torch.cat([labels, outliers]))
+
+
+def load_images(release: Release, where: str, size: int, resize: int | None, device: str) -> tuple[Tensor, Tensor]:
+    """Decode a split, CONFIG/SPLIT; return pixels (N, 3, S, S) as bytes, and labels (N,).
+
+    With `resize`, the shorter side gets this length and the middle square is kept; else images get `size` x `size`.
+    """
+    rows = release.images(*where.split("/"))
+    side = resize or size
+
+    def decoded(number: int) -> np.ndarray:
+        image = rows[number]["image"].convert("RGB")
+        if resize:
+            lengths = [max(side, round(side * length / min(image.size))) for length in image.size]
+            left, top = ((length - side) // 2 for length in lengths)
+            image = image.resize(lengths, Image.Resampling.BILINEAR).crop((left, top, left + side, top + side))
+        return np.array(image if image.size == (side, side) else image.resize((side, side), Image.Resampling.BILINEAR))
+
+    pixels = torch.empty(len(rows), 3, side, side, dtype=torch.uint8)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        for number, array in enumerate(threads.map(decoded, range(len(rows)))):
+            pixels[number] = torch.from_numpy(array).permute(2, 0, 1)
+    return pixels.to(device), torch.tensor(rows["label"], device=device)
+
+
+def random_crops(pixels: Tensor, drawn: torch.Generator) -> Tensor:
+    """Shift each image by up to an eighth (4 pixels of 32) over black, and mirror half of them; bytes."""
+    count, _, side, _ = pixels.shape
+    edge = side // 8
+    padded = F.pad(pixels, (edge, edge, edge, edge)).permute(0, 2, 3, 1)
+    offsets = torch.randint(0, 2 * edge + 1, (2, count, 1), generator=drawn).to(pixels.device)
+    rows, columns = offsets + torch.arange(side, device=pixels.device)
+    mirrored = (torch.rand(count, 1, generator=drawn) < 0.5).to(pixels.device)
+    columns = torch.where(mirrored, columns.flip(1), columns)
+    images = torch.arange(count, device=pixels.device)[:, None, None]
+    return padded[images, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+def random_resized_crops(pixels: Tensor, side: int, drawn: torch.Generator) -> Tensor:
+    """Scale 8 to 100 % of each image, 3:4 to 4:3, to `side` x `side` and mirror half of them; bytes."""
+    count = len(pixels)
+    area = torch.empty(count).uniform_(0.08, 1.0, generator=drawn)
+    ratio = torch.empty(count).uniform_(math.log(3 / 4), math.log(4 / 3), generator=drawn).exp()
+    width, height = (area * ratio).sqrt().clamp(max=1.0), (area / ratio).sqrt().clamp(max=1.0)
+    x, y = (torch.rand(2, count, generator=drawn) * 2 - 1) * (1 - torch.stack([width, height]))
+    mirror = torch.where(torch.rand(count, generator=drawn) < 0.5, -1.0, 1.0)
+    zero = torch.zeros(count)
+    places = torch.stack([torch.stack([width * mirror, zero, x]), torch.stack([zero, height, y])]).permute(2, 0, 1)
+    grid = F.affine_grid(places, [count, 3, side, side], align_corners=False).to(pixels.device)
+    found = F.grid_sample(pixels.float(), grid, align_corners=False, padding_mode="reflection")
+    return found.round().clamp(0, 255).to(torch.uint8)
+
+
+class Training:
+    """A model, its optimizer, and what a method remembers of earlier epochs.
+
+    `settings` has what the weights depend on: the options of `main` from --known to --precision, and the digest of
+    the release. Where one is None, the recipe's number is taken.
+    """
+
+    def __init__(self, settings: SimpleNamespace, release: Release, device: str, images_on: str) -> None:
+        torch.manual_seed(settings.seed)
+        self.settings, self.device = settings, device
+        spec = settings.model if ":" in settings.model else f"{Path(__file__)}:{settings.model}"
+        classes = release.label_names(settings.known.partition("/")[0])
+        made = make_blueprint(spec, len(classes), pretrained=False)
+        if settings.init:
+            path = Path(settings.init)
+            load_weights(made.module, read_weights(path), head="", name=settings.model, path=path)
+        self.run = self.model = made.module.to(device, memory_format=torch.channels_last)
+        shown = made.preprocessing
+        self.mean, self.std = torch.tensor([shown.mean, shown.std], device=device)[..., None, None]
+        self.size = shown.size[0]
+        resize, names = shown.description.get("resize"), ["known", "validation"]
+        names += ["external"] if settings.method in ("oe", "energy") else []
+        where = {name: getattr(settings, name) for name in names}
+        self.images = {name: load_images(release, at, self.size, resize, images_on) for name, at in where.items()}
+        # The recipe: the benchmark's for CIFAR, and for large images that of torch's ImageNet example, as there.
+        large, tuned = self.size > 64, settings.method == "energy"
+        self.epochs = settings.epochs or (10 if tuned else 90 if large else 200)
+        self.batch = settings.batch or (256 if large else 128)
+        self.first_rate = settings.rate or (0.001 if tuned else 0.1)
+        self.cuts = [1 / 3, 2 / 3] if large else [0.6, 0.8]  # epochs 30 and 60 of 90; 120 and 160 of 200
+        decay = 1e-4 if large else 5e-4
+        self.optimizer = torch.optim.SGD(self.model.parameters(), momentum=0.9, weight_decay=decay, nesterov=not large)
+        self.scaler = torch.amp.GradScaler(torch.device(device).type, enabled=settings.precision == "float16")
+        # The benchmark's code draws strengths up to 3 tenths (CIFAR) or 1, torchvision one of so many ninths from 0.
+        self.augmix = torchvision.transforms.AugMix(severity=2 if large else 4, all_ops=False)
+        self.correct = torch.zeros(len(self.images["known"][1]), device=device)
+        self.log: list[dict[str, float]] = []
+
+    def state(self) -> dict[str, Any]:
+        """All that later epochs depend on."""
+        parts = {name: getattr(self, name).state_dict() for name in ("model", "optimizer", "scaler")}
+        return parts | {"correct": self.correct, "log": self.log, "settings": vars(self.settings)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to where a run was."""
+        for name in ("model", "optimizer", "scaler"):
+            getattr(self, name).load_state_dict(state[name])
+        self.correct, self.log = state["correct"], state["log"]
+
+    def one_epoch(self, advance: Callable[[int], Any]) -> None:
+        """Train for an epoch, all of whose random numbers follow from the seed and the epoch's number."""
+        started, epoch = time.perf_counter(), len(self.log)
+        torch.manual_seed(self.settings.seed * 1_000_003 + epoch)
+        drawn = torch.Generator().manual_seed(self.settings.seed * 1_000_003 + epoch)
+        self.model.train()
+        total = torch.zeros((), device=self.device)
+        right = torch.zeros_like(self.correct)
+        labels = self.images["known"][1].to(self.device)
+        for progress, rows, others in self._batches(drawn):
+            self.optimizer.param_groups[0]["lr"] = self._rate(epoch + progress)
+            inputs = self._inputs("known", rows, drawn)
+            if others is not None:
+                inputs = torch.cat([inputs, self._inputs("external", others, drawn)])
+            half = getattr(torch, self.settings.precision)
+            with torch.autocast(torch.device(self.device).type, half, enabled=half != torch.float32):
+                logits, external = self.run(inputs).split([len(rows), len(inputs) - len(rows)])
+            rows = rows.to(self.device)
+            loss = self._loss(logits, labels[rows], external, rows)
+            self.optimizer.zero_grad(set_to_none=True)
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            right[rows] = (logits.detach().argmax(dim=1) == labels[rows]).float()
+            total += loss.detach() * len(rows)
+            advance(len(rows))
+        self.correct += right
+        entry = {"epoch": epoch + 1, "loss": float(total) / len(right), "train_accuracy": float(right.mean())}
+        if not math.isfinite(entry["loss"]):
+            raise EvaluationError(f"The loss is {entry['loss']} in epoch {epoch + 1}. Give a smaller --rate.")
+        entry |= {"validation_accuracy": self.accuracy(), "rate": self.optimizer.param_groups[0]["lr"]}
+        self.log.append(entry | {"seconds": round(time.perf_counter() - started, 2)})
+
+    def _rate(self, epochs: float) -> float:
+        """The learning rate after some epochs: in steps of a tenth; when fine-tuning, Liu et al.'s cosine to 1e-6."""
+        if self.settings.method == "energy":
+            return 1e-6 + (self.first_rate - 1e-6) * (1 + math.cos(math.pi * epochs / self.epochs)) / 2
+        return self.first_rate * 0.1 ** sum(epochs >= round(cut * self.epochs) for cut in self.cuts)
+
+    def _batches(self, drawn: torch.Generator) -> Iterator[tuple[float, Tensor, Tensor | None]]:
+        """How much of the epoch is done, rows of known images, each once, and twice as many of external ones."""
+        count = len(self.correct)
+        order, others = torch.randperm(count, generator=drawn), None
+        if "external" in self.images:
+            number = len(self.images["external"][1])
+            others = torch.cat([torch.randperm(number, generator=drawn) for _ in range(-(-2 * count // number))])
+        for start in range(0, count, self.batch):
+            rows = order[start : start + self.batch]
+            yield start / count, rows, None if others is None else others[2 * start : 2 * (start + len(rows))]
+
+    def _inputs(self, name: str, rows: Tensor, drawn: torch.Generator) -> Tensor:
+        """Rows of the training images, augmented."""
+        stored = self.images[name][0]
+        pixels = stored[rows.to(stored.device)].to(self.device)
+        large = pixels.shape[-1] != self.size
+        pixels = random_resized_crops(pixels, self.size, drawn) if large else random_crops(pixels, drawn)
+        if self.settings.method == "augmix":  # eight images share a draw of operations, for speed (ours)
+            pixels = torch.cat([self.augmix(some) for some in pixels.split(8)])
+        return self._normalized(pixels)
+
+    def _normalized(self, pixels: Tensor) -> Tensor:
+        return ((pixels.float() / 255 - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
+
+    def _loss(self, logits: Tensor, labels: Tensor, external: Tensor, rows: Tensor) -> Tensor:
+        method, epoch = self.settings.method, len(self.log)
+        if method == "edl":
+            return edl_loss(logits, labels, min(1.0, epoch / 10))  # annealed as by Sensoy et al., section 4
+        if method == "oe":
+            return oe_loss(logits, labels, external)
+        if method == "energy":
+            return energy_loss(logits, labels, external, self.settings.margins)
+        loss = F.cross_entropy(_at_least_float32(logits), labels)
+        if method == "crl":
+            confidences = _at_least_float32(logits).softmax(dim=1).amax(dim=1)
+            loss = loss + crl_loss(confidences, self.correct[rows] / max(1, epoch))
+        return loss
+
+    def accuracy(self) -> float:
+        """Share of the validation images that are classified right, without augmentation."""
+        self.model.eval()
+        right, (pixels, labels) = 0, self.images["validation"]
+        edge = (pixels.shape[-1] - self.size) // 2
+        for some, theirs in zip(pixels.split(512), labels.split(512), strict=True):
+            middle = some[..., edge : edge + self.size, edge : edge + self.size].to(self.device)
+            with torch.no_grad():
+                predicted = self.model(self._normalized(middle)).argmax(dim=1)
+            right += int((predicted == theirs.to(self.device)).sum())
+        return right / len(labels)
+
+
+def train(
+    settings: SimpleNamespace, release: Release, out: Path, *, device: str, images_on: str | None, compiled: bool
+) -> None:
+    """Train to the end, from the last checkpoint if there is one."""
+    torch.backends.cudnn.deterministic = True
+    training = Training(settings, release, device, images_on or device)
+    training.run = torch.compile(training.model) if compiled else training.model
+    out.mkdir(parents=True, exist_ok=True)
+    if (out / "checkpoint.pt").exists():
+        state = torch.load(out / "checkpoint.pt", map_location=device, weights_only=True)
+        if other := [name for name, value in vars(settings).items() if state["settings"].get(name) != value]:
+            raise EvaluationError(f"{out} holds a run with another {', '.join(other)}. Give another --out.")
+        training.restore(state)
+    count = len(training.correct)
+    with tqdm(desc=out.name, total=training.epochs * count, initial=len(training.log) * count) as bar:
+        while len(training.log) < training.epochs:
+            training.one_epoch(bar.update)
+            bar.set_postfix({name: f"{training.log[-1][name]:.3f}" for name in ("loss", "validation_accuracy")})
+            torch.save(training.state(), out / "checkpoint.tmp")
+            (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
+            (out / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in training.log))
+    weights = {name: value.contiguous().cpu() for name, value in training.model.state_dict().items()}
+    save_file(weights, out / "weights.tmp")
+    (out / "weights.tmp").replace(out / "weights.safetensors")
+    click.echo(f"{out / 'weights.safetensors'}: validation accuracy {training.log[-1]['validation_accuracy']:.4f}")
+
+
+@click.command()
+@click.option("--release", required=True, help="A release folder, or ORG/NAME on the Hub.")
+@click.option("--known", required=True, help="Config with the training images, such as cifar-train.")
+@click.option("--external", help="CONFIG[/SPLIT] of external images, for oe and energy.  [default: ...-external]")
+@click.option("--method", type=click.Choice(METHODS), default="ce", show_default=True)
+@click.option("--model", default="resnet18_32", show_default=True, help="Or resnet152, FILE.py:FUNCTION, timm:NAME.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--epochs", type=click.IntRange(1), help="Instead of the recipe's; the rate falls in proportion.")
+@click.option("--batch", type=click.IntRange(1), help="Known images in a batch.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Learning rate at the start.")
+@click.option("--margins", type=(float, float), default=(-27.0, -5.0), show_default=True, help="Of energy: in, out.")
+@click.option("--init", default="", help="Weights to start from; energy needs them.")
+@click.option("--precision", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32")
+@click.option("--device", default="cuda" if torch.cuda.is_available() else "cpu", show_default=True)
+@click.option("--images-on", help="Device that holds the images, cpu where the GPU is too small.  [default: --device]")
+@click.option("--compile", "compiled", is_flag=True, help="Compile the model (torch.compile).")
+@click.option("--out", type=click.Path(path_type=Path), required=True)
+def main(release: str, out: Path, device: str, images_on: str | None, compiled: bool, **options: Any) -> None:
+    """Train a classifier on a release."""
+    settings = SimpleNamespace(**options)
+    base = settings.known.removesuffix("-train")
+    external = settings.external or f"{base}-external"
+    settings.external = external if "/" in external else f"{external}/train"
+    settings.known, settings.validation = f"{settings.known}/train", f"{base}/validation"
+    if settings.method == "mcdropout" and ":" not in settings.model:
+        settings.model += "_dropout"
+    if settings.method == "energy" and not settings.init:
+        raise click.UsageError("energy fine-tunes a model. Give its weights with --init.")
+    try:
+        opened = open_release(release)
+        settings.digest = opened.digest
+        train(settings, opened, out, device=device, images_on=images_on, compiled=compiled)
+    except EvaluationError as error:
+        click.echo(f"error: {error}", err=True)
+        raise SystemExit(2) from error
+
+
+if __name__ == "__main__":
+    main()

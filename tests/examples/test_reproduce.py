@@ -1,0 +1,173 @@
+"""The grid of methods and seeds on scikit-learn's digits, and the published tables."""
+
+import csv
+import re
+import sys
+
+import pytest
+
+from tests.examples.paths import EXAMPLES, SHARED
+
+for _package in ("torch", "pytorch_ood", "torchvision", "sklearn"):
+    pytest.importorskip(_package, reason=f"needs {_package}, of the extras train and evaluate")
+
+from evaluation.__main__ import main as evaluation  # noqa: E402
+from evaluation.errors import EvaluationError  # noqa: E402
+from evaluation.metrics.metrics import auroc  # noqa: E402
+from evaluation.releases import open_release  # noqa: E402
+from evaluation.scoring.scores import read_scores  # noqa: E402
+from examples import reproduce, train  # noqa: E402
+
+NETS = EXAMPLES.parent / "tests" / "examples" / "small_nets.py"
+QUICK = ("--epochs=2", "--batch=32", "--rate=0.03", "--external=digits/external_validation")
+
+
+def in_this_process(command, log):
+    """Run the same commands without a new process, which would import torch again each time."""
+    assert command[0] == sys.executable
+    with log.open("a") as file:
+        file.write(" ".join(command) + "\n")
+    if command[1] == "-m":
+        workers = ["--workers=0"] if "--model" in command else []  # processes that read a few small images
+        assert command[2] == "evaluation" and evaluation([*command[3:], *workers]) == 0
+        return
+    with pytest.raises(SystemExit) as ended:
+        train.main(command[2:])
+    assert ended.value.code == 0
+
+
+@pytest.fixture(scope="module")
+def grid(digits_release, tmp_path_factory):
+    """Four methods with two seeds, and two pairs of margins for energy."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    found = reproduce.Grid(
+        str(digits_release),
+        "digits",
+        tmp_path_factory.mktemp("grid"),
+        ("cpu",),
+        seeds=2,
+        methods=("ce", "edl", "mcdropout", "energy"),
+        model=f"{NETS}:small",
+        train_options=QUICK,
+        margins=((-27, -5), (-5, -1)),
+        execute=in_this_process,
+    )
+    found.run()
+    yield found
+    torch.set_num_threads(threads)
+
+
+def test_every_row_of_the_table_has_its_runs(grid):
+    """All detectors judge what they were trained for; the ensemble is one run of all seeds."""
+    ours = reproduce.report(grid)
+    assert {method for method, _ in ours} == {
+        "MCP", "EDL", "MCdropout", "Ensemble", "ODIN", "Energy", "ReAct", "OpenMax"
+    }  # fmt: skip
+    columns = {column for _, column in ours}
+    splits = ("near_ood", "far_ood_textures", "far_ood_noise")
+    assert columns == {
+        ("misclassification_detection", "", "accuracy"),
+        ("misclassification_detection", "", "aurc"),
+        ("unknown_detection", "", "aurc"),
+        *(
+            ("ood_detection", split, metric)
+            for split in splits
+            for metric in ("fpr_at_95_tpr_known_positive", "auroc")
+        ),
+    }
+    assert {method: len(values) for (method, _), values in ours.items()} == {
+        "MCP": 2, "EDL": 2, "MCdropout": 2, "Ensemble": 1, "ODIN": 2, "Energy": 2, "ReAct": 2, "OpenMax": 2
+    }  # fmt: skip
+    accuracy = ("misclassification_detection", "", "accuracy")
+    assert all(min(values) > 50 for (_, column), values in ours.items() if column == accuracy)  # chance: 16.7 %
+    again = (grid.out / "logs" / "ce-seed0.log").read_text()
+    grid.run()
+    assert (grid.out / "logs" / "ce-seed0.log").read_text() == again  # nothing is done twice
+
+    reproduce.write_tables(grid.out, ours, {})
+    rows = {(row["method"], row["unknown"], row["metric"]): row for row in _rows(grid.out / "table.csv")}
+    vacuity = rows["EDL", "near_ood", "auroc"]
+    first, second = ours["EDL", ("ood_detection", "near_ood", "auroc")]
+    assert float(vacuity["mean"]) == pytest.approx((first + second) / 2, abs=0.006)
+    assert float(vacuity["std"]) == pytest.approx(abs(first - second) / 2**0.5, abs=0.006)
+    assert vacuity["runs"] == "2" and rows["Ensemble", "", "accuracy"]["std"] == ""
+
+
+def test_margins_are_chosen_on_external_validation(grid):
+    """By scikit-learn's area of the energies of validation against external_validation."""
+    from sklearn.metrics import roc_auc_score
+
+    release, areas = open_release(grid.release), {}
+    for margins in grid.margins:
+        table, _ = read_scores(grid.out / "scores" / f"energy{margins[0]}{margins[1]}-seed0.parquet")
+        scores = dict(zip(table["id"].to_pylist(), table["score"].to_pylist(), strict=True))
+        known, external = (
+            release.rows("digits", split)["id"].to_pylist() for split in ("validation", "external_validation")
+        )
+        truth = [0] * len(known) + [1] * len(external)
+        areas[margins] = roc_auc_score(truth, [scores[id_] for id_ in known + external])
+        assert grid._external_auroc(margins) == pytest.approx(areas[margins], rel=1e-12)
+        assert auroc([scores[id_] for id_ in known + external], [bool(one) for one in truth]) > 0.5
+    best = max(areas, key=areas.get)
+    assert [path.name for path in grid.scores()["energy"]] == [
+        f"energy{best[0]}{best[1]}-seed{seed}.parquet" for seed in (0, 1)
+    ]
+    assert not (grid.out / "scores" / f"energy{min(areas, key=areas.get)[0]}-seed1.parquet").exists()
+
+
+def test_the_deep_ensemble_averages_all_seeds(grid):
+    log = (grid.out / "logs" / "ensemble.log").read_text()
+    assert "ce-seed0" in log and "--member" in log and "ce-seed1" in log and "--detectors deep_ensemble" in log
+
+
+def test_a_command_that_fails_names_its_log(tmp_path):
+    with pytest.raises(EvaluationError, match=re.escape(str(tmp_path / "log"))):
+        reproduce.execute([sys.executable, "-c", "raise SystemExit('no such thing')"], tmp_path / "log")
+    assert "no such thing" in (tmp_path / "log").read_text()
+
+
+def test_jobs_never_share_a_device(tmp_path):
+    """Six jobs on two devices: never two on one, and both are used."""
+    import threading
+
+    grid = reproduce.Grid("", "", tmp_path, ("cuda:0", "cuda:1"))
+    busy, seen, lock, both = set(), [], threading.Lock(), threading.Barrier(2, timeout=20)
+
+    def job(device):
+        with lock:
+            assert device not in busy
+            busy.add(device)
+            seen.append(device)
+        both.wait()
+        with lock:
+            busy.remove(device)
+
+    grid._on_devices([job] * 6)
+    assert sorted(seen) == ["cuda:0"] * 3 + ["cuda:1"] * 3
+
+
+def test_the_published_figures_stand_in_the_paper():
+    """Each method's line of the two tables, figure by figure in the order of the columns."""
+    rows = _rows(reproduce.PUBLISHED)
+    assert len(rows) == 11 * 13 + 11 * 11
+    assert {row["method"] for row in rows} == set(reproduce.ROWS)
+    assert {row["source"][-7:] for row in rows} == {"table 6", "table 7"}
+    paper = SHARED / "papers" / "unified-unknown-detection.txt"
+    if not paper.is_file():
+        pytest.skip(f"the text of the paper is not at {paper}")
+    text = paper.read_text()
+    for config, title in (("cifar", "Table 6: "), ("imagenet", "Table 7: ")):
+        table = text[text.index(title) :]
+        for method in reproduce.ROWS:
+            line = "\n".join(
+                row["mean"] + row["std"] for row in rows if (row["config"], row["method"]) == (config, method)
+            )
+            assert f"\n{method}\n{line}\n" in table[:3000], (config, method)
+
+
+def _rows(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))

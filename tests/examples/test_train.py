@@ -1,0 +1,388 @@
+"""The recipes that train: their losses, their numbers, and whole runs on scikit-learn's digits."""
+
+import importlib.util
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.killing import killed_at_rename
+
+torch = pytest.importorskip("torch", reason="training needs torch, of the extra train")
+pytest.importorskip("pytorch_ood", reason="training needs pytorch-ood, of the extra train")
+save_file = pytest.importorskip("safetensors.torch", reason="training needs safetensors, of the extra train").save_file
+pytest.importorskip("timm", reason="training needs timm, of the extra train")
+torchvision = pytest.importorskip("torchvision", reason="training needs torchvision, of the extra train")
+
+from evaluation.errors import EvaluationError  # noqa: E402
+from evaluation.models.blueprints import make_blueprint  # noqa: E402
+from evaluation.models.models import open_model  # noqa: E402
+from evaluation.releases import open_release  # noqa: E402
+from examples import resnet20, train  # noqa: E402
+from tests.examples.paths import EXAMPLES  # noqa: E402
+
+NETS = Path(__file__).with_name("small_nets.py")
+PRECISIONS = (torch.float16, torch.bfloat16, torch.float64)
+E1 = math.log(1 + math.e)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """A small network gains nothing from more, and other tests run beside."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+# Losses. All inputs are exact in half precision, so the losses agree with the hand computation to float32's precision.
+
+
+@pytest.mark.parametrize("kind", PRECISIONS)
+def test_crl_loss_by_hand(kind):
+    """Pairs (0, 1), (1, 2), (2, 0): 1/2 - (3/4 - 1/2); no order; and 1/2 + (1/2 - 3/4)."""
+    confidences = torch.tensor([0.75, 0.5, 0.5], dtype=kind, requires_grad=True)
+    loss = train.crl_loss(confidences, torch.tensor([1.0, 0.5, 0.5]))
+    assert loss.item() == pytest.approx((0.25 + 0 + 0.25) / 3, abs=1e-7)
+    loss.backward()
+    assert confidences.grad.tolist() == pytest.approx([-2 / 3, 1 / 3, 1 / 3], abs=4e-3)
+
+
+def test_crl_loss_equals_torchs_margin_ranking_loss():
+    """Moon et al.'s own code gives MarginRankingLoss the second confidence with the margin added."""
+    confidences, correctness = torch.rand(2, 40, generator=torch.Generator().manual_seed(0)).double()
+    correctness = (correctness * 4).round() / 4  # so that some pairs are equal
+    gaps = correctness - correctness.roll(-1)
+    target = gaps.sign()
+    second = confidences.roll(-1) + gaps.abs() / torch.where(target == 0, 1, target)
+    theirs = torch.nn.functional.margin_ranking_loss(confidences, second, target)
+    assert train.crl_loss(confidences, correctness).item() == pytest.approx(theirs.item(), rel=1e-12)
+    assert (target == 0).any()
+
+
+@pytest.mark.parametrize("kind", PRECISIONS)
+def test_edl_loss_by_hand(kind):
+    """Logits 0, so alpha = (2, 2): log 4 - log 2, and Dir(1, 2) diverges from the uniform by log 2 - 1/2."""
+    logits = torch.zeros(1, 2, dtype=kind, requires_grad=True)
+    loss = train.edl_loss(logits, torch.tensor([0]), weight=0.5)
+    assert loss.item() == pytest.approx(math.log(2) + 0.5 * (math.log(2) - 0.5), rel=1e-6)
+    far = torch.tensor([[60.0, -60.0]], dtype=kind, requires_grad=True)
+    train.edl_loss(far, torch.tensor([1]), weight=1.0).backward()
+    assert torch.isfinite(far.grad).all()
+
+
+def test_edl_loss_by_torchs_dirichlet_distributions():
+    logits = 2 * torch.randn(20, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    labels = torch.arange(20) % 7
+    alpha = 1 + logits.exp()
+    right = torch.nn.functional.one_hot(labels, 7)
+    mean = torch.distributions.Dirichlet(alpha).mean
+    apart = torch.distributions.kl_divergence(
+        torch.distributions.Dirichlet(alpha * (1 - right) + right),
+        torch.distributions.Dirichlet(torch.ones_like(alpha)),
+    )
+    theirs = (-(mean * right).sum(dim=1).log() + 0.3 * apart).mean()
+    assert train.edl_loss(logits, labels, weight=0.3).item() == pytest.approx(theirs.item(), rel=1e-9)
+
+
+def test_edl_loss_by_torch_uncertainty():
+    """Its file alone: the package wants lightning, which nothing here needs."""
+    found = importlib.util.find_spec("torch_uncertainty")
+    if found is None:
+        pytest.skip("needs torch-uncertainty (pip install --no-deps torch-uncertainty)")
+    file = Path(found.submodule_search_locations[0]) / "losses" / "classification.py"
+    spec = importlib.util.spec_from_file_location("_classification_losses", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    logits = 2 * torch.randn(20, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    labels = torch.arange(20) % 7
+    theirs = module.DECLoss(reg_weight=0.7, loss_type="log")(logits.exp(), labels)
+    assert train.edl_loss(logits, labels, weight=0.7).item() == pytest.approx(theirs.item(), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", PRECISIONS)
+def test_oe_loss_by_hand(kind):
+    """One known row and two external ones, so that a mean over the whole batch would give another figure."""
+    known = torch.zeros(1, 2, dtype=kind, requires_grad=True)
+    external = torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=kind, requires_grad=True)
+    uniform = ((E1 - 0.5) + math.log(2)) / 2
+    loss = train.oe_loss(known, torch.tensor([0]), external)
+    assert loss.item() == pytest.approx(math.log(2) + 0.5 * uniform, rel=1e-6)
+    loss.backward()
+    # d/dx of CE to uniform: softmax less 1/2, halved for the two rows and by the weight.
+    assert external.grad[0, 0].item() == pytest.approx((math.e / (1 + math.e) - 0.5) / 4, rel=4e-3)
+
+
+@pytest.mark.parametrize("kind", PRECISIONS)
+def test_energy_loss_by_hand(kind):
+    """Two classes with logits 0 have energy -log 2; margins -2 and 0 are both violated."""
+    zeros = torch.zeros(2, 2, dtype=kind)
+    loss = train.energy_loss(zeros[:1], torch.tensor([1]), zeros, (-2.0, 0.0))
+    expected = math.log(2) + 0.1 * ((2 - math.log(2)) ** 2 + math.log(2) ** 2)
+    assert loss.item() == pytest.approx(expected, rel=1e-6)
+    kept = train.energy_loss(zeros[:1], torch.tensor([1]), zeros, (0.0, -2.0))
+    assert kept.item() == pytest.approx(math.log(2), rel=1e-6)
+
+
+# Images.
+
+
+def test_random_crops_are_shifts_over_black_and_mirror_images():
+    pixels = torch.randint(1, 256, (64, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    found = train.random_crops(pixels, torch.Generator().manual_seed(1))
+    places = set()
+    for before, after in zip(pixels, found, strict=True):
+        padded = torch.nn.functional.pad(before, (2, 2, 2, 2))
+        matches = [
+            (top, left, mirrored)
+            for top in range(5)
+            for left in range(5)
+            for mirrored in (False, True)
+            if torch.equal(after.flip(2) if mirrored else after, padded[:, top : top + 16, left : left + 16])
+        ]
+        assert len(matches) == 1
+        places.add(matches[0])
+    assert len(places) > 30 and {mirrored for *_, mirrored in places} == {False, True}
+
+
+def test_random_resized_crops_show_parts_of_the_image_at_scale():
+    """Where values grow evenly from left to right and from top to bottom, they do so in a crop, too, more slowly."""
+    ramp = torch.arange(64, dtype=torch.uint8).mul(4)
+    pixels = torch.stack([ramp.expand(64, 64), ramp[:, None].expand(64, 64), torch.full((64, 64), 7)])[None]
+    found = train.random_resized_crops(pixels.expand(200, 3, 64, 64), 32, torch.Generator().manual_seed(0)).float()
+    assert found.shape == (200, 3, 32, 32) and (found[:, 2] == 7).all()
+    across = (found[:, 0, 5, 24] - found[:, 0, 5, 8]) / 16 / 4 * 32 / 64  # share of the width, signed if mirrored
+    down = (found[:, 1, 24, 5] - found[:, 1, 8, 5]) / 16 / 4 * 32 / 64
+    area = across.abs() * down
+    assert (down > 0).all() and 60 < (across < 0).sum() < 140
+    assert area.min() > 0.06 and area.max() <= 1.03 and 0.4 < area.mean() < 0.6  # uniform in [0.08, 1] before clamping
+
+
+def test_large_images_keep_their_middle_square(digits_release):
+    pixels, labels = train.load_images(open_release(str(digits_release)), "digits/test", 72, 80, "cpu")
+    assert pixels.shape == (len(labels), 3, 80, 80) and pixels.dtype == torch.uint8
+    assert sorted(set(labels.tolist())) == [0, 1, 2, 3, 4, 5]
+
+
+# Recipes.
+
+
+def training(release, method="ce", model=f"{NETS}:small", **more):
+    values = {"seed": 0, "epochs": None, "batch": None, "rate": None, "margins": (-5.0, -1.0), "init": ""}
+    values |= {"precision": "float32", "known": "digits-train/train", "validation": "digits/validation"}
+    values |= {"external": "digits/external_validation", "method": method, "model": model, **more}
+    return train.Training(SimpleNamespace(**values), open_release(str(release)), "cpu", "cpu")
+
+
+def test_the_recipes_have_the_papers_numbers(digits_release):
+    """Kim et al., section 4.1, and their code; for fine-tuning Liu et al., section 4.1, and their code."""
+    small, large = training(digits_release), training(digits_release, model=f"{NETS}:large")
+    tuned = training(digits_release, method="energy")
+    assert (small.epochs, small.batch, large.epochs, large.batch, tuned.epochs) == (200, 128, 90, 256, 10)
+    for one, decay, nesterov in ((small, 5e-4, True), (large, 1e-4, False)):
+        defaults = one.optimizer.defaults
+        assert (defaults["momentum"], defaults["weight_decay"], defaults["nesterov"]) == (0.9, decay, nesterov)
+    named = training(digits_release, model="resnet18_32")
+    assert (named.size, named.mean.flatten().tolist()) == (32, pytest.approx([0.507, 0.487, 0.441]))
+    steps = {0: 0.1, 119.99: 0.1, 120: 0.01, 159: 0.01, 160: 0.001, 199: 0.001}
+    assert [small._rate(epoch) for epoch in steps] == pytest.approx(list(steps.values()))
+    assert [large._rate(epoch) for epoch in (29, 30, 59, 60)] == pytest.approx([0.1, 0.01, 0.01, 0.001])
+    assert [tuned._rate(epoch) for epoch in (0, 5, 10)] == pytest.approx([0.001, (0.001 + 1e-6) / 2, 1e-6])
+
+
+def test_an_epoch_has_each_known_image_once_and_twice_as_many_external_ones(digits_release):
+    oe = training(digits_release, method="oe", batch=100)
+    count, number = len(oe.correct), len(oe.images["external"][1])
+    batches = list(oe._batches(torch.Generator().manual_seed(0)))
+    rows = torch.cat([rows for _, rows, _ in batches])
+    others = torch.cat([others for *_, others in batches])
+    assert sorted(rows.tolist()) == list(range(count))
+    assert len(others) == 2 * count and all(len(more) == 2 * len(rows) for _, rows, more in batches)
+    times = np.bincount(others.numpy(), minlength=number)
+    assert times.max() - times.min() <= 1  # in turns, none again before all others
+
+
+def test_crl_remembers_how_often_images_were_classified_right(digits_release):
+    """In the first epoch nothing is known, so that the loss is cross-entropy; then shares of the epochs so far."""
+    crl = training(digits_release, method="crl")
+    logits, labels = torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.tensor([0, 0])
+    rows, plain = torch.tensor([3, 8]), (E1 - 1 + math.log(2)) / 2
+    assert crl._loss(logits, labels, logits[:0], rows).item() == pytest.approx(plain, rel=1e-6)
+    crl.correct[3], crl.log = 2.0, [{}, {}, {}, {}]
+    # Shares 1/2 and 0, confidences e / (1 + e) and 1/2: both pairs lack 1/2 less their difference.
+    lack = 0.5 - (math.e / (1 + math.e) - 0.5)
+    assert crl._loss(logits, labels, logits[:0], rows).item() == pytest.approx(plain + lack, rel=1e-6)
+
+
+def test_dropout_stands_behind_every_convolution_of_a_block():
+    """The benchmark's code: two a block in a ResNet-18, three in a ResNet-152, and one before the last layer."""
+    model = train.resnet18_32_dropout(40)
+    assert sum(isinstance(layer, torch.nn.Dropout) for layer in model.modules()) == 8 * 2 + 1
+    assert model.fc[1].out_features == 40 and model.conv1.stride == (1, 1)
+    with torch.device("meta"):
+        deep = train.resnet152_dropout(200)
+    assert sum(isinstance(layer, torch.nn.Dropout) for layer in deep.modules()) == 50 * 3 + 1
+    images = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        assert not torch.equal(model.train()(images), model(images))
+        assert torch.equal(model.eval()(images), model(images))
+
+
+def test_the_evaluation_opens_the_networks_and_finds_their_dropout(tmp_path):
+    """With the weights of their own function; dropout is off for features, and drawn by `mc_dropout`."""
+    for file, name, rates in (
+        ("train.py", "resnet18_32_dropout", 17),
+        ("resnet20.py", "resnet20_dropout", 2 * 9 + 1),
+        ("resnet20.py", "resnet20", 0),
+    ):
+        spec = f"{EXAMPLES / file}:{name}"
+        path = tmp_path / f"{name}.safetensors"
+        torch.manual_seed(0)
+        save_file(make_blueprint(spec, 40, pretrained=False).module.state_dict(), path)
+        opened = open_model(spec, path, [str(number) for number in range(40)], device="cpu")
+        assert opened.dropout.rates == [0.1] * rates and not opened.dropout.always
+        assert opened.preprocessing.size == (32, 32) and opened.head.weight.shape[0] == 40
+
+
+def test_resnet20_has_the_size_of_its_paper():
+    """He et al., table 6: 0.27 million weights for ten classes; and twenty layers beside the shortcuts."""
+    model = resnet20.resnet20(10)
+    assert 0.265e6 < sum(one.numel() for one in model.parameters()) < 0.275e6
+    layers = [one for one in model.modules() if isinstance(one, (torch.nn.Conv2d, torch.nn.Linear))]
+    assert len([one for one in layers if getattr(one, "kernel_size", None) != (1, 1)]) == 20
+
+
+# Whole runs.
+
+QUICK = ("--epochs=4", "--batch=32", "--external=digits/external_validation", "--device=cpu")
+
+
+def run(release, out, *more, model="small"):
+    """Train as on a command line; returns the exit code."""
+    given = [f"--release={release}", "--known=digits-train", f"--model={NETS}:{model}", f"--out={out}", *QUICK, *more]
+    with pytest.raises(SystemExit) as ended:
+        train.main(given)
+    return ended.value.code
+
+
+def weights(out):
+    from safetensors.numpy import load_file
+
+    return load_file(out / "weights.safetensors")
+
+
+def log(out):
+    """The lines of a run without the one that a clock gives."""
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+
+
+def same(first, second):
+    first, second = weights(first), weights(second)
+    return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
+
+
+@pytest.fixture(scope="module")
+def runs(digits_release, tmp_path_factory):
+    """One run of each method with seed 0."""
+    root = tmp_path_factory.mktemp("runs")
+    for method in train.METHODS:
+        more = ["--rate=0.03"] if method != "energy" else ["--rate=0.001", "--margins", "-5", "-1"]
+        more += [f"--init={root / 'ce' / 'weights.safetensors'}"] if method == "energy" else []
+        model = "small_dropout" if method == "mcdropout" else "small"
+        assert run(digits_release, root / method, f"--method={method}", *more, model=model) == 0
+    return root
+
+
+@pytest.mark.parametrize("method", train.METHODS)
+def test_every_method_learns_digits(runs, method):
+    """Chance is one in six; each log has a line an epoch."""
+    lines = log(runs / method)
+    assert [line["epoch"] for line in lines] == [1, 2, 3, 4]
+    assert lines[-1]["validation_accuracy"] > 0.7
+    assert lines[-1]["loss"] < lines[0]["loss"] or method == "edl"  # whose penalty grows over the epochs
+
+
+def test_a_seed_gives_the_same_weights_and_another_seed_others(digits_release, runs, tmp_path):
+    given = ("--method=ce", "--rate=0.03")
+    assert run(digits_release, tmp_path / "again", *given) == 0
+    assert run(digits_release, tmp_path / "other", *given, "--seed=1") == 0
+    assert same(tmp_path / "again", runs / "ce") and log(tmp_path / "again") == log(runs / "ce")
+    assert not same(tmp_path / "other", runs / "ce")
+
+
+KILLED = """
+import datasets, torch
+release, out, cache, *given = sys.argv[2:]
+datasets.config.HF_DATASETS_CACHE = cache
+torch.set_num_threads(1)
+from examples import train
+train.main([f"--release={release}", "--known=digits-train", f"--out={out}", *given])
+"""
+
+
+@pytest.mark.parametrize("method", ["crl"])
+def test_a_killed_run_goes_on_to_the_same_weights(digits_release, runs, tmp_path, method):
+    """CRL also has a memory of the images. The kill is a real one, before the third checkpoint is renamed."""
+    given = [f"--model={NETS}:small", *QUICK, f"--method={method}", "--rate=0.03"]
+    killed_at_rename(3, KILLED, digits_release, tmp_path / "out", tmp_path / "cache", *given)
+    assert [line["epoch"] for line in log(tmp_path / "out")] == [1, 2]
+    assert not (tmp_path / "out" / "weights.safetensors").exists()
+    assert run(digits_release, tmp_path / "out", f"--method={method}", "--rate=0.03") == 0
+    assert same(tmp_path / "out", runs / method) and log(tmp_path / "out") == log(runs / method)
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_half_precision_trains(digits_release, tmp_path, precision):
+    assert run(digits_release, tmp_path / "out", "--method=edl", "--rate=0.03", f"--precision={precision}") == 0
+    assert log(tmp_path / "out")[-1]["validation_accuracy"] > 0.7
+
+
+def test_mistakes_end_with_a_sentence(digits_release, runs, tmp_path, capsys):
+    assert run(digits_release, runs / "ce", "--method=crl", "--rate=0.03") == 2
+    assert "another method" in capsys.readouterr().err
+    assert run(digits_release, tmp_path / "a", "--method=energy") == 2
+    assert "--init" in capsys.readouterr().err
+    assert run(digits_release, tmp_path / "b", "--method=energy", f"--init={tmp_path / 'none.safetensors'}") == 2
+    assert "none.safetensors" in capsys.readouterr().err
+    assert run(tmp_path, tmp_path / "c") == 2
+    assert str(tmp_path) in capsys.readouterr().err
+    assert run(digits_release, tmp_path / "d", "--method=oe", "--external=nowhere") == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert run(digits_release, tmp_path / "e", "--rate=1e30") == 2
+    assert "--rate" in capsys.readouterr().err
+
+
+def test_a_diverging_run_raises(digits_release):
+    diverging = training(digits_release, rate=1e30)
+    with pytest.raises(EvaluationError, match="loss is"):
+        diverging.one_epoch(lambda count: None)
+
+
+def test_the_small_network_of_the_recipe_learns_cifar_pictures(tmp_path):
+    """Eight of foolbox's pictures of CIFAR-10, on which the loss of a ResNet-18 for 32 x 32 falls in five steps."""
+    found = importlib.util.find_spec("foolbox")
+    if found is None:
+        pytest.skip("the pictures are foolbox's")
+    from PIL import Image
+
+    paths = sorted((Path(found.submodule_search_locations[0]) / "data").glob("cifar10_*.png"))[:8]
+    pixels = torch.stack(
+        [torch.from_numpy(np.array(Image.open(path).convert("RGB"))).permute(2, 0, 1) for path in paths]
+    )
+    labels = torch.tensor([int(path.stem.rpartition("_")[2]) for path in paths])
+    assert pixels.shape == (8, 3, 32, 32)
+    torch.manual_seed(0)
+    model, drawn = train.resnet18_32(10), torch.Generator().manual_seed(0)
+    optimizer = torch.optim.SGD(model.parameters(), 0.02, momentum=0.9)
+    losses = []
+    for _ in range(5):
+        loss = torch.nn.functional.cross_entropy(model(train.random_crops(pixels, drawn) / 255.0), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] > 2 and losses[-1] < losses[0] - 0.5

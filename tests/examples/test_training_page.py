@@ -1,0 +1,51 @@
+"""The commands of docs/training.md name files, commands and options that exist."""
+
+import re
+import shlex
+
+import click
+import pytest
+
+from tests.examples.paths import EXAMPLES
+
+for _package in ("torch", "pytorch_ood", "torchvision", "timm", "safetensors"):
+    pytest.importorskip(_package, reason=f"needs {_package}, of the extra train")
+
+from evaluation.commands import extract, score  # noqa: E402
+from examples import reproduce, train  # noqa: E402
+
+PAGE = (EXAMPLES.parent / "docs" / "training.md").read_text(encoding="utf-8")
+COMMANDS = {
+    ("examples/train.py",): train.main,
+    ("examples/reproduce.py",): reproduce.main,
+    ("-m", "evaluation", "extract"): extract.command,
+    ("-m", "evaluation", "score"): score.command,
+}
+
+
+def shown():
+    """The commands in the page's fences, as words after `python`."""
+    for block in re.findall(r"```bash\n(.*?)```", PAGE, re.S):
+        for line in block.replace("\\\n", " ").splitlines():
+            python, *words = shlex.split(line)
+            assert python == "python"
+            yield words
+
+
+def test_every_option_exists():
+    checked = 0
+    for words in shown():
+        matches = [command for start, command in COMMANDS.items() if tuple(words[: len(start)]) == start]
+        if words[:3] == ["-m", "evaluation", "demo"]:
+            continue
+        (command,) = matches
+        known = {name for option in command.params if isinstance(option, click.Option) for name in option.opts}
+        assert {word for word in words if word.startswith("--")} <= known, words
+        checked += 1
+    assert checked == 7
+
+
+def test_every_file_and_method_of_the_page_exists():
+    for path in re.findall(r"\b((?:examples|evaluation)/[\w/]+\.py)", PAGE):
+        assert (EXAMPLES.parent / path).is_file(), path
+    assert re.findall(r"^\| `(\w+)` \|", PAGE, re.M) == list(train.METHODS)
