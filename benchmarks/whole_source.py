@@ -56,7 +56,7 @@ def main() -> None:
     tree, out = map(Path, sys.argv[1:3])
     benchmark = everything(FIXED_RESIZE if "--resize" in sys.argv else None)
     request = BuildRequest(out=out, splits=(SPLIT,), roots={"imagenet": tree}, seed=0, allow_partial=True, demo=True)
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(usable_cores()) as executor:
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(1 if "--alone" in sys.argv else usable_cores()) as executor:
         indexes = {"imagenet": open_source(IMAGENET, tree, ("train",))}
         draws = Draws(benchmark, 0)
         planned = plan(draws, indexes, splits=[SPLIT])

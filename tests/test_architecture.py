@@ -25,6 +25,7 @@ ARROWS = """
 [unknown_detection]
 terminal                :
 pages                   :
+durable                 :
 commands                :
 help                    : commands
 __main__                : commands help
@@ -129,11 +130,11 @@ reports                 : detectors errors extras files metrics progress protoco
 graph                   : errors files releases reports scoring
 demo                    : detectors duplicate_pairs errors files models progress protocols releases
 commands                : demo detectors errors extras features graph models progress protocols releases reports
-                          scoring unknown_detection.commands
+                          scoring unknown_detection.commands unknown_detection.help
 __main__                : errors extras unknown_detection.commands unknown_detection.help
 """
 
-ANYBODYS = "unknown_detection.terminal"
+ANYBODYS = ("unknown_detection.durable", "unknown_detection.terminal")
 """What every module may import, so that `ARROWS` does not say so of each."""
 
 # The one import that goes up: `python -m builders.<name>_benchmark` runs the command line that builds it.
