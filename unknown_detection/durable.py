@@ -67,7 +67,7 @@ def make_folder(path: Path) -> None:
     """Create a folder with its parents, durably; one that is there may stay."""
     if path.is_dir():
         return
-    if path.parent != path:
+    if not path.parent.exists():
         make_folder(path.parent)
     path.mkdir(exist_ok=True)
     flush(path.parent)
