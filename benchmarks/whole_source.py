@@ -1,6 +1,6 @@
 """Build every training image of an ImageNet tree into one split: `python -m benchmarks.whole_source TREE OUT`.
 
-With `--resize` every image is shrunk by the fixed resize.
+With `--resize` every image is shrunk by the fixed resize. `--one-worker` writes all shards in this process.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def main() -> None:
     tree, out = map(Path, sys.argv[1:3])
     benchmark = everything(FIXED_RESIZE if "--resize" in sys.argv else None)
     request = BuildRequest(out=out, splits=(SPLIT,), roots={"imagenet": tree}, seed=0, allow_partial=True, demo=True)
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(usable_cores()) as executor:
+    with (
+        TerminalMeter(quiet=True) as meter,
+        LocalExecutor(1 if "--one-worker" in sys.argv else usable_cores()) as executor,
+    ):
         indexes = {"imagenet": open_source(IMAGENET, tree, ("train",))}
         draws = Draws(benchmark, 0)
         planned = plan(draws, indexes, splits=[SPLIT])

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evaluation.errors import EvaluationError, first_line, one_line
+from unknown_detection.durable import replacing
 
 Record = TypeVar("Record")
 
@@ -27,24 +28,18 @@ _LONGEST_TEXT = 1 << 16
 _ROWS = 1024
 
 
-@contextlib.contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to `path`, and rename it to `path` if the block succeeds; else delete it.
+def atomic_path(path: Path) -> contextlib.AbstractContextManager[Path]:
+    """Yield a temporary path next to `path`; it becomes `path`, durably, if the block succeeds, and else is deleted.
 
     Args:
         path: the file to write or replace; its folder is created.
 
-    Yields:
-        The path to write to. It keeps the file's ending, because some writers choose the format by it.
+    Returns:
+        A context manager of the path to write to. It keeps the file's ending, because some writers choose the format
+        by it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     # With the process id, two processes that write the same file do not collide.
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    return replacing(path, path.with_name(f".{os.getpid()}.{path.name}"))
 
 
 def file_name(*parts: str) -> str:

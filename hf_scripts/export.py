@@ -23,7 +23,7 @@ from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, Sp
 from hf_scripts.exports.rows import Row, check_identity, read_rows
 from hf_scripts.exports.state import ExportedSplit, ExportState, Settings, export_lock, remove_leftovers
 from hf_scripts.exports.targets import DiskTarget, DryRunTarget, Target
-from unknown_detection.help import ESSENTIALS, helpful
+from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
 from unknown_detection.terminal.progress import bar
 
 Progress = Callable[[int], object]
@@ -115,6 +115,7 @@ class Export:
         rows = read.counted(read_rows(self.root, key, split), progress)
         output = SplitOutput(self.out, config, name, split.roles, self.shard_bytes)
         WRITERS[self.format](output, rows, target)
+        target.flush()
         return ExportedSplit(
             digest=split.digest,
             rows=read.rows,
@@ -236,6 +237,7 @@ def _document(job: Export, done: Mapping[str, SplitResult], notes: Sequence[str]
     "--dry-run", is_flag=True, help="Read everything and print files and bytes of each split, but write nothing."
 )
 @json_option(only="--dry-run")
+@no_sync_option
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def command(
     folder: Path,

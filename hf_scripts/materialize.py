@@ -32,7 +32,7 @@ from builders.release.manifest import read_manifest
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
 from builders.storage.scratch import scratch_folder
-from unknown_detection.help import ESSENTIALS, helpful
+from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
 
 _WORKER_IMPORTS = ("builders.pipeline.from_index", "builders.generate.task", "builders.hub.repository", "numpy.ma")
 
@@ -178,7 +178,7 @@ def make_command() -> click.Command:
         help=_command.__doc__,
         sections={
             ESSENTIALS: ("splits", "revision", "out", "dry_run"),
-            "How it runs": (*EXECUTOR_FLAGS, "quiet", "as_json"),
+            "How it runs": (*EXECUTOR_FLAGS, "no_sync", "quiet", "as_json"),
             "Sources (run without any to see which are needed)": [*sources, "sources"],
         },
         examples=(
@@ -197,6 +197,7 @@ def make_command() -> click.Command:
         sources_option(),
         cache_option(),
         click.option("--withdraw", hidden=True),
+        no_sync_option,
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
         *source_options(SOURCES.values()),
     ]

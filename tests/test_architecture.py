@@ -26,6 +26,7 @@ ARROWS = """
 [unknown_detection]
 terminal                :
 pages                   :
+durable                 :
 commands                :
 help                    : commands
 __main__                : commands help
@@ -134,7 +135,7 @@ commands                : demo detectors errors extras features graph models pro
 __main__                : errors extras unknown_detection.commands unknown_detection.help
 """
 
-ANYBODYS = "unknown_detection.terminal"
+ANYBODYS = ("unknown_detection.durable", "unknown_detection.terminal")
 """What every module may import, so that `ARROWS` does not say so of each."""
 
 # The one import that goes up: `python -m builders.<name>_benchmark` runs the command line that builds it.

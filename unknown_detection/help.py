@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from unknown_detection.commands import as_started
+from unknown_detection.durable import unflushed
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
@@ -122,6 +123,22 @@ def helpful(
 ) -> Callable[[Callable[..., Any]], HelpCommand]:
     """Return a decorator that makes a `HelpCommand` of a function; `name` is how `python -m` starts it."""
     return click.command(name, cls=HelpCommand, examples=examples, sections=sections, **settings)
+
+
+def _skip_sync(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        context.with_resource(unflushed())
+
+
+no_sync_option = click.option(
+    "--no-sync",
+    is_flag=True,
+    expose_value=False,
+    callback=_skip_sync,
+    help="Do not wait until each finished file is on the disk. A killed run still resumes; after a power cut, remove "
+    "what was written and begin again.",
+)
+"""The option of commands whose files outlive a power cut."""
 
 
 def as_helpful(command: click.Command) -> HelpCommand:

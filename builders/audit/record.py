@@ -19,6 +19,7 @@ from builders.release.layout import Layout, shows_images
 from builders.release.manifest import file_entry, read_manifest
 from builders.storage.atomic import atomic_path, write_text
 from builders.storage.locks import held, is_held
+from unknown_detection.durable import make_folder
 
 Cell = str | int | float
 
@@ -62,7 +63,7 @@ def audited(root: Path, *, dry_run: bool) -> Iterator[Manifest]:
         if dry_run:
             refuse_build_in_progress(root, busy)
         else:
-            layout.state.mkdir(exist_ok=True)
+            make_folder(layout.state)
             stack.enter_context(held(layout.lock, busy))
             layout.remove_temporary()
         yield read_manifest(root)

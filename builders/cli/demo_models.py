@@ -12,6 +12,7 @@ from builders.benchmark import Benchmark, DemoModels, Settings, Split
 from builders.cli.setting_flags import is_given
 from builders.generate.contract import Generator
 from builders.generate.extra import INSTALL, not_installed, without_packages
+from unknown_detection.durable import make_folder
 
 Wanted = tuple[tuple[Settings, DemoModels], ...]
 
@@ -57,7 +58,7 @@ class ModelsOfDemo:
             names = [name for name in demo.makes if not without_packages({name: demo.makes[name]})]
             if names:
                 place = folder / settings.config
-                place.mkdir(parents=True, exist_ok=True)
+                make_folder(place)
                 given = {flag.name for flag in settings.flags if is_given(flag, self.values[flag.name])}
                 own = {name: value for name, value in demo.write(place, names).items() if name not in given}
                 made = settings.splits({**self.values, **own})

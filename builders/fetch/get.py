@@ -23,6 +23,7 @@ from builders.sources.base import Source
 from builders.sources.obtain import OwnerFile
 from builders.storage.atomic import inside
 from builders.storage.locks import held
+from unknown_detection.durable import finish, make_folder
 
 Advance = Callable[[int], object]
 
@@ -106,7 +107,7 @@ def get(sources: Sequence[Source], into: Path, log: Log, *, quiet: bool = False)
             f"The files need {needed:,} bytes, and the disk of {into} has {free:,} left. Choose a folder on a larger "
             "disk with --into, or get fewer sources at a time."
         )
-    into.mkdir(parents=True, exist_ok=True)
+    make_folder(into)
     todo = []
     with held(into / ".get.lock", f"Another run is getting files into {into}. Wait for it, or choose another --into."):
         for source in sources:
@@ -156,22 +157,31 @@ def _bring(state: FileState, log: Log, *, quiet: bool) -> None:
         return
     else:
         log(f"{title}: downloading {file.url}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _bar(title, file.size, state.have, quiet=quiet) as advance:
-            part = download(file.url, path, file.exact_size, log, advance)
-        with _bar(f"checking {title}", part.stat().st_size, 0, quiet=quiet) as advance:
-            wrong = problem(file, part, advance)
+        make_folder(path.parent)
+        part, wrong = _download(state, title, state.have, log, quiet=quiet)
+        if wrong and state.have:
+            log(f"{title}: {wrong}; what an earlier run left was damaged, so all of it is downloaded again")
+            part.unlink()
+            part, wrong = _download(state, title, 0, log, quiet=quiet)
         if wrong:
             part.unlink()
             raise BuildError(
                 f"{file.url} gave another file than the published one: {wrong}. It was removed. Run the same command "
                 "again; if it says so again, the owner's file has changed."
             )
-        part.replace(path)
+        finish(part, path)
     if file.unpacked:
         log(f"{title}: unpacking {file.unpacked}")
         unzip(path, file.unpacked, path.parent)
         path.unlink()
+
+
+def _download(state: FileState, title: str, have: int, log: Log, *, quiet: bool) -> tuple[Path, str]:
+    """Download what a part file lacks; returns that file, and what is wrong with it, or an empty text."""
+    with _bar(title, state.file.size, have, quiet=quiet) as advance:
+        part = download(state.file.url, state.path, state.file.exact_size, log, advance)
+    with _bar(f"checking {title}", part.stat().st_size, 0, quiet=quiet) as advance:
+        return part, problem(state.file, part, advance)
 
 
 @contextmanager

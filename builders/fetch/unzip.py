@@ -15,6 +15,7 @@ from typing import IO
 from builders.errors import BuildError, one_line
 from builders.storage.atomic import TEMPORARY, inside
 from builders.storage.regular import open_buffered
+from unknown_detection.durable import finish
 
 _MOST_TIMES = 20
 """A zip of images is about as large as they are; annotations shrink to a tenth. More was made to fill a disk."""
@@ -63,7 +64,7 @@ def unzip(archive: Path, wanted: str, into: Path) -> int:
 
     try:
         count = copy_files(archive, wanted, create)
-        temporary.replace(target)
+        finish(temporary, target)
     finally:
         _remove(temporary)
     return count

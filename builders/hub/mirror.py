@@ -27,6 +27,7 @@ from builders.sources.readers.nesting import DEPTH
 from builders.sources.readers.parquet_files import split_names
 from builders.storage.atomic import inside
 from builders.storage.locks import held
+from unknown_detection.durable import finish, make_folder
 
 _STAGING = "staging"
 
@@ -117,7 +118,7 @@ def download(source: Source, wanted: Wanted, log: Log, *, quiet: bool = False) -
         return wanted.root
     log(f"{source.title}: downloading {wanted.describe()}")
     with os_errors_as_build_errors("write the files from the Hub"):
-        wanted.home.mkdir(parents=True, exist_ok=True)
+        make_folder(wanted.home)
         _refuse_full_disk(wanted)
         busy = f"Another run is downloading into {wanted.home}. Wait for it, or choose another --cache."
         with held(wanted.home / ".lock", busy):
@@ -226,8 +227,7 @@ def _download(wanted: Wanted, log: Log, *, quiet: bool) -> None:
                 bar.set_description(file.path.rpartition("/")[2])
                 local = repository.fetch(file, wanted.commit, staging, bar=_forwarding(bar))
                 target = inside(snapshot, file.path)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                local.replace(target)
+                finish(local, target)
                 done += file.size
                 bar.n = done  # a file that was downloaded twice is counted once
                 bar.refresh()

@@ -50,7 +50,8 @@ from builders.plan.withdrawals import DUPLICATES, read_withdrawn
 from builders.release.layout import Layout
 from builders.sources.base import Source
 from builders.storage.atomic import write_text
-from unknown_detection.help import ESSENTIALS, helpful
+from unknown_detection.durable import flush_tree, make_folder
+from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
 
 WORKER_IMPORTS = ("builders.pipeline.command", "builders.generate.task", "numpy.ma")
 """All that a build's workers use. pyarrow asks for the last at the first array that it makes of one of NumPy's."""
@@ -111,7 +112,7 @@ def make_command(benchmark: Benchmark) -> click.Command:
 
 
 ESSENTIAL = ("demo", "out", "splits", "dry_run")
-HOW = ("index_only", "allow_partial", "check", *EXECUTOR_FLAGS, "quiet", "as_json")
+HOW = ("index_only", "allow_partial", "check", *EXECUTOR_FLAGS, "no_sync", "quiet", "as_json")
 """The options of `build_options`, in sections of the help."""
 
 
@@ -170,6 +171,7 @@ def build_options(seed: int, splits: Sequence[str] = ()) -> list[Callable[[Any],
             show_default=True,
             help="Keys every draw. Another seed is another benchmark.",
         ),
+        no_sync_option,
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
     ]
 
@@ -356,7 +358,9 @@ def _demo_roots(out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool, quie
         if finished.is_file() and finished.read_text(encoding="utf-8") == edition():
             return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
         finished.unlink(missing_ok=True)
+        make_folder(root)
         written = write_demo(root, progress=not quiet)
+        flush_tree(root)
         write_text(finished, edition())
     return written
 

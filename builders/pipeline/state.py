@@ -23,6 +23,7 @@ from builders.release.manifest import read_or_empty
 from builders.storage.atomic import write_text
 from builders.storage.locks import held
 from builders.storage.regular import read_regular
+from unknown_detection.durable import make_folder
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
 _RECORDED_PACKAGES = ("numpy", "pillow", "pyarrow")
@@ -36,7 +37,7 @@ def locked(layout: Layout) -> Iterator[None]:
         BuildError: another run holds it, or it cannot be written to, or it holds something that is no release.
     """
     refuse_foreign(layout.root)
-    layout.state.mkdir(parents=True, exist_ok=True)
+    make_folder(layout.state)
     busy = f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
     with held(layout.lock, busy):
         layout.remove_temporary()

@@ -20,7 +20,7 @@ from builders.fetch.get import free_bytes, get, needed_bytes, states, toml_line
 from builders.fetch.needs import HEADINGS, MAY_PUBLISH, overview
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
-from unknown_detection.help import HelpGroup
+from unknown_detection.help import HelpGroup, no_sync_option
 
 
 @click.group(
@@ -84,6 +84,7 @@ def show(context: click.Context, name: str) -> None:
     help="Folder that gets a folder for each source.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be downloaded and whether the disk has room.")
+@no_sync_option
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 def get_command(names: tuple[str, ...], into: Path, dry_run: bool, quiet: bool) -> None:
     """Download and check the files of sources, and print their lines for sources.toml.

@@ -1,14 +1,17 @@
-"""Writes files atomically, and only below their folder: a file is complete or does not exist."""
+"""Writes files atomically, and only below their folder: a file is complete or does not exist.
+
+`unknown_detection.durable` does so also for power cuts.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 
 from builders.errors import BuildError
+from unknown_detection.durable import replacing
 
 TEMPORARY = ".tmp"
 """Suffix of every temporary file."""
@@ -36,17 +39,16 @@ def inside(root: Path, path: str | Path) -> Path:
     return full
 
 
-@contextlib.contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it to `path` if the block succeeds, else remove it."""
+def atomic_path(path: Path, *, durable: bool = True) -> contextlib.AbstractContextManager[Path]:
+    """Yield a temporary path beside `path`; it becomes `path` if the block succeeds, and else is removed.
+
+    Args:
+        path: the file to write or replace; its folder is created.
+        durable: whether it is on the disk when the block has ended. Else the caller flushes it, with its folder.
+    """
     # The process id separates two processes that write the same file. Files of killed processes are removed later.
     temporary = path.with_name(f".{path.name}.{os.getpid()}{_MACHINE:09d}{TEMPORARY}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    return replacing(path, temporary, durable=durable)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -100,7 +100,6 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
     """
     with pa.memory_map(str(task.plan)) as source:
         rows = pa.ipc.open_file(source).read_all().slice(task.start, task.stop - task.start)
-        task.part.parent.mkdir(parents=True, exist_ok=True)
         images = Images(rows, task.roots, progress)
         with _data_writer(task) as (sink, writer), Reader() as reader:
             groups = (

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from evaluation.errors import EvaluationError, unknown_name
+from unknown_detection.help import no_sync_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -63,7 +64,7 @@ def model(*, required: bool) -> Callable[[Command], Command]:
 
 
 def run_options(command: Command) -> Command:
-    """--device, --batch-size, --workers and --quiet."""
+    """--device, --batch-size, --workers, --no-sync and --quiet."""
     options = (
         click.option(
             "--device",
@@ -81,6 +82,7 @@ def run_options(command: Command) -> Command:
             help="Worker processes that decode images; 0 decodes in the main process. Results do not depend on it. "
             "Default: one per core.",
         ),
+        no_sync_option,
         click.option("--quiet", is_flag=True, help="No progress bars."),
     )
     return _all(options, command)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.errors import EvaluationError, first_line
+from evaluation.files import atomic_path
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
 """Names of the weights in timm's repositories, the preferred one first."""
@@ -83,8 +84,8 @@ def download_torchvision(entry: Any) -> Published:
     named = _HASH.search(path.name)
     try:
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            torch.hub.download_url_to_file(entry.url, str(path), named and named[1], progress=False)
+            with atomic_path(path) as temporary:
+                torch.hub.download_url_to_file(entry.url, str(temporary), named and named[1], progress=False)
         digest = _sha256(path)
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: another hash
         raise EvaluationError(f"Cannot download {entry.url}: {first_line(error)}. {_AGAIN}") from error

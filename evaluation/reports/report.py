@@ -24,6 +24,7 @@ from evaluation.reports.inputs import ScoredRun, ScoresFile, choose_protocols, l
 from evaluation.reports.layouts import paper_tables
 from evaluation.reports.page import PAGE, PageContents, render_page
 from evaluation.reports.tables import Table, aligned, as_csv, latex
+from unknown_detection.durable import finish, make_folder
 
 Record = dict[str, Any]
 
@@ -124,7 +125,7 @@ def report(
 
         drawn = pictures(scored, figures.to_pylist(), wanted)
     temporary = target.resolve().with_name(f".{os.getpid()}.{target.resolve().name}")
-    temporary.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(temporary.parent)
     try:
         temporary.mkdir()
         inline = {}
@@ -237,5 +238,5 @@ def _put(temporary: Path, out: Path) -> None:
     old = out.with_name(f".{os.getpid()}.old.{out.name}")
     if out.exists():
         out.replace(old)
-    temporary.replace(out)
+    finish(temporary, out)
     shutil.rmtree(old, ignore_errors=True)

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
 from builders.storage.atomic import TEMPORARY, inside, write_text
+from unknown_detection.durable import make_folder
 
 FOLDER = ".export"
 
@@ -140,7 +141,7 @@ def export_lock(out: Path) -> Iterator[None]:
         BuildError: another run has locked it.
     """
     path = inside(out, f"{FOLDER}/lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     # The operating system releases the lock with the process, even after SIGKILL.
     lock = FileLock(path)
     try:

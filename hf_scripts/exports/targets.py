@@ -12,8 +12,12 @@ from typing import IO, Protocol
 
 from builders.errors import BuildError
 from builders.storage.atomic import atomic_path, inside
+from unknown_detection.durable import flush
 
 Bytes = bytes | memoryview
+
+_FLUSHED_TOGETHER = 1000
+"""Complete files whose flushing waits for the others. Ours: their names take little memory."""
 
 
 class Sink(Protocol):
@@ -34,7 +38,10 @@ class Target(Protocol):
     streamed: dict[Path, int]
 
     def put(self, path: Path, data: Bytes) -> None:
-        """Write a complete file."""
+        """Write a complete file, which is durable after `flush`."""
+
+    def flush(self) -> None:
+        """Return once every complete file is on the disk."""
 
     def stream(self, path: Path, *, keep: bool = False) -> contextlib.AbstractContextManager[Sink]:
         """Write a file in pieces; it exists once the block ends without an error.
@@ -67,6 +74,9 @@ class DryRunTarget(_Counting):
         """Count a complete file."""
         self._count(len(data))
 
+    def flush(self) -> None:
+        """Nothing was written."""
+
     @contextlib.contextmanager
     def stream(self, path: Path, *, keep: bool = False) -> Iterator[Sink]:
         """Count a file written in pieces."""
@@ -85,14 +95,27 @@ class DiskTarget(_Counting):
         super().__init__()
         self.out = out
         self._checked: set[Path] = set()
+        self._unflushed: list[Path] = []
 
     def put(self, path: Path, data: Bytes) -> None:
         """Write a complete file, unless it has these bytes already."""
         self._count(len(data))
         self._check(path)
         if not _has_content(path, data):
-            with atomic_path(path) as temporary:
+            with atomic_path(path, durable=False) as temporary:
                 temporary.write_bytes(data)
+        # Also one that is there: the run that wrote it may have been killed before it was flushed.
+        self._unflushed.append(path)
+        if len(self._unflushed) >= _FLUSHED_TOGETHER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Flush the complete files, many at a time, which costs a disk far less than one after each."""
+        for path in self._unflushed:
+            flush(path)
+        for folder in sorted({path.parent for path in self._unflushed}):
+            flush(folder)
+        self._unflushed.clear()
 
     @contextlib.contextmanager
     def stream(self, path: Path, *, keep: bool = False) -> Iterator[Sink]:

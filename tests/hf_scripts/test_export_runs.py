@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.release.digests import rows_digest
+from hf_scripts.exports import targets
 from hf_scripts.exports.state import export_lock
 from tests.builders.conftest import build_demo, files_of
+from tests.builders.generate import toy
 from tests.hf_scripts.exporting import (
     FORMATS,
     PLACES,
@@ -30,6 +32,7 @@ from tests.hf_scripts.exporting import (
 )
 from tests.killing import killed_at_rename, tree, watched_at_renames
 from tests.manifests import manifest_of, write_json
+from tests.power import Disk
 
 __all__ = ["copy", "release"]
 
@@ -121,6 +124,49 @@ def test_a_real_kill_leaves_what_was_copied(chosen_format, point, release, watch
     command = [release, "--format", chosen_format, "--out", tmp_path / "out", "--quiet", *flags_of(chosen_format)]
     killed_at_rename(point, KILLED, *command)
     assert tree(tmp_path / "out") == tree(watched[chosen_format].as_killed(point))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A release of ten images."""
+    root = tmp_path_factory.mktemp("small")
+    toy.build_toy(toy.write_photographs(root / "photographs"), root / "release", splits=("toy-plain",))
+    return root / "release"
+
+
+def cuts_of(chosen_format, small, root):
+    """What a power cut may leave of an export, and the files of the finished one."""
+    with (disk := Disk(root)).watching():
+        assert run(small, chosen_format, root / "out") == 0
+    return disk.cuts, written(root / "out")
+
+
+def recover(chosen_format, small, root, cut, finished):
+    """Repeat an export after a power cut; what its record says to be finished is whole."""
+    cut.put(root)
+    record = root / "out" / ".export" / "export.json"
+    if record.exists() and all("listed" in split for split in json.loads(record.read_text())["splits"].values()):
+        there = written(root / "out")
+        assert all(there.get(name) == data for name, data in finished.items() if name != "README.txt"), cut.after
+    assert run(small, chosen_format, root / "out", "--no-sync") == 0
+    assert written(root / "out") == finished, cut.after
+
+
+@pytest.mark.parametrize("chosen_format", FORMATS)
+def test_an_export_goes_on_to_the_same_files_after_a_power_cut(chosen_format, small, tmp_path, monkeypatch):
+    monkeypatch.setattr(targets, "_FLUSHED_TOGETHER", 4)
+    cuts, finished = cuts_of(chosen_format, small, tmp_path)
+    for cut in cuts[:: len(cuts) // 3]:
+        recover(chosen_format, small, tmp_path, cut, finished)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chosen_format", FORMATS)
+def test_an_export_goes_on_to_the_same_files_after_every_power_cut(chosen_format, small, tmp_path, monkeypatch):
+    monkeypatch.setattr(targets, "_FLUSHED_TOGETHER", 4)
+    cuts, finished = cuts_of(chosen_format, small, tmp_path)
+    for cut in cuts:
+        recover(chosen_format, small, tmp_path, cut, finished)
 
 
 @pytest.mark.parametrize("chosen_format", FORMATS)

@@ -17,6 +17,7 @@ from builders.generate.contract import Generator
 from builders.generate.synthetic import biggan, stable_diffusion
 from builders.generate.synthetic.biggan_network import Config, Layer
 from builders.storage.atomic import TEMPORARY
+from unknown_detection.durable import finish
 
 BIGGAN_256: Mapping[str, Any] = {
     # The published config.json of biggan-deep-256.
@@ -67,7 +68,7 @@ def write_models(folder: Path, splits: Collection[str]) -> dict[str, Any]:
             if not final.is_dir():
                 whole = folder / f".{split}{TEMPORARY}"
                 shutil.rmtree(whole, ignore_errors=True)  # of a run that was killed
-                write(whole).rename(final)
+                finish(write(whole), final)
             values[flag] = str(final)
     return values
 

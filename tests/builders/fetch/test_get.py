@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from builders.sources.registry import SOURCES
 from builders.storage.locks import held
 from tests.builders import broad_layouts, cifar_layouts, facets_layouts, layouts
 from tests.builders.trees import contents, opened
+from tests.power import Disk
 
 AS_DOWNLOADED = {
     "food101": layouts.food101_archive,
@@ -113,6 +115,28 @@ def test_a_cut_run_leaves_a_part_that_the_next_one_goes_on_with(svhn, site, wait
     ran(svhn, into=tmp_path)
     assert site.asked()[-2].startswith("bytes=")
     assert [state.done for state in states(svhn, tmp_path)] == [True, True]
+
+
+def test_a_part_that_a_power_cut_damaged_is_downloaded_again_by_the_same_command(svhn, site, tmp_path):
+    (tmp_path / "svhn").mkdir()
+    whole = site.files["svhn/train_32x32.mat"]
+    part = tmp_path / "svhn" / "train_32x32.mat.part"
+    for left in (bytes(1000), bytes(len(whole))):
+        part.write_bytes(left)  # its length was written, and not its bytes
+        _, said = ran(svhn, into=tmp_path)
+        assert (tmp_path / "svhn" / "train_32x32.mat").read_bytes() == whole
+        assert any("all of it is downloaded again" in line for line in said)
+        (tmp_path / "svhn" / "train_32x32.mat").unlink()
+
+
+def test_after_every_power_cut_a_file_is_whole_or_has_no_name(svhn, tmp_path):
+    (tmp_path / "data").mkdir()
+    with (disk := Disk(tmp_path / "data")).watching():
+        ran(svhn, into=tmp_path / "data")
+    whole = {path.name: path.read_bytes() for path in (tmp_path / "data" / "svhn").iterdir()}
+    left = [(Path(path).name, data) for cut in disk.cuts for path, data in cut.files.items()]
+    assert {name for name, _ in left} >= {*whole, *(f"{name}.part" for name in whole)}
+    assert all(whole[name] == data for name, data in left if name in whole)
 
 
 def test_a_file_that_somebody_else_put_there_is_checked(svhn, tmp_path):

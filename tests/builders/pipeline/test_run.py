@@ -20,10 +20,13 @@ from builders.release.schema import ROLES
 from builders.release.tables import read_excluded
 from builders.writing import shards
 from builders.writing.packs import Pack
+from hf_scripts import verify
 from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.layouts import imagenet_archives, imagenet_parquet
 from tests.builders.planning import planning_run
 from tests.killing import killed_at_rename, tree, watched_at_renames
+from tests.power import Disk
+from unknown_detection.durable import unflushed
 
 SPLITS = tuple(BENCHMARK.by_key())
 ROOT = Path(__file__).parents[3]
@@ -167,6 +170,65 @@ def test_a_real_kill_leaves_what_was_copied(demo, watched, tmp_path):
 
 def test_the_kill_points_cover_a_whole_build(watched):
     assert watched.renames == RENAMES
+
+
+# A release, and then a split that is added to it, so that cuts also find files that are replaced.
+ADDED = ("imagenet/test", "imagenet/far_ood_places82")
+
+
+@pytest.fixture(scope="module")
+def cuttable(demo, tmp_path_factory):
+    """Two builds into one folder: the folder above, its states after power cuts, its files after each build."""
+    root = tmp_path_factory.mktemp("cuttable")
+    built = []
+    with (disk := Disk(root)).watching():
+        for key in ADDED:
+            build_demo(demo, root / "out", splits=(key,))
+            built.append(files_of(root / "out"))
+    return root, disk.cuts, built
+
+
+def recover(demo, cuttable, cut):
+    """Repeat both builds after a power cut, once `verify` has looked at what it left; returns its exit code."""
+    root, _, built = cuttable
+    cut.put(root)
+    code, left = None, files_of(root / "out") if (root / "out").exists() else {}
+    if "manifest.json" in left:
+        code = verify.main([str(root / "out"), "--check", "fast", "--workers", "1"])
+        whole = next(files for files in built if files["manifest.json"] == left["manifest.json"])
+        same = all(left.get(path) == data for path, data in whole.items())
+        assert same if code == 0 else left != whole, cut.after
+    with unflushed():
+        for key in ADDED:
+            build_demo(demo, root / "out", splits=(key,))
+    assert files_of(root / "out") == built[-1], cut.after
+    return code
+
+
+def test_a_build_goes_on_to_the_same_bytes_after_a_power_cut(demo, cuttable):
+    cuts = cuttable[1]
+    # The first release's manifest is there and the second build has begun to replace its files, of which some may be
+    # named already; and one of the first build with a shard that has no record.
+    replacing = [cut for cut in cuts if "fsync out/excluded/" in cut.after][-1]
+    half = next(cut for cut in cuts if any("data/" in path and "/." not in path for path in cut.files))
+    assert recover(demo, cuttable, replacing) == 1
+    assert recover(demo, cuttable, half) is None
+    assert recover(demo, cuttable, cuts[-1]) == 0
+
+
+@pytest.mark.slow
+def test_a_build_goes_on_to_the_same_bytes_after_every_power_cut(demo, cuttable):
+    codes = [recover(demo, cuttable, cut) for cut in cuttable[1]]
+    assert {None, 0, 1} == set(codes)
+
+
+def test_without_flushing_a_power_cut_leaves_a_manifest_of_files_that_are_not_there(demo, tmp_path):
+    with (disk := Disk(tmp_path)).watching(), unflushed():
+        build_demo(demo, tmp_path / "out", splits=ADDED[:1])
+    finished = files_of(tmp_path / "out")
+    left = [{path.removeprefix("out/"): data for path, data in cut.files.items()} for cut in disk.cuts]
+    named = [files for files in left if files.get("manifest.json") == finished["manifest.json"]]
+    assert any(files.get(path) != data for files in named for path, data in finished.items())
 
 
 def test_killing_a_build_with_workers_leaves_no_process_behind(demo, release, tmp_path):

@@ -14,6 +14,7 @@ from evaluation.errors import EvaluationError
 from evaluation.features.blocks import METADATA, RowBlocks, read_rows
 from evaluation.features.store import Identity, Store, block_column
 from evaluation.models.features import Head
+from tests.power import Disk
 
 IDENTITY = Identity("a" * 64, "it.py:model", "b" * 64, ("x", "y", "z"), ("layer1", "layer2"), {"size": [8, 8]})
 HEAD = Head(np.arange(6, dtype=np.float32).reshape(3, 2), np.array([0.5, 0, -1], np.float32))
@@ -55,6 +56,21 @@ def test_parts_are_read_in_order(tmp_path):
     assert found["logits"].dtype == np.float32
     assert list(row_blocks.read(["label"])) == ["label"]
     assert row_blocks.environment() == COMPUTED
+
+
+def test_after_every_power_cut_the_same_run_ends_with_the_same_features(tmp_path):
+    with (disk := Disk(tmp_path)).watching():
+        Store.begin(tmp_path / "store", IDENTITY, HEAD)
+        fill(RowBlocks(tmp_path / "store" / "parts"))
+    files = {path.name: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()}
+    for cut in disk.cuts:
+        cut.put(tmp_path)
+        if RowBlocks(tmp_path / "store" / "parts").is_whole():
+            assert RowBlocks(tmp_path / "store" / "parts").is_sound()
+        Store.begin(tmp_path / "store", IDENTITY, HEAD)
+        fill(RowBlocks(tmp_path / "store" / "parts"))
+        now = {path.name: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()}
+        assert {name: now[name] for name in files} == files, cut.after
 
 
 def test_only_what_is_missing_is_computed_again(tmp_path):

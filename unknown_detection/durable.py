@@ -1,0 +1,109 @@
+"""Makes files durable: what has its final name is on the disk, also after a power cut.
+
+A kill takes what a process holds in its memory; a power cut takes what the system holds in its own, too. POSIX
+promises nothing of bytes before `fsync` of their file, nor of a new name before `fsync` of its folder, and not even
+that the name comes after the bytes. So a file is flushed, renamed, and its folder flushed, before anything is written
+that says that the file is finished.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+NO_SYNC = "UNKNOWN_DETECTION_NO_SYNC"
+"""Environment variable: 1 skips all flushing. `unflushed` sets it, since processes that are started have to know."""
+
+_CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP)
+"""What `fsync` of a folder gives on file systems that have none, such as some of FUSE and of networks."""
+
+
+@contextlib.contextmanager
+def unflushed() -> Iterator[None]:
+    """Flush nothing inside of the block, in this process and in those that it starts."""
+    before = os.environ.get(NO_SYNC)
+    os.environ[NO_SYNC] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[NO_SYNC]
+        else:
+            os.environ[NO_SYNC] = before
+
+
+def flush(path: Path) -> None:
+    """Return once a file's bytes, or the names in a folder, are on the disk.
+
+    Raises:
+        OSError: the disk is full or failing, or the path is not there.
+    """
+    if os.environ.get(NO_SYNC) == "1":
+        return
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno not in _CANNOT_FLUSH or not path.is_dir():
+            raise
+    finally:
+        os.close(opened)
+
+
+def flush_tree(path: Path) -> None:
+    """Flush a file, or a folder with all that is below it, but for the name of `path` itself."""
+    if path.is_symlink():
+        return
+    if path.is_dir():
+        for inner in sorted(path.iterdir()):
+            flush_tree(inner)
+    flush(path)
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder with its parents, durably; one that is there may stay."""
+    if path.is_dir():
+        return
+    if not path.parent.exists():
+        make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    flush(path.parent)
+
+
+def finish(temporary: Path, path: Path) -> None:
+    """Give a finished file or folder its final name in the same file system, and return once all of it is on the disk.
+
+    Args:
+        temporary: the file or folder, whose bytes are all written.
+        path: its final name; a file that has it is replaced.
+
+    Raises:
+        OSError: the disk is full or failing. A failure before the rename leaves `path` as it was.
+    """
+    flush_tree(temporary)
+    make_folder(path.parent)
+    temporary.replace(path)
+    flush(path.parent)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, temporary: Path, *, durable: bool = True) -> Iterator[Path]:
+    """Yield `temporary` to write to; if the block succeeds, it is renamed to `path`, else removed.
+
+    Args:
+        path: the file to write or replace; its folder is created.
+        temporary: a path beside it.
+        durable: whether it is on the disk when the block has ended (`finish`). Else the caller flushes it.
+    """
+    make_folder(path.parent)
+    try:
+        yield temporary
+        if durable:
+            finish(temporary, path)
+        else:
+            temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
