@@ -192,8 +192,7 @@ def _originals(clean: Rows, shifted: Rows, split: str) -> npt.NDArray[np.int64]:
             f"Rows of {split} lack their clean original among the clean rows: {len(strangers):,}, such as "
             f"{strangers[0]}. Score all of test."
         )
-    originals: npt.NDArray[np.int64] = order[places]
-    return originals
+    return order[places]
 
 
 PROTOCOL = Protocol(

@@ -86,8 +86,7 @@ def made_from_duplicates(rows: Rows) -> npt.NDArray[np.bool_]:
     if not rows.duplicate.any():
         return np.zeros(len(rows), dtype=np.bool_)
     same_image = _among(rows.source_id, rows.source_id[rows.duplicate])
-    found: npt.NDArray[np.bool_] = same_image & ~_among(rows.id, rows.id[rows.duplicate])
-    return found
+    return same_image & ~_among(rows.id, rows.id[rows.duplicate])
 
 
 def count_left_out(rows: Rows, protocol: str, why: Mapping[str, str]) -> list[LeftOut]:
