@@ -25,11 +25,6 @@ EXTRA = (
 def require_packages(*modules: str, to: str, instead: str = "") -> None:
     """Check that optional packages are installed, before any work starts.
 
-    Args:
-        modules: names of the modules to import.
-        to: the purpose, as it follows "to" in the message.
-        instead: an alternative for the user, in the imperative.
-
     Raises:
         EvaluationError: a package is not installed.
     """

@@ -132,10 +132,6 @@ def _fits(value: object, hint: Any) -> bool:
 def read_parquet(source: Path | bytes, name: str) -> pa.Table:
     """Read a Parquet table that somebody else wrote, within bounds, and check all its values.
 
-    Args:
-        source: the file, or its content.
-        name: the table, for messages.
-
     Raises:
         EvaluationError: as for `require_regular`, it is not Parquet, is encrypted or damaged, claims an absurd number
             of rows, has a column twice, or a very long text.

@@ -12,8 +12,8 @@ import click
 
 from evaluation.commands import options
 from evaluation.errors import EvaluationError
-from evaluation.progress import log
 from evaluation.releases import open_release
+from unknown_detection.terminal.progress import log
 
 
 class _Score(click.Command):

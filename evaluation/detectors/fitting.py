@@ -24,11 +24,6 @@ _NAMED = 5
 def require_range(allowed: bool, rule: str, *found: float) -> None:
     """Check hyperparameters.
 
-    Args:
-        allowed: whether they are in their range.
-        rule: the detector, the hyperparameters and their range, for the error.
-        found: their values.
-
     Raises:
         EvaluationError: they are not.
     """

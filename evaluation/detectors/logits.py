@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import require_labels, require_range
-from evaluation.detectors.rows import LOGITS, Doubles, pieces, score_rows
+from evaluation.detectors.rows import LOGITS, Doubles, RowScore, pieces
 from evaluation.models.features import Features, Head
 
 # Bounds of the temperature search. Published temperatures are between 0.5 and 5 (Guo et al. 2017 and later); a bound
@@ -131,7 +131,7 @@ class LogitScore:
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""
-        return score_rows(self.function, features, classes=features.logits.shape[1])
+        return RowScore(self.function, classes=features.logits.shape[1]).score(features)
 
 
 def fit_temperature(features: Features) -> float:

@@ -44,29 +44,17 @@ class RowScore:
     more: int = 0
 
     def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        return score_rows(self.function, features, width=self.width, classes=self.classes, more=self.more)
+        """Score every row; shape (n,), higher = more unknown.
 
-
-def score_rows(
-    function: Callable[..., Scores],
-    features: Features,
-    *,
-    width: int | None = None,
-    classes: int | None = None,
-    more: int = 0,
-) -> Scores:
-    """Score rows by a function of their features and logits; arguments as for `RowScore`.
-
-    Raises:
-        EvaluationError: features or logits have another width, or an input or a score is NaN or infinite.
-    """
-    inputs = {}
-    for name, values, columns in ((FEATURES, features.penultimate, width), (LOGITS, features.logits, classes)):
-        if columns is not None:
-            require_width(name, values, columns)
-            inputs[name] = values
-    return score_in_chunks(function, inputs, features.ids, _COPIES * ((width or 0) + (classes or 0)) + more)
+        Raises:
+            EvaluationError: features or logits have another width, or an input or a score is NaN or infinite.
+        """
+        widths = {FEATURES: (features.penultimate, self.width), LOGITS: (features.logits, self.classes)}
+        inputs = {name: values for name, (values, width) in widths.items() if width is not None}
+        for name, values in inputs.items():
+            require_width(name, values, widths[name][1] or 0)
+        copies = _COPIES * ((self.width or 0) + (self.classes or 0))
+        return score_in_chunks(self.function, inputs, features.ids, copies + self.more)
 
 
 def chunks(count: int, doubles_per_row: int) -> Iterator[slice]:

@@ -11,9 +11,9 @@ from evaluation.features.receipt import TEST, write_receipt
 from evaluation.features.runner import Columns, PassCounts, Runner
 from evaluation.features.store import Identity, Store, block_column
 from evaluation.models.models import Model, open_model
-from evaluation.progress import Log, Progress, bar
 from evaluation.releases import Release, open_release
 from unknown_detection.terminal.interrupts import stopping_says
+from unknown_detection.terminal.progress import Log, Progress, bar
 
 
 def extract(
@@ -184,11 +184,7 @@ def _describe(release: Release, model: Model, whose: Identity, keys: Sequence[tu
 
 
 def _one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes of some configs, which must be the same.
-
-    Raises:
-        EvaluationError: there is no such config, or their classes differ.
-    """
+    """Return the classes of some configs, which must be the same."""
     first = release.label_names(configs[0])
     for config in configs[1:]:
         if release.label_names(config) != first:
@@ -201,9 +197,6 @@ def _one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
 
 def _bytes_a_row(model: Model) -> int:
     """Return the bytes on disk of one row's features, without its id."""
-    import torch
-    from PIL import Image
-
-    outputs = model.forward(torch.stack([model.preprocessing(Image.new("RGB", (64, 64)))]))
+    outputs = model.forward(model.probe)
     widths = [one.shape[1] for one in (outputs.logits, outputs.penultimate, *outputs.blocks.values())]
     return 4 * int(sum(widths)) + 8

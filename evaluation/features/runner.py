@@ -16,13 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.errors import EvaluationError
-from evaluation.features.blocks import RowBlocks
-from evaluation.features.reuse import ReusableFeatures
+from evaluation.features.blocks import ReusableFeatures, RowBlocks
 from evaluation.models.loading import batches
 from evaluation.models.models import Model, out_of_memory
 from evaluation.models.precision import FLOAT32
-from evaluation.progress import Progress, log
 from evaluation.releases import Release
+from unknown_detection.terminal.progress import Progress, log
 
 ROWS = 512
 """Rows per stored block, rounded up to whole batches. A killed run loses at most one block."""

@@ -66,12 +66,7 @@ class Identity:
 
 
 class Store:
-    """A folder of features.
-
-    Args:
-        root: the folder.
-        identity: the release and the model of its features.
-    """
+    """A folder of features."""
 
     def __init__(self, root: Path, identity: Identity) -> None:
         self.root = root
@@ -304,11 +299,7 @@ def block_column(number: int) -> str:
 
 
 def _check_features(found: Arrays, classes: int, where: str) -> None:
-    """Refuse columns that are not of the types and shapes that `extract` writes.
-
-    Raises:
-        EvaluationError: a column differs.
-    """
+    """Refuse columns that are not of the types and shapes that `extract` writes."""
     labels, logits, penultimate = (found[name] for name in ("label", "logits", "penultimate"))
     shaped = logits.ndim == 2 and logits.shape[1] == classes and penultimate.ndim == 2
     typed = [found[name].dtype.kind for name in ("id", "label", "logits", "penultimate")] == ["U", "i", "f", "f"]

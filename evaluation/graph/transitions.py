@@ -234,11 +234,7 @@ def _reader(labels: Sequence[tuple[str, Class]], *, indices: bool) -> Callable[[
 def _classes(
     table: pa.Table, column: str, read: Callable[[str], Class | None], wanted: str, path: Path
 ) -> list[Class]:
-    """Parse a column of class names.
-
-    Raises:
-        EvaluationError: a row is empty or does not name a class.
-    """
+    """Parse a column of class names."""
     texts = [text or "" for text in table[column].to_pylist()]
     classes = {text: read(text) for text in set(texts)}
     wrong = [number for number, text in enumerate(texts) if classes[text] is None]

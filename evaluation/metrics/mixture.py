@@ -60,9 +60,6 @@ class Mixture:
 def moments(values: Sequence[float] | npt.NDArray[np.float64]) -> tuple[float, float]:
     """Mean and population variance of a metric over models with different seeds (equations 2 and 3).
 
-    Args:
-        values: one number per model.
-
     Raises:
         EvaluationError: there are no values, or one is not finite.
     """

@@ -44,9 +44,6 @@ class Reliability:
 def figures(rows: Rows) -> list[Figure]:
     """Compute accuracy and ECE of the labelled in-distribution rows of `test`.
 
-    Args:
-        rows: rows of one config.
-
     Returns:
         Two figures; none if confidences or predictions are missing, or there are no such rows.
     """

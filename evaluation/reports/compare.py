@@ -13,7 +13,7 @@ from evaluation.errors import EvaluationError, unknown_name
 from evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_OVERLAP
 from evaluation.protocols.results import FIGURE_KEY, Line, over_runs
 from evaluation.reports.names import metric
-from evaluation.reports.tables import Number
+from evaluation.reports.tables import Number, number
 
 Verdict = Literal["better", "worse", "same", "undefined"]
 
@@ -176,11 +176,7 @@ _COLUMNS = ("variant", "detector", *FIGURE_KEY, "n_known", "n_unknown", "left_ou
 def _pair(key: Key, first: Line, second: Line) -> Pair:
     names = dict.fromkeys([first["detector"], second["detector"]])
     figure = {name: first[name] for name in FIGURE_KEY}
-    return Pair(key[0], ", ".join(names), figure, _number(first), _number(second), first["factor"])
-
-
-def _number(line: Line) -> Number:
-    return Number(line["mean"] * line["factor"], None if line["std"] is None else line["std"] * line["factor"])
+    return Pair(key[0], ", ".join(names), figure, number(first), number(second), first["factor"])
 
 
 def _check_release(first: pa.Table, second: pa.Table) -> None:

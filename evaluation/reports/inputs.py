@@ -9,7 +9,7 @@ import importlib.metadata
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,15 +18,15 @@ import pyarrow.compute as pc
 
 from evaluation.errors import EvaluationError, unknown_name
 from evaluation.files import file_name
-from evaluation.progress import Progress
 from evaluation.protocols import robustness
 from evaluation.protocols.registry import PROTOCOLS, default_protocol
 from evaluation.protocols.results import ALL_VARIANTS, Run
+from evaluation.protocols.robustness import robust_variants
 from evaluation.releases import Release
-from evaluation.reports.across_runs import robust_variants
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, ReleaseIndex, fit_half_ids, join, release_index, rows_of
 from evaluation.scoring.rows import Rows
 from evaluation.scoring.scores import Provenance, file_seed, read_scores
+from unknown_detection.terminal.progress import Progress
 
 _PACKAGES = ("numpy", "pyarrow", "scipy")
 """Packages whose version may affect figures."""
@@ -51,24 +51,22 @@ class ScoredRun:
         run: the run that it describes.
         configs: the configs of its rows.
         rows: rows with scores, by detector.
-        duplicates: by config, why rows count as duplicates; configs without information on duplicates are missing.
-        overlaps: the configs whose rows say which known class they overlap.
+        index: what the release says of these rows.
         used: the rows that each detector was fitted and tuned on, and that a threshold may be chosen on, in words.
     """
 
     run: Run
     configs: tuple[str, ...]
     rows: Mapping[str, Rows]
-    duplicates: Mapping[str, str] = field(default_factory=dict)
-    overlaps: frozenset[str] = frozenset()
-    used: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    index: ReleaseIndex
+    used: Mapping[str, Mapping[str, str]]
 
     def of_configs(self, rows: Rows, configs: Sequence[str]) -> Rows:
         """Select the rows of some configs, and drop what the release does not say of these configs' rows."""
         found = rows.where(np.isin(rows.config, list(configs)))
-        if not self.duplicates.keys() & set(configs):
+        if not self.index.duplicates.keys() & set(configs):
             found = replace(found, duplicate=None)
-        return found if self.overlaps & set(configs) else replace(found, overlap=None)
+        return found if self.index.overlaps & set(configs) else replace(found, overlap=None)
 
     def any_rows(self, configs: Sequence[str]) -> Rows:
         """Select the rows of some configs, of the first detector: all have scores of the same splits to evaluate."""
@@ -131,8 +129,7 @@ def load(
         rows = {detector: rows_of(index, found) for detector, found in joined.items()}
         if provenance is not None:
             rows = {name: _with_confidence(name, found) for name, found in rows.items()}
-        used = provenance.rows if provenance else {}
-        scored.append(ScoredRun(_run(file, provenance), of, rows, index.duplicates, index.overlaps, used))
+        scored.append(ScoredRun(_run(file, provenance), of, rows, index, provenance.rows if provenance else {}))
         progress(1)
     _check_variants([one.run.variant for one in scored])
     return scored

@@ -9,11 +9,22 @@ from evaluation.protocols import broad, calibration, facets, od_test, openood, r
 from evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP
 from evaluation.protocols.registry import PROTOCOLS
 from evaluation.protocols.results import ALL_VARIANTS, Line, grouped
-from evaluation.reports.building import Builder, Columns, cell, distinct, figure_name, heading, number, over
 from evaluation.reports.names import detector_name, metric, metric_name, set_name, setting_name, statistic_name
-from evaluation.reports.tables import Heading, Number, Row, Table
-from evaluation.scoring.duplicates import LeftOut, describe_left_out
-from evaluation.scoring.overlap import Overlapping, describe_overlaps
+from evaluation.reports.tables import (
+    Builder,
+    Columns,
+    Heading,
+    Number,
+    Row,
+    Table,
+    cell,
+    distinct,
+    figure_name,
+    heading,
+    number,
+    over,
+)
+from evaluation.scoring.left_out import LeftOut, Overlapping, describe_left_out, describe_overlaps
 
 _MOST_COLUMNS = 8
 """Maximum number of detectors as columns; with more of them, detectors are rows."""

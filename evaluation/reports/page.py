@@ -16,11 +16,10 @@ from markupsafe import Markup
 from evaluation.protocols import calibration, robustness
 from evaluation.protocols.registry import PROTOCOLS
 from evaluation.protocols.results import COLUMNS, Line, grouped, over_runs
-from evaluation.reports.building import number
 from evaluation.reports.layouts import PlacedTable, headlines
 from evaluation.reports.names import BASELINE, detector_name, metric
 from evaluation.reports.pictures import Picture
-from evaluation.reports.tables import as_page, number_text
+from evaluation.reports.tables import as_page, number, number_text
 from unknown_detection.pages.content import Cell, Column, Entry, Table, Value, anchor
 from unknown_detection.pages.render import render
 
@@ -75,18 +74,6 @@ class PageContents:
     fitting: Mapping[str, Mapping[str, Any]] | None = None
 
 
-@dataclass(frozen=True)
-class _Section:
-    """A protocol's part of the page: tables shown at once, pictures with their SVG elements, and folded tables."""
-
-    anchor: str
-    title: str
-    paper: str
-    shown: Sequence[Table]
-    pictures: Sequence[tuple[str, Markup]]
-    folded: Sequence[Table]
-
-
 def render_page(contents: PageContents) -> str:
     """Render the page as HTML, in one file that fetches nothing."""
     record, lines = contents.record, over_runs(contents.figures)
@@ -96,8 +83,8 @@ def render_page(contents: PageContents) -> str:
     tables = [table for table in (glance, _runs(record), _fitting(contents.fitting or {})) if table.rows]
     entries = [Entry("overview", "Overview", [Entry(table.anchor, table.caption) for table in tables])]
     for section in sections:
-        below = [Entry(table.anchor, table.caption) for table in section.shown]
-        entries.append(Entry(section.anchor, section.title, below))
+        below = [Entry(table.anchor, table.caption) for table in section["shown"]]
+        entries.append(Entry(section["anchor"], section["title"], below))
     return render(
         "report.html.j2",
         folders=[Path(__file__).parent],
@@ -119,18 +106,15 @@ def render_page(contents: PageContents) -> str:
     )
 
 
-def _section(protocol: str, contents: PageContents) -> _Section:
-    title, paper = _PAPERS[protocol]
+def _section(protocol: str, contents: PageContents) -> dict[str, Any]:
+    """Return a protocol's part of the page: tables shown at once and folded, and pictures with their SVG elements."""
     mine = [placed for placed in contents.tables if placed.protocol == protocol]
     drawn = contents.drawn or {}
-    return _Section(
-        anchor(protocol),
-        title,
-        paper,
-        [as_page(placed.table) for placed in mine if placed.shown],
-        [(one.title, Markup(drawn[one.name])) for one in contents.pictures if one.protocol == protocol],
-        [as_page(placed.table) for placed in mine if not placed.shown],
-    )
+    pictures = [(one.title, Markup(drawn[one.name])) for one in contents.pictures if one.protocol == protocol]
+    shown, folded = ([as_page(one.table) for one in mine if one.shown is shown] for shown in (True, False))
+    title, paper = _PAPERS[protocol]
+    named = {"anchor": anchor(protocol), "title": title, "paper": paper}
+    return {**named, "shown": shown, "pictures": pictures, "folded": folded}
 
 
 def _glance(lines: Sequence[Line]) -> Table:

@@ -15,15 +15,15 @@ import pyarrow as pa
 from evaluation.errors import EvaluationError
 from evaluation.extras import require_packages
 from evaluation.files import atomic_path
-from evaluation.progress import Log, bar
 from evaluation.protocols.results import FILE, over_runs, read_figures, read_record, tidy, write_figures
+from evaluation.protocols.robustness import DetectorFigures
 from evaluation.releases import Release, open_release
 from evaluation.reports import judging
-from evaluation.reports.across_runs import DetectorFigures
 from evaluation.reports.inputs import ScoredRun, ScoresFile, choose_protocols, load, parse_scores_file, parse_splits
 from evaluation.reports.layouts import paper_tables
 from evaluation.reports.page import PAGE, PageContents, render_page
 from evaluation.reports.tables import Table, aligned, as_csv, latex
+from unknown_detection.terminal.progress import Log, bar
 
 Record = dict[str, Any]
 
@@ -99,7 +99,7 @@ def report(
     files = [parse_scores_file(str(text)) for text in scores]
     opened = release if isinstance(release, Release) else open_release(str(release))
     chosen = parse_splits(splits)
-    with bar(len(files), "joining", quiet=quiet, unit="files") as progress:
+    with bar(len(files), "joining", quiet=quiet, unit=" files") as progress:
         scored = load(files, opened, chosen, progress.update)
     wanted = choose_protocols(protocols, scored, tuple(chosen))
     log(_described(opened, scored, wanted))
@@ -110,7 +110,7 @@ def report(
     if dry_run:
         log(f"dry run: nothing was written; the report would go to {out}")
         return None
-    with bar(sum(len(one.rows) for one in scored), "judging", quiet=quiet, unit="detectors") as progress:
+    with bar(sum(len(one.rows) for one in scored), "judging", quiet=quiet, unit=" detectors") as progress:
         evaluated = judging.compute_figures(scored, wanted, progress.update)
     for hint in judging.reversed_signs(evaluated):
         log(f"note: {hint}")
@@ -128,7 +128,7 @@ def report(
     try:
         temporary.mkdir()
         inline = {}
-        with bar(len(drawn), "drawing", quiet=quiet, unit="pictures") as progress:
+        with bar(len(drawn), "drawing", quiet=quiet, unit=" pictures") as progress:
             for picture in drawn:
                 from evaluation.reports.plots import inline_svg, save
 

@@ -18,7 +18,6 @@ from evaluation.errors import EvaluationError
 from evaluation.features.cache import FeatureCache, Key
 from evaluation.metrics.metrics import auroc
 from evaluation.models.features import Features
-from evaluation.progress import Log
 from evaluation.scoring.fit_splits import (
     EXTERNAL,
     HELD_OUT,
@@ -31,6 +30,7 @@ from evaluation.scoring.fit_splits import (
     require_two_of_each_class,
 )
 from evaluation.scoring.settings import Settings
+from unknown_detection.terminal.progress import Log
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 from evaluation.duplicate_pairs import ids_by_split
 from evaluation.errors import EvaluationError
 from evaluation.releases import Release
-from evaluation.scoring.duplicates import find_duplicates
 from evaluation.scoring.fit_splits import in_fit_half
-from evaluation.scoring.overlap import find_overlaps
+from evaluation.scoring.left_out import find_duplicates, find_overlaps
 from evaluation.scoring.rows import Rows
 from evaluation.scoring.scores import summarize_ids
 
@@ -178,17 +177,14 @@ def join(
     fit_row = pc.is_in(index["id"], value_set=fitted_on).to_numpy()
     joined = {}
     for name, count, line in zip(detectors.dictionary.to_pylist(), counts, lines, strict=True):
-        _refuse_twice(ids.filter(pa.array(count > 1)), name, where)
+        if (count > 1).any():
+            twice = summarize_ids(ids.filter(pa.array(count > 1)))
+            raise EvaluationError(f"{where} has several scores of {name} for {twice}; keep one per id.")
         rows = _scored_rows(index, count[id_of_row] > 0, fit_row, name, where)
         mine = scores.take(pa.array(line[id_of_row[rows]]))
         prediction = _predictions(index.take(pa.array(rows)), mine, label_names, f"of {name} in {where}")
         joined[name] = JoinedScores(rows, mine["score"].to_numpy(), prediction, _confidence(mine))
     return joined
-
-
-def _refuse_twice(ids: pa.Array, detector: str, where: str) -> None:
-    if len(ids):
-        raise EvaluationError(f"{where} has several scores of {detector} for {summarize_ids(ids)}; keep one per id.")
 
 
 def _scored_rows(

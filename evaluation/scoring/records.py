@@ -72,12 +72,7 @@ def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
 
 
 def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
-    """Write the trials of hyperparameter searches as CSV; without any, delete the file of an earlier run.
-
-    Args:
-        path: the file.
-        fitted: the detectors.
-    """
+    """Write the trials of hyperparameter searches as CSV; without any, delete the file of an earlier run."""
     if not any(one.trials for one in fitted):
         path.unlink(missing_ok=True)
         return

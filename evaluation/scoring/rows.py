@@ -106,10 +106,6 @@ class Rows:
 def known_rows(rows: Rows, split: str) -> Rows:
     """Return the in-distribution rows of a split.
 
-    Args:
-        rows: rows of one config.
-        split: name of the split.
-
     Raises:
         EvaluationError: there are none.
     """

@@ -19,13 +19,13 @@ from evaluation.features.extract import identity
 from evaluation.features.receipt import write_receipt
 from evaluation.features.runner import Runner
 from evaluation.features.store import Store
-from evaluation.progress import Log, Progress, bar
 from evaluation.scoring.fit import Fitted, Scorer, expand
 from evaluation.scoring.fit_splits import find_fit_splits
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from evaluation.scoring.records import describe_fitted, run_provenance, write_trials
 from evaluation.scoring.scores import write_scores
 from evaluation.scoring.settings import Settings
+from unknown_detection.terminal.progress import Log, Progress, bar
 
 
 def _ignore(text: str) -> None:
@@ -100,11 +100,11 @@ def score(
         )
     names = expand(listed, own)
     leave_out = listed is None or "all" in listed
-    with on_device(device), bar(len(names), "fitting", quiet=quiet, unit="detectors") as progress:
+    with on_device(device), bar(len(names), "fitting", quiet=quiet, unit=" detectors") as progress:
         fitted = fit_all(scorer, names, leave_out=leave_out, progress=progress.update)
     for one in fitted:
         say(describe_fitted(one))
-    with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit="splits") as progress:
+    with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
     if out is not None:
         write_trials(out.with_suffix(".search.csv"), fitted)

@@ -227,12 +227,7 @@ def _read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 def _known_names(found: Sequence[str], columns: Mapping[str, pa.DataType], where: str) -> list[str]:
-    """Return the key of each column of a file in `columns`, without regard to case; empty for others.
-
-    Raises:
-        EvaluationError: `id` or `score` is not there, a column is there twice, or one that is no key is named nearly
-            as an optional one.
-    """
+    """Return the key of each column of a file in `columns`, without regard to case; empty for others."""
     keys = [name.strip().lower() for name in found]
     known = [key if key in columns else "" for key in keys]
     for key in columns:
