@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from evaluation.errors import EvaluationError
-from evaluation.extras import EXTRA, not_installed_message
+from evaluation.errors import EXTRA, EvaluationError, not_installed_message
 from unknown_detection.commands import as_started
 from unknown_detection.help import HelpGroup, as_helpful, usage_error
 from unknown_detection.terminal.interrupts import run_stoppable

@@ -1,4 +1,4 @@
-"""Errors that the user can fix: one sentence on stderr, exit code 2.
+"""Errors that the user can fix: one sentence on stderr, exit code 2; optional packages that are not installed.
 
 Tested by `tests/evaluation/test_main.py`.
 """
@@ -6,7 +6,8 @@ Tested by `tests/evaluation/test_main.py`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import importlib.util
+from collections.abc import Iterable, Sequence
 
 
 class EvaluationError(Exception):
@@ -18,13 +19,7 @@ class EvaluationError(Exception):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:
-    """Return the error for an unknown name, with the closest known names.
-
-    Args:
-        kind: kind of thing that the name stands for, such as "detector".
-        name: the unknown name.
-        known: all valid names.
-    """
+    """Return the error for an unknown name, with the closest known names."""
     names = sorted(known)
     article = "an" if kind[0] in "aeiou" else "a"
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
@@ -49,4 +44,37 @@ def one_line(text: object, most: int = 300) -> str:
         shown
         if shown.isprintable()
         else "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in shown)
+    )
+
+
+EXTRA = (
+    "matplotlib",
+    "networkx",
+    "safetensors",
+    "sklearn",
+    "timm",
+    "torch",
+    "torchvision",
+)
+"""Modules that the extra installs."""
+
+
+def require_packages(*modules: str, to: str, instead: str = "") -> None:
+    """Check that optional packages are installed, before any work starts.
+
+    Raises:
+        EvaluationError: a package is not installed.
+    """
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise EvaluationError(not_installed_message(missing, to, instead))
+
+
+def not_installed_message(missing: Sequence[str], to: str, instead: str = "") -> str:
+    """Return the message about packages that are not installed."""
+    is_not, them = ("is not", "it") if len(missing) == 1 else ("are not", "them")
+    return (
+        f"{', '.join(missing)} {is_not} installed, but needed to {to}. Install {them} with "
+        "pip install 'unknown-detection[evaluate]' (in a checkout: pip install -e '.[evaluate]')"
+        f"{f', or {instead}' if instead else ''}."
     )

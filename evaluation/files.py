@@ -7,6 +7,8 @@ import json
 import os
 import re
 import stat
+import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -26,13 +28,16 @@ _LONGEST_TEXT = 1 << 16
 
 _ROWS = 1024
 
+DAMAGED = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError),
+    *(SyntaxError, TypeError, ValueError, struct.error, zlib.error),
+)
+"""What parsers of other projects, such as Pillow and torch 2.14, raise on bytes that are damaged."""
+
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to `path`, and rename it to `path` if the block succeeds; else delete it.
-
-    Args:
-        path: the file to write or replace; its folder is created.
 
     Yields:
         The path to write to. It keeps the file's ending, because some writers choose the format by it.

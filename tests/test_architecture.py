@@ -114,7 +114,6 @@ __main__                : unknown_detection.__main__
 [evaluation]
 errors                  :
 files                   : errors
-extras                  : errors
 duplicate_pairs         : errors files
 releases                : duplicate_pairs errors files
 metrics                 : errors
@@ -123,13 +122,13 @@ detectors               : errors models
 features                : detectors errors files models releases
 scoring                 : detectors duplicate_pairs errors features files metrics models releases
 protocols               : errors files metrics scoring
-reports                 : detectors errors extras files metrics protocols releases scoring
+reports                 : detectors errors files metrics protocols releases scoring
                           unknown_detection.pages
 graph                   : errors files releases reports scoring
 demo                    : detectors duplicate_pairs errors files models protocols releases
-commands                : demo detectors errors extras features graph models protocols releases reports
+commands                : demo detectors errors features graph models protocols releases reports
                           scoring unknown_detection.commands
-__main__                : errors extras unknown_detection.commands unknown_detection.help
+__main__                : errors unknown_detection.commands unknown_detection.help
 """
 
 ANYBODYS = "unknown_detection.terminal"

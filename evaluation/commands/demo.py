@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from evaluation.extras import require_packages
+from evaluation.errors import require_packages
 from unknown_detection.terminal.progress import bar, result
 
 

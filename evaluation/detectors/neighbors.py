@@ -10,7 +10,6 @@ import numpy as np
 from scipy.special import softmax
 
 from evaluation.detectors.base import Method, Scores, Together
-from evaluation.detectors.fitting import require_labels, require_range
 from evaluation.detectors.nearest import Bank, Integers, halving, search, torch_device
 from evaluation.detectors.rows import (
     FEATURES,
@@ -19,6 +18,8 @@ from evaluation.detectors.rows import (
     as_float64,
     chunks,
     pieces,
+    require_labels,
+    require_range,
     require_width,
     score_in_chunks,
 )

@@ -9,18 +9,22 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.fitting import (
+from evaluation.detectors.logits import energy
+from evaluation.detectors.rows import (
+    FEATURES,
+    LOGITS,
+    Doubles,
+    RowScore,
     class_means,
     labels_if_correct,
     layer,
     mean_features,
+    pieces,
     require_fit,
     require_labels,
     require_range,
     require_rows_of_each_class,
 )
-from evaluation.detectors.logits import energy
-from evaluation.detectors.rows import FEATURES, LOGITS, Doubles, RowScore, pieces
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 

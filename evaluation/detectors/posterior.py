@@ -9,9 +9,17 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 
 from evaluation.detectors.base import Method, Scores, Together
-from evaluation.detectors.fitting import class_sums, predicted, require_labels, require_range
 from evaluation.detectors.logits import others
-from evaluation.detectors.rows import LOGITS, Doubles, RowScore, score_in_chunks
+from evaluation.detectors.rows import (
+    LOGITS,
+    Doubles,
+    RowScore,
+    class_sums,
+    predicted,
+    require_labels,
+    require_range,
+    score_in_chunks,
+)
 from evaluation.models.features import Features, Head
 
 

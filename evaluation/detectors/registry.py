@@ -45,10 +45,6 @@ METHODS: dict[str, Method] = {
 def method(name: str, own: Mapping[str, Method] | None = None) -> Method:
     """Look up a method.
 
-    Args:
-        name: name on the command line.
-        own: methods of the user's own, by name.
-
     Raises:
         EvaluationError: there is no method of this name; the message suggests similar ones.
     """

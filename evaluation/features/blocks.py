@@ -66,14 +66,7 @@ class RowBlocks:
         return [block for name, block in wanted.items() if not (self.folder / name).exists()]
 
     def write(self, block: range, columns: Arrays, rows: int, environment: Mapping[str, Any]) -> None:
-        """Write one block; equal arguments produce equal bytes.
-
-        Args:
-            block: row numbers of the block.
-            columns: the block's columns.
-            rows: total number of rows.
-            environment: as for `begin`.
-        """
+        """Write one block; equal arguments produce equal bytes."""
         table = pa.table({name: _to_arrow(values) for name, values in columns.items()})
         assert len(table) == len(block)
         digests = {name: _digest(name, values, block) for name, values in columns.items()}
@@ -104,9 +97,6 @@ class RowBlocks:
 
     def read(self, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
         """Read columns of all rows, in order.
-
-        Args:
-            names: the columns; None for all.
 
         Raises:
             EvaluationError: rows or columns are missing, or a block is damaged.
@@ -174,11 +164,6 @@ class ReusableFeatures:
 
 def read_rows(path: Path, rows: npt.NDArray[np.int64], without: Sequence[str] = ()) -> dict[str, npt.NDArray[Any]]:
     """Read columns of some rows of one block.
-
-    Args:
-        path: the block's file.
-        rows: row numbers within the block, in any order.
-        without: columns to skip.
 
     Raises:
         EvaluationError: the block is damaged.

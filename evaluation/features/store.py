@@ -218,10 +218,7 @@ class Store:
         return found
 
     def require_whole(self, configs: Sequence[str] = ()) -> None:
-        """Check that the features of some configs are complete.
-
-        Args:
-            configs: the configs; empty for all.
+        """Check that the features of some configs, or of all if none is named, are complete.
 
         Raises:
             EvaluationError: a split that was to be extracted is not there, or not whole.

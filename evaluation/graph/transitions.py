@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from evaluation.errors import EvaluationError, one_line, unknown_name
 from evaluation.releases import Release
-from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, role_names
+from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, require_release, role_names
 from evaluation.scoring.rows import IN_DISTRIBUTION
 from evaluation.scoring.scores import COLUMNS, read_scores, summarize_ids
 
@@ -141,11 +141,7 @@ def scored_transitions(
             not.
     """
     scores, provenance = read_scores(path, GRAPH_COLUMNS)
-    if provenance is not None and provenance.release_digest != release.digest:
-        raise EvaluationError(
-            f"{path} has scores of a release with digest {provenance.release_digest[:12]}, not of {release.name} with "
-            f"digest {release.digest[:12]}. Give the release that was scored."
-        )
+    require_release(provenance, release, path)
     column = "prediction" if "prediction" in scores.column_names else "class"
     if column not in scores.column_names:
         raise EvaluationError(f"{path} has no column prediction (or class); add the class that the model predicts.")

@@ -20,12 +20,7 @@ Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice
 
 
 class LazyBlocks(Sequence[Floats]):
-    """Block features that are read on access, because they make up most of a split's features.
-
-    Args:
-        count: number of blocks.
-        read: returns the features of a block by its number, shape (n, D_b).
-    """
+    """Block features that are read on access, because they make up most of a split's features."""
 
     def __init__(self, count: int, read: Callable[[int], Floats]) -> None:
         self._count, self._read = count, read

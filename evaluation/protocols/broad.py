@@ -102,11 +102,7 @@ def figures(rows: Rows) -> list[Figure]:
 
 
 def absent(rows: Rows) -> list[str]:
-    """List in sentences which of the paper's sets are not among the rows, and which others are averaged with them.
-
-    Args:
-        rows: as for `figures`.
-    """
+    """List in sentences which of the paper's sets are not among the rows, and which others are averaged with them."""
     lost = [config for kind, (config, _) in PAPER.items() if not np.any(rows.role == kind)]
     notes = [f"no rows of {', '.join(lost)}: BROAD's means are over the other kinds of shift"] if lost else []
     for kind, (config, splits) in PAPER.items():

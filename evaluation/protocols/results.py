@@ -157,9 +157,6 @@ def tidy(
 def over_runs(figures: pa.Table) -> list[Line]:
     """Compute mean and standard deviation over the runs of each variant, which differ by seed.
 
-    Args:
-        figures: the result of `tidy`.
-
     Returns:
         `variant`, `detector`, the columns of `FIGURE_KEY` and `factor`, then `runs`, `mean` and `std`: the sample
         standard deviation (of n - 1), None for one run. In the order of each figure's first line.

@@ -46,9 +46,6 @@ def detector_robustness(runs: Mapping[str, Runs]) -> list[Figure]:
 def optimizer_robustness(runs: Mapping[str, Runs]) -> dict[str, list[Figure]]:
     """Measure each optimizer's robustness with a detector: its figures mixed over the OoD sets (tables 7 to 9).
 
-    Args:
-        runs: as for `detector_robustness`.
-
     Returns:
         Figures by optimizer, as those of `detector_robustness`; `unknown` joins the sets that are mixed.
 
@@ -113,11 +110,7 @@ def robust_variants(runs: Iterable[Run]) -> list[str]:
 
 
 def robust_detectors(judged: Iterable[tuple[Run, str]]) -> list[str]:
-    """Return the detectors with two or more models for each training method that has as many.
-
-    Args:
-        judged: each run with the name of each of its detectors.
-    """
+    """Return the detectors with two or more models for each training method that has as many."""
     runs: dict[str, list[Run]] = {}
     every = []
     for run, detector in judged:

@@ -124,10 +124,6 @@ class Comparison:
 def compare(first: pa.Table, second: pa.Table) -> Comparison:
     """Pair the figures of two reports.
 
-    Args:
-        first: figures, the result of `results.read_figures`.
-        second: the figures of the other report.
-
     Returns:
         The pairs. If each report has a single variant, variants are ignored, so that two training methods can be
         compared; if they have no detector in common and each has one only, so are detectors, as with scores of one's

@@ -23,7 +23,15 @@ from evaluation.protocols.registry import PROTOCOLS, default_protocol
 from evaluation.protocols.results import ALL_VARIANTS, Run
 from evaluation.protocols.robustness import robust_variants
 from evaluation.releases import Release
-from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, ReleaseIndex, fit_half_ids, join, release_index, rows_of
+from evaluation.scoring.joining import (
+    FIT_AND_TUNE_SPLITS,
+    ReleaseIndex,
+    fit_half_ids,
+    join,
+    release_index,
+    require_release,
+    rows_of,
+)
 from evaluation.scoring.rows import Rows
 from evaluation.scoring.scores import Provenance, file_seed, read_scores
 from unknown_detection.terminal.progress import Progress
@@ -114,12 +122,7 @@ def load(
     scored = []
     for file in files:
         scores, provenance = read_scores(file.path)
-        if provenance is not None and provenance.release_digest != release.digest:
-            raise EvaluationError(
-                f"{file.path} has scores of a release with digest {provenance.release_digest[:12]}, not of "
-                f"{release.name} (digest {release.digest[:12]}). Score this release, or name the other one with "
-                "--release."
-            )
+        require_release(provenance, release, file.path)
         of = provenance.configs if provenance else tuple(splits) or _only_config(release)
         if of not in indexes:
             indexes[of] = release_index(release, of)

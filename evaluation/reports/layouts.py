@@ -91,12 +91,7 @@ def paper_tables(
 
 
 def headlines(lines: Sequence[Line], protocol: str) -> list[Line]:
-    """Return the headline figure of a protocol, for every config, detector and run, on all rows.
-
-    Args:
-        lines: figures, or figures over runs.
-        protocol: name of the protocol; those that compare runs have no headline.
-    """
+    """Return the headline figure of a protocol, for every config, detector and run, on all rows."""
     headline = PROTOCOLS[protocol].headline if protocol in PROTOCOLS else {}
     named = {"protocol": protocol, "rows": AS_PUBLISHED, **headline}
     found = [line for line in lines if headline and named.items() <= line.items()]

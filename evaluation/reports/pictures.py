@@ -56,11 +56,6 @@ class Picture:
 def pictures(scored: Sequence[ScoredRun], lines: Sequence[Line], wanted: Mapping[str, Sequence[str]]) -> list[Picture]:
     """Choose the pictures of a report.
 
-    Args:
-        scored: the loaded scores files.
-        lines: the lines of all figures.
-        wanted: the configs of each protocol.
-
     Returns:
         For each training method: heatmaps of AUROC, changes against the baseline, risk-coverage curves and score
         densities of the first run for each config of unknown detection and FACETS, and reliability diagrams.
@@ -136,7 +131,7 @@ def _draw_reliability(scored: ScoredRun, config: str, title: str) -> Any:
     for name, rows in confidences(scored):
         found = calibration.reliability(rows.where(rows.config == config))
         if found is not None:
-            bins[detector_name(name)] = (found.rows, found.confidence, found.accuracy, found.ece)
+            bins[detector_name(name)] = found
     return plots.reliability(bins, title=title)
 
 

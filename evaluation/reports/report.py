@@ -12,8 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evaluation.errors import EvaluationError
-from evaluation.extras import require_packages
+from evaluation.errors import EvaluationError, require_packages
 from evaluation.files import atomic_path
 from evaluation.protocols.results import FILE, over_runs, read_figures, read_record, tidy, write_figures
 from evaluation.protocols.robustness import DetectorFigures
@@ -21,7 +20,7 @@ from evaluation.releases import Release, open_release
 from evaluation.reports import judging
 from evaluation.reports.inputs import ScoredRun, ScoresFile, choose_protocols, load, parse_scores_file, parse_splits
 from evaluation.reports.layouts import paper_tables
-from evaluation.reports.page import PAGE, PageContents, render_page
+from evaluation.reports.page import PAGE, render_page
 from evaluation.reports.tables import Table, aligned, as_csv, latex
 from unknown_detection.terminal.progress import Log, bar
 
@@ -127,18 +126,18 @@ def report(
     temporary.parent.mkdir(parents=True, exist_ok=True)
     try:
         temporary.mkdir()
-        inline = {}
+        inline = []
         with bar(len(drawn), "drawing", quiet=quiet, unit=" pictures") as progress:
             for picture in drawn:
                 from evaluation.reports.plots import inline_svg, save
 
                 drawing = picture.figure()
-                inline[picture.name] = inline_svg(drawing, picture.name)
+                inline.append((picture, inline_svg(drawing, picture.name)))
                 if plots:
                     save(drawing, temporary / "plots", picture.name, PLOT_SUFFIXES)
                 progress.update(1)
-        contents = PageContents(record, figures, tables, drawn, inline, _fitting(scored))
-        (temporary / PAGE).write_text(render_page(contents), encoding="utf-8", newline="\n")
+        page = render_page(record, figures, tables, inline, _fitting(scored))
+        (temporary / PAGE).write_text(page, encoding="utf-8", newline="\n")
         _write_tables(temporary / "tables", [placed.table for placed in tables], csv=csv, tex=latex)
         if csv:
             write_figures(temporary / "figures.csv", figures)

@@ -240,12 +240,7 @@ def number_text(number: Number, digits: int = 2) -> str:
 
 
 def aligned(lines: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:
-    """Align lines of cells in columns, for a terminal.
-
-    Args:
-        lines: lines with the same number of cells.
-        left: columns to align left; the others are aligned right.
-    """
+    """Align lines of cells in columns, for a terminal."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return [
         "  ".join(

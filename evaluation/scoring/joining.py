@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from evaluation.releases import Release
 from evaluation.scoring.fit_splits import in_fit_half
 from evaluation.scoring.left_out import find_duplicates, find_overlaps
 from evaluation.scoring.rows import Rows
-from evaluation.scoring.scores import summarize_ids
+from evaluation.scoring.scores import Provenance, summarize_ids
 
 FIT_AND_TUNE_SPLITS = ("external_validation", "held_out", "train", "validation")
 """Splits for fitting and tuning; a scores file may omit one of them, but only as a whole."""
@@ -51,10 +52,6 @@ class ReleaseIndex:
 
 def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
     """Load the rows of some configs, without their images.
-
-    Args:
-        release: the release.
-        configs: at least one name.
 
     Raises:
         EvaluationError: there is no such config, or its rows or the release's table of duplicates differ from the
@@ -249,12 +246,21 @@ def _class_indices(given: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedAr
     return pc.if_else(inside, given, pa.scalar(None, pa.int64()))
 
 
+def require_release(provenance: Provenance | None, release: Release, path: Path) -> None:
+    """Check that a scores file is of a release, if it says of which.
+
+    Raises:
+        EvaluationError: it is of another one.
+    """
+    if provenance is not None and provenance.release_digest != release.digest:
+        raise EvaluationError(
+            f"{path} has scores of a release with digest {provenance.release_digest[:12]}, not of {release.name} "
+            f"(digest {release.digest[:12]}). Score this release, or name the other one with --release."
+        )
+
+
 def fit_half_ids(release: Release, key: str) -> pa.Array:
     """Return the ids of a split's rows that detectors were fitted on in place of training rows.
-
-    Args:
-        release: the release.
-        key: `config/split`; empty for no rows.
 
     Raises:
         EvaluationError: the release has no such split.

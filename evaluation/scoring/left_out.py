@@ -182,11 +182,7 @@ def count_overlaps(rows: Rows, protocol: str) -> list[Overlapping]:
 
 
 def describe_left_out(left_out: Sequence[LeftOut]) -> str:
-    """Summarize in a sentence how many rows figures without duplicates leave out, and why.
-
-    Args:
-        left_out: counts of one or more protocols, which may share splits.
-    """
+    """Summarize in a sentence how many rows figures without duplicates leave out, and why."""
     splits = {(one.config, one.split): one for one in left_out}
     if not splits:
         return "None of the evaluated rows is a duplicate, so figures without duplicates equal those on all rows."
@@ -197,11 +193,7 @@ def describe_left_out(left_out: Sequence[LeftOut]) -> str:
 
 
 def describe_overlaps(found: Sequence[Overlapping]) -> str:
-    """Summarize in a sentence or two how many rows figures without overlap leave out, and of which splits all.
-
-    Args:
-        found: classes of one or more protocols, which may share splits.
-    """
+    """Summarize in a sentence or two how many rows figures without overlap leave out, and of which splits all."""
     classes = {one.place[1:]: one for one in found}
     if not classes:
         return "No evaluated row has a class that overlaps a known one, so figures without overlap equal those on all."

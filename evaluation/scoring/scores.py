@@ -155,9 +155,6 @@ def file_seed(path: Path) -> tuple[str, int | None]:
 def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
     """Summarize ids for a message: their number and the first of them.
 
-    Args:
-        ids: at least one string.
-
     Returns:
         For example `5 ids (a, b, c, ...)`.
     """

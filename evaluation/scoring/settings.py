@@ -33,11 +33,6 @@ def settable(chosen: Method) -> dict[str, tuple[float, ...]]:
 def parse_settings(texts: Iterable[str], names: Sequence[str], own: Mapping[str, Method] | None = None) -> Settings:
     """Parse `DETECTOR.NAME=VALUE` or `DETECTOR.NAME=VALUE,VALUE,...`.
 
-    Args:
-        texts: as given on the command line.
-        names: the detectors that are scored.
-        own: detectors of the user's own, by name.
-
     Raises:
         EvaluationError: a text has another form, there is no such detector or hyperparameter, the detector is not
             scored, a value is no number, or a hyperparameter is set twice.
