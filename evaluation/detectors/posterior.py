@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.special import log_softmax, softmax
 
-from evaluation.detectors.base import Method, Scores, Together
+from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.logits import others
 from evaluation.detectors.rows import (
     LOGITS,
     Doubles,
+    Plan,
     RowScore,
+    Together,
     class_sums,
     predicted,
     require_labels,
     require_range,
-    score_in_chunks,
 )
 from evaluation.models.features import Features, Head
 
@@ -35,17 +37,10 @@ class GeneralizedEntropy(Together):
     gamma: float
     largest: int
 
-    @classmethod
-    def score_together(cls, detectors: Sequence[GeneralizedEntropy], features: Features) -> list[Scores]:
-        """Score with several detectors, which share the sorting of the probabilities."""
-        scores = score_in_chunks(
-            lambda logits: _generalized_entropies(logits, detectors),
-            {LOGITS: features.logits},
-            features.ids,
-            doubles_per_row=6 * features.logits.shape[1] + len(detectors),
-            columns=(len(detectors),),
-        )
-        return list(scores.T)
+    def plan(self, detectors: Sequence[GeneralizedEntropy], features: Features) -> Plan:
+        """Sort the probabilities once."""
+        score = partial(_generalized_entropies, detectors=detectors)
+        return score, {LOGITS: features.logits}, 6 * features.logits.shape[1] + len(detectors)
 
 
 def _generalized_entropies(logits: Doubles, detectors: Sequence[GeneralizedEntropy]) -> Doubles:

@@ -5,8 +5,9 @@ Tested by `tests/evaluation/detectors/test_registry.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Floats, Head
 
 Doubles = npt.NDArray[np.float64]
+Plan = tuple[Callable[..., Doubles], Mapping[str, Floats], int]
 
 FEATURES, LOGITS = "penultimate features", "logits"
 """Names of a detector's inputs, in errors."""
@@ -56,6 +58,29 @@ class RowScore:
             require_width(name, values, widths[name][1] or 0)
         copies = _COPIES * ((self.width or 0) + (self.classes or 0))
         return score_in_chunks(self.function, inputs, features.ids, copies + self.more)
+
+
+class Together:
+    """Base of detectors of one method that share most of their work when they are scored together."""
+
+    def plan(self, detectors: Sequence[Any], features: Features) -> Plan:
+        """Return how to score with several detectors like this one, that differ in their hyperparameters only.
+
+        Returns:
+            A function that maps rows of the inputs to scores of shape (m, number of detectors), the inputs by their
+            description for errors, and the float64 numbers that the function holds per row.
+        """
+        raise NotImplementedError
+
+    def score(self, features: Features) -> Scores:
+        """Score every row; shape (n,), higher = more unknown."""
+        return self.score_together([self], features)[0]
+
+    @staticmethod
+    def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
+        """Score with several detectors of one method, fitted on the same rows, in little more than the time of one."""
+        function, inputs, doubles = detectors[0].plan(detectors, features)
+        return list(score_in_chunks(function, inputs, features.ids, doubles, (len(detectors),)).T)
 
 
 def chunks(count: int, doubles_per_row: int) -> Iterator[slice]:

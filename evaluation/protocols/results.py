@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,7 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
 Line = Mapping[str, Any]
 """A line of the table: values by column."""
 
-FIGURE_KEY = (
-    "protocol", "config", "setting", "known", "unknown", "metric", "positive", "rows", "statistic", "fitted_on"
-)  # fmt: skip
+FIGURE_KEY = tuple(one.name for one in fields(Figure) if one.type == "str")
 """The columns that identify a figure among those of a detector and run."""
 
 
