@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import json
 import os
 import re
 import stat
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -50,6 +52,19 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of text in UTF-8 with Unix newlines, atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def as_csv_text(lines: Iterable[Sequence[object]]) -> str:
+    """Format lines of cells as CSV with Unix newlines."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
 
 
 def file_name(*parts: str) -> str:

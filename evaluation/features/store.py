@@ -22,7 +22,7 @@ import filelock
 
 from evaluation.errors import EvaluationError, first_line, unknown_name
 from evaluation.features.blocks import Arrays, RowBlocks
-from evaluation.files import atomic_path, from_json, read_json
+from evaluation.files import from_json, read_json, write_text
 from evaluation.models.features import Features, Head, LazyBlocks, NoHead
 
 FORMAT = 2
@@ -106,8 +106,7 @@ class Store:
         """
         before = cls.check(root, identity)
         if before is None or before.identity != identity:
-            with atomic_path(root / _RECORD) as temporary:
-                temporary.write_text(_canonical(identity), encoding="utf-8")
+            write_text(root / _RECORD, _canonical(identity))
         classes = len(identity.label_names)
         if identity.linear:
             for block in _head_of(root).begin(classes, classes, {}):
@@ -206,8 +205,7 @@ class Store:
             keys: the splits; those recorded before stay. The caller holds `writing`.
         """
         names = sorted({*self._expected(), *("/".join(key) for key in keys)})
-        with atomic_path(self.root / _EXPECTED) as temporary:
-            temporary.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
+        write_text(self.root / _EXPECTED, json.dumps(names, indent=1) + "\n")
 
     def splits(self) -> dict[str, tuple[str, ...]]:
         """Return the splits with complete features, by config; all sorted."""

@@ -191,12 +191,9 @@ def _rows(release: Release, config: str) -> dict[str, _Row]:
     for split in reversed(release.splits(config)):  # of an id in two splits, the first counts
         rows = release.rows(config, split)
         columns = [rows[name].to_pylist() for name in ("id", "source", "class_id", "class_name", "label")]
-        for (id_, source, class_id, class_name, label), role in zip(
-            zip(*columns, strict=True), role_names(rows).to_pylist(), strict=True
-        ):
-            own = make_class(source, class_id, class_name)
+        for id_, source, class_id, name, label, role in zip(*columns, role_names(rows).to_pylist(), strict=True):
             mine = class_id if label >= 0 and names[label] == class_id else None
-            found[id_] = _Row(split, own, role == IN_DISTRIBUTION, mine)
+            found[id_] = _Row(split, make_class(source, class_id, name), role == IN_DISTRIBUTION, mine)
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from evaluation.errors import EvaluationError, require_packages
-from evaluation.files import atomic_path
+from evaluation.files import write_text
 from evaluation.protocols.results import FILE, over_runs, read_figures, read_record, tidy, write_figures
 from evaluation.protocols.robustness import DetectorFigures
 from evaluation.releases import Release, open_release
@@ -137,7 +137,7 @@ def report(
                     save(drawing, temporary / "plots", picture.name, PLOT_SUFFIXES)
                 progress.update(1)
         page = render_page(record, figures, tables, inline, _fitting(scored))
-        (temporary / PAGE).write_text(page, encoding="utf-8", newline="\n")
+        write_text(temporary / PAGE, page)
         _write_tables(temporary / "tables", [placed.table for placed in tables], csv=csv, tex=latex)
         if csv:
             write_figures(temporary / "figures.csv", figures)
@@ -227,8 +227,7 @@ def _fitting(scored: Sequence[ScoredRun]) -> dict[str, Mapping[str, Any]]:
 def _write_tables(folder: Path, tables: Sequence[Table], *, csv: bool, tex: bool) -> None:
     for suffix, render in ((".csv", as_csv),) * csv + ((".tex", latex),) * tex:
         for table in tables:
-            with atomic_path(folder / f"{table.name}{suffix}") as temporary:
-                temporary.write_text(render(table), encoding="utf-8", newline="\n")
+            write_text(folder / f"{table.name}{suffix}", render(table))
 
 
 def _put(temporary: Path, out: Path) -> None:

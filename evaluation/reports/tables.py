@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evaluation.files import file_name
+from evaluation.files import as_csv_text, file_name
 from evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line, grouped
 from evaluation.reports.names import detector_name, metric, metric_name
 from unknown_detection.pages import content
@@ -195,22 +193,18 @@ def as_page(table: Table) -> content.Table:
 def as_csv(table: Table) -> str:
     """Format a table as CSV with a mean and a deviation column for each number, in full precision."""
     several = max((len(cell) for row in table.rows for cell in row.cells), default=1)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     head = [table.stub]
     for heading in table.columns:
         names = heading.title.split(" / ") if several > 1 else [heading.title]
         for name in names if len(names) == several else [f"{heading.title} {number + 1}" for number in range(several)]:
             full = f"{heading.group} {name}".strip()
             head += [full, f"{full} std"]
-    writer.writerow(head)
+    lines = [head]
     for row in table.rows:
         numbers = [number for cell in row.cells for number in cell or (Number(float("nan")),) * several]
         values = [value for number in numbers for value in (number.value, number.deviation)]
-        writer.writerow(
-            [row.name, *("" if value is None or value != value else repr(float(value)) for value in values)]
-        )
-    return text.getvalue()
+        lines.append([row.name, *("" if value is None or value != value else repr(float(value)) for value in values)])
+    return as_csv_text(lines)
 
 
 def latex(table: Table) -> str:

@@ -38,7 +38,7 @@ class ReleaseIndex:
         table: the columns `config`, `split`, `id` and `label` (-1 for rows outside the in-distribution classes).
         rows: the same rows in the form that protocols read, with all scores 0.
         label_names: the classes of each config.
-        duplicates: by config, the reason why rows count as duplicates (`duplicates.IN_PAIRS` or another); configs
+        duplicates: by config, the reason why rows count as duplicates (`left_out.IN_PAIRS` or another); configs
             without information on duplicates are missing.
         overlaps: the configs whose rows say which known class they overlap.
     """

@@ -5,7 +5,6 @@ Tested by `tests/evaluation/scoring/test_fit.py`.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import importlib.metadata
 import platform
@@ -22,7 +21,7 @@ from evaluation.features.cache import FeatureCache, Key
 from evaluation.features.extract import identity, write_receipt
 from evaluation.features.runner import Runner
 from evaluation.features.store import Store
-from evaluation.files import atomic_path
+from evaluation.files import as_csv_text, write_text
 from evaluation.scoring.fit import Fitted, Scorer, expand
 from evaluation.scoring.fit_splits import find_fit_splits
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
@@ -270,15 +269,13 @@ def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
     if not any(one.trials for one in fitted):
         path.unlink(missing_ok=True)
         return
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["detector", "hyperparameters", "auroc_external_validation", "chosen", "problem"])
-        for one in fitted:
-            for trial in one.trials:
-                area = "" if trial.auroc is None else repr(trial.auroc)
-                chosen = int(trial.hyperparameters == one.hyperparameters)
-                values = format_hyperparameters(trial.hyperparameters)
-                writer.writerow([one.method.name, values, area, chosen, trial.problem])
+    lines: list[list[object]] = [["detector", "hyperparameters", "auroc_external_validation", "chosen", "problem"]]
+    for one in fitted:
+        for trial in one.trials:
+            area = "" if trial.auroc is None else repr(trial.auroc)
+            chosen = int(trial.hyperparameters == one.hyperparameters)
+            lines.append([one.method.name, format_hyperparameters(trial.hyperparameters), area, chosen, trial.problem])
+    write_text(path, as_csv_text(lines))
 
 
 def describe_fitted(fitted: Fitted) -> str:

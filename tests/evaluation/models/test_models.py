@@ -12,7 +12,6 @@ timm = pytest.importorskip("timm", reason="opens timm's models")
 torchvision = pytest.importorskip("torchvision", reason="opens torchvision's models")
 
 from evaluation.errors import EvaluationError  # noqa: E402
-from evaluation.models import models  # noqa: E402
 from evaluation.models.models import open_model, pick_device  # noqa: E402
 from evaluation.models.preprocessing import declared, of_torchvision  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
@@ -255,7 +254,7 @@ def test_weights_of_another_number_of_classes(weights, made_for):
 )
 def test_declarations_that_are_none(values, found):
     with pytest.raises(EvaluationError, match=found):
-        models.preprocessing.declared(values, "it")
+        declared(values, "it")
 
 
 def test_no_cuda_where_it_is_asked_for(monkeypatch):
