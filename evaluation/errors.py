@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 
 class EvaluationError(Exception):
@@ -25,6 +25,17 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"the closest names are {', '.join(near)}" if near else f"choose one of {', '.join(names)}"
     return EvaluationError(f"{name!r} is not {article} {kind}; {hint}.")
+
+
+def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Check that names are known; `kind` says what they stand for, as for `unknown_name`.
+
+    Raises:
+        EvaluationError: one is not; the message has the closest known names.
+    """
+    for name in names:
+        if name not in known:
+            raise unknown_name(kind, name, known)
 
 
 def first_line(error: BaseException) -> str:

@@ -19,7 +19,7 @@ from evaluation.detectors import (
     shaping,
 )
 from evaluation.detectors.base import Method
-from evaluation.errors import unknown_name
+from evaluation.errors import require_known
 
 _FAMILIES = (
     logits,
@@ -49,6 +49,5 @@ def method(name: str, own: Mapping[str, Method] | None = None) -> Method:
         EvaluationError: there is no method of this name; the message suggests similar ones.
     """
     known = {**METHODS, **(own or {})}
-    if name not in known:
-        raise unknown_name("detector", name, known)
+    require_known("detector", [name], known)
     return known[name]

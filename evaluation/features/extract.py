@@ -74,7 +74,8 @@ def extract(
     opened = open_release(release) if isinstance(release, str) else release
     every = ((config, split) for config in opened.configs for split in opened.splits(config))
     chosen = list(every if splits is None else splits)
-    chosen.sort(key=lambda key: key[1] != TEST)  # stable: what the receipt is of comes first
+    tests, others = ([key for key in chosen if (key[1] == TEST) is test] for test in (True, False))
+    chosen = [*tests, *others]  # what the receipt is of comes first
     names = _one_label_set(opened, [config for config, _ in chosen])
     if isinstance(model, str):
         file, labels = (None if path is None else Path(path) for path in (weights, classes))
@@ -91,21 +92,19 @@ def extract(
         return Store(Path(out), whose)
     store = Store.begin(Path(out), whose, model.head)
     runner = Runner(opened, model, batch_size, workers)
-    tests = [key for key in chosen if key[1] == TEST]
     with store.writing(), stopping_says("stopped; finished splits are kept. Run the same command again to continue."):
         store.expect(chosen)
-        for number, (config, split) in enumerate(chosen):
-            if number == len(tests):
-                _write_down(store, tests, accept=accept, log=log)
-            rows = len(opened.rows(config, split))
-            with bar(rows, f"{config}/{split}", quiet=quiet) as progress:
-                new = extract_split(runner, store, config, split, progress.update)
-            what = f"{new.computed:,} of {rows:,} images" if new.computed else f"there already, {rows:,} images"
-            if new.reused:
-                what = f"{new.computed:,} of {rows:,} images; other splits have {new.reused:,} of the rest"
-            log(f"{config}/{split}: {what}")
-        if len(tests) == len(chosen):
-            _write_down(store, tests, accept=accept, log=log)
+        for keys in (tests, others):
+            for config, split in keys:
+                rows = len(opened.rows(config, split))
+                with bar(rows, f"{config}/{split}", quiet=quiet) as progress:
+                    new = extract_split(runner, store, config, split, progress.update)
+                what = f"{new.computed:,} of {rows:,} images" if new.computed else f"there already, {rows:,} images"
+                if new.reused:
+                    what = f"{new.computed:,} of {rows:,} images; other splits have {new.reused:,} of the rest"
+                log(f"{config}/{split}: {what}")
+            for line in write_receipt(store, tests, accept=accept) if keys is tests else ():
+                log(line)
     return store
 
 
@@ -150,11 +149,6 @@ def identity(release: Release, model: Model, label_names: tuple[str, ...], accur
         source=source,
         linear=model.layers.linear,
     )
-
-
-def _write_down(store: Store, keys: Sequence[tuple[str, str]], *, accept: bool, log: Log) -> None:
-    for line in write_receipt(store, keys, accept=accept):
-        log(line)
 
 
 def _describe(release: Release, model: Model, whose: Identity, keys: Sequence[tuple[str, str]], log: Log) -> None:
@@ -233,17 +227,13 @@ def write_receipt(store: Store, keys: Iterable[tuple[str, str]], *, accept: bool
         if not len(labels):
             continue
         accuracy = 100 * float(np.mean(features.logits[known].argmax(axis=1) == labels))
+        seen, every = len(np.unique(labels)), int(width or classes)
         line = f"accuracy {accuracy:.2f} % of {len(labels):,} rows of {config}/{split}"
-        whole = len(np.unique(labels)) == classes and int(width or classes) == classes
-        if published and not whole:
-            line += (
-                f"; published: {published} % on all {int(width or classes):,} classes, not comparable with "
-                f"{len(np.unique(labels)):,} of them"
-            )
-        elif published:
-            line += f"; published: {published} %"
+        line += f"; published: {published} %" if published else ""
+        if published and not seen == classes == every:
+            line += f" on all {every:,} classes, not comparable with {seen:,} of them"
         lines.append(line)
-        if published and whole and not accept and abs(accuracy - float(published)) > TOLERANCE:
+        if published and seen == classes == every and not accept and abs(accuracy - float(published)) > TOLERANCE:
             raise EvaluationError(
                 f"{identity.model} is right on {accuracy:.2f} % of the {len(labels):,} rows of {config}/{split}, but "
                 f"{published} % are published for its weights. Check the weights, their preprocessing and the order "

@@ -20,7 +20,7 @@ from typing import Any
 
 import filelock
 
-from evaluation.errors import EvaluationError, first_line, unknown_name
+from evaluation.errors import EvaluationError, first_line, require_known
 from evaluation.features.blocks import Arrays, RowBlocks
 from evaluation.files import from_json, read_json, write_text
 from evaluation.models.features import Features, Head, LazyBlocks, NoHead
@@ -249,10 +249,8 @@ class Store:
             EvaluationError: the features have not been extracted.
         """
         here = self.splits()
-        if config not in here:
-            raise unknown_name(f"config with features in {self.root}", config, here)
-        if split not in here[config]:
-            raise unknown_name(f"split of {config} with features in {self.root}", split, here[config])
+        require_known(f"config with features in {self.root}", [config], here)
+        require_known(f"split of {config} with features in {self.root}", [split], here[config])
         row_blocks = self.row_blocks(config, split)
         found = row_blocks.read(("id", "label", "logits", "penultimate"))
         _check_features(found, len(self.identity.label_names), f"{config}/{split} in {self.root}")

@@ -24,7 +24,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evaluation.errors import EvaluationError, unknown_name
+from evaluation.errors import EvaluationError, require_known
 from evaluation.files import as_csv_text, atomic_path, write_text
 from evaluation.graph.transitions import Class, Image, Transitions
 
@@ -116,9 +116,7 @@ def prune(
     Raises:
         EvaluationError: there is no such step, or a step removes the last edge.
     """
-    for name in keep:
-        if name not in STEPS:
-            raise unknown_name("pruning step", name, STEPS)
+    require_known("pruning step", keep, STEPS)
     images = transitions.images
     limits = Limits(min_weight, _threshold(images, accepted))
     nodes = _ends(images)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evaluation.errors import EvaluationError, one_line, unknown_name
+from evaluation.errors import EvaluationError, one_line, require_known
 from evaluation.releases import Release
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, require_release, role_names
 from evaluation.scoring.rows import IN_DISTRIBUTION
@@ -161,8 +161,7 @@ def scored_transitions(
     here = sorted({rows[id_].split for id_ in ids if id_ in rows})
     if not here:
         raise EvaluationError(f"{path} has no scores of {config}, only of other configs; name another one.")
-    if split is not None and split not in here:
-        raise unknown_name(f"split of {config} with scores in {path}", split, here)
+    require_known(f"split of {config} with scores in {path}", [split] if split is not None else [], here)
     splits = (split,) if split else tuple(name for name in here if name not in FIT_AND_TUNE_SPLITS) or tuple(here)
     scores = scores.filter(pa.array([id_ in rows and rows[id_].split in splits for id_ in ids]))
     read = _reader(_labels(release, config, rows.values()), indices=column == "prediction")
@@ -248,8 +247,7 @@ def _of_detector(scores: pa.Table, wanted: str | None, path: Path) -> pa.Table:
             "Name one with --detector."
         )
     wanted = wanted or (names[0] if len(names) == 1 else PREFERRED_DETECTOR)
-    if wanted not in names:
-        raise unknown_name(f"detector in {path}", wanted, names)
+    require_known(f"detector in {path}", [wanted], names)
     mine = scores.filter(pc.equal(scores["detector"], wanted))
     twice = [id_ for id_, count in Counter(mine["id"].to_pylist()).items() if count > 1]
     if twice:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from evaluation.errors import EvaluationError, unknown_name
+from evaluation.errors import EvaluationError, require_known
 from evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_OVERLAP
 from evaluation.protocols.results import FIGURE_KEY, Line, over_runs
 from evaluation.reports.names import metric
@@ -90,9 +90,7 @@ class Comparison:
             ("metric", metrics, {pair.figure["metric"] for pair in self.pairs}),
             ("config", splits or (), {one for pair in self.pairs for one in pair.figure["config"].split(" + ")}),
         ):
-            for name in wanted:
-                if name not in known:
-                    raise unknown_name(f"{kind} of both reports", name, known)
+            require_known(f"{kind} of both reports", wanted, known)
 
         def chosen(pair: Pair) -> bool:
             sets = {one.partition(",")[0] for one in pair.figure["unknown"].split(" + ")}

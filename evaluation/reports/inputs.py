@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evaluation.errors import EvaluationError, unknown_name
+from evaluation.errors import EvaluationError, require_known
 from evaluation.files import file_name
 from evaluation.protocols import robustness
 from evaluation.protocols.registry import PROTOCOLS, default_protocol
@@ -157,25 +157,16 @@ def choose_protocols(
     """
     here = tuple(dict.fromkeys(config for one in scored for config in one.configs))
     chosen = tuple(configs) or here
-    parsed = [text.partition("=") for text in asked]
-    for known, named in (
-        (here, configs),
-        (chosen, [config for _, equals, of in parsed if equals for config in of.split(",")]),
-    ):
-        for config in named:
-            if config not in known:
-                raise unknown_name("config with scores", config, known)
-    wanted: dict[str, tuple[str, ...]] = {}
-    for name, equals, of in parsed:
-        if name not in (*PROTOCOLS, robustness.NAME):
-            raise unknown_name("protocol", name, [*PROTOCOLS, robustness.NAME])
-        wanted[name] = (*wanted.get(name, ()), *(of.split(",") if equals else chosen))
+    require_known("config with scores", configs, here)
     robust = len(robust_variants([one.run for one in scored])) > 1
-    if not asked:
-        for config in chosen:
-            name = default_protocol(config)
-            wanted[name] = (*wanted.get(name, ()), config)
-        wanted |= {robustness.NAME: chosen} if robust else {}
+    usual = [f"{default_protocol(config)}={config}" for config in chosen] + [robustness.NAME] * robust
+    wanted: dict[str, tuple[str, ...]] = {}
+    for text in asked or usual:
+        name, equals, of = text.partition("=")
+        named = tuple(of.split(",")) if equals else chosen
+        require_known("config with scores", named, chosen)
+        require_known("protocol", [name], (*PROTOCOLS, robustness.NAME))
+        wanted[name] = (*wanted.get(name, ()), *named)
     if robustness.NAME in wanted and not robust:
         raise EvaluationError(
             f"{robustness.NAME} needs two or more models for each of two or more training methods, but there are "
@@ -194,8 +185,7 @@ def _chosen(index: ReleaseIndex, scores: pa.Table, splits: Mapping[str, set[str]
     rows = index.rows
     for config, names in splits.items():
         here = np.unique(rows.split[rows.config == config]).tolist()
-        for name in sorted(names - set(here)) if here else ():
-            raise unknown_name(f"split of {config}", name, here)
+        require_known(f"split of {config}", sorted(names) if here else (), here)
     limited = {config: names for config, names in splits.items() if names}
     if not limited:
         return index, scores
