@@ -19,6 +19,7 @@ from evaluation.detectors.rows import (
     Plan,
     Together,
     chunks,
+    dots,
     pieces,
     require_labels,
 )
@@ -60,7 +61,7 @@ def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None)
     index = found.index[row, place]
     for pairs in chunks(len(row), 3 * z.shape[1]):
         vectors = bank.at(index[pairs]) * bank.factors[index[pairs], None]
-        products[row[pairs], place[pairs]] = np.einsum("nd,nd->n", z[row[pairs]], vectors)
+        products[row[pairs], place[pairs]] = dots(z[row[pairs]], vectors)
     descending = -np.sort(-products, axis=1)
     guidance = np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
     if device is not None and not certain.all():  # many rows lie in nearly the same direction

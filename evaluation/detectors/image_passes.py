@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from evaluation.detectors.base import Scores
 from evaluation.detectors.members import log_mean_softmax, mutual_information
-from evaluation.detectors.rows import Doubles
+from evaluation.detectors.rows import Doubles, dots
 from evaluation.errors import EvaluationError
 from evaluation.models.layers import channels_last
 from evaluation.models.models import Model
@@ -175,7 +175,7 @@ def mean_cosine(features: Doubles) -> Scores:
     # The squared sum of unit vectors has every pair twice, and each vector with itself once.
     squares = np.einsum("vnd,vnd->n", units, units)
     total = units.sum(axis=0)
-    similarity: Scores = (np.einsum("nd,nd->n", total, total) - squares) / (views * (views - 1))
+    similarity: Scores = (dots(total, total) - squares) / (views * (views - 1))
     return similarity
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.rows import LOGITS, Doubles, RowScore, pieces, require_labels, require_range
+from evaluation.detectors.rows import LOGITS, Doubles, RowScore, dots, pieces, require_labels, require_range
 from evaluation.models.features import Features, Head
 
 # Bounds of the temperature search. Published temperatures are between 0.5 and 5 (Guo et al. 2017 and later); a bound
@@ -41,8 +41,7 @@ def msp(logits: Doubles, temperature: float = 1.0) -> Scores:
     Networks, ICLR 2017, section 2.
     """
     _, rest = others(logits / temperature)
-    scores: Scores = rest / (1 + rest)
-    return scores
+    return rest / (1 + rest)
 
 
 def max_logit(logits: Doubles) -> Scores:
@@ -76,8 +75,7 @@ def entropy(logits: Doubles) -> Scores:
     """
     odds, rest = others(logits)
     below = logits.max(axis=1, keepdims=True) - logits
-    scores: Scores = np.log1p(rest) + np.einsum("nc,nc->n", odds, below) / (1 + rest)
-    return scores
+    return np.log1p(rest) + dots(odds, below) / (1 + rest)
 
 
 def margin(logits: Doubles) -> Scores:
@@ -101,9 +99,8 @@ def doctor(logits: Doubles) -> Scores:
     (D_alpha); the setting as in BROAD, section 3.
     """
     odds, rest = others(logits)
-    squares = np.einsum("nc,nc->n", odds, odds)
-    scores: Scores = (2 * rest + (rest * rest - squares)) / (1 + squares)
-    return scores
+    squares = dots(odds, odds)
+    return (2 * rest + (rest * rest - squares)) / (1 + squares)
 
 
 def logit_norm(logits: Doubles) -> Scores:
@@ -112,8 +109,7 @@ def logit_norm(logits: Doubles) -> Scores:
     Formula: -||l||_2, in the units of the logits.
     Source: BROAD (Guille-Escuret et al., Expecting the Unexpected, 2023), section 3, "logit norm".
     """
-    scores: Scores = -np.sqrt(np.einsum("nc,nc->n", logits, logits))
-    return scores
+    return -np.sqrt(dots(logits, logits))
 
 
 @dataclass(frozen=True)
@@ -155,7 +151,7 @@ def fit_temperature(features: Features) -> float:
             excess = logits - np.take_along_axis(logits, features.labels[rows, None], axis=1)
             scaled = excess / np.exp(log_temperature)
             weights = np.exp(scaled - scaled.max(axis=1, keepdims=True))
-            total += float((np.einsum("nc,nc->n", weights, excess) / weights.sum(axis=1)).sum())
+            total += float((dots(weights, excess) / weights.sum(axis=1)).sum())
         return total / len(features)
 
     cold, hot = float(np.log(_COLDEST)), float(np.log(_HOTTEST))

@@ -17,6 +17,7 @@ from evaluation.detectors.rows import (
     LOGITS,
     Doubles,
     class_means,
+    dots,
     pieces,
     require_labels,
     require_rows_of_each_class,
@@ -65,10 +66,9 @@ class ClassGaussians:
             return self._distances_on(device, values)
         white = _whiten(values, self.centre, self.scale, self.factor)
         # A matrix product finds the nearest mean; the distance to it is then computed without cancellation.
-        nearest = (np.einsum("cd,cd->c", self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)
+        nearest = (dots(self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)
         white -= self.means[nearest]
-        squares: Scores = np.einsum("nd,nd->n", white, white)
-        return squares
+        return dots(white, white)
 
     def device(self, rows: int) -> str | None:
         """Return the device for the distances of a number of rows."""
@@ -122,7 +122,7 @@ def fit_class_gaussians(
     for rows, chunk in pieces(name, values, ids):
         residuals = chunk - means[labels[rows]]
         covariance += residuals.T @ residuals
-        fourth += float((np.einsum("nd,nd->n", residuals, residuals) ** 2).sum())
+        fourth += float((dots(residuals, residuals) ** 2).sum())
     covariance /= count
     if not np.trace(covariance) > 0:
         raise EvaluationError(

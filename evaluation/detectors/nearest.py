@@ -102,8 +102,7 @@ class Bank:
 
     def at(self, rows: Integers) -> Doubles:
         """Return the features of some rows, float64, without their factors."""
-        values: Doubles = self.features.penultimate[rows].astype(np.float64)
-        return values
+        return self.features.penultimate[rows].astype(np.float64)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from evaluation.detectors.rows import (
     Together,
     as_float64,
     chunks,
+    dots,
     pieces,
     require_labels,
     require_range,
@@ -190,7 +191,7 @@ def _scores(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation], d
     for column, detector in enumerate(detectors):
         if detector.sums is not None and (z >= 0).all():
             # No cosine is negative, so the sum over the bank is z^T (sum_j z_j p_j^T) p.
-            total[:, column] = np.einsum("nc,nc->n", z @ detector.sums, probabilities)
+            total[:, column] = dots(z @ detector.sums, probabilities)
         else:
             pairwise.append(column)
     if pairwise:

@@ -225,8 +225,7 @@ class Tails:
         relative = np.maximum((distances - self.greatest[classes]) / span, -1.0)
         with np.errstate(divide="ignore"):
             place = np.log1p(relative)
-        hazard: Doubles = self.shape[classes] * (place - self.log_scale[classes])
-        return hazard
+        return self.shape[classes] * (place - self.log_scale[classes])
 
 
 def fit_tails(tails: Doubles) -> Tails:

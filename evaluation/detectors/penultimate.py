@@ -16,6 +16,7 @@ from evaluation.detectors.rows import (
     Doubles,
     RowScore,
     class_means,
+    dots,
     labels_if_correct,
     layer,
     mean_features,
@@ -42,8 +43,7 @@ def make_she(features: Features, head: Head | None) -> RowScore:
     patterns = class_means(FEATURES, features.penultimate, labels, classes, features.ids)
 
     def score(z: Doubles, logits: Doubles) -> Scores:
-        scores: Scores = -np.einsum("nd,nd->n", z, patterns[logits.argmax(axis=1)])
-        return scores
+        return -dots(z, patterns[logits.argmax(axis=1)])
 
     return RowScore(score, width, classes)
 
@@ -160,7 +160,7 @@ def make_fdbd(features: Features, head: Head, centred: float = 1) -> RowScore:
     def score(z: Doubles) -> Scores:
         logits = z @ weight.T + bias
         ahead = logits.max(axis=1, keepdims=True) - logits
-        total = np.einsum("nc,nc->n", ahead, inverse[logits.argmax(axis=1)])
+        total = dots(ahead, inverse[logits.argmax(axis=1)])
         deviation = np.linalg.norm(z - origin, axis=1)
         with np.errstate(divide="ignore"):  # a row at the origin is refused by the check of all scores
             scores: Scores = -total / (deviation * (len(weight) - 1))

@@ -18,6 +18,7 @@ from evaluation.detectors.rows import (
     RowScore,
     Together,
     class_sums,
+    dots,
     predicted,
     require_labels,
     require_range,
@@ -96,8 +97,7 @@ def make_kl_matching(features: Features, head: Head | None) -> RowScore:
         probabilities = np.exp(logarithms)
         # A matrix product finds the class; the divergence from it is then computed without cancellation.
         nearest = typical[(probabilities @ typical.T).argmax(axis=1)]
-        scores: Scores = np.einsum("nc,nc->n", probabilities, logarithms - nearest)
-        return scores
+        return dots(probabilities, logarithms - nearest)
 
     return RowScore(score, classes=classes)
 

@@ -60,6 +60,12 @@ class RowScore:
         return score_in_chunks(self.function, inputs, features.ids, copies + self.more)
 
 
+def dots(first: Doubles, second: Doubles) -> Doubles:
+    """Return the inner product of each row with the same row of another matrix of shape (n, D), shape (n,)."""
+    products: Doubles = np.einsum("nd,nd->n", first, second)
+    return products
+
+
 class Together:
     """Base of detectors of one method that share most of their work when they are scored together."""
 
@@ -269,8 +275,7 @@ def class_means(name: str, values: Floats, labels: Integers, classes: int, ids: 
         EvaluationError: a value is NaN or infinite.
     """
     sums = class_sums(name, values, labels, classes, ids)
-    means: Doubles = sums / np.bincount(labels[labels >= 0], minlength=classes)[:, None]
-    return means
+    return sums / np.bincount(labels[labels >= 0], minlength=classes)[:, None]
 
 
 def class_sums(

@@ -166,8 +166,7 @@ def scale(z: Doubles, pruned: float) -> Doubles:
 
 def _sharpened(z: Doubles, before: Doubles, after: Doubles) -> Doubles:
     """Multiply rows by exp(before / after); a row of zeros stays zero, whatever the factor."""
-    sharpened: Doubles = z * np.exp(np.divide(before, after, out=np.zeros_like(before), where=after != 0))
-    return sharpened
+    return z * np.exp(np.divide(before, after, out=np.zeros_like(before), where=after != 0))
 
 
 def make_ash(features: Features | None, head: Head, pruned: float = 0.9, variant: Variant = "s") -> ShapedEnergy:
