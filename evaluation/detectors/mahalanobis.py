@@ -208,7 +208,8 @@ class Mahalanobis:
             values, (classes, width) = read(), fitted.means.shape
             require_width(name, values, width)
             distances = partial(self._distances, name, device=fitted.device(len(features)))
-            total += score_in_chunks(distances, {name: values}, features.ids, 6 * width + 2 * classes)
+            copies = 6 if self.background else 4
+            total += score_in_chunks(distances, {name: values}, features.ids, copies * width + 2 * classes)
         return total / len(layers)
 
     def _distances(self, layer: str, values: Doubles, device: str | None) -> Scores:

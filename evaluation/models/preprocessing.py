@@ -61,7 +61,7 @@ class Preprocessing:
         """
         size = None if self.size == (side, side) else self.size
         transform = _composed(size, self.description["interpolation"], self.mean, self.std)
-        return replace(self, transform=_Prepared(side, transform))
+        return replace(self, transform=partial(_transformed, side=side, transform=transform))
 
     def describe_prepared(self, side: int) -> str:
         """Say in a few words what `prepared` does to images."""
@@ -71,20 +71,14 @@ class Preprocessing:
         return f"{side} x {side} pixels resized to {width} x {height} ({self.description['interpolation']})"
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """The transform of images that are prepared for an input; a class, so that it can be pickled for workers."""
-
-    side: int
-    transform: Callable[[Any], Any]
-
-    def __call__(self, image: Any) -> Any:
-        if image.size != (self.side, self.side):
-            raise EvaluationError(
-                f"it has {image.width} x {image.height} pixels, but the manifest says that its split is prepared for "
-                f"{self.side} x {self.side}"
-            )
-        return self.transform(image)
+def _transformed(image: Any, side: int, transform: Callable[[Any], Any]) -> Any:
+    """Transform an image that is prepared for an input of side x side pixels."""
+    if image.size != (side, side):
+        raise EvaluationError(
+            f"it has {image.width} x {image.height} pixels, but the manifest says that its split is prepared for "
+            f"{side} x {side}"
+        )
+    return transform(image)
 
 
 def of_timm(module: Any) -> Preprocessing:
