@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.rows import Doubles, labels_if_correct, require_labels, require_range, score_in_chunks
+from evaluation.detectors.fitting import labels_if_correct, require_labels, require_range
+from evaluation.detectors.rows import Doubles, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 

@@ -9,20 +9,11 @@ import numpy as np
 
 from evaluation.detectors import neighbors
 from evaluation.detectors.base import Method
+from evaluation.detectors.fitting import require_labels
 from evaluation.detectors.logits import energy
 from evaluation.detectors.nearest import Bank, search, torch_device
 from evaluation.detectors.neighbors import bank_inputs, require_neighbors, search_doubles, unit, unit_bank
-from evaluation.detectors.rows import (
-    FEATURES,
-    LOGITS,
-    Doubles,
-    Plan,
-    Together,
-    chunks,
-    dots,
-    pieces,
-    require_labels,
-)
+from evaluation.detectors.rows import FEATURES, LOGITS, Doubles, Plan, Together, chunks, dots, pieces
 from evaluation.models.features import Features, Head
 
 

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.fitting import require_range
 from evaluation.detectors.image_passes import CROPS, PERTURBED, WITH_DROPOUT, WITHOUT_RANK_ONE, ImagePass
 from evaluation.detectors.logits import energy, max_logit, msp
-from evaluation.detectors.rows import Doubles, require_range, score_in_chunks
+from evaluation.detectors.rows import Doubles, score_in_chunks
 from evaluation.models.features import Features, Head
 
 

@@ -18,7 +18,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.rows import LOGITS, Doubles, RowScore, dots, pieces, require_labels, require_range
+from evaluation.detectors.fitting import require_labels, require_range
+from evaluation.detectors.rows import LOGITS, Doubles, RowScore, dots, pieces
 from evaluation.models.features import Features, Head
 
 # Bounds of the temperature search. Published temperatures are between 0.5 and 5 (Guo et al. 2017 and later); a bound

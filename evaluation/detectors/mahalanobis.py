@@ -11,19 +11,9 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.fitting import class_means, require_labels, require_rows_of_each_class
 from evaluation.detectors.nearest import cuda_device
-from evaluation.detectors.rows import (
-    FEATURES,
-    LOGITS,
-    Doubles,
-    class_means,
-    dots,
-    pieces,
-    require_labels,
-    require_rows_of_each_class,
-    require_width,
-    score_in_chunks,
-)
+from evaluation.detectors.rows import FEATURES, LOGITS, Doubles, dots, pieces, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Floats, Head
 

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import softmax
 
 from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.fitting import require_labels, require_range
 from evaluation.detectors.nearest import Bank, Integers, halving, search, torch_device
 from evaluation.detectors.rows import (
     FEATURES,
@@ -22,8 +23,6 @@ from evaluation.detectors.rows import (
     chunks,
     dots,
     pieces,
-    require_labels,
-    require_range,
     require_width,
 )
 from evaluation.errors import EvaluationError

@@ -7,14 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.rows import (
-    Doubles,
-    as_float64,
-    require_labels,
-    require_range,
-    require_width,
-    score_in_chunks,
-)
+from evaluation.detectors.fitting import require_labels, require_range
+from evaluation.detectors.rows import Doubles, as_float64, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Floats, Head
 

@@ -9,21 +9,15 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 
 from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.rows import (
-    LOGITS,
-    Doubles,
+from evaluation.detectors.fitting import (
     Integers,
-    as_float64,
-    chunks,
     class_means,
     labels_if_correct,
-    pieces,
     require_labels,
     require_range,
     require_rows_of_each_class,
-    require_width,
-    score_in_chunks,
 )
+from evaluation.detectors.rows import LOGITS, Doubles, as_float64, chunks, pieces, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 

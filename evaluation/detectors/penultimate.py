@@ -9,23 +9,18 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from evaluation.detectors.base import Method, Scores
-from evaluation.detectors.logits import energy
-from evaluation.detectors.rows import (
-    FEATURES,
-    LOGITS,
-    Doubles,
-    RowScore,
+from evaluation.detectors.fitting import (
     class_means,
-    dots,
     labels_if_correct,
     layer,
     mean_features,
-    pieces,
     require_fit,
     require_labels,
     require_range,
     require_rows_of_each_class,
 )
+from evaluation.detectors.logits import energy
+from evaluation.detectors.rows import FEATURES, LOGITS, Doubles, RowScore, dots, pieces
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 

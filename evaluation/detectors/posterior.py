@@ -10,19 +10,9 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 
 from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.fitting import class_sums, predicted, require_labels, require_range
 from evaluation.detectors.logits import others
-from evaluation.detectors.rows import (
-    LOGITS,
-    Doubles,
-    Plan,
-    RowScore,
-    Together,
-    class_sums,
-    dots,
-    predicted,
-    require_labels,
-    require_range,
-)
+from evaluation.detectors.rows import LOGITS, Doubles, Plan, RowScore, Together, dots
 from evaluation.models.features import Features, Head
 
 

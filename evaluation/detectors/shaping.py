@@ -14,19 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.detectors.base import Method, Scores
+from evaluation.detectors.fitting import layer, mean_features, require_fit, require_range
 from evaluation.detectors.logits import energy
-from evaluation.detectors.rows import (
-    FEATURES,
-    Doubles,
-    RowScore,
-    as_float64,
-    chunks,
-    layer,
-    mean_features,
-    require_fit,
-    require_range,
-    require_width,
-)
+from evaluation.detectors.rows import FEATURES, Doubles, RowScore, as_float64, chunks, require_width
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 

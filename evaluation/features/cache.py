@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.detectors.base import Method
+from evaluation.detectors.fitting import predicted
 from evaluation.detectors.image_passes import ImagePass
 from evaluation.detectors.images import ImageMethod
 from evaluation.detectors.members import average
-from evaluation.detectors.rows import predicted
 from evaluation.errors import EvaluationError
 from evaluation.features.runner import Columns, Runner
 from evaluation.features.store import Store
