@@ -58,15 +58,7 @@ def one_line(text: object, most: int = 300) -> str:
     )
 
 
-EXTRA = (
-    "matplotlib",
-    "networkx",
-    "safetensors",
-    "sklearn",
-    "timm",
-    "torch",
-    "torchvision",
-)
+EXTRA = ("matplotlib", "networkx", "safetensors", "sklearn", "timm", "torch", "torchvision")
 """Modules that the extra installs."""
 
 

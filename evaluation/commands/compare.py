@@ -26,9 +26,7 @@ LARGEST = 10
 _MINUS = "Differences are second minus first, in the paper's unit."
 
 
-@click.command(
-    epilog="Example: python -m evaluation compare build/report-a build/report-b --metric auroc",
-)
+@click.command(epilog="Example: python -m evaluation compare build/report-a build/report-b --metric auroc")
 @click.argument("first", type=click.Path(path_type=Path))
 @click.argument("second", type=click.Path(path_type=Path))
 @click.option("--detector", "detectors", multiple=True, metavar="NAME", help="Only this detector; may be repeated.")

@@ -16,7 +16,7 @@ from evaluation.releases import open_release
 
 @click.command(
     epilog="Example: python -m evaluation report --scores scores.parquet --release build/unknown-detection --splits "
-    "cifar --out build/report",
+    "cifar --out build/report"
 )
 @click.option(
     "--scores",

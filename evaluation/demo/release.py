@@ -200,11 +200,7 @@ def _write_split(root: Path, config: str, split: str, rows: pa.Table) -> dict[st
         features = {"info": {"features": {name: kinds[name] for name in table.column_names}}}
         with atomic_path(root / path) as temporary:
             pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(features)}), temporary)
-    return {
-        "digest": rows_digest(rows),
-        "data": [_file_entry(root, data)],
-        "index": _file_entry(root, index),
-    }
+    return {"digest": rows_digest(rows), "data": [_file_entry(root, data)], "index": _file_entry(root, index)}
 
 
 def _file_entry(root: Path, path: str) -> dict[str, Any]:

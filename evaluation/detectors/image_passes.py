@@ -186,10 +186,7 @@ def row_seed(seed: int, purpose: str, id_: str) -> int:
 
 
 PERTURBED = ImagePass(
-    "perturbed",
-    run_perturbed,
-    random=False,
-    is_ordinary=lambda hyperparameters: hyperparameters["epsilon"] == 0,
+    "perturbed", run_perturbed, random=False, is_ordinary=lambda hyperparameters: hyperparameters["epsilon"] == 0
 )
 WITH_DROPOUT = ImagePass("dropout", run_with_dropout, predicts=True, check=require_dropout)
 CROPS = ImagePass("crops", run_on_crops)
