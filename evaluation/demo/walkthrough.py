@@ -70,9 +70,6 @@ class Demo:
             log: receives every command and its output.
             progress: called with the number of models done.
 
-        Returns:
-            The report's folder.
-
         Raises:
             EvaluationError: the folder has other files, or a step fails.
         """

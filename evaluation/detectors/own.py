@@ -37,9 +37,6 @@ def load_own(spec: str) -> Method:
     Args:
         spec: `FILE.py:NAME`, with the name of an `Own` in that file.
 
-    Returns:
-        The method, with the file's digest.
-
     Raises:
         EvaluationError: there is no such file or name, the file is not Python, or the name is not that of a detector.
     """

@@ -85,9 +85,6 @@ def mixture(
             weights. These then sum to slightly less than 1, which lowers the means by as much, in its tables by up to
             0.08 %.
 
-    Returns:
-        Mean and variance over all components.
-
     Raises:
         EvaluationError: there are no components, means and variances differ in number, a value is not finite, or a
             variance or epsilon is negative, or both are 0.

@@ -22,9 +22,6 @@ def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...
         names: the release's classes.
         width: number of logits.
 
-    Returns:
-        The logit of each class.
-
     Raises:
         EvaluationError: the file cannot be read, has other columns, lacks a class or has one twice, or an index is no
             logit or that of another class.

@@ -124,9 +124,6 @@ def tidy(
         release_digest: digest of the release.
         duplicates_sha256: SHA-256 of its table of duplicates; empty if it has none.
 
-    Returns:
-        A table with `COLUMNS`.
-
     Raises:
         EvaluationError: two runs have the same variant, weights, seed and detector, so that a mean would count one
             twice.
@@ -174,9 +171,6 @@ def grouped(lines: Iterable[Line], *names: str) -> list[tuple[tuple[str, ...], l
     Args:
         lines: the lines.
         names: the columns; without any, all lines form one group.
-
-    Returns:
-        The values and lines of each group.
     """
     groups: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:

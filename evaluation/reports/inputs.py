@@ -149,9 +149,6 @@ def choose_protocols(
         scored: the loaded scores files.
         configs: the configs to evaluate; empty for all with scores.
 
-    Returns:
-        Configs by protocol.
-
     Raises:
         EvaluationError: there is no such protocol, or a config has no scores.
     """

@@ -37,13 +37,7 @@ _WITHOUT = {WITHOUT_DUPLICATES: "duplicates", WITHOUT_OVERLAP: "overlap"}
 
 @dataclass(frozen=True)
 class PlacedTable:
-    """A table in a report.
-
-    Attributes:
-        table: the table.
-        protocol: its protocol.
-        shown: whether the page shows it at once, or folded.
-    """
+    """A table in a report, with its protocol; the page shows it at once or folded."""
 
     table: Table
     protocol: str

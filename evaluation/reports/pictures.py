@@ -34,14 +34,7 @@ _PANELS = 12
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture to be drawn.
-
-    Attributes:
-        protocol: the protocol of its rows or figures.
-        name: name of its files, without their ending.
-        title: one-line title.
-        draw: returns the matplotlib figure.
-    """
+    """A picture to be drawn of a protocol's rows or figures; `name` is that of its files, without an ending."""
 
     protocol: str
     name: str

@@ -248,11 +248,7 @@ def reliability(bins: Mapping[str, Reliability], *, title: str) -> Any:
 
 @styled
 def save(figure: Any, folder: Path, name: str, suffixes: Sequence[str] = (".png", ".svg")) -> list[str]:
-    """Write a figure as `name` with each suffix, such as `.png`, `.svg` or `.pdf`.
-
-    Returns:
-        The names of the files.
-    """
+    """Write a figure as `name` with each suffix, such as `.png`, `.svg` or `.pdf`; return the files' names."""
     _settle(figure)
     # No dates or versions in the metadata: equal figures produce equal bytes.
     metadata = {

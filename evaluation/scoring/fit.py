@@ -50,14 +50,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted detector with its hyperparameters.
-
-    Attributes:
-        method: the method.
-        detector: the fitted detector.
-        hyperparameters: the chosen values.
-        trials: the trials of the search; empty without one.
-    """
+    """A fitted detector with its hyperparameters."""
 
     method: Method
     detector: Detector
