@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from evaluation.errors import EvaluationError, one_line, require_known
 from evaluation.releases import Release
-from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, require_release, role_names
+from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, role_names
 from evaluation.scoring.rows import IN_DISTRIBUTION
 from evaluation.scoring.scores import COLUMNS, read_scores, summarize_ids
 
@@ -140,8 +140,7 @@ def scored_transitions(
         EvaluationError: the file is not a scores file of this release, or has ids or predictions that the release does
             not.
     """
-    scores, provenance = read_scores(path, GRAPH_COLUMNS)
-    require_release(provenance, release, path)
+    scores, provenance = read_scores(path, GRAPH_COLUMNS, release)
     column = "prediction" if "prediction" in scores.column_names else "class"
     if column not in scores.column_names:
         raise EvaluationError(f"{path} has no column prediction (or class); add the class that the model predicts.")

@@ -23,15 +23,7 @@ from evaluation.protocols.registry import PROTOCOLS, default_protocol
 from evaluation.protocols.results import ALL_VARIANTS, Run
 from evaluation.protocols.robustness import robust_variants
 from evaluation.releases import Release
-from evaluation.scoring.joining import (
-    FIT_AND_TUNE_SPLITS,
-    ReleaseIndex,
-    fit_half_ids,
-    join,
-    release_index,
-    require_release,
-    rows_of,
-)
+from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, ReleaseIndex, fit_half_ids, join, release_index, rows_of
 from evaluation.scoring.rows import Rows
 from evaluation.scoring.scores import Provenance, file_seed, read_scores
 from unknown_detection.terminal.progress import Progress
@@ -121,8 +113,7 @@ def load(
     indexes: dict[tuple[str, ...], ReleaseIndex] = {}
     scored = []
     for file in files:
-        scores, provenance = read_scores(file.path)
-        require_release(provenance, release, file.path)
+        scores, provenance = read_scores(file.path, release=release)
         of = provenance.configs if provenance else tuple(splits) or _only_config(release)
         if of not in indexes:
             indexes[of] = release_index(release, of)

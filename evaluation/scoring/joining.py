@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from evaluation.releases import Release
 from evaluation.scoring.fit_splits import in_fit_half
 from evaluation.scoring.left_out import find_duplicates, find_overlaps
 from evaluation.scoring.rows import Rows
-from evaluation.scoring.scores import Provenance, summarize_ids
+from evaluation.scoring.scores import summarize_ids
 
 FIT_AND_TUNE_SPLITS = ("external_validation", "held_out", "train", "validation")
 """Splits for fitting and tuning; a scores file may omit one of them, but only as a whole."""
@@ -244,19 +243,6 @@ def _class_indices(given: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedAr
         return pc.index_in(given, value_set=pa.array(names, pa.string())).cast(pa.int64())
     inside = pc.and_(pc.greater_equal(given, -1), pc.less(given, len(names)))  # -1: none of the classes
     return pc.if_else(inside, given, pa.scalar(None, pa.int64()))
-
-
-def require_release(provenance: Provenance | None, release: Release, path: Path) -> None:
-    """Check that a scores file is of a release, if it says of which.
-
-    Raises:
-        EvaluationError: it is of another one.
-    """
-    if provenance is not None and provenance.release_digest != release.digest:
-        raise EvaluationError(
-            f"{path} has scores of a release with digest {provenance.release_digest[:12]}, not of {release.name} "
-            f"(digest {release.digest[:12]}). Score this release, or name the other one with --release."
-        )
 
 
 def fit_half_ids(release: Release, key: str) -> pa.Array:
