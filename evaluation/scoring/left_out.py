@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -158,13 +157,20 @@ def count_left_out(rows: Rows, protocol: str, why: Mapping[str, str]) -> list[Le
     """Count the rows of each split that figures without duplicates leave out; `why` rows are duplicates, by config."""
     if rows.duplicate is None or not rows.duplicate.any():
         return []
-    splits = _splits(rows)
-    own, made = (Counter(compress(splits, flags)) for flags in (rows.duplicate, made_from_duplicates(rows)))
-    total = Counter(splits)
+    some = (rows, rows.where(rows.duplicate), rows.where(made_from_duplicates(rows)))
+    total, own, made = (_count(one, "config", "split") for one in some)
     return [
         # A config without the older column may have rows made from another config's duplicates.
-        LeftOut(protocol, *key, total[key], own[key], made[key], why.get(key[0], NEAR_TRAINING))
-        for key in sorted(own | made)
+        LeftOut(
+            protocol,
+            config,
+            split,
+            total[config, split],
+            own[config, split],
+            made[config, split],
+            why.get(config, NEAR_TRAINING),
+        )
+        for config, split in sorted(own | made)
     ]
 
 
@@ -172,9 +178,8 @@ def count_overlaps(rows: Rows, protocol: str) -> list[Overlapping]:
     """List the classes whose rows figures without overlap leave out, by split and class."""
     if rows.overlap is None:
         return []
-    total, gone = Counter(_splits(rows)), rows.where(rows.overlap != "")
-    columns = (gone.config, gone.split, gone.class_id, np.asarray(gone.overlap))
-    counts = Counter(zip(*(column.tolist() for column in columns), strict=True))
+    total = _count(rows, "config", "split")
+    counts = _count(rows.where(rows.overlap != ""), "config", "split", "class_id", "overlap")
     return [
         Overlapping(protocol, config, split, class_id, known, count, total[config, split])
         for (config, split, class_id, known), count in sorted(counts.items())
@@ -212,9 +217,12 @@ def _counted(rows: int, splits: int) -> str:
     return f"{rows:,} row{'s' * (rows > 1)} of {splits} split{'s' * (splits > 1)}"
 
 
-def _splits(rows: Rows) -> list[tuple[str, str]]:
-    """Return config and split of each row."""
-    return list(zip(rows.config.tolist(), rows.split.tolist(), strict=True))
+def _count(rows: Rows, *columns: str) -> Counter[tuple[str, ...]]:
+    """Count the rows with each combination of values in some columns of text."""
+    table = pa.table({name: pa.array(getattr(rows, name), pa.string()) for name in columns})
+    counted = table.group_by(list(columns)).aggregate([([], "count_all")])
+    keys = zip(*(counted[name].to_pylist() for name in columns), strict=True)
+    return Counter(dict(zip(keys, counted["count_all"].to_pylist(), strict=True)))
 
 
 def _among(values: npt.NDArray[np.str_], wanted: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
